@@ -1,0 +1,287 @@
+"""A control brings desired objects about: it looks, decides and writes, after checking ownership."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from ctrlruntime.api.kinds import RESTMapping
+from ctrlruntime.cache.cache import Cache, CachedClient
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client.client import PatchType
+from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
+from ctrlruntime.resources.desired import (
+    Desired,
+    Manifest,
+    ObjectKey,
+    PatchStrategy,
+    owner_reference,
+)
+from ctrlruntime.resources.diff import Reason, difference
+from ctrlruntime.resources.ownership import OWNER_UID, Owner, Standing, Verdict, judge
+
+FIRST_CONTACT: Final = "1"
+"""An apply with this resourceVersion creates, or answers 409 when anything is there."""
+
+
+class Action(StrEnum):
+    """What a control did to one object."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    CONFLICT = "conflict"
+    """Not touched: it is not ours, or somebody else manages a field we want."""
+    TERMINATING = "terminating"
+    """Not touched: it is being deleted, and can be created once it is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was done to one desired object, and the object as known afterwards."""
+
+    action: Action
+    entry: Entry | None = None
+    reason: Reason | None = None
+    conflict: str = ""
+    """For a conflict: who holds the object or the field, in words."""
+
+
+class Control:
+    """Writes desired objects for owners, reading only from the cache.
+
+    One field manager per controller. Every kind it is used with has to be declared to the cache
+    with `track_manager` set to that field manager, so that drift can be seen.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        *,
+        field_manager: str,
+        alive: Callable[[str], bool] = lambda _uid: False,
+        remembered: int = 500_000,
+    ) -> None:
+        """`alive(uid)` says whether a known owner has that UID; `remembered` bounds the memory of
+        what the server made of our own last writes (oldest forgotten first, at worst one extra
+        write that changes nothing)."""
+        self._cache = cache
+        self._client: CachedClient = cache.client()
+        self._field_manager = field_manager
+        self._alive = alive
+        self._settled: OrderedDict[ObjectKey, bytes] = OrderedDict()
+        self._remembered = remembered
+
+    def look(self, desired: Desired) -> Entry | None:
+        """The object of that name as the cache has it."""
+        return self._cache.entry(desired.mapping, desired.name, desired.namespace or None)
+
+    def judge(self, entry: Entry, owner: Owner, *, wrote: bool = False) -> Verdict:
+        """Whose `entry` is; see :func:`ctrlruntime.resources.ownership.judge`."""
+        return judge(entry, owner, alive=self._alive, wrote=wrote)
+
+    def pending(self, desired: Desired, owner: Owner, *, wrote: bool = False) -> bool:
+        """Whether `ensure` would write or report anything but `unchanged`. No request is made."""
+        entry = self.look(desired)
+        if entry is None or entry.deletion_timestamp is not None:
+            return True
+        verdict = self.judge(entry, owner, wrote=wrote)
+        if verdict.standing is Standing.FOREIGN:
+            return True
+        return difference(desired, entry, owner, verdict, self._settled.get(desired.key)) is not None
+
+    async def ensure(self, desired: Desired, owner: Owner, *, wrote: bool = False) -> Outcome:
+        """Create or update one object, if it is not as desired.
+
+        `wrote` says the caller has its own record of having written it (see `judge`). Raises the
+        client's errors other than conflicts; a conflict is an outcome.
+        """
+        if self._cache.uncertain(desired.mapping, desired.name, desired.namespace or None):
+            await self._cache.refresh(desired.mapping, desired.name, desired.namespace or None)
+        entry = self.look(desired)
+        if entry is None:
+            try:
+                return await self._create(desired, owner)
+            except (AlreadyExists, Conflict):
+                entry = await self._cache.refresh(
+                    desired.mapping, desired.name, desired.namespace or None
+                )
+                if entry is None:  # gone again in between: the caller's retry will create it
+                    raise
+        return await self._bring_to(desired, entry, owner, wrote=wrote)
+
+    async def delete(self, mapping: RESTMapping, entry: Entry, owner: Owner) -> bool:
+        """Delete an object that is ours. Returns False, and does nothing, if it is not.
+
+        Guarded by the object's UID, so a foreign object of the same name that took its place in
+        the meantime is not touched.
+        """
+        if self.judge(entry, owner).standing is Standing.FOREIGN:
+            return False
+        self._settled.pop(ObjectKey(mapping.gvk.group_kind, entry.namespace, entry.name), None)
+        try:
+            await self._client.delete(
+                mapping,
+                entry.name,
+                entry.namespace or None,
+                uid=entry.uid,
+                propagation="Background",
+            )
+        except (NotFound, Conflict):
+            return False
+        return True
+
+    async def release(
+        self, mapping: RESTMapping, entry: Entry, owner: Owner, *, labels: dict[str, Any], annotations: dict[str, Any]
+    ) -> bool:
+        """Let go of an object that is ours without deleting it.
+
+        Our owner reference and the recorded UID are taken off; the owner's key stays, so that the
+        same owner finds it again. `labels` and `annotations` are merged in (None removes).
+        Returns False, and does nothing, if the object is not ours.
+        """
+        if self.judge(entry, owner).standing is Standing.FOREIGN:
+            return False
+        kept = [ref.to_manifest() for ref in entry.owners if ref.uid != owner.uid]
+        patch = {
+            "metadata": {
+                "uid": entry.uid,
+                "resourceVersion": entry.resource_version,
+                "labels": labels,
+                "annotations": {OWNER_UID: None, **annotations},
+                "ownerReferences": kept or None,
+            }
+        }
+        try:
+            await self._merge(mapping, entry.name, entry.namespace, patch)
+        except NotFound:
+            return False
+        return True
+
+    # -- writing ---------------------------------------------------------------------------
+
+    async def _bring_to(
+        self, desired: Desired, entry: Entry, owner: Owner, *, wrote: bool
+    ) -> Outcome:
+        if entry.deletion_timestamp is not None:
+            return Outcome(Action.TERMINATING, entry)
+        verdict = self.judge(entry, owner, wrote=wrote)
+        if verdict.standing is Standing.FOREIGN:
+            if not desired.force or self._owned_elsewhere(entry, owner):
+                return Outcome(Action.CONFLICT, entry, None, f"it belongs to {verdict.holder}")
+            return await self._update(desired, entry, owner, Reason.ADOPTION)
+        reason = difference(desired, entry, owner, verdict, self._settled.get(desired.key))
+        if reason is None:
+            return Outcome(Action.UNCHANGED, entry)
+        return await self._update(desired, entry, owner, reason)
+
+    def _owned_elsewhere(self, entry: Entry, owner: Owner) -> bool:
+        """Whether a living owner of ours holds it: two owners must not fight, not even by force."""
+        uid = entry.annotations.get(OWNER_UID)
+        return uid is not None and uid != owner.uid and self._alive(uid)
+
+    async def _create(self, desired: Desired, owner: Owner) -> Outcome:
+        body = desired.body(owner)
+        if desired.strategy is PatchStrategy.APPLY:
+            body["metadata"]["resourceVersion"] = FIRST_CONTACT
+            answer = await self._apply(desired, body, force=desired.force)
+        else:
+            answer = await self._client.create(
+                body, kind=desired.mapping, field_manager=self._field_manager
+            )
+        return self._written(desired, answer, Action.CREATED, None)
+
+    async def _update(
+        self, desired: Desired, entry: Entry, owner: Owner, reason: Reason
+    ) -> Outcome:
+        if desired.once:
+            answer = await self._merge(
+                desired.mapping, entry.name, entry.namespace, self._record(desired, entry, owner)
+            )
+            return self._written(desired, answer, Action.UPDATED, reason)
+        try:
+            answer = await self._write(desired, entry, owner, reason)
+        except Conflict as error:
+            if error.is_field_conflict:
+                return Outcome(Action.CONFLICT, entry, reason, error.message)
+            raise
+        return self._written(desired, answer, Action.UPDATED, reason)
+
+    async def _write(
+        self, desired: Desired, entry: Entry, owner: Owner, reason: Reason
+    ) -> Manifest:
+        body = desired.body(owner)
+        if desired.strategy is PatchStrategy.APPLY:
+            # The same revision was all ours, so taking it back is no conflict.
+            force = desired.force or reason is not Reason.REVISION
+            body["metadata"]["uid"] = entry.uid
+            return await self._apply(desired, body, force=force)
+        if desired.strategy is PatchStrategy.MERGE:
+            body["metadata"]["uid"] = entry.uid
+            body["metadata"]["ownerReferences"] = self._references(desired, entry, owner) or None
+            return await self._merge(desired.mapping, entry.name, entry.namespace, body)
+        body["metadata"] |= {
+            "uid": entry.uid,
+            "resourceVersion": entry.resource_version,
+            "finalizers": list(entry.finalizers),
+            "ownerReferences": self._references(desired, entry, owner),
+        }
+        return await self._client.update(
+            body, kind=desired.mapping, field_manager=self._field_manager
+        )
+
+    async def _apply(self, desired: Desired, body: Manifest, *, force: bool) -> Manifest:
+        return await self._client.apply(
+            body,
+            kind=desired.mapping,
+            field_manager=self._field_manager,
+            force=force,
+            metadata_only=self._cache.informer(desired.mapping).metadata_only,
+        )
+
+    async def _merge(
+        self, mapping: RESTMapping, name: str, namespace: str, patch: Manifest
+    ) -> Manifest:
+        return await self._client.patch(
+            mapping,
+            name,
+            namespace or None,
+            patch,
+            type=PatchType.MERGE,
+            field_manager=self._field_manager,
+            metadata_only=self._cache.informer(mapping).metadata_only,
+        )
+
+    def _record(self, desired: Desired, entry: Entry, owner: Owner) -> Manifest:
+        """A patch that renews tracking metadata and touches nothing else."""
+        return {
+            "metadata": {
+                "uid": entry.uid,
+                "labels": dict(desired.labels),
+                "annotations": desired.tracking(owner),
+                "ownerReferences": self._references(desired, entry, owner) or None,
+            }
+        }
+
+    @staticmethod
+    def _references(desired: Desired, entry: Entry, owner: Owner) -> list[dict[str, Any]]:
+        """The owner references to write where the whole list is replaced: others' are kept."""
+        stale = {owner.uid, entry.annotations.get(OWNER_UID)}
+        kept = [ref.to_manifest() for ref in entry.owners if ref.uid not in stale]
+        return [*kept, owner_reference(owner)] if desired.reference else kept
+
+    def _written(
+        self, desired: Desired, answer: Manifest, action: Action, reason: Reason | None
+    ) -> Outcome:
+        """Remember what the server made of our write, unless somebody has written since."""
+        entry = self.look(desired)
+        answered = answer["metadata"]["resourceVersion"]
+        if entry is not None and entry.owned and entry.resource_version == answered:
+            self._settled[desired.key] = entry.owned
+            self._settled.move_to_end(desired.key)
+            if len(self._settled) > self._remembered:
+                self._settled.popitem(last=False)
+        else:
+            self._settled.pop(desired.key, None)
+        return Outcome(action, entry, reason)

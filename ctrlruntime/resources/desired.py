@@ -1,0 +1,111 @@
+"""Desired objects: what a builder makes and a control brings about."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import orjson
+
+from ctrlruntime.api.kinds import GroupKind, RESTMapping
+from ctrlruntime.resources.ownership import OWNER, OWNER_UID, Owner
+from ctrlruntime.resources.revision import REVISION, revision
+
+Manifest = dict[str, Any]
+
+
+class ObjectKey(NamedTuple):
+    """Identity of an object within one cluster; its version does not count."""
+
+    kind: GroupKind
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {place}"
+
+
+class PatchStrategy(StrEnum):
+    """How an object is written once it exists."""
+
+    APPLY = "apply"
+    """Server-side apply: fields we do not set stay with their owners."""
+    MERGE = "merge"
+    """JSON merge patch (RFC 7386): lists are replaced, other fields stay."""
+    REPLACE = "replace"
+    """Update of the whole object: fields we do not set are removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desired:
+    """One desired object, without any tracking metadata in `manifest`.
+
+    `ordinal` orders objects of one owner; creates and updates go up, deletes go down.
+    `reference` gives the object a controller reference to its owner (same namespace only).
+    `labels` and `annotations` are tracking metadata that is added to the manifest when written.
+    """
+
+    mapping: RESTMapping
+    manifest: Manifest
+    revision: str = ""
+    ordinal: int = 0
+    strategy: PatchStrategy = PatchStrategy.APPLY
+    force: bool = False
+    once: bool = False
+    reference: bool = True
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+    """Paths (`spec.replicas`) whose loss is no drift; others may own them."""
+
+    def __post_init__(self) -> None:
+        if not self.revision:
+            object.__setattr__(self, "revision", revision(self.manifest))
+
+    @property
+    def name(self) -> str:
+        return str(self.manifest["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.manifest["metadata"].get("namespace") or "")
+
+    @property
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.mapping.gvk.group_kind, self.namespace, self.name)
+
+    def tracking(self, owner: Owner) -> dict[str, str]:
+        """The annotations that record revision and owner."""
+        return {
+            REVISION: self.revision,
+            OWNER: owner.key,
+            OWNER_UID: owner.uid,
+            **self.annotations,
+        }
+
+    def body(self, owner: Owner) -> Manifest:
+        """The manifest as it is written: a fresh copy with tracking metadata."""
+        manifest: Manifest = orjson.loads(orjson.dumps(self.manifest))
+        metadata = manifest["metadata"]
+        metadata["annotations"] = {
+            **(metadata.get("annotations") or {}),
+            **self.tracking(owner),
+        }
+        if self.labels:
+            metadata["labels"] = {**(metadata.get("labels") or {}), **self.labels}
+        if self.reference:
+            metadata["ownerReferences"] = [owner_reference(owner)]
+        return manifest
+
+
+def owner_reference(owner: Owner) -> dict[str, Any]:
+    """The controller reference to `owner` as it stands in `metadata.ownerReferences`."""
+    return {
+        "apiVersion": owner.gvk.api_version,
+        "kind": owner.gvk.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
