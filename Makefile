@@ -1,0 +1,47 @@
+.DEFAULT_GOAL := help
+PY := .venv/bin/python
+ROWS ?= 1000
+MODULES := apis.tenancy
+
+.PHONY: help setup run test lint types check-generated pytest generate manifests \
+        bench-tenancy bench clean
+
+help: ## Show what there is to make
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
+
+setup: ## Make the virtual environment from the lock file
+	@hack/setup.sh
+
+run: setup ## See it work: embedded API server, a table of 50 rows, the manager, a live view
+	@$(PY) -m manager demo
+
+test: setup lint types check-generated pytest ## Every check and every test
+
+lint: setup ## Style and layering
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/lint-imports
+
+types: setup ## Type check, strict
+	@.venv/bin/mypy ctrlruntime apis internal manager
+
+check-generated: setup ## Fail when generated manifests do not match the code
+	@$(PY) -m manager manifests --check
+
+pytest: setup ## The test suite (installs MariaDB and two versions of kubectl where they are missing)
+	@hack/mariadb.sh
+	@hack/kubectl.sh
+	@.venv/bin/pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+
+generate manifests: setup ## Write CRDs and RBAC from code into config/
+	@$(PY) -m manager manifests
+
+bench-tenancy: setup ## Count requests for ROWS tenants; the last line is one JSON object
+	@hack/mariadb.sh
+	@$(PY) -m benchmarks.tenancy --rows $(ROWS)
+
+bench: setup ## Figures of the parts: queue, cache, renderer
+	@for part in queue cache render; do echo "== $$part"; $(PY) -m benchmarks.$$part; done
+
+clean: ## Remove what was made, not the caches outside
+	@rm -rf .venv .run .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist/*.whl
