@@ -17,6 +17,7 @@ from ctrlruntime.resources.desired import (
     ObjectKey,
     PatchStrategy,
     owner_reference,
+    reference_manifest,
 )
 from ctrlruntime.resources.diff import Reason, difference
 from ctrlruntime.resources.ownership import OWNER_UID, Owner, Standing, Verdict, judge
@@ -143,7 +144,7 @@ class Control:
         """
         if self.judge(entry, owner).standing is Standing.FOREIGN:
             return False
-        kept = [ref.to_manifest() for ref in entry.owners if ref.uid != owner.uid]
+        kept = [reference_manifest(ref) for ref in entry.owners if ref.uid != owner.uid]
         patch = {
             "metadata": {
                 "uid": entry.uid,
@@ -268,7 +269,7 @@ class Control:
     def _references(desired: Desired, entry: Entry, owner: Owner) -> list[dict[str, Any]]:
         """The owner references to write where the whole list is replaced: others' are kept."""
         stale = {owner.uid, entry.annotations.get(OWNER_UID)}
-        kept = [ref.to_manifest() for ref in entry.owners if ref.uid not in stale]
+        kept = [reference_manifest(ref) for ref in entry.owners if ref.uid not in stale]
         return [*kept, owner_reference(owner)] if desired.reference else kept
 
     def _written(

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+import msgspec
 import orjson
 
 from ctrlruntime.api.kinds import GroupKind, RESTMapping
+from ctrlruntime.cache.entry import Owner as Reference
 from ctrlruntime.resources.ownership import OWNER, OWNER_UID, Owner
 from ctrlruntime.resources.revision import REVISION, revision
 
@@ -109,3 +111,9 @@ def owner_reference(owner: Owner) -> dict[str, Any]:
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+def reference_manifest(reference: Reference) -> Manifest:
+    """An owner reference of a cached object as it stands in `metadata.ownerReferences`."""
+    fields = msgspec.to_builtins(reference)
+    return {name: value for name, value in fields.items() if value is not None}

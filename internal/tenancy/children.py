@@ -1,0 +1,145 @@
+"""The kinds that templates name are known only at run time: watched while somebody uses them."""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.cache.cache import Cache, InformerHandle
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.events import Created, Deleted, Event, Generic, Updated
+from ctrlruntime.cache.informer import Registration
+from ctrlruntime.client.errors import NoKindMatch
+from ctrlruntime.resources import OWNER
+
+OWNER_INDEX = "owner-key"
+"""Index of every child informer: the recorded owner key."""
+
+METADATA_ONLY = frozenset(
+    {
+        ("", "ConfigMap"),
+        ("", "Secret"),
+        ("", "ServiceAccount"),
+        ("batch", "CronJob"),
+        ("networking.k8s.io", "NetworkPolicy"),
+        ("policy", "PodDisruptionBudget"),
+        ("rbac.authorization.k8s.io", "Role"),
+        ("rbac.authorization.k8s.io", "RoleBinding"),
+    }
+)
+"""Kinds that are ready as soon as they exist: their content is never read."""
+
+
+def owner_keys(entry: Entry) -> Iterable[str]:
+    """Index function: the recorded owner key of an object, if it has one."""
+    key = entry.annotations.get(OWNER)
+    return () if key is None else (key,)
+
+
+@dataclass(slots=True)
+class _Watched:
+    mapping: RESTMapping
+    handle: InformerHandle
+    registration: Registration
+
+
+@dataclass(slots=True)
+class ChildKinds:
+    """Declares an informer per kind in use and releases it with its last user.
+
+    `on_event` gets every event of every child kind with the kind's mapping. `resolve` turns a kind
+    into a mapping and raises NoKindMatch when the server does not serve it.
+    """
+
+    cache: Cache
+    resolve: Callable[[GroupVersionKind], Awaitable[RESTMapping]]
+    field_manager: str
+    on_event: Callable[[RESTMapping, Event], None]
+    namespaces: tuple[str, ...] | None = None
+    _users: dict[Hashable, frozenset[GroupVersionKind]] = field(default_factory=dict)
+    _uses: Counter[GroupVersionKind] = field(default_factory=Counter)
+    _watched: dict[GroupVersionKind, _Watched] = field(default_factory=dict)
+    _missing: dict[GroupVersionKind, set[Hashable]] = field(default_factory=dict)
+
+    def use(self, user: Hashable, kinds: frozenset[GroupVersionKind]) -> None:
+        """Say which kinds `user` needs from now on. Nothing is watched before `mapping` asks."""
+        before = self._users.get(user, frozenset())
+        if kinds == before:
+            return
+        self._users[user] = kinds
+        self._uses.update(kinds - before)
+        self._uses.subtract(before - kinds)
+
+    def leave(self, user: Hashable) -> None:
+        """`user` needs nothing any more."""
+        self._uses.subtract(self._users.pop(user, frozenset()))
+        for waiting in self._missing.values():
+            waiting.discard(user)
+
+    async def mapping(self, gvk: GroupVersionKind, user: Hashable) -> RESTMapping | None:
+        """The mapping of a kind, its informer synced; None while the server does not serve it.
+
+        `user` is then remembered and returned by `appeared` once it does.
+        """
+        watched = self._watched.get(gvk)
+        if watched is None:
+            try:
+                mapping = await self.resolve(gvk)
+            except NoKindMatch:
+                self._missing.setdefault(gvk, set()).add(user)
+                return None
+            watched = self._watched.get(gvk) or self._declare(mapping)
+            self._watched[gvk] = watched
+        await watched.handle.informer.wait_synced()
+        return watched.mapping
+
+    def appeared(self) -> frozenset[Hashable]:
+        """Users that waited for a kind; to be called when discovery changed."""
+        waiting = frozenset(user for users in self._missing.values() for user in users)
+        self._missing.clear()
+        return waiting
+
+    def owned_by(self, key: str) -> list[tuple[RESTMapping, Entry]]:
+        """Every object of a watched kind that records `key` as its owner."""
+        return [
+            (watched.mapping, entry)
+            for watched in self._watched.values()
+            for entry in watched.handle.informer.store.by_index(OWNER_INDEX, key)
+        ]
+
+    def get(self, gvk: GroupVersionKind, namespace: str, name: str) -> Entry | None:
+        """One object of a watched kind."""
+        watched = self._watched.get(gvk)
+        return None if watched is None else watched.handle.informer.store.get(namespace, name)
+
+    async def release_unused(self) -> None:
+        """Stop watching kinds that nobody uses any more."""
+        for gvk in [gvk for gvk in self._watched if self._uses[gvk] <= 0]:
+            watched = self._watched.pop(gvk)
+            watched.registration.remove()
+            await watched.handle.release()
+
+    def _declare(self, mapping: RESTMapping) -> _Watched:
+        group_kind = (mapping.gvk.group, mapping.gvk.kind)
+        handle = self.cache.declare(
+            mapping,
+            namespaces=self.namespaces if mapping.namespaced else None,
+            metadata_only=group_kind in METADATA_ONLY,
+            track_manager=self.field_manager,
+            indexes={OWNER_INDEX: owner_keys},
+        )
+        registration = handle.informer.add_handler(lambda event: self.on_event(mapping, event))
+        return _Watched(mapping, handle, registration)
+
+
+def entries_of(event: Event) -> list[Entry]:
+    """The old and the new object of an event, as far as there are."""
+    match event:
+        case Created(new=new):
+            return [new]
+        case Updated(old=old, new=new):
+            return [old, new]
+        case Deleted(old=old):
+            return [old]
+        case Generic(entry=entry):
+            return [] if entry is None else [entry]
