@@ -1,0 +1,345 @@
+"""What the store keeps of one object: typed metadata, everything else as the bytes the server sent.
+
+An entry of a Deployment costs about 6 KiB where a dict costs 19, and reading decodes on the spot, so
+every reader gets a copy of its own and nobody can change what the cache holds.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import orjson
+
+from ctrlruntime.api.kinds import GroupVersionKind
+
+if TYPE_CHECKING:
+    from ctrlruntime.api.resource import Resource
+
+Manifest = dict[str, Any]
+Key = tuple[str, str]
+"""Namespace ("" for a cluster-scoped object) and name."""
+
+ResourceT = TypeVar("ResourceT", bound="Resource[Any, Any]")
+
+_INTERN_LIMIT = 64  # longer label values and uids are nearly always unique
+
+
+class Owner(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One owner reference."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+    @property
+    def group(self) -> str:
+        return self.api_version.rpartition("/")[0]
+
+
+class _ManagedFields(msgspec.Struct, gc=False, rename="camel"):
+    manager: str = ""
+    operation: str = ""
+    subresource: str = ""
+    fields_v1: msgspec.Raw = msgspec.Raw()
+
+
+class _Metadata(msgspec.Struct, gc=False, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: tuple[Owner, ...] | None = None
+    finalizers: tuple[str, ...] | None = None
+    deletion_timestamp: str | None = None
+    creation_timestamp: str | None = None
+    generate_name: str | None = None
+    self_link: str | None = None
+    deletion_grace_period_seconds: int | None = None
+
+
+class _TrackedMetadata(_Metadata, gc=False, rename="camel"):
+    managed_fields: list[_ManagedFields] | None = None
+
+
+class Entry(msgspec.Struct, gc=False):
+    """One object of the cache. Treat it as read-only: other readers hold the same entry.
+
+    ``fields`` holds every top-level field but ``apiVersion``, ``kind`` and ``metadata`` as undecoded
+    JSON; it is empty in a metadata-only informer. ``managedFields`` are dropped on arrival.
+    """
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    owners: tuple[Owner, ...]
+    finalizers: tuple[str, ...]
+    deletion_timestamp: str | None
+    creation_timestamp: str
+    fields: dict[str, msgspec.Raw]
+    owned: bytes | None = None
+    """``fieldsV1`` of the tracked manager's apply entry, owner uids replaced by ``*``; None if it owns nothing."""
+    rare: dict[str, Any] | None = None
+    """``generateName``, ``selfLink`` and ``deletionGracePeriodSeconds``, where set."""
+
+    @property
+    def key(self) -> Key:
+        return (self.namespace, self.name)
+
+    @property
+    def gvk(self) -> GroupVersionKind:
+        return GroupVersionKind.parse(self.api_version, self.kind)
+
+    @property
+    def controller(self) -> Owner | None:
+        """The owner reference marked as controller."""
+        return next((owner for owner in self.owners if owner.controller), None)
+
+    @property
+    def size(self) -> int:
+        """Bytes of JSON held, not counting the metadata."""
+        return sum(len(memoryview(raw)) for raw in self.fields.values()) + len(self.owned or b"")
+
+    def field(self, name: str) -> Any:
+        """One top-level field, decoded; None if the object has none of that name."""
+        raw = self.fields.get(name)
+        return None if raw is None else orjson.loads(memoryview(raw))
+
+    def metadata(self) -> Manifest:
+        """The metadata as the server spells it, a fresh dict, without ``managedFields``."""
+        metadata: Manifest = {"name": self.name}
+        if self.namespace:
+            metadata["namespace"] = self.namespace
+        metadata["uid"] = self.uid
+        metadata["resourceVersion"] = self.resource_version
+        if self.generation:
+            metadata["generation"] = self.generation
+        if self.creation_timestamp:
+            metadata["creationTimestamp"] = self.creation_timestamp
+        if self.deletion_timestamp is not None:
+            metadata["deletionTimestamp"] = self.deletion_timestamp
+        if self.labels:
+            metadata["labels"] = dict(self.labels)
+        if self.annotations:
+            metadata["annotations"] = dict(self.annotations)
+        if self.owners:
+            metadata["ownerReferences"] = [_owner_manifest(owner) for owner in self.owners]
+        if self.finalizers:
+            metadata["finalizers"] = list(self.finalizers)
+        if self.rare:
+            metadata.update(self.rare)
+        return metadata
+
+    def decode(self) -> Manifest:
+        """The whole object as a fresh dict, the caller's own."""
+        manifest: Manifest = {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "metadata": self.metadata(),
+        }
+        for name, raw in self.fields.items():
+            manifest[name] = orjson.loads(memoryview(raw))
+        return manifest
+
+    def typed(self, cls: type[ResourceT]) -> ResourceT:
+        """The object as one of our own kinds, a fresh instance; pydantic's ValidationError if it does not fit."""
+        return cls.from_manifest(self.decode())
+
+
+_fields_decoder: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(
+    dict[str, msgspec.Raw]
+)
+_metadata_decoder = msgspec.json.Decoder(_Metadata)
+_tracked_decoder = msgspec.json.Decoder(_TrackedMetadata)
+
+
+class EntryDecoder:
+    """Turns one object's JSON into an :class:`Entry` that owns its bytes.
+
+    ``track_manager`` names the field manager whose owned fields are kept as ``Entry.owned``;
+    ``metadata_only`` drops everything but the metadata, whatever the server sent.
+    """
+
+    def __init__(
+        self,
+        gvk: GroupVersionKind,
+        *,
+        metadata_only: bool = False,
+        track_manager: str | None = None,
+    ) -> None:
+        self.gvk = gvk
+        self.metadata_only = metadata_only
+        self.track_manager = track_manager
+        self._api_version = sys.intern(gvk.api_version)
+        self._kind = sys.intern(gvk.kind)
+        self._owned: dict[bytes, bytes] = {}
+
+    def decode(self, body: bytes | memoryview | msgspec.Raw) -> Entry:
+        """Raises msgspec.DecodeError (a ValueError) when the bytes are not an object with metadata."""
+        document = _fields_decoder.decode(body)
+        metadata_raw = document.pop("metadata", None)
+        if metadata_raw is None:
+            raise msgspec.ValidationError("Object without metadata")
+        owned: bytes | None = None
+        metadata: _Metadata
+        if self.track_manager is None:
+            metadata = _metadata_decoder.decode(metadata_raw)
+        else:
+            tracked = _tracked_decoder.decode(metadata_raw)
+            owned = self._owned_by_manager(tracked.managed_fields)
+            metadata = tracked
+        document.pop("apiVersion", None)
+        document.pop("kind", None)
+        fields = (
+            {}
+            if self.metadata_only
+            else {sys.intern(name): raw.copy() for name, raw in document.items()}
+        )
+        return self._entry(metadata, fields, owned)
+
+    def decode_manifest(self, manifest: Manifest) -> Entry:
+        return self.decode(orjson.dumps(manifest))
+
+    def _entry(
+        self, metadata: _Metadata, fields: dict[str, msgspec.Raw], owned: bytes | None
+    ) -> Entry:
+        return Entry(
+            api_version=self._api_version,
+            kind=self._kind,
+            namespace=sys.intern(metadata.namespace),
+            name=sys.intern(metadata.name),
+            uid=metadata.uid,
+            resource_version=metadata.resource_version,
+            generation=metadata.generation,
+            labels=_interned(metadata.labels),
+            annotations=_interned_keys(metadata.annotations),
+            owners=_interned_owners(metadata.owner_references),
+            finalizers=_interned_all(metadata.finalizers),
+            deletion_timestamp=metadata.deletion_timestamp,
+            creation_timestamp=metadata.creation_timestamp or "",
+            fields=fields,
+            owned=owned,
+            rare=_rare(metadata),
+        )
+
+    def _owned_by_manager(self, managed: list[_ManagedFields] | None) -> bytes | None:
+        mine = [
+            item
+            for item in managed or ()
+            if item.manager == self.track_manager and not item.subresource
+        ]
+        applied = [item for item in mine if item.operation == "Apply"]
+        for item in applied or mine:  # objects kept by merge or replace have an Update entry only
+            return self._share(normalise_owned(bytes(memoryview(item.fields_v1))))
+        return None
+
+    def _share(self, owned: bytes) -> bytes:
+        if len(self._owned) > 4096:  # shapes are few; a flood of distinct ones must not pile up
+            self._owned.clear()
+        return self._owned.setdefault(owned, owned)
+
+
+_OWNER_UID = re.compile(rb'"k:\{\\"uid\\":\\"(?:[^"\\]|\\(?!"))*\\"\}"')
+_OWNER_FIELD = b'"f:ownerReferences"'
+
+
+def normalise_owned(fields_v1: bytes) -> bytes:
+    """``fieldsV1`` with the uid in owner-reference keys replaced by ``*``.
+
+    Objects rendered from one template then share one value however many owners there are.
+    """
+    if _OWNER_FIELD not in fields_v1:
+        return fields_v1
+    return _OWNER_UID.sub(rb'"k:{\\"uid\\":\\"*\\"}"', fields_v1)
+
+
+def owner_uids(entry: Entry) -> Iterable[str]:
+    return [owner.uid for owner in entry.owners]
+
+
+def label_value(label: str) -> Callable[[Entry], Iterable[str]]:
+    """An index function: the value of one label, nothing where it is absent."""
+
+    def values(entry: Entry) -> Iterable[str]:
+        value = entry.labels.get(label)
+        return () if value is None else (value,)
+
+    return values
+
+
+def _owner_manifest(owner: Owner) -> Manifest:
+    reference: Manifest = {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+    }
+    if owner.controller is not None:
+        reference["controller"] = owner.controller
+    if owner.block_owner_deletion is not None:
+        reference["blockOwnerDeletion"] = owner.block_owner_deletion
+    return reference
+
+
+def _interned(labels: dict[str, str] | None) -> dict[str, str]:
+    if not labels:
+        return {}
+    intern = sys.intern
+    return {
+        intern(key): intern(value) if len(value) <= _INTERN_LIMIT else value
+        for key, value in labels.items()
+    }
+
+
+def _interned_keys(annotations: dict[str, str] | None) -> dict[str, str]:
+    if not annotations:
+        return {}
+    return {sys.intern(key): value for key, value in annotations.items()}
+
+
+def _interned_all(values: tuple[str, ...] | None) -> tuple[str, ...]:
+    return tuple(map(sys.intern, values)) if values else ()
+
+
+def _interned_owners(owners: tuple[Owner, ...] | None) -> tuple[Owner, ...]:
+    if not owners:
+        return ()
+    return tuple(
+        Owner(
+            sys.intern(owner.api_version),
+            sys.intern(owner.kind),
+            sys.intern(owner.name),
+            sys.intern(owner.uid),
+            owner.controller,
+            owner.block_owner_deletion,
+        )
+        for owner in owners
+    )
+
+
+def _rare(metadata: _Metadata) -> dict[str, Any] | None:
+    if (
+        metadata.generate_name is None
+        and metadata.self_link is None
+        and metadata.deletion_grace_period_seconds is None
+    ):
+        return None
+    rare = {
+        "generateName": metadata.generate_name,
+        "selfLink": metadata.self_link,
+        "deletionGracePeriodSeconds": metadata.deletion_grace_period_seconds,
+    }
+    return {name: value for name, value in rare.items() if value is not None}

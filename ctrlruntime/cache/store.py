@@ -1,0 +1,214 @@
+"""Entries by key, with indexes. Pure and synchronous; knows nothing of watches or clocks."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+
+from ctrlruntime.cache.entry import Entry, Key, label_value, owner_uids
+
+IndexFn = Callable[[Entry], Iterable[str]]
+
+NAMESPACE = "namespace"
+OWNER = "owner"
+LABEL_PREFIX = "label:"
+
+
+class UnknownIndex(LookupError):
+    """An index was asked for that nobody added."""
+
+
+class IndexConflict(ValueError):
+    """An index of that name exists with another function."""
+
+
+class _Index:
+    """Values to keys. A bucket of one is the key itself: a set for each would cost 200 bytes more."""
+
+    __slots__ = ("buckets", "fn")
+
+    def __init__(self, fn: IndexFn) -> None:
+        self.fn = fn
+        self.buckets: dict[str, Key | set[Key]] = {}
+
+    def values(self, entry: Entry) -> frozenset[str]:
+        return frozenset(self.fn(entry))
+
+    def add(self, key: Key, value: str) -> None:
+        bucket = self.buckets.get(value)
+        if bucket is None:
+            self.buckets[value] = key
+        elif isinstance(bucket, set):
+            bucket.add(key)
+        elif bucket != key:
+            self.buckets[value] = {bucket, key}
+
+    def discard(self, key: Key, value: str) -> None:
+        bucket = self.buckets.get(value)
+        if bucket is None:
+            return
+        if isinstance(bucket, set):
+            bucket.discard(key)
+            if len(bucket) == 1:
+                (self.buckets[value],) = bucket
+            return
+        if bucket == key:
+            del self.buckets[value]
+
+    def keys(self, value: str) -> list[Key]:
+        """Sorted, so that readers see the same order on every run."""
+        bucket = self.buckets.get(value)
+        if bucket is None:
+            return []
+        return sorted(bucket) if isinstance(bucket, set) else [bucket]
+
+
+class Store:
+    """The objects of one kind.
+
+    Built-in indexes: ``namespace``, ``owner`` (owner uid), and ``label:<key>`` once added with
+    ``add_index("label:<key>")``. Index reads are sorted by key; full reads come in order of arrival.
+    """
+
+    def __init__(self, indexes: Mapping[str, IndexFn] | None = None) -> None:
+        self._entries: dict[Key, Entry] = {}
+        self._indexes: dict[str, _Index] = {
+            NAMESPACE: _Index(_namespace),
+            OWNER: _Index(owner_uids),
+        }
+        self._bytes = 0
+        for name, fn in (indexes or {}).items():
+            self.add_index(name, fn)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._entries
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    @property
+    def bytes(self) -> int:
+        """JSON bytes held by all entries."""
+        return self._bytes
+
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        return tuple(self._indexes)
+
+    def get(self, namespace: str, name: str) -> Entry | None:
+        return self._entries.get((namespace, name))
+
+    def keys(self) -> list[Key]:
+        return list(self._entries)
+
+    def list(
+        self,
+        namespace: str | None = None,
+        labels: Mapping[str, str] | Callable[[Entry], bool] | None = None,
+        limit: int | None = None,
+    ) -> list[Entry]:
+        """Entries of one namespace (None: all) that carry all of ``labels`` or satisfy the predicate."""
+        matches = _label_predicate(labels)
+        found: Iterable[Entry]
+        if namespace is not None:
+            found = self.by_index(NAMESPACE, namespace)
+        elif isinstance(labels, Mapping) and (indexed := self._label_index(labels)):
+            found = self.by_index(*indexed)
+        else:
+            found = self._entries.values()
+        if matches is not None:
+            found = filter(matches, found)
+        return list(islice(found, limit))
+
+    def by_index(self, index: str, value: str) -> list[Entry]:
+        """Raises UnknownIndex for an index that was not added."""
+        entries = self._entries
+        return [entries[key] for key in self._index(index).keys(value)]
+
+    def count(self, index: str, value: str) -> int:
+        bucket = self._index(index).buckets.get(value)
+        if bucket is None:
+            return 0
+        return len(bucket) if isinstance(bucket, set) else 1
+
+    def index_values(self, index: str) -> list[str]:
+        """The values in use; empty buckets are removed, so each has at least one object."""
+        return list(self._index(index).buckets)
+
+    def add_index(self, name: str, fn: IndexFn | None = None) -> None:
+        """Adds an index over all entries, also those already here. Adding the same again is a no-op."""
+        if fn is None:
+            if not name.startswith(LABEL_PREFIX):
+                if name in self._indexes:
+                    return
+                raise ValueError(f"index {name!r} needs a function; only label:<key> goes without")
+            if name in self._indexes:
+                return
+            fn = label_value(name.removeprefix(LABEL_PREFIX))
+        existing = self._indexes.get(name)
+        if existing is not None:
+            if existing.fn is fn:
+                return
+            raise IndexConflict(f"index {name!r} already exists with another function")
+        index = _Index(fn)
+        for key, entry in self._entries.items():
+            for value in index.values(entry):
+                index.add(key, value)
+        self._indexes[name] = index
+
+    def put(self, entry: Entry) -> Entry | None:
+        """Adds or replaces; returns what was there. An index function that raises leaves the store as it was."""
+        key = entry.key
+        old = self._entries.get(key)
+        changes = [
+            (index, index.values(old) if old is not None else frozenset(), index.values(entry))
+            for index in self._indexes.values()
+        ]
+        for index, before, after in changes:
+            for value in before - after:
+                index.discard(key, value)
+            for value in after - before:
+                index.add(key, value)
+        self._bytes += entry.size - (old.size if old is not None else 0)
+        self._entries[key] = entry
+        return old
+
+    def remove(self, key: Key) -> Entry | None:
+        """Removes and returns what was there."""
+        old = self._entries.pop(key, None)
+        if old is None:
+            return None
+        self._bytes -= old.size
+        for index in self._indexes.values():
+            for value in index.values(old):
+                index.discard(key, value)
+        return old
+
+    def _index(self, name: str) -> _Index:
+        index = self._indexes.get(name)
+        if index is None:
+            known = ", ".join(sorted(self._indexes))
+            raise UnknownIndex(f"no index {name!r}; add it with add_index. There are: {known}")
+        return index
+
+    def _label_index(self, labels: Mapping[str, str]) -> tuple[str, str] | None:
+        for label, value in labels.items():
+            if (name := LABEL_PREFIX + label) in self._indexes:
+                return name, value
+        return None
+
+
+def _namespace(entry: Entry) -> Iterable[str]:
+    return (entry.namespace,)
+
+
+def _label_predicate(
+    labels: Mapping[str, str] | Callable[[Entry], bool] | None,
+) -> Callable[[Entry], bool] | None:
+    if labels is None:
+        return None
+    if not isinstance(labels, Mapping):
+        return labels
+    wanted = labels.items()
+    return lambda entry: wanted <= entry.labels.items()
