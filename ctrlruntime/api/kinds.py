@@ -1,0 +1,123 @@
+"""Names of kinds and the paths under which an API server serves them.
+
+Nothing here knows about pydantic or about any particular kind. The terms are those of apimachinery:
+a *group kind* names a type, a *group version kind* one of its wire forms, and a *REST mapping* adds
+what a URL needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+__all__ = ["GroupKind", "GroupVersionKind", "Manifest", "RESTMapping"]
+
+Manifest = dict[str, Any]
+"""A Kubernetes object as plain JSON data."""
+
+_PATH_SAFE = ":@!$&'()*+,;=~"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GroupKind:
+    """A kind in its API group, whatever the version. The core group is the empty string."""
+
+    group: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GroupVersionKind:
+    """A kind in one version of its API group."""
+
+    group: str
+    version: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        """The ``apiVersion`` of a manifest: ``apps/v1``, or ``v1`` in the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def group_kind(self) -> GroupKind:
+        return GroupKind(self.group, self.kind)
+
+    @classmethod
+    def parse(cls, api_version: str, kind: str) -> GroupVersionKind:
+        """From the two fields of a manifest.
+
+        Raises ValueError if either is empty or ``api_version`` has more than one slash.
+        """
+        group, slash, version = api_version.rpartition("/")
+        if not version or not kind or "/" in group or (slash and not group):
+            raise ValueError(
+                f"not a kind: apiVersion {api_version!r}, kind {kind!r}; "
+                'expected for example apiVersion "apps/v1" and kind "Deployment"'
+            )
+        return cls(group, version, kind)
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any]) -> GroupVersionKind:
+        """The kind of a manifest. Raises ValueError if it does not say what it is."""
+        api_version, kind = manifest.get("apiVersion"), manifest.get("kind")
+        if not isinstance(api_version, str) or not isinstance(kind, str):
+            raise ValueError("a manifest needs the string fields apiVersion and kind")
+        return cls.parse(api_version, kind)
+
+    def __str__(self) -> str:
+        return f"{self.api_version}, Kind={self.kind}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RESTMapping:
+    """How a kind is served: its plural name and whether it lives in namespaces."""
+
+    gvk: GroupVersionKind
+    plural: str
+    namespaced: bool
+
+    @property
+    def resource(self) -> str:
+        """``deployments.apps``, or ``configmaps`` in the core group (also the name of a CRD)."""
+        return f"{self.plural}.{self.gvk.group}" if self.gvk.group else self.plural
+
+    @property
+    def root(self) -> str:
+        """The path of the group version: ``/api/v1`` or ``/apis/apps/v1``."""
+        gvk = self.gvk
+        return f"/apis/{gvk.group}/{gvk.version}" if gvk.group else f"/api/{gvk.version}"
+
+    def path(
+        self,
+        namespace: str | None = None,
+        name: str | None = None,
+        subresource: str | None = None,
+    ) -> str:
+        """The path of a collection or, with ``name``, of one object.
+
+        ``namespace`` None on a namespaced kind is the collection across all namespaces; on a
+        cluster-scoped kind the namespace is ignored, as in client-go. Raises ValueError for a
+        named object of a namespaced kind without a namespace, for an empty name, and for a
+        subresource without a name.
+        """
+        parts = [self.root]
+        if self.namespaced and namespace:
+            parts += ["namespaces", quote(namespace, safe=_PATH_SAFE)]
+        elif self.namespaced and name is not None:
+            raise ValueError(f"{self.resource} {name!r}: a namespace is needed to name one object")
+        parts.append(self.plural)
+        if name is not None:
+            if not name or name in {".", ".."}:
+                raise ValueError(f"{self.resource}: {name!r} is not a name")
+            parts.append(quote(name, safe=_PATH_SAFE))
+        if subresource is not None:
+            if name is None:
+                raise ValueError(f"{self.resource}: a subresource belongs to a named object")
+            parts.append(subresource)
+        return "/".join(parts)

@@ -1,0 +1,168 @@
+"""The base of everything typed: camelCase on the wire, snake_case in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
+
+from .kinds import Manifest
+from .markers import CEL, Nullable_, RequiredOnWire
+
+__all__ = ["ApiModel"]
+
+
+class ApiModel(BaseModel):
+    """Base of specs, statuses and the objects inside them.
+
+    Fields are snake_case in Python and camelCase on the wire; either name is accepted when an object
+    is built. The docstring under an attribute becomes its description in the CRD. Class keywords
+    other than pydantic's own: ``rules``, CEL rules on the whole object.
+
+    What is written (``to_wire``) is what was set, here or by the object that was read:
+
+    - A field that was never set is left out, so that the server's default applies and the field is
+      not owned by an apply. Changing a list, dict or nested object in place counts as setting it.
+    - ``X | None = None`` is an optional field: None means that it is absent and is never written.
+      ``Nullable[X]`` may be null on the wire: an explicit None is kept.
+    - Unknown fields are ignored when read. They are not lost by a patch: a merge patch names only
+      the fields that changed, and an apply only those that are owned. A full update from a typed
+      object would drop them, as it would in Go.
+    """
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        use_attribute_docstrings=True,
+        extra="ignore",
+    )
+
+    object_rules: ClassVar[tuple[CEL, ...]] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__()  # the keywords are read below, when the fields are known
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, *, rules: tuple[CEL, ...] = (), **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if rules:
+            cls.object_rules = (*cls.object_rules, *rules)
+
+    def to_wire(self, *, exclude_unset: bool = True) -> Manifest:
+        """The object as JSON data under its wire names.
+
+        With ``exclude_unset`` False, defaults are written too; an optional field that is None is
+        left out in either case.
+        """
+        _mark_changes(self)
+        if exclude_unset:
+            return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return _without_absent(self)
+
+
+class _Traits:
+    """What the writer needs to know of a class, found once."""
+
+    __slots__ = ("containers", "optional", "required")
+
+    def __init__(self, cls: type[ApiModel]) -> None:
+        self.containers: list[tuple[str, FieldInfo]] = []
+        self.optional: list[str] = []
+        self.required: list[str] = []
+        for name, field in cls.model_fields.items():
+            nullable = any(isinstance(item, Nullable_) for item in field.metadata)
+            if not field.is_required() and field.default is None and not nullable:
+                self.optional.append(name)
+            if any(isinstance(item, RequiredOnWire) for item in field.metadata):
+                self.required.append(name)
+            if not _is_scalar(field.annotation):
+                self.containers.append((name, field))
+
+
+_SCALARS = (str, int, float, bool, bytes)
+
+
+def _is_scalar(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, _SCALARS)
+
+
+@cache  # one entry for each class that exists
+def _traits(cls: type[ApiModel]) -> _Traits:
+    return _Traits(cls)
+
+
+def _mark_changes(model: ApiModel) -> bool:
+    """Bring ``model_fields_set`` up to date with changes made in place; True if anything is set."""
+    traits = _traits(type(model))
+    fields_set = model.__pydantic_fields_set__
+    values = model.__dict__
+    for name in traits.optional:
+        if name in fields_set and values.get(name) is None:
+            fields_set.discard(name)
+    for name in traits.required:
+        if values.get(name) is not None:
+            fields_set.add(name)
+    for name, field in traits.containers:
+        value = values.get(name)
+        if value is None:
+            continue
+        changed = _mark_inside(value)
+        if name not in fields_set and (changed or _differs(value, field, values)):
+            fields_set.add(name)
+    return bool(fields_set) or bool(model.__pydantic_extra__)
+
+
+def _mark_inside(value: Any) -> bool:
+    if isinstance(value, ApiModel):
+        return _mark_changes(value)
+    if isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            _mark_inside(item)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            _mark_inside(item)
+    return False
+
+
+def _differs(value: Any, field: FieldInfo, values: Mapping[str, Any]) -> bool:
+    if isinstance(value, ApiModel):
+        return False  # its own fields have been asked
+    if not isinstance(value, list | dict | set):
+        return False
+    default = field.get_default(call_default_factory=True, validated_data=dict(values))
+    return bool(value != default)
+
+
+def _without_absent(model: ApiModel) -> Manifest:
+    """Everything but optional fields that are None, at every level."""
+
+    def clean(value: Any, dumped: Any) -> Any:
+        if isinstance(value, ApiModel):
+            fields = type(value).model_fields
+            absent = {
+                fields[name].serialization_alias or name
+                for name in _traits(type(value)).optional
+                if value.__dict__.get(name) is None
+            }
+            inner = {
+                field.serialization_alias or name: value.__dict__.get(name)
+                for name, field in fields.items()
+            }
+            return {
+                key: clean(inner.get(key), item)
+                for key, item in dumped.items()
+                if key not in absent
+            }
+        if isinstance(value, list | tuple) and isinstance(dumped, list):
+            return [clean(a, b) for a, b in zip(value, dumped, strict=True)]
+        if isinstance(value, Mapping) and isinstance(dumped, dict):
+            return {key: clean(value.get(key), item) for key, item in dumped.items()}
+        return dumped
+
+    result: Manifest = clean(model, model.model_dump(mode="json", by_alias=True))
+    return result

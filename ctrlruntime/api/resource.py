@@ -1,0 +1,332 @@
+"""``Resource[Spec, Status]``: the type of a kind of one's own.
+
+    class Website(
+        Resource[WebsiteSpec, WebsiteStatus],
+        group="example.com",
+        version="v1",
+        plural="websites",
+    ):
+        \"\"\"A website.\"\"\"
+
+The class is what the client returns, what a controller names, and what the CRD is generated from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeAlias
+
+import orjson
+from pydantic import Field, PydanticUserError, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from typing_extensions import TypeVar
+
+from .kinds import GroupVersionKind, Manifest, RESTMapping
+from .markers import PrintColumn
+from .model import ApiModel
+from .objectmeta import ObjectMeta, OwnerReference
+
+if TYPE_CHECKING:
+    from .markers import CEL
+
+__all__ = [
+    "ApiModel",
+    "KindOptions",
+    "KindRef",
+    "NoStatus",
+    "ObjectMeta",
+    "OwnerReference",
+    "Resource",
+    "Scale",
+    "mapping_of",
+]
+
+
+class NoStatus(ApiModel):
+    """The status of a kind that has none."""
+
+
+SpecT = TypeVar("SpecT", bound=ApiModel)
+StatusT = TypeVar("StatusT", bound=ApiModel, default=NoStatus)
+
+Scope = Literal["Namespaced", "Cluster"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Where the scale subresource finds its numbers (JSON paths under ``.spec`` and ``.status``)."""
+
+    spec_replicas_path: str = ".spec.replicas"
+    status_replicas_path: str = ".status.replicas"
+    label_selector_path: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindOptions:
+    """What the class keywords of a kind say."""
+
+    gvk: GroupVersionKind
+    plural: str
+    singular: str
+    list_kind: str
+    scope: Scope = "Namespaced"
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    print_columns: tuple[PrintColumn, ...] = ()
+    status: bool = True
+    scale: Scale | None = None
+    storage: bool = True
+    served: bool = True
+    deprecated: bool | str = False
+    selectable_fields: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+class Resource(ApiModel, Generic[SpecT, StatusT]):
+    """A kind: type it with its spec and, where it has one, its status.
+
+    Class keywords (``group`` and ``version`` make the class a kind, the others have defaults):
+
+    - ``kind``: the class name. Another class of the same kind, in a second version, names it.
+    - ``plural``: the English plural of the kind, lower case. ``singular``: the kind, lower case.
+    - ``scope``: ``Namespaced`` (default) or ``Cluster``.
+    - ``short_names``, ``categories``: further names for kubectl.
+    - ``print_columns``: ``PrintColumn(name, json_path, type)``; or annotate the field itself.
+    - ``status``: whether status is a subresource; default: if the class has a status type.
+    - ``scale``: a ``Scale`` if the kind has a scale subresource.
+    - ``storage``, ``served``, ``deprecated`` (True or the warning): of this version.
+    - ``selectable_fields``: JSON paths usable in field selectors, at most 8.
+    - ``labels``, ``annotations``: of the CRD itself.
+    - ``rules``: CEL rules on the whole object.
+    """
+
+    kind_options: ClassVar[KindOptions | None] = None
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    spec: SpecT
+    status: StatusT = None  # type: ignore[assignment]  # made by _complete; typed for the reader
+
+    @classmethod
+    def __pydantic_init_subclass__(
+        cls,
+        *,
+        group: str | None = None,
+        version: str | None = None,
+        kind: str | None = None,
+        plural: str | None = None,
+        singular: str | None = None,
+        list_kind: str | None = None,
+        scope: Scope = "Namespaced",
+        short_names: Sequence[str] = (),
+        categories: Sequence[str] = (),
+        print_columns: Sequence[PrintColumn] = (),
+        status: bool | None = None,
+        scale: Scale | None = None,
+        storage: bool = True,
+        served: bool = True,
+        deprecated: bool | str = False,
+        selectable_fields: Sequence[str] = (),
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        rules: tuple[CEL, ...] = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__pydantic_init_subclass__(rules=rules, **kwargs)
+        if group is None and version is None:
+            return
+        kind = kind or cls.__name__
+        singular = singular or kind.lower()
+        options = KindOptions(
+            gvk=GroupVersionKind(group or "", version or "", kind),
+            plural=plural or plural_of(singular),
+            singular=singular,
+            list_kind=list_kind or f"{kind}List",
+            scope=scope,
+            short_names=_words("short_names", short_names),
+            categories=_words("categories", categories),
+            print_columns=tuple(print_columns),
+            status=_has_status(cls) if status is None else status,
+            scale=scale,
+            storage=storage,
+            served=served,
+            deprecated=deprecated,
+            selectable_fields=_words("selectable_fields", selectable_fields),
+            labels=dict(labels or {}),
+            annotations=dict(annotations or {}),
+        )
+        _check(cls, options)
+        cls.kind_options = options
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        """Fill in what a kind knows of itself, and refuse an object of another kind."""
+        options = type(self).kind_options
+        if options is not None:
+            gvk = options.gvk
+            self.api_version = self.api_version or gvk.api_version
+            self.kind = self.kind or gvk.kind
+            if self.kind != gvk.kind or self.api_version != gvk.api_version:
+                raise ValueError(
+                    f"this is a {self.kind} of {self.api_version}, not a {gvk.kind} of "
+                    f"{gvk.api_version}"
+                )
+        if self.status is None:
+            self.__dict__["status"] = _field_type(type(self), "status")()
+        return self
+
+    @classmethod
+    def options(cls) -> KindOptions:
+        """What the class keywords say. Raises TypeError for a class without group and version."""
+        if cls.kind_options is None:
+            raise TypeError(
+                f"{cls.__name__} is not a kind: give it class keywords, for example "
+                f'class {cls.__name__}(Resource[Spec, Status], group="example.com", version="v1")'
+            )
+        return cls.kind_options
+
+    @classmethod
+    def gvk(cls) -> GroupVersionKind:
+        return cls.options().gvk
+
+    @classmethod
+    def mapping(cls) -> RESTMapping:
+        options = cls.options()
+        return RESTMapping(options.gvk, options.plural, options.scope == "Namespaced")
+
+    @classmethod
+    def crd(cls) -> Manifest:
+        """The CustomResourceDefinition of this kind with this one version."""
+        from ctrlruntime.generate.crd import crd_of  # the generator builds on this module
+
+        return crd_of([cls])
+
+    @classmethod
+    def from_manifest(cls, manifest: Mapping[str, Any] | bytes) -> Self:
+        """Read an object from its wire form, dict or JSON.
+
+        A missing spec is read as an empty one and a missing status as one of defaults. Raises
+        pydantic.ValidationError, which names every field that is wrong, if the object is not valid
+        or of another kind.
+        """
+        if isinstance(manifest, bytes):
+            try:
+                return cls.model_validate_json(manifest)
+            except ValidationError as error:
+                if not _only_missing_spec(error):
+                    raise
+            manifest = orjson.loads(manifest)
+        assert isinstance(manifest, Mapping)  # noqa: S101 - for the type checker
+        if manifest.get("spec") is None:
+            manifest = {**manifest, "spec": {}}
+        return cls.model_validate(manifest)
+
+    def to_manifest(self, *, exclude_unset: bool = True) -> Manifest:
+        """The object's wire form: see ApiModel for what is written.
+
+        apiVersion, kind and metadata are always there; status only if any of it was set.
+        """
+        manifest = self.to_wire(exclude_unset=exclude_unset)
+        head = {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "metadata": manifest.get("metadata", {}),
+        }
+        if not exclude_unset:
+            head["metadata"] = self.metadata.to_wire()
+        manifest = {**head, **{k: v for k, v in manifest.items() if k not in head}}
+        if manifest.get("status") == {}:
+            del manifest["status"]
+        return manifest
+
+
+KindRef: TypeAlias = type[Resource[Any, Any]] | GroupVersionKind | RESTMapping
+"""What names a kind in every call: a class of one's own, a GVK, or a REST mapping."""
+
+
+def mapping_of(kind: KindRef) -> RESTMapping | None:
+    """The REST mapping of a kind as far as it is known without discovery, otherwise None."""
+    if isinstance(kind, RESTMapping):
+        return kind
+    if isinstance(kind, GroupVersionKind):
+        from .builtin import BUILTIN
+
+        return BUILTIN.get(kind)
+    return kind.mapping()
+
+
+_VOWELS = "aeiou"
+
+
+def plural_of(singular: str) -> str:
+    """The English plural of a regular lower-case word: ``policies``, ``ingresses``, ``gateways``."""
+    if singular.endswith("y") and singular[-2:-1] not in _VOWELS:
+        return f"{singular[:-1]}ies"
+    if singular.endswith(("s", "x", "z", "ch", "sh")):
+        return f"{singular}es"
+    return f"{singular}s"
+
+
+_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
+
+
+def _check(cls: type[Resource[Any, Any]], options: KindOptions) -> None:
+    gvk = options.gvk
+    if not _SUBDOMAIN.fullmatch(gvk.group):
+        raise TypeError(f"{cls.__name__}: group {gvk.group!r} is not a DNS name with a dot")
+    for word, value in (("version", gvk.version), ("plural", options.plural)):
+        if not _LABEL.fullmatch(value):
+            raise TypeError(f"{cls.__name__}: {word} {value!r} is not a lower-case DNS label")
+    if options.scope not in ("Namespaced", "Cluster"):
+        raise TypeError(f"{cls.__name__}: scope is Namespaced or Cluster, not {options.scope!r}")
+    if len(options.selectable_fields) > 8:
+        raise TypeError(f"{cls.__name__}: a kind has at most 8 selectable fields")
+    for column in options.print_columns:
+        if not column.name or not column.json_path:
+            raise TypeError(f"{cls.__name__}: a print column here needs a name and a json_path")
+    _check_status(cls)
+
+
+def _check_status(cls: type[Resource[Any, Any]]) -> None:
+    try:
+        status = _field_type(cls, "status")
+        required = [name for name, item in status.model_fields.items() if item.is_required()]
+    except (PydanticUserError, AttributeError):  # not resolved yet: a forward reference
+        return
+    if required:
+        raise TypeError(
+            f"{cls.__name__}: every status field needs a default, because a new object has no "
+            f"status; without one: {', '.join(required)}"
+        )
+
+
+def _has_status(cls: type[Resource[Any, Any]]) -> bool:
+    status = _field_type(cls, "status")
+    return not issubclass(status, NoStatus)
+
+
+def _field_type(cls: type[Resource[Any, Any]], name: str) -> type[ApiModel]:
+    info: FieldInfo = cls.model_fields[name]
+    if not (isinstance(info.annotation, type) and issubclass(info.annotation, ApiModel)):
+        raise TypeError(
+            f"{cls.__name__}: its {name} must be an ApiModel, as in "
+            f"class {cls.__name__}(Resource[MySpec, MyStatus], ...)"
+        )
+    return info.annotation
+
+
+def _words(name: str, value: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise TypeError(f"{name} is a list of words, not the string {value!r}")
+    return tuple(value)
+
+
+def _only_missing_spec(error: ValidationError) -> bool:
+    return [(e["type"], e["loc"]) for e in error.errors(include_url=False)] == [
+        ("missing", ("spec",))
+    ]

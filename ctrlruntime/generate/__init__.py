@@ -1,0 +1,1 @@
+"""Manifests from code: CRDs, RBAC, webhook configurations."""
