@@ -1,0 +1,74 @@
+"""What can be said of a manifest's templates without any row: syntax, functions, variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from internal.tenancy.rendering.errors import RenderError
+from internal.tenancy.rendering.manifests import walk
+from internal.tenancy.rendering.templates import Templates
+
+MOST_ERRORS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Errors with their paths, the variables read, and those of them that have a default."""
+
+    errors: tuple[RenderError, ...]
+    variables: frozenset[str]
+    optional: frozenset[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as it crosses the pipe."""
+        return {
+            "errors": [[error.path, error.message] for error in self.errors],
+            "variables": sorted(self.variables),
+            "optional": sorted(self.optional),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Report:
+        """The report that `to_json` wrote."""
+        return cls(
+            tuple(RenderError(path, message) for path, message in data["errors"]),
+            frozenset(data["variables"]),
+            frozenset(data["optional"]),
+        )
+
+    def undefined(self, known: frozenset[str]) -> list[str]:
+        """Variables that are neither known nor have a default, sorted."""
+        return sorted(self.variables - self.optional - known)
+
+
+def check(templates: Templates, manifest: Mapping[str, Any]) -> Report:
+    """Compiles every template of the manifest and reports all errors, not only the first."""
+    needed: set[str] = set()
+    optional: set[str] = set()
+    errors: list[RenderError] = []
+
+    def leaf(text: str) -> str:
+        compiled = templates.compile(text)
+        needed.update(compiled.variables - compiled.optional)
+        optional.update(compiled.optional)
+        return text
+
+    def visit(key: str, node: Any, path: str) -> None:
+        """Descends only where an error hides others, so that all are found."""
+        try:
+            walk({key: node}, leaf)
+        except RenderError as error:
+            if isinstance(node, Mapping):
+                for child, item in node.items():
+                    visit(str(child), item, f"{path}.{child}")
+            elif isinstance(node, list):
+                for place, item in enumerate(node):
+                    visit(str(place), item, f"{path}[{place}]")
+            elif len(errors) < MOST_ERRORS:
+                errors.append(RenderError(path, error.message))
+
+    for key, node in manifest.items():
+        visit(key, node, key)
+    return Report(tuple(errors), frozenset(needed | optional), frozenset(optional - needed))

@@ -1,0 +1,84 @@
+"""Functions that encode, decode and digest."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import yaml
+
+from internal.tenancy.rendering.errors import TemplateError
+from internal.tenancy.rendering.values import to_plain, to_text
+
+_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+def b64enc(text: Any) -> str:
+    """Standard base64 of the text's UTF-8."""
+    return base64.b64encode(_octets(text)).decode()
+
+
+def b64dec(text: Any) -> str:
+    """The UTF-8 text that base64 spells."""
+    try:
+        return base64.b64decode(to_text(text), validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise TemplateError("b64dec: the value is not base64 of UTF-8 text") from None
+
+
+def sha1sum(text: Any) -> str:
+    """SHA-1 of the text's UTF-8 in hex: for names, not for security."""
+    return hashlib.sha1(_octets(text), usedforsecurity=False).hexdigest()
+
+
+def sha256sum(text: Any) -> str:
+    """SHA-256 of the text's UTF-8 in hex."""
+    return hashlib.sha256(_octets(text)).hexdigest()
+
+
+def from_json(text: Any) -> Any:
+    """The value JSON spells. Invalid JSON is an error, never an empty mapping."""
+    try:
+        return orjson.loads(to_text(text))
+    except orjson.JSONDecodeError:
+        raise TemplateError("fromJson: the value is not valid JSON") from None
+
+
+def to_json(value: Any) -> str:
+    """The value as JSON, without blanks."""
+    return orjson.dumps(to_plain(value)).decode()
+
+
+def to_pretty_json(value: Any) -> str:
+    """The value as JSON, indented by two."""
+    return orjson.dumps(to_plain(value), option=orjson.OPT_INDENT_2).decode()
+
+
+def to_yaml(value: Any) -> str:
+    """The value as YAML with sorted keys, without a final line break."""
+    plain = to_plain(value)
+    text: str = yaml.dump(plain, Dumper=_Dumper, default_flow_style=False, allow_unicode=True)
+    return text.removesuffix("\n...\n").removesuffix("\n")
+
+
+def _octets(value: Any) -> bytes:
+    try:
+        return to_text(value).encode()
+    except UnicodeEncodeError:
+        raise TemplateError("the value is not valid Unicode") from None
+
+
+ENCODINGS: dict[str, Callable[..., Any]] = {
+    "b64enc": b64enc,
+    "b64dec": b64dec,
+    "sha1sum": sha1sum,
+    "sha256sum": sha256sum,
+    "fromJson": from_json,
+    "toJson": to_json,
+    "toPrettyJson": to_pretty_json,
+    "toYaml": to_yaml,
+}

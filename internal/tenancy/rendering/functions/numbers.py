@@ -1,0 +1,147 @@
+"""Functions on numbers: 64-bit integers and floats, whatever their spelling in a row."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+from internal.tenancy.rendering.errors import TemplateError
+from internal.tenancy.rendering.limits import check_integer
+from internal.tenancy.rendering.values import to_text
+
+MOST_DIGITS = 400
+TRUE_WORDS = frozenset({"true", "1", "yes", "on", "t", "y"})
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
+
+
+def to_int(value: Any) -> int:
+    """The whole number a value spells; fractions are cut off, and what is no number is 0."""
+    if isinstance(value, int):
+        return check_integer(int(value))
+    number = to_float(value)
+    return check_integer(int(number))
+
+
+def to_float(value: Any) -> float:
+    """The number a value spells; what is no number is 0."""
+    if isinstance(value, int | float):
+        return _finite(float(value))
+    text = to_text(value).strip()
+    if len(text) > MOST_DIGITS or _NUMBER.fullmatch(text) is None:
+        return 0.0
+    return _finite(float(text))
+
+
+def to_bool(value: Any) -> bool:
+    """True for true, 1, yes, on, t and y in any case, and for numbers other than 0."""
+    if isinstance(value, int | float):
+        return value != 0
+    return to_text(value).strip().lower() in TRUE_WORDS
+
+
+def exact_int(text: Any) -> int:
+    """Like `to_int`, keeping all 64 bits of a number written as text."""
+    if isinstance(text, str):
+        digits = text.strip()
+        if len(digits) <= 20 and re.fullmatch(r"[+-]?\d+", digits, re.ASCII):
+            return check_integer(int(digits))
+    return to_int(text)
+
+
+def add(*values: Any) -> int:
+    """The sum of whole numbers."""
+    return check_integer(sum(_whole("add", value) for value in values))
+
+
+def sub(left: Any, right: Any) -> int:
+    """`left - right` in whole numbers."""
+    return check_integer(_whole("sub", left) - _whole("sub", right))
+
+
+def mul(*values: Any) -> int:
+    """The product of whole numbers."""
+    return reduce(lambda product, value: check_integer(product * _whole("mul", value)), values, 1)
+
+
+def div(left: Any, right: Any) -> int:
+    """`left / right` in whole numbers, cut towards zero."""
+    dividend, divisor = _whole("div", left), _whole("div", right)
+    if divisor == 0:
+        raise TemplateError("div: division by zero")
+    quotient = abs(dividend) // abs(divisor)
+    return quotient if (dividend < 0) == (divisor < 0) else -quotient
+
+
+def mod(left: Any, right: Any) -> int:
+    """The remainder of `div`, with the sign of `left`."""
+    dividend, divisor = _whole("mod", left), _whole("mod", right)
+    if divisor == 0:
+        raise TemplateError("mod: division by zero")
+    rest = abs(dividend) % abs(divisor)
+    return -rest if dividend < 0 else rest
+
+
+def largest(*values: Any) -> int:
+    """The largest of whole numbers."""
+    return max(_whole("max", value) for value in values)
+
+
+def smallest(*values: Any) -> int:
+    """The smallest of whole numbers."""
+    return min(_whole("min", value) for value in values)
+
+
+def round_to(value: Any, places: int = 0) -> float:
+    """The number rounded to so many decimal places, halves away from zero."""
+    factor = 10.0 ** max(min(places, 12), 0)
+    scaled = abs(_number("round", value)) * factor
+    return math.copysign(math.floor(scaled + 0.5) / factor, _number("round", value))
+
+
+def absolute(value: Any) -> int | float:
+    """The number without its sign."""
+    return abs(_number("abs", value))
+
+
+def _whole(name: str, value: Any) -> int:
+    return check_integer(int(_number(name, value)))
+
+
+def _number(name: str, value: Any) -> int | float:
+    if isinstance(value, int | float):
+        return value
+    text = to_text(value).strip()
+    if len(text) > MOST_DIGITS or _NUMBER.fullmatch(text) is None:
+        raise TemplateError(f"{name}: a value is not a number; int yields 0 for such a value")
+    return exact_int(text) if re.fullmatch(r"[+-]?\d+", text, re.ASCII) else _finite(float(text))
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise TemplateError("a number is not finite")
+    return value
+
+
+NUMBERS: dict[str, Callable[..., Any]] = {
+    "int": exact_int,
+    "int64": exact_int,
+    "atoi": exact_int,
+    "float": to_float,
+    "float64": to_float,
+    "bool": to_bool,
+    "add": add,
+    "add1": lambda value: add(value, 1),
+    "sub": sub,
+    "mul": mul,
+    "div": div,
+    "mod": mod,
+    "max": largest,
+    "min": smallest,
+    "floor": lambda value: float(math.floor(_number("floor", value))),
+    "ceil": lambda value: float(math.ceil(_number("ceil", value))),
+    "round": round_to,
+    "abs": absolute,
+}

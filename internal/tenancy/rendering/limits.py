@@ -1,0 +1,125 @@
+"""Exact limits on what one rendering may do. Counted, not timed, so the answer never depends on load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from internal.tenancy.rendering.errors import LimitExceeded
+
+KIB = 1024
+MIB = 1024 * KIB
+
+LONGEST_TEXT = 2 * MIB
+"""Longest string a function may return, in characters. An API server refuses objects above 1.5 MiB."""
+
+LONGEST_LIST = 10_000
+"""Most elements a list may have, those of `range` included."""
+
+LARGEST_INTEGER = 2**63 - 1
+"""Integers are 64 bits wide, as in the manifests they end up in."""
+
+DEEPEST_VALUE = 64
+"""How deep lists and mappings may nest, in manifests and in values."""
+
+NODE_COST = 16
+"""Work charged for visiting one element of a list or mapping, in units of one character."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one manifest may cost: loop steps, characters worked on, characters put out."""
+
+    steps: int
+    work: int
+    output: int
+
+
+INLINE = Limits(steps=0, work=2 * MIB, output=2 * MIB)
+"""On the event loop: about 10 ms at worst, and no loops at all."""
+
+WORKER = Limits(steps=100_000, work=24 * MIB, output=2 * MIB)
+"""In the worker process, where a deadline backs up the counters."""
+
+
+class Meter:
+    """Counts what a rendering costs and raises `LimitExceeded` when its limits are passed."""
+
+    __slots__ = ("_limits", "_output", "_steps", "_work")
+
+    def __init__(self, limits: Limits) -> None:
+        self.begin(limits)
+
+    def begin(self, limits: Limits) -> None:
+        """Starts counting afresh, for the next manifest."""
+        self._limits = limits
+        self._steps = limits.steps
+        self._work = limits.work
+        self._output = limits.output
+
+    def step(self) -> None:
+        """Charges one pass through a loop."""
+        self._steps -= 1
+        if self._steps < 0:
+            raise LimitExceeded(f"loops take more than {self._limits.steps} steps")
+
+    def work(self, characters: int) -> None:
+        """Charges work on so many characters."""
+        self._work -= characters
+        if self._work < 0:
+            raise LimitExceeded(
+                f"the functions work on more than {self._limits.work} characters in all"
+            )
+
+    def output(self, characters: int) -> None:
+        """Charges text that ends up in the manifest."""
+        self._output -= characters
+        if self._output < 0:
+            raise LimitExceeded(f"the result is longer than {self._limits.output} characters")
+
+    def weigh(self, value: Any, cost: int = 1) -> None:
+        """Charges for a value and everything in it, stopping as soon as the limit is passed."""
+        before = self._work
+        self._weigh(value)
+        if cost > 1:
+            self.work((before - self._work) * (cost - 1))
+
+    def _weigh(self, value: Any) -> None:
+        if isinstance(value, str | bytes):
+            self.work(len(value))
+            return
+        if not isinstance(value, Mapping | list | tuple):
+            self.work(1)
+            return
+        waiting: list[Any] = [value]
+        while waiting:
+            item = waiting.pop()
+            self.work(NODE_COST)
+            if isinstance(item, str | bytes):
+                self.work(len(item))
+            elif isinstance(item, Mapping):
+                self.work(len(item) * NODE_COST)
+                waiting.extend(item.values())
+            elif isinstance(item, list | tuple):
+                self.work(len(item) * NODE_COST)
+                waiting.extend(item)
+
+
+def check_text_length(characters: int) -> None:
+    """Raises `LimitExceeded` before a string of this length is made."""
+    if characters > LONGEST_TEXT:
+        raise LimitExceeded(f"a text would be longer than {LONGEST_TEXT} characters")
+
+
+def check_list_length(elements: int) -> None:
+    """Raises `LimitExceeded` before a list of this length is made."""
+    if elements > LONGEST_LIST:
+        raise LimitExceeded(f"a list would have more than {LONGEST_LIST} elements")
+
+
+def check_integer(value: int) -> int:
+    """The integer itself, or `LimitExceeded` when it does not fit 64 bits."""
+    if not -LARGEST_INTEGER - 1 <= value <= LARGEST_INTEGER:
+        raise LimitExceeded("a number does not fit 64 bits")
+    return value

@@ -1,0 +1,132 @@
+"""The deep walk through a manifest: which strings are templates, which stay text.
+
+Keys are never rendered. Strings in mappings, lists and lists of lists are, each exactly once. A
+string that is one whole expression becomes that expression's native value, except in places that
+hold text by definition: names, labels, annotations, selectors, the data of ConfigMaps and Secrets,
+environment values, arguments and commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from internal.tenancy.rendering.errors import RenderError, TemplateError
+from internal.tenancy.rendering.limits import DEEPEST_VALUE
+from internal.tenancy.rendering.templates import Templates, is_template
+from internal.tenancy.rendering.values import to_text
+
+Manifest = dict[str, Any]
+Path = tuple[str | int, ...]
+
+_TEXT_VALUES = frozenset({"apiVersion", "kind"})
+_TEXT_CHILDREN = frozenset(
+    {"labels", "annotations", "matchLabels", "nodeSelector", "args", "command"}
+)
+_TEXT_METADATA = frozenset({"name", "namespace", "generateName"})
+_TEXT_DATA = frozenset({"data", "binaryData", "stringData"})
+
+
+def combine(
+    manifest: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    namespace: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> Manifest:
+    """The manifest with a resource's own templates put into its metadata, nothing rendered yet.
+
+    Labels and annotations are merged over those of the manifest; name and namespace replace its own
+    only where they are given.
+    """
+    metadata = dict(_mapping(manifest.get("metadata")))
+    if name:
+        metadata["name"] = name
+    if namespace:
+        metadata["namespace"] = namespace
+    for key, templates in (("labels", labels), ("annotations", annotations)):
+        if templates:
+            metadata[key] = {**_mapping(metadata.get(key)), **templates}
+    return {**manifest, "metadata": metadata}
+
+
+def strings(manifest: Any) -> Iterator[str]:
+    """All template strings, in no particular order."""
+    waiting = [manifest]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, str):
+            if is_template(node):
+                yield node
+        elif isinstance(node, Mapping):
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)
+
+
+def render(
+    templates: Templates, manifest: Mapping[str, Any], variables: Mapping[str, Any]
+) -> Manifest:
+    """The manifest with every template rendered; its own fresh structure. Raises RenderError."""
+    return walk(manifest, lambda text: templates.render(text, variables))
+
+
+def walk(manifest: Mapping[str, Any], leaf: Callable[[str], Any]) -> Manifest:
+    """The manifest with `leaf` applied to every template string. Raises RenderError with its path."""
+    kind = manifest.get("kind")
+    data = _TEXT_DATA if kind in {"ConfigMap", "Secret"} else frozenset()
+    return {
+        key: _value(item, (key,), leaf, text=key in _TEXT_VALUES or key in data)
+        for key, item in manifest.items()
+    }
+
+
+def _value(node: Any, path: Path, leaf: Callable[[str], Any], *, text: bool) -> Any:
+    if isinstance(node, str):
+        return _leaf(node, path, leaf, text=text) if is_template(node) else node
+    if len(path) > DEEPEST_VALUE:
+        raise RenderError(
+            locate(path), f"the manifest is nested deeper than {DEEPEST_VALUE} levels"
+        )
+    if isinstance(node, Mapping):
+        return {
+            key: _value(item, (*path, key), leaf, text=text or _is_text(path, key))
+            for key, item in node.items()
+        }
+    if isinstance(node, list):
+        return [_value(item, (*path, i), leaf, text=text) for i, item in enumerate(node)]
+    return node
+
+
+def _leaf(node: str, path: Path, leaf: Callable[[str], Any], *, text: bool) -> Any:
+    try:
+        value = leaf(node)
+        return to_text(value) if text else value
+    except TemplateError as error:
+        raise RenderError(locate(path), str(error)) from error
+
+
+def _is_text(parent: Path, key: str) -> bool:
+    if key in _TEXT_VALUES or key in _TEXT_CHILDREN:
+        return True
+    if key == "value":
+        return len(parent) >= 2 and parent[-2] == "env"
+    return key in _TEXT_METADATA and parent[-1] == "metadata"
+
+
+def locate(path: Path) -> str:
+    """A path as people write it: `spec.containers[0].image`, `metadata.annotations["a/b"]`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part.replace("_", "").replace("-", "").isalnum():
+            text += f".{part}" if text else part
+        else:
+            text += f'["{part}"]'
+    return text
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,120 @@
+"""Renders manifests: on the event loop where the cost is bounded, else in the worker process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from internal.tenancy.rendering.checking import Report, check
+from internal.tenancy.rendering.errors import LimitExceeded, RenderError, TemplateError
+from internal.tenancy.rendering.limits import INLINE
+from internal.tenancy.rendering.manifests import Manifest, render, strings
+from internal.tenancy.rendering.templates import CACHED_TEMPLATES, Templates, is_large, namespace
+from internal.tenancy.rendering.worker import Quarantine, Worker
+
+MOST_INLINE_STRINGS = 500
+LONGEST_SLICE = 0.005
+"""Seconds of compiling before the event loop gets its turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RendererOptions:
+    """`deadline`: seconds one manifest may take in the worker; `cached`: compiled templates kept."""
+
+    deadline: float = 2.0
+    cached: int = CACHED_TEMPLATES
+
+
+class Renderer:
+    """Renders and checks manifests. One is shared by all controllers of a process; close it at the end."""
+
+    def __init__(
+        self,
+        options: RendererOptions | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._options = options or RendererOptions()
+        self._templates = Templates(cached=self._options.cached)
+        self._worker = Worker(deadline=self._options.deadline)
+        self._quarantine = Quarantine(clock)
+
+    @property
+    def worker_starts(self) -> int:
+        """How often a worker process was started: 0 until a template needs one."""
+        return self._worker.restarts
+
+    async def render(self, manifest: Mapping[str, Any], variables: Mapping[str, Any]) -> Manifest:
+        """The manifest rendered once with the variables. Raises RenderError, which quotes no value."""
+        if not await self._inline(manifest):
+            return await self._by_worker(manifest, variables)
+        try:
+            self._templates.meter.begin(INLINE)
+            return render(self._templates, manifest, namespace(variables))
+        except RenderError as error:
+            if not isinstance(error.__cause__, LimitExceeded):
+                raise
+        return await self._by_worker(manifest, variables)
+
+    async def check(self, manifest: Mapping[str, Any]) -> Report:
+        """All errors that can be found without a row, and the variables the manifest reads."""
+        await self._inline(manifest)
+        if not any(is_large(text) for text in strings(manifest)):
+            return check(self._templates, manifest)
+        answer = await self._perform({"task": "check", "manifest": manifest, "variables": {}})
+        return Report.from_json(answer["report"])
+
+    async def close(self) -> None:
+        """Ends the worker process, if there is one."""
+        await self._worker.close()
+
+    async def _inline(self, manifest: Mapping[str, Any]) -> bool:
+        """Compiles what is not compiled yet, in slices, and says whether all may run on the loop."""
+        texts = list(strings(manifest))
+        if len(texts) > MOST_INLINE_STRINGS:
+            return False
+        inline = True
+        started = time.perf_counter()
+        for text in texts:
+            known = self._templates.known(text)
+            if not known and is_large(text):
+                return False
+            with contextlib.suppress(TemplateError):
+                inline = inline and not self._templates.compile(text).worker
+            if not known and time.perf_counter() - started > LONGEST_SLICE:
+                await asyncio.sleep(0)
+                started = time.perf_counter()
+        return inline
+
+    async def _by_worker(
+        self, manifest: Mapping[str, Any], variables: Mapping[str, Any]
+    ) -> Manifest:
+        job = {"task": "render", "manifest": manifest, "variables": dict(variables)}
+        rendered: Manifest = (await self._perform(job))["manifest"]
+        return rendered
+
+    async def _perform(self, job: dict[str, Any]) -> dict[str, Any]:
+        try:
+            keys = hash(orjson.dumps(job["manifest"])), hash(orjson.dumps(job["variables"]))
+        except TypeError:
+            raise RenderError("", "the manifest is not plain JSON") from None
+        if self._quarantine.refuses(*keys):
+            raise RenderError(
+                "",
+                "rendering overran its deadline before and is tried again in a minute; "
+                "simplify the loops or patterns of this resource",
+                transient=True,
+            )
+        try:
+            answer = await self._worker.perform(job)
+        except RenderError:
+            self._quarantine.record(*keys)
+            raise
+        if "message" in answer:
+            raise RenderError(answer["path"], answer["message"])
+        return answer

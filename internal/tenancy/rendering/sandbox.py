@@ -1,0 +1,210 @@
+"""The Jinja environment templates run in: no attributes, no calls and no operators but listed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import BuiltinMethodType
+from typing import Any
+
+from jinja2 import Undefined, pass_eval_context
+from jinja2.exceptions import SecurityError
+from jinja2.runtime import LoopContext
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from internal.tenancy.rendering.errors import TemplateError
+from internal.tenancy.rendering.functions import (
+    COSTS,
+    FUNCTIONS,
+    SUBJECT_FIRST,
+    SUBJECT_SECOND,
+    TAKES_UNDEFINED,
+)
+from internal.tenancy.rendering.golang import GO_PREFIX
+from internal.tenancy.rendering.limits import Meter, check_integer, check_list_length
+from internal.tenancy.rendering.limits import check_text_length as check_text
+from internal.tenancy.rendering.values import Missing, to_text
+
+STEPS_FILTER = f"{GO_PREFIX}countSteps"
+"""Every loop passes its items through this filter, which counts them."""
+
+_METHODS: Mapping[type, frozenset[str]] = {
+    str: frozenset(
+        "upper lower strip lstrip rstrip startswith endswith split rsplit splitlines title "  # noqa: SIM905
+        "capitalize removeprefix removesuffix isdigit isalpha isalnum find count".split()
+    ),
+    dict: frozenset({"get", "items", "keys", "values"}),
+    list: frozenset({"index", "count"}),
+    tuple: frozenset({"index", "count"}),
+}
+_LOOP = frozenset(
+    {"index", "index0", "first", "last", "length", "revindex", "revindex0", "previtem", "nextitem"}
+)
+_TESTS = frozenset(
+    "defined undefined none string number mapping sequence iterable boolean integer float true "  # noqa: SIM905
+    "false even odd divisibleby eq equalto ne lt lessthan le gt greaterthan ge in upper lower "
+    "== != < <= > >=".split()
+)
+
+
+class Sandbox(ImmutableSandboxedEnvironment):
+    """Our functions as filters, nothing global, everything metered by `meter`."""
+
+    intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
+
+    def __init__(self, meter: Meter) -> None:
+        super().__init__(
+            undefined=Missing,
+            autoescape=False,
+            optimized=False,
+            keep_trailing_newline=True,
+            finalize=_finalizing(meter),
+            comment_start_string="{##",
+            comment_end_string="##}",
+            cache_size=0,
+        )
+        self.meter = meter
+        self.globals.clear()
+        self.tests = {name: test for name, test in self.tests.items() if name in _TESTS}
+        self.filters = self._filters()
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Listed methods of text, lists and mappings, and what `loop` tells."""
+        if isinstance(obj, Undefined):
+            return True
+        if isinstance(obj, LoopContext):
+            return attr in _LOOP
+        return attr in _METHODS.get(type(obj), ())
+
+    def is_safe_callable(self, obj: Any) -> bool:
+        """Only bound methods that `is_safe_attribute` let through."""
+        return isinstance(obj, BuiltinMethodType) and obj.__name__ in _METHODS.get(
+            type(obj.__self__), ()
+        )
+
+    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
+        """Calls a listed method; its owner and its arguments count as work."""
+        if isinstance(__obj, Undefined):
+            return __obj()
+        if not __self.is_safe_callable(__obj):
+            raise SecurityError("only the documented functions and methods can be called")
+        __self.meter.weigh(__obj.__self__)
+        __self.meter.weigh(args)
+        result = __obj(*args, **kwargs)
+        if isinstance(result, list):
+            check_list_length(len(result))
+        return list(result) if __obj.__name__ in {"items", "keys", "values"} else result
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        """Arithmetic in 64 bits; texts and lists only by `+`, within their limits."""
+        if isinstance(left, int | float) and isinstance(right, int | float):
+            return _arithmetic(operator, left, right)
+        for operand in (left, right):
+            if isinstance(operand, Undefined):
+                return operand + 0
+        if operator == "+" and isinstance(left, str) and isinstance(right, str):
+            check_text(len(left) + len(right))
+            self.meter.work(len(left) + len(right))
+            return left + right
+        if operator == "+" and isinstance(left, list) and isinstance(right, list):
+            check_list_length(len(left) + len(right))
+            self.meter.work(len(left) + len(right))
+            return left + right
+        if operator == "*":
+            raise TemplateError("text and lists are not multiplied; use repeat")
+        if operator == "%":
+            raise TemplateError("text is not formatted by %; use printf")
+        raise TemplateError(f"{operator} needs two numbers; use int or float")
+
+    def _filters(self) -> dict[str, Callable[..., Any]]:
+        made: dict[str, Callable[..., Any]] = {}
+        for name, function in FUNCTIONS.items():
+            exact = self._metered(name, function)
+            made[GO_PREFIX + name] = lambda value, *args, _call=exact, **kw: _call(
+                *args, value, **kw
+            )
+            made[name] = _by_subject(name, exact)
+        made[STEPS_FILTER] = self._count_steps
+        return made
+
+    def _metered(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        meter = self.meter
+        cost = COSTS.get(name, 1)
+        strict = name not in TAKES_UNDEFINED
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            for value in args:
+                if isinstance(value, Undefined):
+                    if strict:
+                        value._fail_with_undefined_error()
+                else:
+                    meter.weigh(value, cost)
+            try:
+                result = function(*args, **kwargs)
+            except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError):
+                message = f"{name}: the number or the kind of its arguments is wrong"
+                raise TemplateError(message) from None
+            if isinstance(result, str):
+                meter.work(len(result))
+            elif isinstance(result, list):
+                check_list_length(len(result))
+            return result
+
+        return run
+
+    def _count_steps(self, items: Any) -> Any:
+        if isinstance(items, Undefined):
+            items._fail_with_undefined_error()
+        if isinstance(items, Mapping):
+            items = sorted(items, key=to_text)
+        if not isinstance(items, list | tuple | str):
+            raise TemplateError("a loop needs a list or a mapping")
+        step = self.meter.step
+        counted = []
+        for item in items:
+            step()
+            counted.append(item)
+        return counted
+
+
+def _by_subject(name: str, exact: Callable[..., Any]) -> Callable[..., Any]:
+    """The Jinja filter: the piped value goes where the function has its subject."""
+    if name in SUBJECT_FIRST:
+        return exact
+    if name in SUBJECT_SECOND:
+        return lambda value, first, *rest: exact(first, value, *rest)
+    return lambda value, *args, **kwargs: exact(*args, value, **kwargs)
+
+
+def _finalizing(meter: Meter) -> Callable[..., Any]:
+    """What an expression inside a text puts out. Takes a context, so that nothing runs at compile time."""
+
+    @pass_eval_context
+    def finalize(_: Any, value: Any) -> Any:
+        if isinstance(value, str | Undefined):
+            return value
+        meter.weigh(value)
+        return to_text(value)
+
+    return finalize
+
+
+def _arithmetic(operator: str, left: Any, right: Any) -> int | float:
+    if operator == "**":
+        if not isinstance(right, int) or not 0 <= right <= 64 or abs(left) > 2**32:
+            raise TemplateError("** needs a small base and an exponent from 0 to 64")
+        result = left**right
+    elif operator in {"/", "//", "%"} and right == 0:
+        raise TemplateError("division by zero")
+    else:
+        result = _OPERATORS[operator](left, right)
+    return check_integer(result) if isinstance(result, int) else float(result)
+
+
+_OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": lambda left, right: left + right,
+    "-": lambda left, right: left - right,
+    "*": lambda left, right: left * right,
+    "/": lambda left, right: left / right,
+    "//": lambda left, right: left // right,
+    "%": lambda left, right: left % right,
+}

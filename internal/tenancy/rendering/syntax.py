@@ -1,0 +1,201 @@
+"""One template's syntax tree: what is allowed, what is rewritten, where it may run.
+
+Functions are only ever called as filters, so that a variable of the same name never hides them and
+they never stand in for a variable that is missing. Loops count their steps, `~` is a function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jinja2 import nodes
+from jinja2.visitor import NodeTransformer
+
+from internal.tenancy.rendering.errors import TemplateError, UnsupportedConstruct
+from internal.tenancy.rendering.functions import FUNCTIONS, NEEDS_WORKER, REFUSED
+from internal.tenancy.rendering.golang import GO_PREFIX, ROOT
+from internal.tenancy.rendering.sandbox import STEPS_FILTER
+
+RESULT = "go_result"
+"""The variable a native expression is assigned to."""
+
+_ALLOWED: tuple[type[nodes.Node], ...] = (
+    nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.List,
+    nodes.Tuple, nodes.Dict, nodes.Pair, nodes.Keyword, nodes.If, nodes.For, nodes.Assign,
+    nodes.CondExpr, nodes.Filter, nodes.Test, nodes.Call, nodes.Getitem, nodes.Getattr, nodes.Slice,
+    nodes.Concat, nodes.Compare, nodes.Operand, nodes.Not, nodes.And, nodes.Or, nodes.Add,
+    nodes.Sub, nodes.Mul, nodes.Div, nodes.FloorDiv, nodes.Mod, nodes.Pow, nodes.Neg, nodes.Pos,
+)  # fmt: skip
+_SPELLINGS = {
+    "Macro": "{% macro %}",
+    "CallBlock": "{% call %}",
+    "FilterBlock": "{% filter %}",
+    "AssignBlock": "{% set %} … {% endset %}",
+    "With": "{% with %}",
+    "Block": "{% block %}",
+    "Extends": "{% extends %}",
+    "Include": "{% include %}",
+    "Import": "{% import %}",
+    "FromImport": "{% from %}",
+    "ScopedEvalContextModifier": "{% autoescape %}",
+}
+_MOST_NODES = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Syntax:
+    """A checked tree. `native`: it is one expression. `worker`: it must not run on the event loop."""
+
+    tree: nodes.Template
+    native: bool
+    worker: bool
+    variables: frozenset[str]
+    optional: frozenset[str]
+
+
+def examine(tree: nodes.Template) -> Syntax:
+    """Checks and rewrites a parsed template. Raises TemplateError."""
+    _check(tree)
+    variables, optional = _variables(tree)
+    rewritten = _Rewriting().visit(tree)
+    worker = any(
+        isinstance(node, nodes.For | nodes.Assign)
+        or (isinstance(node, nodes.Filter) and node.name.removeprefix(GO_PREFIX) in NEEDS_WORKER)
+        for node in _walk(rewritten)
+    )
+    expression = _single_expression(rewritten)
+    if expression is not None:
+        target = nodes.Name(RESULT, "store", lineno=1)
+        rewritten.body = [nodes.Assign(target, expression, lineno=1)]
+        rewritten.set_environment(tree.environment)
+    return Syntax(rewritten, expression is not None, worker, variables, optional)
+
+
+def _walk(node: nodes.Node) -> Iterator[nodes.Node]:
+    waiting = [node]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting.extend(found.iter_child_nodes())
+
+
+def _check(tree: nodes.Template) -> None:
+    for count, node in enumerate(_walk(tree)):
+        if count > _MOST_NODES:
+            raise TemplateError("the template is too large")
+        if not isinstance(node, _ALLOWED):
+            name = type(node).__name__
+            raise UnsupportedConstruct(f"{_SPELLINGS.get(name, name)} is not supported")
+        if isinstance(node, nodes.For) and node.recursive:
+            raise UnsupportedConstruct("recursive loops are not supported")
+        if isinstance(node, nodes.Name) and node.ctx == "store" and node.name in {ROOT, RESULT}:
+            raise UnsupportedConstruct(f"the name {node.name!r} is reserved")
+        if isinstance(node, nodes.Filter):
+            if node.node is None:
+                raise UnsupportedConstruct("{% filter %} is not supported")
+            name = node.name.removeprefix(GO_PREFIX)
+            if name in REFUSED:
+                raise UnsupportedConstruct(f"the function {name!r} is refused: {REFUSED[name]}")
+            if name not in FUNCTIONS:
+                raise TemplateError(f"there is no function {name!r}")
+
+
+class _Rewriting(NodeTransformer):
+    """Calls of functions become filters; loops and `~` pass through the meter."""
+
+    def visit_Call(self, node: nodes.Call) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        if not isinstance(node.node, nodes.Name):
+            return node
+        name = node.node.name
+        if name in REFUSED:
+            raise UnsupportedConstruct(f"the function {name!r} is refused: {REFUSED[name]}")
+        if name not in FUNCTIONS:
+            raise TemplateError(f"there is no function {name!r}")
+        if not node.args:
+            if name not in {"list", "dict"}:
+                raise TemplateError(f"the function {name!r} needs an argument")
+            empty: nodes.Expr = nodes.List([]) if name == "list" else nodes.Dict([])
+            return empty.set_lineno(node.lineno)
+        *others, last = node.args
+        return nodes.Filter(
+            last, GO_PREFIX + name, others, node.kwargs, None, None, lineno=node.lineno
+        )
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        *others, last = node.nodes
+        name = f"{GO_PREFIX}concatText"
+        return nodes.Filter(last, name, others, [], None, None, lineno=node.lineno)
+
+    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        node.iter = nodes.Filter(node.iter, STEPS_FILTER, [], [], None, None, lineno=node.lineno)
+        return node
+
+
+def _single_expression(tree: nodes.Template) -> nodes.Expr | None:
+    """The expression, if the template is nothing but one; empty comments do not count."""
+    if len(tree.body) != 1 or not isinstance(tree.body[0], nodes.Output):
+        return None
+    parts = [part for part in tree.body[0].nodes if not _is_nothing(part)]
+    if len(parts) != 1 or isinstance(parts[0], nodes.TemplateData):
+        return None
+    return parts[0]
+
+
+def _is_nothing(node: nodes.Expr) -> bool:
+    if isinstance(node, nodes.TemplateData):
+        return node.data == ""
+    return isinstance(node, nodes.Const) and node.value == ""
+
+
+def _variables(tree: nodes.Template) -> tuple[frozenset[str], frozenset[str]]:
+    """Names of variables read, and those of them only ever read by `default` and its like."""
+    assigned = {
+        node.name for node in _walk(tree) if isinstance(node, nodes.Name) and node.ctx != "load"
+    }
+    called = {
+        id(node.node)
+        for node in _walk(tree)
+        if isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name)
+    }
+    guarded = set(_guarded(tree))
+    needed: set[str] = set()
+    optional: set[str] = set()
+    for node in _walk(tree):
+        name = _variable_name(node)
+        if name and name not in assigned | {ROOT, "loop"} and id(node) not in called:
+            (optional if id(node) in guarded else needed).add(name)
+    return frozenset(needed | optional), frozenset(optional - needed)
+
+
+def _variable_name(node: nodes.Node) -> str | None:
+    if isinstance(node, nodes.Name) and node.ctx == "load":
+        return node.name
+    if not isinstance(node, nodes.Getitem) or not isinstance(node.node, nodes.Name):
+        return None
+    if node.node.name != ROOT or not isinstance(node.arg, nodes.Const):
+        return None
+    return str(node.arg.value)
+
+
+def _guarded(tree: nodes.Template) -> Iterator[int]:
+    """Nodes whose being undefined is no error: arguments of default, empty, coalesce and `is defined`."""
+    for node in _walk(tree):
+        arguments: list[nodes.Node] = []
+        if isinstance(node, nodes.Filter) and node.node is not None:
+            name = node.name.removeprefix(GO_PREFIX)
+            if name in {"default", "d", "empty", "coalesce"}:
+                arguments = [node.node, *node.args]
+        elif isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name):
+            if node.node.name in {"default", "d", "empty", "coalesce"}:
+                arguments = list(node.args)
+        elif isinstance(node, nodes.Test) and node.name in {"defined", "undefined"}:
+            arguments = [node.node]
+        for argument in arguments:
+            while isinstance(argument, nodes.Getattr | nodes.Getitem):
+                yield id(argument)
+                argument = argument.node
+            yield id(argument)

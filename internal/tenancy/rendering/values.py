@@ -1,0 +1,79 @@
+"""Values between templates and manifests: as text, and as plain JSON values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from jinja2 import StrictUndefined
+
+from internal.tenancy.rendering.errors import TemplateError
+from internal.tenancy.rendering.limits import DEEPEST_VALUE
+
+
+class Missing(StrictUndefined):
+    """An undefined value: an error wherever it is used, except by `default` and its like.
+
+    What is looked up in it is missing too, so that `default` works on `{{ a.b.c | default("x") }}`.
+    """
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __getitem__(self, key: Any) -> Any:
+        return self
+
+
+def to_text(value: Any) -> str:
+    """The value as it appears inside a text: `true`, not `True`; nothing for None; JSON for collections."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return _float_text(value)
+    return orjson.dumps(to_plain(value)).decode()
+
+
+def to_plain(value: Any, depth: int = 0) -> Any:
+    """The value as JSON knows it: str, int, float, bool, None, list, dict; anything else is an error."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise TemplateError("a number is not finite")
+        return value
+    if depth >= DEEPEST_VALUE:
+        raise TemplateError(f"a value is nested deeper than {DEEPEST_VALUE} levels")
+    if isinstance(value, Mapping):
+        return {to_text(key): to_plain(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item, depth + 1) for item in value]
+    raise TemplateError("the expression yields neither text, number, boolean, list nor mapping")
+
+
+def is_empty(value: Any) -> bool:
+    """Whether sprig calls the value empty: undefined, None, false, 0, "", [] or {}."""
+    if value is None or value is False:
+        return True
+    if isinstance(value, str | list | tuple | Mapping):
+        return len(value) == 0
+    return isinstance(value, int | float) and value == 0
+
+
+def _float_text(value: float) -> str:
+    if not math.isfinite(value):
+        raise TemplateError("a number is not finite")
+    if value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return repr(value)

@@ -1,0 +1,146 @@
+"""The shared worker process, seen from the event loop: started on demand, replaced when it overruns."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from internal.tenancy.rendering.errors import RenderError
+from internal.tenancy.rendering.process import LENGTH_BYTES, frame
+
+_ROOT = Path(__file__).resolve().parents[3]
+_PROGRAM = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from internal.tenancy.rendering.process import main; main(float(sys.argv[2]))"
+)
+STARTUP_SECONDS = 30.0
+QUARANTINE_SECONDS = 60.0
+OVERRUNS_PER_MANIFEST = 3
+
+
+class Worker:
+    """One process that renders what the event loop must not, one job at a time.
+
+    A job that takes longer than `deadline` seconds ends the process; the next job gets a new one.
+    """
+
+    def __init__(self, *, deadline: float) -> None:
+        self.deadline = deadline
+        self.restarts = 0
+        self._process: Process | None = None
+        self._turn = asyncio.Lock()
+
+    async def perform(self, job: dict[str, Any]) -> dict[str, Any]:
+        """The worker's answer. Raises RenderError, transient, when it overran or was lost."""
+        async with self._turn:
+            try:
+                process = await self._running()
+                return await asyncio.wait_for(self._exchange(process, job), self.deadline)
+            except TimeoutError:
+                await self._end()
+                raise RenderError("", self._overrun(), transient=True) from None
+            except (OSError, asyncio.IncompleteReadError):
+                await self._end()
+                message = f"the rendering process ended; {self._overrun()}"
+                raise RenderError("", message, transient=True) from None
+            except asyncio.CancelledError:
+                await self._end()
+                raise
+
+    async def close(self) -> None:
+        """Ends the process, after the job under way."""
+        async with self._turn:
+            await self._end()
+
+    def _overrun(self) -> str:
+        return (
+            f"rendering took longer than {self.deadline:g} s or too much memory and was stopped; "
+            "simplify the loops or patterns of this resource"
+        )
+
+    async def _running(self) -> Process:
+        if self._process is not None and self._process.returncode is None:
+            return self._process
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            _PROGRAM,
+            str(_ROOT),
+            str(self.deadline),
+            stdin=PIPE,
+            stdout=PIPE,
+            env={"PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
+            start_new_session=True,
+        )
+        self.restarts += 1
+        async with asyncio.timeout(STARTUP_SECONDS):
+            await self._answer(self._process)
+        return self._process
+
+    async def _exchange(self, process: Process, job: dict[str, Any]) -> dict[str, Any]:
+        if process.stdin is None:
+            raise OSError("no pipe")
+        process.stdin.write(frame(job))
+        await process.stdin.drain()
+        return await self._answer(process)
+
+    @staticmethod
+    async def _answer(process: Process) -> dict[str, Any]:
+        if process.stdout is None:
+            raise OSError("no pipe")
+        head = await process.stdout.readexactly(LENGTH_BYTES)
+        body = await process.stdout.readexactly(int.from_bytes(head, "big"))
+        answer: dict[str, Any] = orjson.loads(body)
+        return answer
+
+    async def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.returncode is None:
+            process.kill()
+        if process.stdin is not None:
+            process.stdin.close()
+        await process.wait()
+
+
+class Quarantine:
+    """Keeps jobs that overran from taking the worker's time again at once.
+
+    A job is refused for a minute after it overran; a manifest, whatever the row, after three of its
+    jobs did. So a bad template costs the others a few seconds in a minute, never all of it.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._jobs: dict[int, float] = {}
+        self._manifests: dict[int, list[float]] = {}
+
+    def refuses(self, manifest: int, variables: int) -> bool:
+        """Whether the job must wait. Arguments are hashes."""
+        self._expire()
+        if hash((manifest, variables)) in self._jobs:
+            return True
+        return len(self._manifests.get(manifest, ())) >= OVERRUNS_PER_MANIFEST
+
+    def record(self, manifest: int, variables: int) -> None:
+        """Notes that the job overran."""
+        until = self._clock() + QUARANTINE_SECONDS
+        self._jobs[hash((manifest, variables))] = until
+        self._manifests.setdefault(manifest, []).append(until)
+
+    def _expire(self) -> None:
+        now = self._clock()
+        self._jobs = {job: until for job, until in self._jobs.items() if until > now}
+        for manifest, untils in list(self._manifests.items()):
+            left = [until for until in untils if until > now]
+            if left:
+                self._manifests[manifest] = left
+            else:
+                del self._manifests[manifest]
