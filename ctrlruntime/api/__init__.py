@@ -34,6 +34,7 @@ from .resource import KindOptions, KindRef, NoStatus, Resource, Scale, mapping_o
 from .scalars import (
     Duration,
     EmbeddedResource,
+    Int32,
     IntOrString,
     MicroTime,
     Quantity,
@@ -59,6 +60,7 @@ __all__ = [
     "GroupKind",
     "GroupVersionKind",
     "Immutable",
+    "Int32",
     "IntOrString",
     "KindOptions",
     "KindRef",

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeAlias
 
 import orjson
-from pydantic import Field, PydanticUserError, ValidationError, model_validator
+from pydantic import ConfigDict, Field, PydanticUserError, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from typing_extensions import TypeVar
 
@@ -102,6 +102,9 @@ class Resource(ApiModel, Generic[SpecT, StatusT]):
     - ``labels``, ``annotations``: of the CRD itself.
     - ``rules``: CEL rules on the whole object.
     """
+
+    # Off, because pydantic cannot find its way in the source when Resource[...] is on its own line.
+    model_config = ConfigDict(use_attribute_docstrings=False)
 
     kind_options: ClassVar[KindOptions | None] = None
 

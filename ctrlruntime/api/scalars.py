@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import (
     AwareDatetime,
     BeforeValidator,
+    Field,
     GetCoreSchemaHandler,
     PlainSerializer,
     WithJsonSchema,
@@ -19,6 +20,7 @@ from pydantic_core import core_schema
 __all__ = [
     "Duration",
     "EmbeddedResource",
+    "Int32",
     "IntOrString",
     "MicroTime",
     "Quantity",
@@ -237,3 +239,6 @@ EmbeddedResource = Annotated[
     ),
 ]
 """A whole Kubernetes object: the server checks its apiVersion, kind and metadata."""
+
+Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1, json_schema_extra={"format": "int32"})]
+"""A 32-bit number; a plain int is a 64-bit one."""

@@ -1,0 +1,1 @@
+"""The kinds: one package per group, one module per kind; types only."""

@@ -1,0 +1,184 @@
+"""What the kinds of the group share: a resource in a template, its policies, the sixteen lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Annotated
+
+from pydantic import Field
+
+from ctrlruntime.api import ApiModel, GroupKind, Int32, ListMap, RawExtension
+
+__all__ = [
+    "GROUP",
+    "LIST_KINDS",
+    "VERSION",
+    "ConflictPolicy",
+    "CreationPolicy",
+    "DeletionPolicy",
+    "Name",
+    "PatchStrategy",
+    "ResourceLists",
+    "SecretKeyRef",
+    "TResource",
+    "resource_lists",
+]
+
+GROUP = "tenancy.ctrlruntime.dev"
+VERSION = "v1"
+
+Name = Annotated[str, Field(min_length=1, max_length=253)]
+"""The name of an object."""
+
+
+class CreationPolicy(StrEnum):
+    """When a resource is applied."""
+
+    ONCE = "Once"
+    WHEN_NEEDED = "WhenNeeded"
+
+
+class DeletionPolicy(StrEnum):
+    """What becomes of a resource that is no longer wanted."""
+
+    DELETE = "Delete"
+    RETAIN = "Retain"
+
+
+class ConflictPolicy(StrEnum):
+    """What happens when someone else owns a field that the template sets."""
+
+    STUCK = "Stuck"
+    FORCE = "Force"
+
+
+class PatchStrategy(StrEnum):
+    """How a resource is written."""
+
+    APPLY = "apply"
+    MERGE = "merge"
+    REPLACE = "replace"
+
+
+class SecretKeyRef(ApiModel):
+    """One key of a Secret in the same namespace."""
+
+    name: Name
+    """Name of the Secret."""
+    key: Annotated[str, Field(min_length=1, max_length=253)]
+    """Key within the Secret's data."""
+
+
+class TResource(ApiModel):
+    """One resource of every tenant: what to render and how to look after it."""
+
+    id: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=253,
+            pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$",
+        ),
+    ]
+    """Identity within the template, across all its lists; named by dependIds."""
+    spec: RawExtension
+    """The whole manifest: apiVersion, kind, metadata, spec and so on. Strings in it are templates."""
+    name_template: str | None = None
+    """Template of metadata.name; without it, spec.metadata.name is used."""
+    target_namespace: str | None = None
+    """Template of the namespace to put the resource in; default: the tenant's own."""
+    labels_template: dict[str, str] = Field(default_factory=dict)
+    """Labels to add; the values are templates."""
+    annotations_template: dict[str, str] = Field(default_factory=dict)
+    """Annotations to add; the values are templates."""
+    depend_ids: list[str] = Field(default_factory=list)
+    """Ids of the resources that must be ready before this one is applied."""
+    skip_on_dependency_failure: bool = True
+    """Skip the resource when one it depends on has failed; otherwise apply it all the same."""
+    creation_policy: CreationPolicy = CreationPolicy.WHEN_NEEDED
+    """Once: apply it a single time and leave it alone afterwards. WhenNeeded: keep it as rendered."""
+    deletion_policy: DeletionPolicy = DeletionPolicy.DELETE
+    """Delete: remove it with the tenant or its template entry. Retain: keep it, marked as orphaned."""
+    conflict_policy: ConflictPolicy = ConflictPolicy.STUCK
+    """Stuck: report a conflict over fields owned by others. Force: take the fields over."""
+    patch_strategy: PatchStrategy = PatchStrategy.APPLY
+    """apply: server-side apply. merge: JSON merge patch. replace: full update."""
+    ignore_fields: list[str] = Field(default_factory=list)
+    """JSON paths of fields that keep their live value once the resource exists."""
+    wait_for_ready: bool = True
+    """Count the resource as ready, and let others depend on it, only when it really is."""
+    timeout_seconds: Annotated[Int32, Field(ge=1, le=3600)] = 300
+    """How long the resource may take to become ready before it counts as failed."""
+
+
+ResourceList = Annotated[list[TResource], ListMap("id")]
+
+
+class ResourceLists(ApiModel):
+    """The sixteen lists of resources. Their names group; each entry says itself what kind it is."""
+
+    service_accounts: ResourceList = Field(default_factory=list)
+    """ServiceAccounts."""
+    deployments: ResourceList = Field(default_factory=list)
+    """Deployments."""
+    stateful_sets: ResourceList = Field(default_factory=list)
+    """StatefulSets."""
+    daemon_sets: ResourceList = Field(default_factory=list)
+    """DaemonSets."""
+    services: ResourceList = Field(default_factory=list)
+    """Services."""
+    ingresses: ResourceList = Field(default_factory=list)
+    """Ingresses."""
+    config_maps: ResourceList = Field(default_factory=list)
+    """ConfigMaps."""
+    secrets: ResourceList = Field(default_factory=list)
+    """Secrets."""
+    persistent_volume_claims: ResourceList = Field(default_factory=list)
+    """PersistentVolumeClaims."""
+    jobs: ResourceList = Field(default_factory=list)
+    """Jobs."""
+    cron_jobs: ResourceList = Field(default_factory=list)
+    """CronJobs."""
+    pod_disruption_budgets: ResourceList = Field(default_factory=list)
+    """PodDisruptionBudgets."""
+    network_policies: ResourceList = Field(default_factory=list)
+    """NetworkPolicies."""
+    horizontal_pod_autoscalers: ResourceList = Field(default_factory=list)
+    """HorizontalPodAutoscalers."""
+    namespaces: ResourceList = Field(default_factory=list)
+    """Namespaces."""
+    manifests: ResourceList = Field(default_factory=list)
+    """Resources of any other kind."""
+
+
+_LISTS = tuple((name, str(field.alias)) for name, field in ResourceLists.model_fields.items())
+
+LIST_KINDS: Mapping[str, GroupKind] = MappingProxyType(
+    {
+        "serviceAccounts": GroupKind("", "ServiceAccount"),
+        "deployments": GroupKind("apps", "Deployment"),
+        "statefulSets": GroupKind("apps", "StatefulSet"),
+        "daemonSets": GroupKind("apps", "DaemonSet"),
+        "services": GroupKind("", "Service"),
+        "ingresses": GroupKind("networking.k8s.io", "Ingress"),
+        "configMaps": GroupKind("", "ConfigMap"),
+        "secrets": GroupKind("", "Secret"),
+        "persistentVolumeClaims": GroupKind("", "PersistentVolumeClaim"),
+        "jobs": GroupKind("batch", "Job"),
+        "cronJobs": GroupKind("batch", "CronJob"),
+        "podDisruptionBudgets": GroupKind("policy", "PodDisruptionBudget"),
+        "networkPolicies": GroupKind("networking.k8s.io", "NetworkPolicy"),
+        "horizontalPodAutoscalers": GroupKind("autoscaling", "HorizontalPodAutoscaler"),
+        "namespaces": GroupKind("", "Namespace"),
+    }
+)
+"""The kind that each list is named after, by wire name; ``manifests`` takes any."""
+
+
+def resource_lists(spec: ResourceLists) -> Iterator[tuple[str, TResource]]:
+    """Every resource with the wire name of its list, in the order of the lists and of each list."""
+    for name, wire_name in _LISTS:
+        for resource in getattr(spec, name):
+            yield wire_name, resource

@@ -1,0 +1,82 @@
+"""Tenant: one row made real by one template."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from ctrlruntime.api import ApiModel, Conditions, Int32, ListSet, PrintColumn, Resource
+
+from .common import GROUP, VERSION, Name, ResourceLists
+
+__all__ = ["SensitiveVariables", "Tenant", "TenantSpec", "TenantStatus"]
+
+
+class SensitiveVariables(ApiModel):
+    """Variables whose values must not be seen: only their names are here."""
+
+    secret_name: Name
+    """Secret in the tenant's namespace with one key for each variable."""
+    names: Annotated[list[str], ListSet()] = Field(default_factory=list)
+    """The variables."""
+    revision: str = ""
+    """Changes whenever a value does; nothing can be learned of the values from it."""
+
+
+class TenantSpec(ResourceLists):
+    """What to render, and with which values. Written by the registry."""
+
+    uid: Annotated[str, Field(min_length=1)]
+    """The row's unique id."""
+    template_ref: Name
+    """Name of the TenantTemplate, in the same namespace."""
+    registry_id: Name | None = None
+    """Name of the TenantRegistry, in the same namespace."""
+    template_generation: int | None = None
+    """The template's generation that the lists were taken from."""
+    variables: dict[str, str] = Field(default_factory=dict)
+    """The row's values by template variable, without the sensitive ones."""
+    sensitive_variables: SensitiveVariables | None = None
+    """Where the sensitive values are."""
+
+
+class TenantStatus(ApiModel):
+    """What became of the tenant's resources."""
+
+    observed_generation: int = 0
+    """The generation that the status was computed for."""
+    desired_resources: Int32 = 0
+    """Resources that should exist."""
+    ready_resources: Int32 = 0
+    """Resources that are ready."""
+    failed_resources: Int32 = 0
+    """Resources that failed or did not become ready in time."""
+    skipped_resources: Int32 = 0
+    """Resources left out because one they depend on failed."""
+    skipped_resource_ids: Annotated[list[str], ListSet()] = Field(default_factory=list)
+    """Ids of the skipped resources, in order."""
+    applied_resources: Annotated[list[str], ListSet()] = Field(default_factory=list)
+    """Keys of the resources that were applied, in order: Kind.group/namespace/name@id."""
+    conditions: Conditions = Field(default_factory=list)
+    """Ready, Progressing, Conflicted and Degraded."""
+
+
+class Tenant(
+    Resource[TenantSpec, TenantStatus],
+    group=GROUP,
+    version=VERSION,
+    plural="tenants",
+    categories=("tenancy",),
+    print_columns=(
+        PrintColumn("UID", ".spec.uid", "string"),
+        PrintColumn("Template", ".spec.templateRef", "string"),
+        PrintColumn("Ready", ".status.readyResources", "integer"),
+        PrintColumn("Desired", ".status.desiredResources", "integer"),
+        PrintColumn("Skipped", ".status.skippedResources", "integer"),
+        PrintColumn("Conflicted", '.status.conditions[?(@.type=="Conflicted")].status', "string"),
+        PrintColumn("Conditions", '.status.conditions[?(@.type=="Ready")].reason', "string"),
+        PrintColumn("Age", ".metadata.creationTimestamp", "date"),
+    ),
+):
+    """One tenant: a row's values and the resources rendered from them."""

@@ -1,0 +1,272 @@
+"""TenantRegistry: the table whose active rows become tenants."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field, WithJsonSchema
+
+from ctrlruntime.api import (
+    CEL,
+    ApiModel,
+    Conditions,
+    Int32,
+    PrintColumn,
+    Resource,
+    Time,
+    parse_duration,
+)
+
+from .common import GROUP, VERSION, SecretKeyRef
+
+__all__ = [
+    "ColumnMapping",
+    "DeletionGuard",
+    "MySQLSource",
+    "MySQLTLS",
+    "RowCounts",
+    "SQLiteSource",
+    "SourceType",
+    "TLSMode",
+    "TenantRegistry",
+    "TenantRegistrySource",
+    "TenantRegistrySpec",
+    "TenantRegistryStatus",
+    "ValueMappings",
+]
+
+Column = Annotated[str, Field(min_length=1, max_length=64)]
+Table = Annotated[str, Field(min_length=1, max_length=129)]
+PageSize = Annotated[Int32, Field(ge=1, le=10_000)]
+
+
+class SourceType(StrEnum):
+    """The kinds of data source."""
+
+    MYSQL = "mysql"
+    SQLITE = "sqlite"
+
+
+class TLSMode(StrEnum):
+    """What a TLS connection checks."""
+
+    REQUIRED = "Required"
+    VERIFY_CA = "VerifyCA"
+    VERIFY_IDENTITY = "VerifyIdentity"
+
+
+class MySQLTLS(ApiModel):
+    """TLS of the connection to the database."""
+
+    mode: TLSMode = TLSMode.VERIFY_IDENTITY
+    """Required: encrypt only. VerifyCA: check the certificate's issuer. VerifyIdentity: and its name."""
+    ca_ref: SecretKeyRef | None = None
+    """PEM bundle of the authorities to trust; default: those of the system."""
+    cert_ref: SecretKeyRef | None = None
+    """PEM certificate to present to the database."""
+    key_ref: SecretKeyRef | None = None
+    """PEM key of that certificate."""
+
+
+class MySQLSource(ApiModel):
+    """A table or view of a MySQL-compatible database."""
+
+    host: Annotated[str, Field(min_length=1, max_length=253)]
+    """Host name or address of the database."""
+    port: Annotated[Int32, Field(ge=1, le=65535)] = 3306
+    """TCP port of the database."""
+    username: Annotated[str, Field(min_length=1, max_length=128)]
+    """User to connect as; it needs SELECT on the table and nothing else."""
+    password_ref: SecretKeyRef | None = None
+    """The user's password, in a Secret in the registry's namespace; it is read again when it changes."""
+    database: Annotated[str, Field(min_length=1, max_length=64)]
+    """Name of the database."""
+    table: Table
+    """Name of the table or view, with or without its database."""
+    tls: MySQLTLS | None = None
+    """TLS of the connection; without it the connection is plain."""
+    connect_timeout_seconds: Annotated[Int32, Field(ge=1, le=300)] = 5
+    """How long connecting may take."""
+    read_timeout_seconds: Annotated[Int32, Field(ge=1, le=3600)] = 30
+    """How long the database may take to answer a query."""
+    pool_size: Annotated[Int32, Field(ge=1, le=100)] = 3
+    """How many connections are kept at most."""
+    page_size: PageSize = 1000
+    """How many rows are fetched at a time."""
+
+
+class SQLiteSource(ApiModel):
+    """A table or view of an SQLite file. The manager must be told to allow these."""
+
+    path: Annotated[str, Field(min_length=1, max_length=4096)]
+    """Path of the database file, as the manager sees it."""
+    table: Table
+    """Name of the table or view."""
+    page_size: PageSize = 1000
+    """How many rows are fetched at a time."""
+
+
+class TenantRegistrySource(
+    ApiModel,
+    rules=(
+        CEL(
+            "self.type != 'mysql' || has(self.mysql)",
+            message="mysql is required when type is mysql",
+            reason="FieldValueRequired",
+            field_path=".mysql",
+        ),
+        CEL(
+            "self.type != 'sqlite' || has(self.sqlite)",
+            message="sqlite is required when type is sqlite",
+            reason="FieldValueRequired",
+            field_path=".sqlite",
+        ),
+    ),
+):
+    """Where the rows come from, and how often they are read."""
+
+    type: SourceType
+    """Kind of data source; the field of the same name describes it."""
+    mysql: MySQLSource | None = None
+    """The table, if type is mysql."""
+    sqlite: SQLiteSource | None = None
+    """The table, if type is sqlite."""
+    sync_interval: Annotated[
+        str,
+        Field(max_length=10, pattern=r"^[0-9]+(s|m|h)$"),
+        CEL("duration(self) >= duration('1s')", message="syncInterval must be at least 1s"),
+    ] = "30s"
+    """How often the rows are read: a whole number of seconds, minutes or hours, such as 30s."""
+
+    @property
+    def sync_period(self) -> timedelta:
+        """``sync_interval`` as a span of time. Raises ValueError if it is out of range."""
+        return parse_duration(self.sync_interval)
+
+
+class ValueMappings(ApiModel):
+    """The columns with a meaning of their own."""
+
+    uid: Column
+    """Column with the tenant's unique id."""
+    activate: Column
+    """Column that says if the tenant is active: 1, true, TRUE, True, yes, YES or Yes."""
+    host_or_url: Column | None = None
+    """Column with the tenant's host name or URL; adds the variables hostOrUrl and host."""
+
+
+class ColumnMapping(ApiModel):
+    """A mapping with options."""
+
+    column: Column
+    """Column that the variable is read from."""
+    sensitive: bool = False
+    """Keep the values in a Secret for each tenant, and out of everything else."""
+
+
+ExtraMapping = Annotated[
+    str | ColumnMapping,
+    Field(union_mode="left_to_right"),
+    WithJsonSchema(
+        {
+            "description": (
+                "The column: its name, or an object with column and, for values that must stay "
+                "secret, sensitive: true."
+            ),
+            "minLength": 1,
+            "maxLength": 64,
+            "required": ["column"],
+            "maxProperties": 2,
+            "x-kubernetes-preserve-unknown-fields": True,
+        }
+    ),
+]
+
+
+class DeletionGuard(ApiModel):
+    """Protects tenants from a query that succeeds and yet misses most rows.
+
+    What it stops stays stopped until the rows are back or the guard is changed; the registry's
+    conditions carry the numbers.
+    """
+
+    max_delete_percent: Annotated[Int32, Field(ge=0, le=100)] = 20
+    """The largest share of the tenants, in percent, that one sync may remove; 100 removes the limit."""
+    always_allowed_rows: Annotated[Int32, Field(ge=0)] = 1
+    """Tenants of this many rows may go in one sync whatever their share, so that small tables work."""
+    allow_empty: bool = False
+    """Take a query without any active row at its word, within the limits above."""
+
+
+class TenantRegistrySpec(ApiModel):
+    """A data source and what its columns mean."""
+
+    source: TenantRegistrySource
+    """Where the rows come from."""
+    value_mappings: ValueMappings
+    """The columns with a meaning of their own."""
+    extra_value_mappings: dict[str, ExtraMapping] = Field(default_factory=dict)
+    """Further template variables, by name."""
+    deletion_guard: DeletionGuard = Field(default_factory=DeletionGuard)
+    """Protects tenants from a query that succeeds and yet misses most rows."""
+
+    def extra_columns(self) -> dict[str, ColumnMapping]:
+        """``extra_value_mappings`` with the short form spelled out, by variable."""
+        return {
+            variable: ColumnMapping(column=value) if isinstance(value, str) else value
+            for variable, value in self.extra_value_mappings.items()
+        }
+
+
+class RowCounts(ApiModel):
+    """What the last successful query found."""
+
+    total: int = 0
+    """All rows."""
+    active: int = 0
+    """Rows that stand for tenants."""
+    inactive: int = 0
+    """Rows whose activation column says no."""
+    invalid: int = 0
+    """Rows that cannot become tenants: no uid, a uid used twice, a value that is too large."""
+
+
+class TenantRegistryStatus(ApiModel):
+    """What is known of the registry's tenants. A failing database leaves the last good counts."""
+
+    observed_generation: int = 0
+    """The generation that the status was computed for."""
+    referencing_templates: Int32 = 0
+    """Templates that use this registry."""
+    desired: Int32 = 0
+    """Tenants that should exist: active rows times templates."""
+    ready: Int32 = 0
+    """Tenants that are ready."""
+    failed: Int32 = 0
+    """Tenants that have failed."""
+    rows: RowCounts = Field(default_factory=RowCounts)
+    """What the last successful query found."""
+    last_sync_time: Time | None = None
+    """When a sync last changed anything that this status says."""
+    conditions: Conditions = Field(default_factory=list)
+    """Ready, and what stands in its way."""
+
+
+class TenantRegistry(
+    Resource[TenantRegistrySpec, TenantRegistryStatus],
+    group=GROUP,
+    version=VERSION,
+    plural="tenantregistries",
+    categories=("tenancy",),
+    print_columns=(
+        PrintColumn("Templates", ".status.referencingTemplates", "integer"),
+        PrintColumn("Desired", ".status.desired", "integer"),
+        PrintColumn("Ready", ".status.ready", "integer"),
+        PrintColumn("Failed", ".status.failed", "integer"),
+        PrintColumn("Conditions", '.status.conditions[?(@.type=="Ready")].reason', "string"),
+        PrintColumn("Age", ".metadata.creationTimestamp", "date"),
+    ),
+):
+    """A table of a database whose active rows become tenants, one for each template."""
