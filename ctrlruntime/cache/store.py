@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
+from typing import TypeAlias
 
 from ctrlruntime.cache.entry import Entry, Key, label_value, owner_uids
 
 IndexFn = Callable[[Entry], Iterable[str]]
+
+Entries: TypeAlias = list[Entry]
+Values: TypeAlias = list[str]
 
 NAMESPACE = "namespace"
 OWNER = "owner"
@@ -107,7 +111,7 @@ class Store:
         namespace: str | None = None,
         labels: Mapping[str, str] | Callable[[Entry], bool] | None = None,
         limit: int | None = None,
-    ) -> list[Entry]:
+    ) -> Entries:
         """Entries of one namespace (None: all) that carry all of ``labels`` or satisfy the predicate."""
         matches = _label_predicate(labels)
         found: Iterable[Entry]
@@ -121,7 +125,7 @@ class Store:
             found = filter(matches, found)
         return list(islice(found, limit))
 
-    def by_index(self, index: str, value: str) -> list[Entry]:
+    def by_index(self, index: str, value: str) -> Entries:
         """Raises UnknownIndex for an index that was not added."""
         entries = self._entries
         return [entries[key] for key in self._index(index).keys(value)]
@@ -132,7 +136,7 @@ class Store:
             return 0
         return len(bucket) if isinstance(bucket, set) else 1
 
-    def index_values(self, index: str) -> list[str]:
+    def index_values(self, index: str) -> Values:
         """The values in use; empty buckets are removed, so each has at least one object."""
         return list(self._index(index).buckets)
 

@@ -1,0 +1,272 @@
+"""Credentials that go with each request, and how they are renewed."""
+
+import asyncio
+import base64
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+
+REREAD_SECONDS = 60.0
+"""How long a token read from a file is used before the file is read again (client-go: 1 min)."""
+EXPIRY_MARGIN_SECONDS = 60.0
+_EXEC_API_VERSION = "client.authentication.k8s.io/v1"
+
+
+class AuthError(Exception):
+    """Credentials could not be had. The message says from where and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCertificate:
+    """PEM data."""
+
+    certificate: bytes
+    key: bytes = field(repr=False)
+
+
+class Authenticator(Protocol):
+    """What the transport asks before each request."""
+
+    @property
+    def renewable(self) -> bool:
+        """Whether asking again after a 401 can help."""
+
+    @property
+    def generation(self) -> int:
+        """Changes with the client certificate: connections made before are no longer right."""
+
+    @property
+    def certificate(self) -> ClientCertificate | None: ...
+
+    async def headers(self, *, renew: bool = False) -> Mapping[str, str]:
+        """``Authorization``, or nothing. ``renew``: the last ones were refused. Raises AuthError."""
+
+
+class StaticAuth:
+    """A token, user name and password, or client certificate that never changes."""
+
+    def __init__(
+        self,
+        *,
+        token: str | None = None,
+        basic: tuple[str, str] | None = None,
+        certificate: ClientCertificate | None = None,
+    ) -> None:
+        self._headers: dict[str, str] = {}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        elif basic:
+            encoded = base64.b64encode(":".join(basic).encode()).decode()
+            self._headers["Authorization"] = f"Basic {encoded}"
+        self.renewable = False
+        self.generation = 0
+        self.certificate = certificate
+
+    async def headers(self, *, renew: bool = False) -> Mapping[str, str]:
+        return self._headers
+
+
+class FileAuth:
+    """A token in a file that is replaced from time to time: a service account's, or ``tokenFile``."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        certificate: ClientCertificate | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._path = path
+        self._clock = clock
+        self._read_at = float("-inf")
+        self._headers: dict[str, str] = {}
+        self.renewable = True
+        self.generation = 0
+        self.certificate = certificate
+
+    async def headers(self, *, renew: bool = False) -> Mapping[str, str]:
+        now = self._clock()
+        if renew or now - self._read_at >= REREAD_SECONDS:
+            try:
+                token = self._path.read_text(encoding="utf-8").strip()
+            except OSError as error:
+                if self._headers and not renew:
+                    return self._headers  # keep using what worked until the server refuses it
+                raise AuthError(f"cannot read the token file {self._path}: {error}") from error
+            if not token:
+                raise AuthError(f"the token file {self._path} is empty")
+            self._headers = {"Authorization": f"Bearer {token}"}
+            self._read_at = now
+        return self._headers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecPlugin:
+    """The ``exec`` section of a kubeconfig user."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    api_version: str = _EXEC_API_VERSION
+    install_hint: str = ""
+    cluster: Mapping[str, Any] | None = None
+    """What ``provideClusterInfo`` hands to the plugin."""
+    timeout: float = 60.0
+
+    @classmethod
+    def parse(cls, section: Mapping[str, Any], cluster: Mapping[str, Any]) -> "ExecPlugin":
+        if not section.get("command"):
+            raise AuthError("the exec section of the kubeconfig user names no command")
+        return cls(
+            command=section["command"],
+            args=tuple(section.get("args") or ()),
+            env={item["name"]: item["value"] for item in section.get("env") or ()},
+            api_version=section.get("apiVersion") or _EXEC_API_VERSION,
+            install_hint=section.get("installHint") or "",
+            cluster=cluster if section.get("provideClusterInfo") else None,
+        )
+
+    async def run(self) -> Mapping[str, Any]:
+        """The ``status`` of the ExecCredential it prints."""
+        spec: dict[str, Any] = {"interactive": False}
+        if self.cluster is not None:
+            spec["cluster"] = dict(self.cluster)
+        request = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": spec}
+        environment = {
+            **os.environ,
+            **self.env,
+            "KUBERNETES_EXEC_INFO": orjson.dumps(request).decode(),
+        }
+        code, output, errors = await _run((self.command, *self.args), environment, self)
+        if code != 0:
+            raise AuthError(
+                f"credential plugin {self.command!r} failed with code {code}: "
+                f"{errors.decode('utf-8', 'replace').strip()[:500]}"
+            )
+        try:
+            status = orjson.loads(output)["status"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise AuthError(
+                f"credential plugin {self.command!r} did not print an ExecCredential with a status"
+            ) from error
+        if not isinstance(status, dict) or not (
+            status.get("token") or status.get("clientCertificateData")
+        ):
+            raise AuthError(
+                f"credential plugin {self.command!r} gave neither token nor certificate"
+            )
+        return status
+
+
+async def _run(
+    command: Sequence[str], environment: Mapping[str, str], plugin: ExecPlugin
+) -> tuple[int, bytes, bytes]:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except OSError as error:
+        hint = f" {plugin.install_hint.strip()}" if plugin.install_hint else ""
+        raise AuthError(
+            f"cannot run credential plugin {plugin.command!r}: {error}.{hint}"
+        ) from error
+    try:
+        async with asyncio.timeout(plugin.timeout):
+            output, errors = await process.communicate()
+    except TimeoutError as error:
+        process.kill()
+        await process.wait()
+        raise AuthError(
+            f"credential plugin {plugin.command!r} gave no answer in {plugin.timeout:.0f} s"
+        ) from error
+    except asyncio.CancelledError:
+        process.kill()
+        raise
+    return process.returncode or 0, output, errors
+
+
+class ExecAuth:
+    """A credential plugin, run when its credentials near their expiry or were refused.
+
+    Requests that come while it runs wait for the same run.
+    """
+
+    def __init__(
+        self,
+        plugin: ExecPlugin,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._plugin = plugin
+        self._now = now
+        self._lock = asyncio.Lock()
+        self._expires: datetime | None = None
+        self._headers: dict[str, str] = {}
+        self._runs = 0
+        self.renewable = True
+        self.generation = 0
+        self.certificate: ClientCertificate | None = None
+
+    async def headers(self, *, renew: bool = False) -> Mapping[str, str]:
+        if self._runs and not renew and not self._expired():
+            return self._headers
+        runs = self._runs
+        async with self._lock:
+            if runs == self._runs:
+                self._take(await self._plugin.run())
+                self._runs += 1
+        return self._headers
+
+    def _expired(self) -> bool:
+        if self._expires is None:
+            return False
+        return (self._expires - self._now()).total_seconds() < EXPIRY_MARGIN_SECONDS
+
+    def _take(self, status: Mapping[str, Any]) -> None:
+        token = status.get("token")
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        stamp = status.get("expirationTimestamp")
+        self._expires = datetime.fromisoformat(stamp) if stamp else None
+        if status.get("clientCertificateData"):
+            certificate = ClientCertificate(
+                status["clientCertificateData"].encode(), status.get("clientKeyData", "").encode()
+            )
+            if certificate != self.certificate:
+                self.certificate = certificate
+                self.generation += 1
+
+
+class CallbackAuth:
+    """A token from a coroutine, asked for again at most every ``REREAD_SECONDS`` or after a 401."""
+
+    def __init__(
+        self,
+        token: Callable[[], Awaitable[str]],
+        *,
+        certificate: ClientCertificate | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._token = token
+        self._clock = clock
+        self._asked_at = float("-inf")
+        self._headers: dict[str, str] = {}
+        self.renewable = True
+        self.generation = 0
+        self.certificate = certificate
+
+    async def headers(self, *, renew: bool = False) -> Mapping[str, str]:
+        now = self._clock()
+        if renew or now - self._asked_at >= REREAD_SECONDS:
+            self._headers = {"Authorization": f"Bearer {await self._token()}"}
+            self._asked_at = now
+        return self._headers

@@ -1,0 +1,157 @@
+"""How a client makes a call: defaults, interceptors, the transport; and how answers are decoded."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Self, cast
+
+import msgspec
+import orjson
+
+from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.api.resource import KindRef
+from ctrlruntime.client.call import METHODS, Call, Defaults, FieldValidation, Interceptor, Verb
+from ctrlruntime.client.errors import NotFound
+from ctrlruntime.client.mapper import RESTMapper
+from ctrlruntime.client.transport import JSON, Response, Transport
+
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_ONLY_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+
+class Caller:
+    """What reads and writes have in common."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        mapper: RESTMapper | None = None,
+        defaults: Defaults | None = None,
+        interceptors: tuple[Interceptor, ...] = (),
+    ) -> None:
+        self.transport = transport
+        self.mapper = mapper or RESTMapper(transport)
+        self.defaults = defaults or Defaults()
+        self._interceptors = interceptors
+
+    # -- clients with other defaults -------------------------------------------------------
+
+    def namespaced(self, namespace: str) -> Self:
+        """Calls on namespaced kinds go to this namespace; naming another raises ValueError."""
+        return self._with(replace(self.defaults, namespace=namespace))
+
+    def dry_run(self) -> Self:
+        """Writes are validated by the server and not carried out."""
+        return self._with(replace(self.defaults, dry_run=True))
+
+    def field_owner(self, field_manager: str) -> Self:
+        return self._with(replace(self.defaults, field_manager=field_manager))
+
+    def field_validation(self, validation: FieldValidation) -> Self:
+        """How the server treats unknown and duplicate fields in creates, updates and patches."""
+        return self._with(replace(self.defaults, field_validation=validation))
+
+    def intercepted(self, interceptor: Interceptor) -> Self:
+        """The interceptor sees every call before those added earlier do."""
+        other = copy.copy(self)
+        other._interceptors = (interceptor, *self._interceptors)
+        return other
+
+    def _with(self, defaults: Defaults) -> Self:
+        other = copy.copy(self)
+        other.defaults = defaults
+        return other
+
+    # -- the way of a call -----------------------------------------------------------------
+
+    async def mapping(self, kind: KindRef | GroupKind) -> RESTMapping:
+        """How a kind is served. Raises NoKindMatch if it is not."""
+        if isinstance(kind, RESTMapping):
+            return kind
+        if isinstance(kind, GroupVersionKind | GroupKind):
+            return await self.mapper.resolve(kind)
+        return kind.mapping()
+
+    async def _call(
+        self,
+        verb: Verb,
+        kind: KindRef,
+        namespace: str | None,
+        name: str | None,
+        *,
+        subresource: str | None = None,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        metadata_only: bool = False,
+    ) -> Call:
+        mapping = await self.mapping(kind)
+        return Call(
+            verb=verb,
+            mapping=mapping,
+            namespace=self._namespace(mapping, namespace),
+            name=name,
+            subresource=subresource,
+            params=params or {},
+            headers={"Accept": METADATA_ONLY} if metadata_only else {},
+            body=body,
+            content_type=content_type,
+            timeout=self.defaults.timeout,
+        )
+
+    def _namespace(self, mapping: RESTMapping, namespace: str | None) -> str | None:
+        if not mapping.namespaced:
+            return None
+        own = self.defaults.namespace
+        if own is not None and namespace not in (None, "", own):
+            raise ValueError(f"this client is for namespace {own!r}, not {namespace!r}")
+        return namespace or own
+
+    async def _execute(self, call: Call) -> Response:
+        return await self._through(self._interceptors, call)
+
+    async def _through(self, interceptors: tuple[Interceptor, ...], call: Call) -> Response:
+        if not interceptors:
+            return await self._send(call)
+        first, *others = interceptors
+        rest = tuple(others)
+        return await first(call, lambda passed: self._through(rest, passed))
+
+    async def _send(self, call: Call) -> Response:
+        try:
+            return await self.transport.request(
+                METHODS[call.verb],
+                call.path,
+                params=call.params,
+                headers=call.headers,
+                body=call.body,
+                content_type=call.content_type,
+                timeout=call.timeout,
+            )
+        except NotFound as error:
+            if not error.details.get("name"):
+                # Not the object but its whole path is unknown: the version is no longer served.
+                self.mapper.invalidate(call.mapping.gvk.group)
+            raise
+
+
+def as_json(body: bytes) -> Manifest:
+    return cast("Manifest", orjson.loads(body))
+
+
+def decode(
+    body: bytes | msgspec.Raw, kind: KindRef, mapping: RESTMapping, metadata_only: bool
+) -> Any:
+    manifest = orjson.loads(body if isinstance(body, bytes) else memoryview(body))
+    return decode_manifest(manifest, mapping if metadata_only else kind, mapping)
+
+
+def decode_manifest(manifest: Manifest, kind: KindRef, mapping: RESTMapping) -> Any:
+    """List items of built-in kinds come without apiVersion and kind; metadata-only ones with others."""
+    if manifest.get("kind") in (None, "PartialObjectMetadata"):
+        gvk = mapping.gvk
+        manifest = {**manifest, "apiVersion": gvk.api_version, "kind": gvk.kind}
+    if isinstance(kind, type):
+        return kind.from_manifest(manifest)
+    return manifest

@@ -1,0 +1,45 @@
+"""All verbs on all kinds, live. Typed kinds give typed objects, all others plain manifests."""
+
+from typing import Self
+
+from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.client.call import Defaults, FieldValidation, Propagation
+from ctrlruntime.client.config import Config
+from ctrlruntime.client.observe import RequestObserver
+from ctrlruntime.client.patches import PatchType
+from ctrlruntime.client.reads import ListPage, Reader
+from ctrlruntime.client.transport import Transport, TransportOptions
+from ctrlruntime.client.writes import Writer
+
+__all__ = ["Client", "FieldValidation", "ListPage", "Manifest", "PatchType", "Propagation"]
+
+
+class Client(Reader, Writer):
+    """Reads and writes an API server. Every call goes to the server; see ``Cache.client()`` for cached reads.
+
+    A call raises APIError (by type: NotFound, Conflict, Invalid, ...) for what the server refuses,
+    TransportError where no answer came, WriteOutcomeUnknown where a write may have been carried out.
+    ``namespaced``, ``dry_run``, ``field_owner`` and ``field_validation`` give clients with other
+    defaults on the same connection; what a call says itself always wins.
+    """
+
+    @classmethod
+    def connect(
+        cls,
+        config: Config,
+        options: TransportOptions | None = None,
+        *,
+        observer: RequestObserver | None = None,
+        defaults: Defaults | None = None,
+    ) -> Self:
+        """A client with a transport of its own; no request is made yet. Close it when done."""
+        return cls(Transport(config, options, observer=observer), defaults=defaults)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self.transport.close()

@@ -1,0 +1,135 @@
+"""How to reach an API server and as whom."""
+
+import os
+import ssl
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ctrlruntime.client.auth import (
+    Authenticator,
+    AuthError,
+    ClientCertificate,
+    FileAuth,
+    StaticAuth,
+)
+from ctrlruntime.client.kubeconfig import ConfigError, Kubeconfig
+
+__all__ = ["AuthError", "Config", "ConfigError"]
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+USER_AGENT = "ctrlruntime"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """One API server and one identity. Immutable; credentials renew themselves inside ``auth``."""
+
+    host: str
+    """Base URL, for example ``https://10.0.0.1:6443``."""
+    ca_data: bytes | None = None
+    """PEM; None trusts the system's authorities."""
+    verify: bool = True
+    auth: Authenticator = field(default_factory=StaticAuth, repr=False)
+    user_agent: str = USER_AGENT
+    namespace: str = "default"
+    """The namespace of the context, or of the service account."""
+    tls_server_name: str | None = None
+    proxy_url: str | None = None
+    extra_headers: Mapping[str, str] = field(default_factory=dict)
+    """Sent with every request; impersonation comes this way."""
+
+    @classmethod
+    async def load(
+        cls,
+        kubeconfig: str | Path | None = None,
+        context: str | None = None,
+        *,
+        environment: Mapping[str, str] | None = None,
+        home: Path | None = None,
+        service_account: Path = SERVICE_ACCOUNT,
+    ) -> "Config":
+        """The first of: ``kubeconfig``, ``$KUBECONFIG``, in-cluster, ``~/.kube/config``.
+
+        ``context`` selects a context of a kubeconfig; the in-cluster configuration is skipped when
+        it is given. Raises ConfigError saying what was tried, or what is wrong in the file.
+        """
+        env = os.environ if environment is None else environment
+        if kubeconfig is not None:
+            return cls.of_kubeconfig(Kubeconfig.read([Path(kubeconfig)]), context)
+        if listed := env.get("KUBECONFIG"):
+            paths = [Path(part) for part in listed.split(os.pathsep) if part]
+            present = [path for path in paths if path.exists()]
+            if not present:
+                raise ConfigError(f"$KUBECONFIG names no file that exists: {listed}")
+            return cls.of_kubeconfig(Kubeconfig.read(present), context)
+        host = env.get("KUBERNETES_SERVICE_HOST")
+        if context is None and host and (service_account / "token").exists():
+            return cls.in_cluster(
+                host, env.get("KUBERNETES_SERVICE_PORT") or "443", service_account
+            )
+        default = (home or Path.home()) / ".kube" / "config"
+        if default.exists():
+            return cls.of_kubeconfig(Kubeconfig.read([default]), context)
+        raise ConfigError(
+            "no API server configuration: no kubeconfig was given, $KUBECONFIG is not set, this is "
+            f"not a pod (no KUBERNETES_SERVICE_HOST or no token in {service_account}), and {default} "
+            "does not exist. Pass --kubeconfig or set KUBECONFIG"
+        )
+
+    @classmethod
+    def in_cluster(cls, host: str, port: str, service_account: Path = SERVICE_ACCOUNT) -> "Config":
+        """As the pod's service account; its token file is read again every minute."""
+        authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        ca = service_account / "ca.crt"
+        namespace = service_account / "namespace"
+        return cls(
+            host=f"https://{authority}",
+            ca_data=ca.read_bytes() if ca.exists() else None,
+            auth=FileAuth(service_account / "token"),
+            namespace=namespace.read_text().strip() if namespace.exists() else "default",
+        )
+
+    @classmethod
+    def of_kubeconfig(cls, kubeconfig: Kubeconfig, context: str | None = None) -> "Config":
+        """Raises ConfigError naming the file and entry that is wrong."""
+        chosen = kubeconfig.context(context)
+        return cls(
+            host=chosen.server,
+            ca_data=chosen.ca_data,
+            verify=chosen.verify,
+            auth=chosen.auth,
+            namespace=chosen.namespace,
+            tls_server_name=chosen.tls_server_name,
+            proxy_url=chosen.proxy_url,
+            extra_headers=chosen.headers,
+        )
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """For one connector; None for plain HTTP."""
+        if not self.host.startswith("https:"):
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if not self.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        elif self.ca_data is not None:
+            context.load_verify_locations(cadata=self.ca_data.decode("ascii", "ignore"))
+        else:
+            context.load_default_certs()
+        certificate = self.auth.certificate
+        if certificate is not None:
+            _load_certificate(context, certificate)
+        return context
+
+
+def _load_certificate(context: ssl.SSLContext, certificate: ClientCertificate) -> None:
+    """OpenSSL takes files only; this one is gone again before the call returns."""
+    with tempfile.NamedTemporaryFile(prefix="ctrlruntime-", suffix=".pem") as file:
+        file.write(certificate.certificate + b"\n" + certificate.key)
+        file.flush()
+        try:
+            context.load_cert_chain(file.name)
+        except ssl.SSLError as error:
+            raise ConfigError(f"the client certificate and its key do not fit: {error}") from error

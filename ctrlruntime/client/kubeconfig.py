@@ -1,0 +1,216 @@
+"""Reading kubeconfig files: merging, contexts, and which credentials a user has."""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ctrlruntime.client.auth import (
+    Authenticator,
+    CallbackAuth,
+    ClientCertificate,
+    ExecAuth,
+    ExecPlugin,
+    FileAuth,
+    StaticAuth,
+)
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class ConfigError(Exception):
+    """The configuration is missing or wrong; the message says where and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """A context with everything it refers to."""
+
+    server: str
+    ca_data: bytes | None
+    verify: bool
+    auth: Authenticator
+    namespace: str
+    tls_server_name: str | None
+    proxy_url: str | None
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """One named entry and the directory its relative paths start from."""
+
+    body: Mapping[str, Any]
+    directory: Path
+    where: str
+
+
+class Kubeconfig:
+    """One or more files, merged as kubectl does: the first file that names a thing wins."""
+
+    def __init__(self) -> None:
+        self._sections: dict[str, dict[str, _Named]] = {"cluster": {}, "user": {}, "context": {}}
+        self._current = ""
+        self._paths: list[Path] = []
+
+    @classmethod
+    def read(cls, paths: Sequence[Path]) -> "Kubeconfig":
+        config = cls()
+        for path in paths:
+            try:
+                document = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506
+            except OSError as error:
+                raise ConfigError(f"cannot read the kubeconfig {path}: {error.strerror}") from error
+            except (yaml.YAMLError, UnicodeDecodeError) as error:
+                raise ConfigError(f"the kubeconfig {path} is not YAML: {error}") from error
+            if not isinstance(document, dict):
+                raise ConfigError(f"the kubeconfig {path} is empty or not a mapping")
+            config._merge(document, path)
+        return config
+
+    def _merge(self, document: Mapping[str, Any], path: Path) -> None:
+        self._paths.append(path)
+        for section, known in self._sections.items():
+            for item in document.get(f"{section}s") or ():
+                if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+                    raise ConfigError(f"{path}: an entry under {section}s has no name")
+                where = f"{section} {item['name']!r} in {path}"
+                known.setdefault(item["name"], _Named(item.get(section) or {}, path.parent, where))
+        self._current = self._current or document.get("current-context") or ""
+
+    def context(self, name: str | None = None) -> Context:
+        """The named context, or the current one."""
+        name = name or self._current
+        if not name:
+            known = ", ".join(self._sections["context"]) or "none"
+            raise ConfigError(
+                f"{self._where()}: no current-context is set; name one of its contexts: {known}"
+            )
+        context = self._find("context", name)
+        cluster = self._find("cluster", context.body.get("cluster", ""))
+        user_name = context.body.get("user", "")
+        user = self._find("user", user_name) if user_name else _Named({}, Path(), "no user")
+        server = cluster.body.get("server")
+        if not server:
+            raise ConfigError(f"{cluster.where} has no server")
+        return Context(
+            server=server,
+            ca_data=_data_or_file(cluster, "certificate-authority"),
+            verify=not cluster.body.get("insecure-skip-tls-verify", False),
+            auth=_authenticator(user, cluster),
+            namespace=context.body.get("namespace") or "default",
+            tls_server_name=cluster.body.get("tls-server-name"),
+            proxy_url=cluster.body.get("proxy-url"),
+            headers=_impersonation(user.body),
+        )
+
+    def _find(self, section: str, name: str) -> _Named:
+        found = self._sections[section].get(name)
+        if found is None:
+            known = ", ".join(self._sections[section]) or "none"
+            raise ConfigError(f"{self._where()}: no {section} {name!r}; there are: {known}")
+        return found
+
+    def _where(self) -> str:
+        return ", ".join(str(path) for path in self._paths)
+
+
+def _authenticator(user: _Named, cluster: _Named) -> Authenticator:
+    body = user.body
+    certificate = _client_certificate(user)
+    if body.get("exec"):
+        return ExecAuth(ExecPlugin.parse(body["exec"], _cluster_info(cluster)))
+    if body.get("tokenFile"):
+        return FileAuth(user.directory / body["tokenFile"], certificate=certificate)
+    if body.get("token"):
+        return StaticAuth(token=body["token"], certificate=certificate)
+    if body.get("auth-provider"):
+        return _auth_provider(user, certificate)
+    if body.get("username"):
+        basic = (body["username"], body.get("password", ""))
+        return StaticAuth(basic=basic, certificate=certificate)
+    return StaticAuth(certificate=certificate)
+
+
+def _auth_provider(user: _Named, certificate: ClientCertificate | None) -> Authenticator:
+    name = user.body["auth-provider"].get("name")
+    if name != "oidc":
+        raise ConfigError(
+            f"{user.where}: auth-provider {name!r} was removed from Kubernetes in 1.26; "
+            "use the provider's exec plugin"
+        )
+
+    async def token() -> str:
+        # Its import costs 70 MiB and half a second, so only those pay who use it.
+        from kubernetes_asyncio.client import Configuration
+        from kubernetes_asyncio.config import load_kube_config_from_dict
+
+        configuration = Configuration()
+        await load_kube_config_from_dict(document, client_configuration=configuration)
+        return str(configuration.api_key.get("BearerToken", "")).removeprefix("Bearer ")
+
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "only", "cluster": {"server": "https://unused.invalid"}}],
+        "users": [{"name": "only", "user": dict(user.body)}],
+        "contexts": [{"name": "only", "context": {"cluster": "only", "user": "only"}}],
+        "current-context": "only",
+    }
+    return CallbackAuth(token, certificate=certificate)
+
+
+def _client_certificate(user: _Named) -> ClientCertificate | None:
+    certificate = _data_or_file(user, "client-certificate")
+    if certificate is None:
+        return None
+    key = _data_or_file(user, "client-key")
+    if key is None:
+        raise ConfigError(f"{user.where} has a client certificate but no client-key")
+    return ClientCertificate(certificate, key)
+
+
+def _data_or_file(entry: _Named, name: str) -> bytes | None:
+    """``<name>-data`` in base64, or else the file ``<name>``, relative to the kubeconfig."""
+    if data := entry.body.get(f"{name}-data"):
+        try:
+            return base64.b64decode(data, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise ConfigError(f"{entry.where}: {name}-data is not base64") from error
+    if path := entry.body.get(name):
+        try:
+            return Path(entry.directory, path).read_bytes()
+        except OSError as error:
+            raise ConfigError(f"{entry.where}: cannot read {name}: {error}") from error
+    return None
+
+
+def _cluster_info(cluster: _Named) -> dict[str, Any]:
+    info = {"server": cluster.body.get("server")}
+    ca = _data_or_file(cluster, "certificate-authority")
+    if ca is not None:
+        info["certificate-authority-data"] = base64.b64encode(ca).decode()
+    for name in ("tls-server-name", "insecure-skip-tls-verify", "proxy-url"):
+        if name in cluster.body:
+            info[name] = cluster.body[name]
+    for extension in cluster.body.get("extensions") or ():
+        if extension.get("name") == "client.authentication.k8s.io/exec":
+            info["config"] = extension.get("extension")
+    return info
+
+
+def _impersonation(user: Mapping[str, Any]) -> dict[str, str]:
+    headers = {}
+    if user.get("as"):
+        headers["Impersonate-User"] = str(user["as"])
+    if user.get("as-uid"):
+        headers["Impersonate-Uid"] = str(user["as-uid"])
+    if groups := user.get("as-groups"):
+        if len(groups) > 1:
+            raise ConfigError("as-groups with more than one group is not supported; use one group")
+        headers["Impersonate-Group"] = str(groups[0])
+    return headers

@@ -1,0 +1,74 @@
+"""Kinds of patches, and the merge patch that separates two versions of an object."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.api.resource import Resource
+
+
+class PatchType(StrEnum):
+    """The content types of PATCH."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON merge patch (RFC 7386) that turns ``old`` into ``new``; empty if they are equal.
+
+    Lists are replaced whole. What ``old`` has and ``new`` lacks becomes null.
+    """
+    patch: dict[str, Any] = {}
+    for key, value in new.items():
+        if key not in old:
+            patch[key] = value
+            continue
+        before = old[key]
+        if before is value:
+            continue
+        if type(value) is dict and type(before) is dict:
+            if inner := difference(before, value):
+                patch[key] = inner
+        elif before != value or type(before) is not type(value):
+            patch[key] = value
+    for key in old:
+        if key not in new:
+            patch[key] = None
+    return patch
+
+
+def merge_patch(
+    old: Manifest | Resource[Any, Any],
+    new: Manifest | Resource[Any, Any],
+    *,
+    optimistic_lock: bool = False,
+) -> dict[str, Any]:
+    """The merge patch from ``old`` to ``new``, two versions of one object.
+
+    With ``optimistic_lock`` the server refuses it with Conflict if the object has changed since
+    ``old`` was read; ValueError if ``old`` has no resourceVersion. An empty patch stays empty.
+    """
+    before, after = _manifest(old), _manifest(new)
+    patch = difference(before, after)
+    if metadata := patch.get("metadata"):
+        metadata.pop("managedFields", None)
+        metadata.pop("resourceVersion", None)
+        if not metadata:
+            del patch["metadata"]
+    if optimistic_lock:
+        version = before.get("metadata", {}).get("resourceVersion")
+        if not version:
+            raise ValueError(
+                "an optimistic lock needs the resourceVersion of the object as it was read"
+            )
+        if patch:
+            patch.setdefault("metadata", {})["resourceVersion"] = version
+    return patch
+
+
+def _manifest(obj: Manifest | Resource[Any, Any]) -> Manifest:
+    return obj if isinstance(obj, dict) else obj.to_manifest()

@@ -1,0 +1,212 @@
+"""Live reads: one object, lists in pages, watches."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeAlias, TypeVar, overload
+
+import msgspec
+import orjson
+
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.api.resource import KindRef, Resource
+from ctrlruntime.client.calling import METADATA_ONLY_LIST, Caller, as_json, decode, decode_manifest
+from ctrlruntime.client.errors import error_of_status
+from ctrlruntime.client.selectors import FieldSelector, LabelSelector, field_text, label_text
+from ctrlruntime.client.transport import list_meta
+
+R = TypeVar("R", bound=Resource[Any, Any])
+Item = TypeVar("Item")
+ObjectList: TypeAlias = list[R]
+Manifests: TypeAlias = list[Manifest]
+Objects: TypeAlias = list[Any]
+
+PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage(Generic[Item]):
+    """One page of a list. ``continue_`` is None on the last."""
+
+    items: list[Item]
+    resource_version: str
+    continue_: str | None
+
+
+class _Items(msgspec.Struct):
+    items: list[msgspec.Raw] | None = None
+
+
+_items_decoder = msgspec.json.Decoder(_Items)
+
+
+def list_items(body: bytes) -> list[msgspec.Raw]:
+    """The items of a list, undecoded; they share the body's memory."""
+    return _items_decoder.decode(body).items or []
+
+
+def selector_params(labels: LabelSelector | None, fields: FieldSelector | None) -> dict[str, str]:
+    """The query of a list or watch."""
+    params = {}
+    if text := label_text(labels):
+        params["labelSelector"] = text
+    if text := field_text(fields):
+        params["fieldSelector"] = text
+    return params
+
+
+class Reader(Caller):
+    """Every read asks the server."""
+
+    @overload
+    async def get(
+        self, kind: type[R], name: str, namespace: str | None = None, *, metadata_only: bool = False
+    ) -> R: ...
+    @overload
+    async def get(
+        self,
+        kind: GroupVersionKind | RESTMapping,
+        name: str,
+        namespace: str | None = None,
+        *,
+        metadata_only: bool = False,
+    ) -> Manifest: ...
+    async def get(
+        self, kind: KindRef, name: str, namespace: str | None = None, *, metadata_only: bool = False
+    ) -> Any:
+        """One object. With ``metadata_only`` always a manifest, with apiVersion, kind and metadata alone."""
+        call = await self._call("get", kind, namespace, name, metadata_only=metadata_only)
+        return decode((await self._execute(call)).body, kind, call.mapping, metadata_only)
+
+    @overload
+    async def list(
+        self,
+        kind: type[R],
+        namespace: str | None = None,
+        *,
+        labels: LabelSelector | None = None,
+        fields: FieldSelector | None = None,
+        limit: int | None = None,
+        metadata_only: bool = False,
+    ) -> ObjectList[R]: ...
+    @overload
+    async def list(
+        self,
+        kind: GroupVersionKind | RESTMapping,
+        namespace: str | None = None,
+        *,
+        labels: LabelSelector | None = None,
+        fields: FieldSelector | None = None,
+        limit: int | None = None,
+        metadata_only: bool = False,
+    ) -> Manifests: ...
+    async def list(
+        self,
+        kind: KindRef,
+        namespace: str | None = None,
+        *,
+        labels: LabelSelector | None = None,
+        fields: FieldSelector | None = None,
+        limit: int | None = None,
+        metadata_only: bool = False,
+    ) -> Objects:
+        """All objects of one namespace (None: of all), or the first ``limit``. Read in pages."""
+        found: Objects = []
+        pages = self.pages(
+            kind,
+            namespace,
+            labels=labels,
+            fields=fields,
+            limit=min(limit or PAGE, PAGE),
+            metadata_only=metadata_only,
+        )
+        async with aclosing(pages):
+            async for page in pages:
+                found += page.items
+                if limit and len(found) >= limit:
+                    return found[:limit]
+        return found
+
+    async def pages(
+        self,
+        kind: KindRef,
+        namespace: str | None = None,
+        *,
+        labels: LabelSelector | None = None,
+        fields: FieldSelector | None = None,
+        limit: int = PAGE,
+        continue_: str | None = None,
+        resource_version: str | None = None,
+        resource_version_match: str | None = None,
+        metadata_only: bool = False,
+    ) -> AsyncGenerator[ListPage[Any], None]:
+        """A list page by page. Raises Expired when the list grew too old between pages: start anew."""
+        params = selector_params(labels, fields)
+        if limit:
+            params["limit"] = str(limit)
+        if resource_version is not None:
+            params["resourceVersion"] = resource_version
+        if resource_version_match is not None:
+            params["resourceVersionMatch"] = resource_version_match
+        while True:
+            if continue_:
+                params["continue"] = continue_
+                params.pop("resourceVersion", None)
+                params.pop("resourceVersionMatch", None)
+            page = await self._page(kind, namespace, params, metadata_only)
+            yield page
+            continue_ = page.continue_
+            if not continue_:
+                return
+
+    async def _page(
+        self, kind: KindRef, namespace: str | None, params: Mapping[str, str], metadata_only: bool
+    ) -> ListPage[Any]:
+        call = await self._call("list", kind, namespace, None, params=params)
+        if metadata_only:
+            call = replace(call, headers={"Accept": METADATA_ONLY_LIST})
+        body = (await self._execute(call)).body
+        items = [decode(raw, kind, call.mapping, metadata_only) for raw in list_items(body)]
+        meta = list_meta(body)
+        return ListPage(items, meta.resource_version, meta.continue_ or None)
+
+    async def watch(
+        self,
+        kind: KindRef,
+        namespace: str | None = None,
+        *,
+        labels: LabelSelector | None = None,
+        fields: FieldSelector | None = None,
+        resource_version: str | None = None,
+        timeout: float = 300.0,
+    ) -> AsyncGenerator[tuple[str, Any], None]:
+        """Event type and object, for a while; for lasting watches declare an informer instead.
+
+        Raises the APIError of an ERROR event (Expired, when ``resource_version`` is too old).
+        """
+        mapping = await self.mapping(kind)
+        params = {"watch": "true", "timeoutSeconds": str(int(timeout))}
+        params |= selector_params(labels, fields)
+        if resource_version is not None:
+            params["resourceVersion"] = resource_version
+        path = mapping.path(self._namespace(mapping, namespace))
+        lines = self.transport.watch_lines(
+            path, params, inactivity=timeout + 30.0, timeout=timeout + 30.0
+        )
+        async with aclosing(lines):
+            async for line in lines:
+                event = orjson.loads(line)
+                if event["type"] == "ERROR":
+                    raise error_of_status(event["object"])
+                yield event["type"], decode_manifest(event["object"], kind, mapping)
+
+    async def get_subresource(
+        self, kind: KindRef, name: str, namespace: str | None, subresource: str
+    ) -> Manifest:
+        """As it comes: a Scale, or the object itself for ``status``."""
+        call = await self._call("get", kind, namespace, name, subresource=subresource)
+        return as_json((await self._execute(call)).body)
+
+    async def get_scale(self, kind: KindRef, name: str, namespace: str | None = None) -> Manifest:
+        """The autoscaling/v1 Scale of an object."""
+        return await self.get_subresource(kind, name, namespace, "scale")

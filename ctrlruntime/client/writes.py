@@ -1,0 +1,366 @@
+"""Writes: create, update, patches, server-side apply, delete."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar, cast, overload
+
+import orjson
+
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.api.resource import KindRef, Resource
+from ctrlruntime.client.call import FieldValidation, Propagation, Verb
+from ctrlruntime.client.calling import Caller, as_json, decode
+from ctrlruntime.client.patches import PatchType
+from ctrlruntime.client.reads import selector_params
+from ctrlruntime.client.selectors import FieldSelector, LabelSelector
+from ctrlruntime.client.transport import JSON
+
+R = TypeVar("R", bound=Resource[Any, Any])
+Obj = TypeVar("Obj", bound=Resource[Any, Any] | Manifest)
+PatchBody: TypeAlias = bytes | Mapping[str, Any] | Sequence[Any]
+
+
+class Writer(Caller):
+    """Every write is one request; nothing is written when it would change nothing is the caller's part."""
+
+    async def create(
+        self,
+        obj: Obj,
+        *,
+        kind: KindRef | None = None,
+        dry_run: bool | None = None,
+        field_manager: str | None = None,
+        field_validation: FieldValidation | None = None,
+    ) -> Obj:
+        """The object as the server made it. ``generateName`` works as it does there."""
+        manifest = _manifest(obj)
+        params = self._write_params(dry_run, field_manager, field_validation)
+        return await self._write(
+            "create", obj, kind, orjson.dumps(manifest), params, manifest=manifest
+        )
+
+    async def update(
+        self,
+        obj: Obj,
+        *,
+        kind: KindRef | None = None,
+        subresource: str | None = None,
+        dry_run: bool | None = None,
+        field_manager: str | None = None,
+        field_validation: FieldValidation | None = None,
+    ) -> Obj:
+        """Replaces the object; Conflict if its resourceVersion is no longer the server's."""
+        manifest = _manifest(obj)
+        params = self._write_params(dry_run, field_manager, field_validation)
+        return await self._write(
+            "update",
+            obj,
+            kind,
+            orjson.dumps(manifest),
+            params,
+            manifest=manifest,
+            subresource=subresource,
+        )
+
+    async def update_status(
+        self,
+        obj: Obj,
+        *,
+        kind: KindRef | None = None,
+        dry_run: bool | None = None,
+        field_manager: str | None = None,
+        field_validation: FieldValidation | None = None,
+    ) -> Obj:
+        """Replaces the status; nothing else of the object is changed."""
+        return await self.update(
+            obj,
+            kind=kind,
+            subresource="status",
+            dry_run=dry_run,
+            field_manager=field_manager,
+            field_validation=field_validation,
+        )
+
+    @overload
+    async def patch(
+        self,
+        kind: type[R],
+        name: str,
+        namespace: str | None,
+        patch: PatchBody,
+        *,
+        type: PatchType = ...,
+        subresource: str | None = None,
+        dry_run: bool | None = None,
+        field_manager: str | None = None,
+        field_validation: FieldValidation | None = None,
+        force: bool = False,
+        metadata_only: bool = False,
+    ) -> R: ...
+    @overload
+    async def patch(
+        self,
+        kind: GroupVersionKind | RESTMapping,
+        name: str,
+        namespace: str | None,
+        patch: PatchBody,
+        *,
+        type: PatchType = ...,
+        subresource: str | None = None,
+        dry_run: bool | None = None,
+        field_manager: str | None = None,
+        field_validation: FieldValidation | None = None,
+        force: bool = False,
+        metadata_only: bool = False,
+    ) -> Manifest: ...
+    async def patch(
+        self,
+        kind: KindRef,
+        name: str,
+        namespace: str | None,
+        patch: PatchBody,
+        *,
+        type: PatchType = PatchType.MERGE,  # noqa: A002 - the word everybody uses
+        subresource: str | None = None,
+        dry_run: bool | None = None,
+        field_manager: str | None = None,
+        field_validation: FieldValidation | None = None,
+        force: bool = False,
+        metadata_only: bool = False,
+    ) -> Any:
+        """The object as patched. A JSON patch is a list of operations, the others are objects.
+
+        With ``metadata_only`` the answer is a manifest of apiVersion, kind and metadata. Custom
+        kinds take no strategic merge patch (UnsupportedMediaType).
+        """
+        params = self._write_params(dry_run, field_manager, field_validation)
+        if force:
+            params["force"] = "true"
+        call = await self._call(
+            "patch",
+            kind,
+            namespace,
+            name,
+            subresource=subresource,
+            params=params,
+            body=patch if isinstance(patch, bytes) else orjson.dumps(patch),
+            content_type=type.value,
+            metadata_only=metadata_only,
+        )
+        response = await self._execute(call)
+        return decode(response.body, kind, call.mapping, metadata_only)
+
+    async def patch_status(
+        self,
+        kind: KindRef,
+        name: str,
+        namespace: str | None,
+        patch: PatchBody,
+        **options: Any,
+    ) -> Any:
+        """Like `patch`, on the status subresource."""
+        return await self.patch(
+            cast("GroupVersionKind", kind), name, namespace, patch, subresource="status", **options
+        )
+
+    async def apply(
+        self,
+        obj: Obj,
+        *,
+        kind: KindRef | None = None,
+        field_manager: str | None = None,
+        force: bool = False,
+        subresource: str | None = None,
+        dry_run: bool | None = None,
+        metadata_only: bool = False,
+    ) -> Obj:
+        """Server-side apply. Conflict (``is_field_conflict``) names other managers' fields unless ``force``.
+
+        ValueError without a field manager, in the call or as the client's default. With
+        ``metadata_only``, a manifest gets a manifest of apiVersion, kind and metadata; a typed
+        object cannot be asked for so.
+        """
+        if not (field_manager or self.defaults.field_manager):
+            raise ValueError("an apply needs a field_manager, here or by client.field_owner(name)")
+        if metadata_only and isinstance(obj, Resource):
+            raise ValueError("metadata_only: apply the manifest (obj.to_manifest()) instead")
+        manifest = _manifest(obj)
+        if "managedFields" in manifest.get("metadata", {}):
+            metadata = {k: v for k, v in manifest["metadata"].items() if k != "managedFields"}
+            manifest = {**manifest, "metadata": metadata}
+        params = self._write_params(dry_run, field_manager, None)
+        if force:
+            params["force"] = "true"
+        return await self._write(
+            "apply",
+            obj,
+            kind,
+            orjson.dumps(manifest),
+            params,
+            manifest=manifest,
+            subresource=subresource,
+            content_type=PatchType.APPLY.value,
+            metadata_only=metadata_only,
+        )
+
+    async def delete(
+        self,
+        kind: KindRef,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: Propagation | None = None,
+        grace_period: int | None = None,
+        dry_run: bool | None = None,
+    ) -> None:
+        """Conflict if the object has another ``uid`` or ``resource_version`` than named."""
+        body = _delete_options(uid, resource_version, propagation, grace_period)
+        call = await self._call(
+            "delete", kind, namespace, name, params=self._dry_run_params(dry_run), body=body
+        )
+        await self._execute(call)
+
+    async def delete_collection(
+        self,
+        kind: KindRef,
+        namespace: str | None = None,
+        *,
+        labels: LabelSelector | None = None,
+        fields: FieldSelector | None = None,
+        propagation: Propagation | None = None,
+        grace_period: int | None = None,
+        dry_run: bool | None = None,
+    ) -> None:
+        """Deletes every object that is selected, in one namespace."""
+        params = selector_params(labels, fields) | self._dry_run_params(dry_run)
+        call = await self._call(
+            "deletecollection",
+            kind,
+            namespace,
+            None,
+            params=params,
+            body=_delete_options(None, None, propagation, grace_period),
+        )
+        await self._execute(call)
+
+    async def create_subresource(
+        self,
+        kind: KindRef,
+        name: str,
+        namespace: str | None,
+        subresource: str,
+        body: Manifest,
+        *,
+        dry_run: bool | None = None,
+    ) -> Manifest:
+        """Posts to a subresource: ``eviction``, ``token``, ``binding``. Returns the answer."""
+        call = await self._call(
+            "create",
+            kind,
+            namespace,
+            name,
+            subresource=subresource,
+            params=self._dry_run_params(dry_run),
+            body=orjson.dumps(body),
+        )
+        return as_json((await self._execute(call)).body)
+
+    async def patch_scale(
+        self,
+        kind: KindRef,
+        name: str,
+        namespace: str | None,
+        replicas: int,
+        *,
+        dry_run: bool | None = None,
+        field_manager: str | None = None,
+    ) -> Manifest:
+        """Sets the number of replicas; returns the Scale."""
+        call = await self._call(
+            "patch",
+            kind,
+            namespace,
+            name,
+            subresource="scale",
+            params=self._write_params(dry_run, field_manager, None),
+            body=orjson.dumps({"spec": {"replicas": replicas}}),
+            content_type=PatchType.MERGE.value,
+        )
+        return as_json((await self._execute(call)).body)
+
+    async def _write(
+        self,
+        verb: Verb,
+        obj: Obj,
+        kind: KindRef | None,
+        body: bytes,
+        params: dict[str, str],
+        *,
+        manifest: Manifest,
+        subresource: str | None = None,
+        content_type: str = JSON,
+        metadata_only: bool = False,
+    ) -> Obj:
+        metadata = manifest.get("metadata") or {}
+        ref: KindRef = kind or (
+            type(obj) if isinstance(obj, Resource) else GroupVersionKind.of(manifest)
+        )
+        name = metadata.get("name")
+        if name is None and verb != "create":
+            raise ValueError(f"{verb} needs metadata.name")
+        call = await self._call(
+            verb,
+            ref,
+            metadata.get("namespace"),
+            name,
+            subresource=subresource,
+            params=params,
+            body=body,
+            content_type=content_type,
+            metadata_only=metadata_only,
+        )
+        answer = (await self._execute(call)).body
+        if isinstance(obj, Resource):
+            return cast("Obj", type(obj).from_manifest(answer))
+        return cast("Obj", decode(answer, call.mapping, call.mapping, metadata_only))
+
+    def _dry_run_params(self, dry_run: bool | None) -> dict[str, str]:
+        wanted = self.defaults.dry_run if dry_run is None else dry_run
+        return {"dryRun": "All"} if wanted else {}
+
+    def _write_params(
+        self,
+        dry_run: bool | None,
+        field_manager: str | None,
+        field_validation: FieldValidation | None,
+    ) -> dict[str, str]:
+        params = self._dry_run_params(dry_run)
+        if manager := field_manager or self.defaults.field_manager:
+            params["fieldManager"] = manager
+        if validation := field_validation or self.defaults.field_validation:
+            params["fieldValidation"] = validation
+        return params
+
+
+def _delete_options(
+    uid: str | None,
+    resource_version: str | None,
+    propagation: Propagation | None,
+    grace_period: int | None,
+) -> bytes | None:
+    options: dict[str, Any] = {}
+    preconditions = {"uid": uid, "resourceVersion": resource_version}
+    if any(preconditions.values()):
+        options["preconditions"] = {k: v for k, v in preconditions.items() if v}
+    if propagation is not None:
+        options["propagationPolicy"] = propagation
+    if grace_period is not None:
+        options["gracePeriodSeconds"] = grace_period
+    if not options:
+        return None
+    return orjson.dumps({"kind": "DeleteOptions", "apiVersion": "v1", **options})
+
+
+def _manifest(obj: Resource[Any, Any] | Manifest) -> Manifest:
+    return obj.to_manifest() if isinstance(obj, Resource) else obj
