@@ -1,0 +1,120 @@
+"""Taking fields out of a value, and the pruning of fields that are no longer applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ctrlruntime.envtest.merge import fields
+from ctrlruntime.envtest.merge.fields import FieldSet
+from ctrlruntime.envtest.merge.typed import ListType, MapType, TypeNode, field_set
+
+
+def remove(value: Any, node: TypeNode, taken: FieldSet) -> Any:
+    """``value`` without the members of ``taken``; ``value`` itself when it holds none of them.
+
+    A map or list below which something is taken and nothing is left becomes null, as in the
+    reference implementation.
+    """
+    if isinstance(value, dict) and node.map is not None:
+        return _remove_from_map(value, node.map, taken)
+    if isinstance(value, list) and node.list is not None:
+        return _remove_from_list(value, node.list, taken)
+    return value
+
+
+def _remove_from_map(value: dict[str, Any], map_type: MapType, taken: FieldSet) -> Any:
+    if not value or map_type.atomic:
+        return None
+    out: dict[str, Any] | None = None
+    for element, below in taken.items():
+        if element[:2] != "f:":
+            continue
+        key = element[2:]
+        if key not in value:
+            continue
+        if fields.is_member(below):
+            out = dict(value) if out is None else out
+            del out[key]
+            continue
+        child = map_type.child(key)
+        if child is None:
+            continue
+        item = value[key]
+        rest = remove(item, child, below)
+        if rest is not item:
+            out = dict(value) if out is None else out
+            out[key] = rest
+    if out is None:
+        return value
+    return out or None
+
+
+def _remove_from_list(value: list[Any], list_type: ListType, taken: FieldSet) -> Any:
+    if not value or list_type.relation == "atomic":
+        return None
+    out: list[Any] = []
+    changed = False
+    for item in value:
+        below = taken.get(list_type.element_of(item))
+        if below is None:
+            out.append(item)
+            continue
+        if fields.is_member(below):
+            changed = True
+            continue
+        rest = remove(item, list_type.element, below)
+        changed = changed or rest is not item
+        out.append(rest)
+    if not changed:
+        return value
+    return out or None
+
+
+def with_named(fields_: FieldSet, node: TypeNode | None) -> FieldSet:
+    """The set with every declared field that leads to a member made a member itself."""
+    if not fields_:
+        return fields_
+    named = node.map.fields if node is not None and node.map is not None else {}
+    out: FieldSet = {}
+    for element, below in fields_.items():
+        if not below:
+            out[element] = below
+            continue
+        inner = with_named(below, _step(node, element))
+        if element[:2] == "f:" and element[2:] in named and fields.SELF not in inner:
+            inner = {fields.SELF: {}, **inner}
+        out[element] = inner
+    return out
+
+
+def _step(node: TypeNode | None, element: str) -> TypeNode | None:
+    if node is None:
+        return None
+    if element[:2] == "f:":
+        return node.map.child(element[2:]) if node.map is not None else None
+    return node.list.element if node.list is not None else None
+
+
+def prune(merged: dict[str, Any], node: TypeNode, last: FieldSet, owned: Iterable[FieldSet]) -> Any:
+    """Take away what ``last`` (the set applied before) has and none of ``owned`` has.
+
+    ``owned`` are the sets of all managers including the new one of the applier.
+    """
+    kept_by_all: FieldSet = {}
+    for one in owned:
+        kept_by_all = fields.union(kept_by_all, one)
+    if not fields.difference(last, kept_by_all):
+        return merged
+    last_named = with_named(last, node)
+    pruned = remove(merged, node, last_named)
+    pruned = {} if pruned is None else pruned
+    everything = with_named(field_set(merged, node), node)
+    pruned_set = with_named(field_set(pruned, node), node)
+    kept = fields.union(pruned_set, with_named(kept_by_all, node))
+    pruned = remove(merged, node, fields.difference(everything, kept))
+    pruned = {} if pruned is None else pruned
+    pruned_set = with_named(field_set(pruned, node), node)
+    gone = fields.intersection(fields.difference(everything, pruned_set), last_named)
+    result: Any = remove(merged, node, gone)
+    return {} if result is None else result

@@ -1,0 +1,231 @@
+"""Strategic merge patch: a merge patch that knows the lists of built-in kinds.
+
+The document and the patch are plain; the schema says which lists are merged (``patchStrategy:
+merge``), by which key (``patchMergeKey``), and which maps are replaced. Directives: ``$patch:
+delete|replace|merge``, ``$retainKeys``, ``$deleteFromPrimitiveList/<field>``,
+``$setElementOrder/<field>``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import orjson
+
+from ctrlruntime.envtest.merge.patch_error import PatchError
+
+_PATCH = "$patch"
+_RETAIN = "$retainKeys"
+_DELETE_FROM = "$deleteFromPrimitiveList/"
+_ORDER = "$setElementOrder/"
+
+
+class PatchSchema(Protocol):
+    """The patch view of a schema node."""
+
+    @property
+    def strategies(self) -> frozenset[str]:
+        """``merge``, ``replace``, ``retainKeys`` of the field."""
+
+    @property
+    def merge_key(self) -> str:
+        """The key of a merged list of objects; empty: a list of scalars."""
+
+    def field(self, name: str) -> PatchSchema | None:
+        """The schema of a member; None where it is not declared."""
+
+    def item(self) -> PatchSchema | None:
+        """The schema of the items of a list."""
+
+
+def strategic_merge(
+    doc: dict[str, Any], patch: dict[str, Any], schema: PatchSchema | None
+) -> dict[str, Any]:
+    """``doc`` patched. Raises :class:`PatchError` for a patch that does not fit."""
+    if not isinstance(patch, dict):
+        raise PatchError("Invalid JSON Patch", code=500, reason="")
+    merged = _merge_maps(doc, patch, schema)
+    return {} if merged is None else merged
+
+
+def _bad(message: str) -> PatchError:
+    return PatchError(message, code=400, reason="BadRequest")
+
+
+def _merge_maps(
+    doc: dict[str, Any] | None, patch: dict[str, Any], schema: PatchSchema | None
+) -> dict[str, Any] | None:
+    directive = patch.get(_PATCH)
+    if directive == "delete":
+        return {}
+    if directive == "replace":
+        return _cleaned({key: value for key, value in patch.items() if key != _PATCH})
+    if directive not in (None, "merge"):
+        raise _bad(f"unknown $patch type found: {directive}")
+    merged = dict(doc or {})
+    _retain_keys(merged, patch)
+    deletions, orders = _parallel(patch)
+    for key, value in patch.items():
+        if key in (_PATCH, _RETAIN) or key.startswith((_DELETE_FROM, _ORDER)):
+            continue
+        child = schema.field(key) if schema is not None else None
+        order = orders.pop(key, None)
+        if key in deletions and isinstance(merged.get(key), list):
+            merged[key] = _without(merged[key], deletions.pop(key))
+        if value is None:
+            merged.pop(key, None)
+            continue
+        merged[key] = _merge_member(merged.get(key), value, child, order)
+    for key, values in deletions.items():
+        if isinstance(merged.get(key), list):
+            merged[key] = _without(merged[key], values)
+    for key, order in orders.items():
+        child = schema.field(key) if schema is not None else None
+        if isinstance(merged.get(key), list):
+            merged[key] = _ordered(merged[key], None, order, child.merge_key if child else "")
+    return merged
+
+
+def _retain_keys(merged: dict[str, Any], patch: dict[str, Any]) -> None:
+    if _RETAIN not in patch:
+        return
+    kept = patch[_RETAIN]
+    if not isinstance(kept, list):
+        raise _bad("invalid patch format of $retainKeys list")
+    for key, value in patch.items():
+        if value is not None and not key.startswith("$") and key not in kept:
+            raise _bad("patch contains fields that are not in the $retainKeys list")
+    for key in [key for key in merged if key not in kept]:
+        del merged[key]
+
+
+def _parallel(patch: dict[str, Any]) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
+    deletions: dict[str, list[Any]] = {}
+    orders: dict[str, list[Any]] = {}
+    for key, value in patch.items():
+        for prefix, target in ((_DELETE_FROM, deletions), (_ORDER, orders)):
+            if key.startswith(prefix):
+                if not isinstance(value, list):
+                    raise _bad(f"invalid patch format of {prefix.rstrip('/')} list")
+                target[key.removeprefix(prefix)] = value
+    return deletions, orders
+
+
+def _merge_member(
+    mine: Any, value: Any, schema: PatchSchema | None, order: list[Any] | None
+) -> Any:
+    strategies = schema.strategies if schema is not None else frozenset[str]()
+    if isinstance(value, dict):
+        if isinstance(mine, dict) and "replace" not in strategies:
+            return _merge_maps(mine, value, schema)
+        return _cleaned(_merge_maps({}, value, schema) or {})
+    if isinstance(value, list):
+        if "merge" not in strategies or schema is None:
+            return [_cleaned(item) for item in value]
+        current = mine if isinstance(mine, list) else []
+        return _merge_lists(current, value, schema, order)
+    return value
+
+
+def _merge_lists(
+    mine: list[Any], patch: list[Any], schema: PatchSchema, order: list[Any] | None
+) -> list[Any]:
+    if not schema.merge_key:
+        return _merge_scalars(mine, patch, order)
+    key = schema.merge_key
+    for item in patch:
+        if not isinstance(item, dict):
+            raise _bad(f"expected a list of objects with the merge key {key}, got {_shown(item)}")
+    replaces = any(item.get(_PATCH) == "replace" for item in patch)
+    if replaces:
+        return [_cleaned(item) for item in patch if item.get(_PATCH) != "replace"]
+    merged = list(mine)
+    for item in patch:
+        _merge_item(merged, item, schema)
+    return _ordered(merged, patch, order, key)
+
+
+def _merge_item(merged: list[Any], item: dict[str, Any], schema: PatchSchema) -> None:
+    key = schema.merge_key
+    if key not in item:
+        raise _bad(f"map: {_shown(item)} does not contain declared merge key: {key}")
+    found = [
+        index
+        for index, each in enumerate(merged)
+        if isinstance(each, dict) and each.get(key) == item[key]
+    ]
+    if item.get(_PATCH) == "delete":
+        for index in reversed(found):
+            del merged[index]
+        return
+    child = schema.item()
+    if found:
+        merged[found[0]] = _merge_maps(merged[found[0]], item, child)
+    else:
+        merged.append(_cleaned(_merge_maps({}, item, child) or {}))
+
+
+def _merge_scalars(mine: list[Any], patch: list[Any], order: list[Any] | None) -> list[Any]:
+    merged: list[Any] = []
+    for item in [*mine, *patch]:
+        if item not in merged:
+            merged.append(item)
+    return _ordered(merged, patch, order, "")
+
+
+def _ordered(
+    items: list[Any], patch: list[Any] | None, order: list[Any] | None, key: str
+) -> list[Any]:
+    """Bring the items that ``order`` names into its order; the others keep their neighbours."""
+    if order is None:
+        return items
+
+    def name(item: Any) -> Any:
+        return item.get(key) if key and isinstance(item, dict) else item
+
+    wanted = {_frozen(name(entry)): place for place, entry in enumerate(order)}
+    named = [item for item in items if _frozen(name(item)) in wanted]
+    named.sort(key=lambda item: wanted[_frozen(name(item))])
+    position = {id(item): index for index, item in enumerate(items)}
+    rest = [item for item in items if _frozen(name(item)) not in wanted]
+    out: list[Any] = []
+    left = right = 0
+    while left < len(named) and right < len(rest):
+        if position[id(rest[right])] < position[id(named[left])]:
+            out.append(rest[right])
+            right += 1
+        else:
+            out.append(named[left])
+            left += 1
+    return [*out, *named[left:], *rest[right:]]
+
+
+def _without(items: list[Any], gone: list[Any]) -> list[Any]:
+    return [item for item in items if item not in gone]
+
+
+def _frozen(value: Any) -> Any:
+    return orjson.dumps(value) if isinstance(value, dict | list) else value
+
+
+def _cleaned(value: Any) -> Any:
+    """A new part of the document: without directives and without nulls."""
+    if isinstance(value, dict):
+        return {
+            key: _cleaned(item)
+            for key, item in value.items()
+            if item is not None
+            and key not in (_PATCH, _RETAIN)
+            and not key.startswith((_DELETE_FROM, _ORDER))
+        }
+    if isinstance(value, list):
+        return [
+            _cleaned(item)
+            for item in value
+            if not (isinstance(item, dict) and item.get(_PATCH) == "delete")
+        ]
+    return value
+
+
+def _shown(value: Any) -> str:
+    return orjson.dumps(value).decode()

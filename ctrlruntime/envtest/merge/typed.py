@@ -1,0 +1,323 @@
+"""The types that merging needs: which maps and lists are merged, and by which keys.
+
+A :class:`TypeNode` says what a value may be: a scalar, a list, a map, or (untyped) any of them. It
+is built from an OpenAPI schema with the ``x-kubernetes-*`` extensions, see ``schema``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import orjson
+
+from ctrlruntime.envtest.merge import fields
+from ctrlruntime.envtest.merge.fields import FieldSet
+
+Scalar = Literal["string", "numeric", "boolean", "untyped"]
+Relation = Literal["atomic", "set", "map"]
+
+
+class MapType:
+    """An object: named fields, and ``element`` for the keys that are not named.
+
+    ``fields`` may be given as a function; it is called at the first use, which lets recursive and
+    large schemas be built piece by piece.
+    """
+
+    __slots__ = ("_fields", "_load", "atomic", "element")
+
+    def __init__(
+        self,
+        named: dict[str, TypeNode] | Callable[[], dict[str, TypeNode]],
+        *,
+        element: TypeNode | None = None,
+        atomic: bool = False,
+    ) -> None:
+        self.atomic = atomic
+        self.element = element
+        self._load = named if callable(named) else None
+        self._fields: dict[str, TypeNode] | None = None if callable(named) else named
+
+    @property
+    def fields(self) -> dict[str, TypeNode]:
+        if self._fields is None:
+            assert self._load is not None
+            self._fields = self._load()
+        return self._fields
+
+    def child(self, name: str) -> TypeNode | None:
+        """The type of one field; ``None`` when the schema does not declare it."""
+        return self.fields.get(name, self.element)
+
+
+class ListType:
+    """A list: replaced whole (atomic), a set of scalars, or items identified by ``keys``."""
+
+    __slots__ = ("element", "key_defaults", "keys", "relation")
+
+    def __init__(
+        self,
+        element: TypeNode,
+        *,
+        relation: Relation = "atomic",
+        keys: tuple[str, ...] = (),
+        key_defaults: dict[str, Any] | None = None,
+    ) -> None:
+        self.element = element
+        self.relation: Relation = relation
+        self.keys = keys
+        self.key_defaults = key_defaults or {}
+
+    def element_of(self, item: Any) -> str:
+        """The path element of one item. Raises :class:`TypeMismatch` when it has no identity."""
+        if self.relation == "map":
+            return self._keyed(item)
+        if isinstance(item, dict):
+            raise TypeMismatch("associative list without keys has an element that's a map type")
+        if isinstance(item, list):
+            raise TypeMismatch("associative list without keys has an element that's a list type")
+        return fields.value_element(item)
+
+    def _keyed(self, item: Any) -> str:
+        if item is None:
+            raise TypeMismatch("associative list with keys may not have a null element")
+        if not isinstance(item, dict):
+            raise TypeMismatch("associative list with keys may not have non-map elements")
+        if len(self.keys) == 1:
+            value = item.get(self.keys[0])
+            if type(value) is str:
+                return f'k:{{"{self.keys[0]}":{orjson.dumps(value).decode()}}}'
+        found: dict[str, Any] = {}
+        for name in self.keys:
+            if name in item:
+                found[name] = item[name]
+            elif name in self.key_defaults:
+                found[name] = self.key_defaults[name]
+        if not found:
+            names = "[" + " ".join(f'"{name}"' for name in self.keys) + "]"
+            raise TypeMismatch(
+                f"associative list with keys has an element that omits all key fields {names} "
+                "(and doesn't have default values for any key fields)"
+            )
+        return fields.key_element(found)
+
+
+class TypeNode:
+    """What a value may be. Usually exactly one of the three is set; untyped values have all."""
+
+    __slots__ = ("list", "map", "scalar")
+
+    def __init__(
+        self,
+        *,
+        scalar: Scalar | None = None,
+        map_: MapType | None = None,
+        list_: ListType | None = None,
+    ) -> None:
+        self.scalar: Scalar | None = scalar
+        self.map = map_
+        self.list = list_
+
+
+def _untyped(*, atomic: bool) -> TypeNode:
+    node = TypeNode(scalar="untyped")
+    node.map = MapType({}, element=node, atomic=atomic)
+    node.list = ListType(node)
+    return node
+
+
+STRING = TypeNode(scalar="string")
+NUMBER = TypeNode(scalar="numeric")
+BOOLEAN = TypeNode(scalar="boolean")
+ANY_SCALAR = TypeNode(scalar="untyped")
+UNTYPED_ATOMIC = _untyped(atomic=True)
+UNTYPED = _untyped(atomic=False)
+"""Anything: maps are merged by key, lists are atomic (preserve-unknown-fields, no schema)."""
+
+
+class TypeMismatch(ValueError):
+    """A value that its type does not allow; ``errors`` holds ``(path, message)`` pairs."""
+
+    def __init__(self, *messages: str) -> None:
+        self.messages = messages
+        if len(messages) == 1:
+            super().__init__(messages[0])
+        else:
+            super().__init__("\n".join(["errors:", *(f"  {message}" for message in messages)]))
+
+
+def equal(left: Any, right: Any) -> bool:
+    """Equality of JSON values: ``1`` equals ``1.0``, but never ``true``."""
+    return left is right or (bool(left == right) and _same_booleans(left, right))
+
+
+def _same_booleans(left: Any, right: Any) -> bool:
+    if isinstance(left, dict):
+        return all(_same_booleans(value, right[key]) for key, value in left.items())
+    if isinstance(left, list):
+        return all(_same_booleans(a, b) for a, b in zip(left, right, strict=True))
+    return (left is True or left is False) == (right is True or right is False)
+
+
+def field_set(value: Any, node: TypeNode) -> FieldSet:
+    """The fields that ``value`` sets, as an apply owns them.
+
+    Scalars, atomic values, empty maps and lists, keys of maps and items of lists are members;
+    named fields that lead to other members are not.
+    """
+    out: FieldSet = {}
+    map_type = node.map
+    if map_type is not None and isinstance(value, dict):
+        _map_fields(value, map_type, out)
+    return out
+
+
+def _collect(value: Any, node: TypeNode) -> FieldSet | None:
+    """The set below one value; ``None``: the value itself is the member."""
+    if isinstance(value, dict):
+        map_type = node.map
+        if map_type is None or map_type.atomic or not value:
+            return None
+        out: FieldSet = {}
+        _map_fields(value, map_type, out)
+        return out
+    if isinstance(value, list):
+        list_type = node.list
+        if list_type is None or list_type.relation == "atomic" or not value:
+            return None
+        out = {}
+        _list_fields(value, list_type, out)
+        return out
+    return None
+
+
+def _map_fields(value: dict[str, Any], map_type: MapType, out: FieldSet) -> None:
+    named, element = map_type.fields, map_type.element
+    for key, item in value.items():
+        child = named.get(key)
+        if child is not None:
+            below = _collect(item, child)
+            out["f:" + key] = {} if below is None else below
+            continue
+        below = _collect(item, element) if element is not None else None
+        if below:
+            below[fields.SELF] = {}
+        out["f:" + key] = below or {}
+
+
+def _list_fields(value: list[Any], list_type: ListType, out: FieldSet) -> None:
+    for item in value:
+        path_element = list_type.element_of(item)
+        if path_element in out:
+            out[path_element] = {}
+            continue
+        below = _collect(item, list_type.element)
+        if below:
+            below[fields.SELF] = {}
+        out[path_element] = below or {}
+
+
+def check(value: Any, node: TypeNode, *, allow_duplicates: bool = False) -> None:
+    """Raise :class:`TypeMismatch` with every way in which ``value`` is not of this type."""
+    problems = list(_problems(value, node, (), allow_duplicates))
+    if problems:
+        raise TypeMismatch(
+            *(f"{fields.path_string(path)}: {text}" if path else text for path, text in problems)
+        )
+
+
+Problem = tuple[tuple[str, ...], str]
+
+
+def _problems(
+    value: Any, node: TypeNode, path: tuple[str, ...], duplicates: bool
+) -> Iterator[Problem]:
+    if value is None:
+        return
+    if isinstance(value, dict) and node.map is not None:
+        yield from _map_problems(value, node.map, path, duplicates)
+    elif isinstance(value, list) and node.list is not None:
+        yield from _list_problems(value, node.list, path, duplicates)
+    elif node.map is not None and node.scalar is None:
+        yield path, f"expected map, got &{{{go_value(value)}}}"
+    elif node.scalar is not None:
+        problem = _scalar_problem(value, node.scalar)
+        if problem:
+            yield path, problem
+    elif node.list is not None:
+        yield path, f"expected list, got &{{{go_value(value)}}}"
+
+
+def _map_problems(
+    value: dict[str, Any], map_type: MapType, path: tuple[str, ...], duplicates: bool
+) -> Iterator[Problem]:
+    named, element = map_type.fields, map_type.element
+    for key, item in value.items():
+        child = named.get(key, element)
+        if child is None:
+            yield (*path, "f:" + key), "field not declared in schema"
+        elif isinstance(item, str):
+            if child.scalar not in ("string", "untyped"):
+                yield from _problems(item, child, (*path, "f:" + key), duplicates)
+        else:
+            yield from _problems(item, child, (*path, "f:" + key), duplicates)
+
+
+def _list_problems(
+    value: list[Any], list_type: ListType, path: tuple[str, ...], duplicates: bool
+) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for index, item in enumerate(value):
+        if list_type.relation == "atomic":
+            element = f"i:{index}"
+        else:
+            try:
+                element = list_type.element_of(item)
+            except TypeMismatch as error:
+                yield path, f"element {index}: {error}"
+                continue
+            if element in seen and not duplicates:
+                yield path, f"duplicate entries for key {fields.path_string((element,))}"
+            seen.add(element)
+        yield from _problems(item, list_type.element, (*path, element), duplicates)
+
+
+def _scalar_problem(value: Any, scalar: Scalar) -> str | None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if scalar == "numeric" and not number:
+        return f"expected numeric (int or float), got {_go_type(value)}"
+    if scalar == "string" and not isinstance(value, str):
+        return f"expected string, got &value.valueUnstructured{{Value:{go_value(value)}}}"
+    if scalar == "boolean" and not isinstance(value, bool):
+        return f"expected boolean, got &{{{go_value(value)}}}"
+    if scalar == "untyped" and isinstance(value, dict | list):
+        return f"expected any scalar, got &{{{go_value(value)}}}"
+    return None
+
+
+def _go_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int):
+        return "int64"
+    if isinstance(value, float):
+        return "float64"
+    return "map[string]interface {}" if isinstance(value, dict) else "[]interface {}"
+
+
+def go_value(value: Any) -> str:
+    """A value as Go's ``%v`` prints it: ``map[a:1 b:[x y]]``."""
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{key}:{go_value(value[key])}" for key in sorted(value)) + "]"
+    if isinstance(value, list):
+        return "[" + " ".join(map(go_value, value)) + "]"
+    if value is None:
+        return "<nil>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)

@@ -1,0 +1,79 @@
+"""Causes of an ``Invalid`` answer, in the API server's wording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One entry of ``details.causes``: ``type`` is its reason, e.g. ``FieldValueRequired``."""
+
+    field: str
+    type: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+def join(causes: Iterable[Cause]) -> str:
+    """The causes as the ``message`` of the answer lists them."""
+    texts = list(dict.fromkeys(str(cause) for cause in causes))
+    return texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+
+
+def required(field: str, detail: str = "") -> Cause:
+    return Cause(field, "FieldValueRequired", _text("Required value", detail))
+
+
+def invalid(field: str, value: Any, detail: str) -> Cause:
+    return Cause(field, "FieldValueInvalid", _text(f"Invalid value: {shown(value)}", detail))
+
+
+def type_invalid(field: str, value: Any, detail: str) -> Cause:
+    return Cause(field, "FieldValueTypeInvalid", _text(f"Invalid value: {shown(value)}", detail))
+
+
+def forbidden(field: str, detail: str) -> Cause:
+    return Cause(field, "FieldValueForbidden", _text("Forbidden", detail))
+
+
+def duplicate(field: str, value: Any) -> Cause:
+    return Cause(field, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
+
+
+def not_supported(field: str, value: Any, allowed: Iterable[Any]) -> Cause:
+    supported = ", ".join(quoted(str(each)) for each in allowed)
+    text = f"Unsupported value: {shown(value)}: supported values: {supported}"
+    return Cause(field, "FieldValueNotSupported", text)
+
+
+def too_long(field: str, limit: int) -> Cause:
+    return Cause(field, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
+
+
+def too_many(field: str, actual: int, limit: int) -> Cause:
+    items = "item" if limit == 1 else "items"
+    text = f"Too many: {actual}: must have at most {limit} {items}"
+    return Cause(field, "FieldValueTooMany", text)
+
+
+def _text(head: str, detail: str) -> str:
+    return f"{head}: {detail}" if detail else head
+
+
+def quoted(text: str) -> str:
+    """A string in double quotes, as Go's ``%q`` prints it."""
+    return orjson.dumps(text).decode()
+
+
+def shown(value: Any) -> str:
+    """A value as the messages print it: strings quoted, objects as JSON."""
+    if isinstance(value, float):
+        return f"{value:.17g}" if float(f"{value:g}") != value else f"{value:g}"
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()

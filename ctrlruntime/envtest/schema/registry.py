@@ -1,0 +1,134 @@
+"""Where a server gets the schema of a kind from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.envtest.merge.fields import FieldSet
+from ctrlruntime.envtest.merge.typed import TypeNode
+from ctrlruntime.envtest.schema import builtin, pruning
+from ctrlruntime.envtest.schema.builtin_types import BuiltinTypes, PatchNode
+from ctrlruntime.envtest.schema.causes import Cause
+from ctrlruntime.envtest.schema.defaulting import default, drop_nulls
+from ctrlruntime.envtest.schema.reset import builtin_reset, custom_reset
+from ctrlruntime.envtest.schema.structural import Structural, merge_type
+
+Manifest = dict[str, Any]
+
+
+class TypeSchema:
+    """The schema of one kind in one version, for merging, decoding and validation."""
+
+    type: TypeNode
+    patch: PatchNode | None = None
+    """The strategic-merge view; None for custom kinds, which the server refuses to patch so."""
+
+    def __init__(self, type_: TypeNode, reset: dict[str, FieldSet]) -> None:
+        self.type = type_
+        self._reset = reset
+
+    def reset_fields(self, subresource: str) -> FieldSet:
+        """Fields that writes to this (sub)resource ignore and so never own."""
+        return self._reset.get(subresource, {})
+
+    def empty(self) -> Manifest:
+        """What an absent object counts as when its creation is tracked."""
+        return {}
+
+    def default(self, obj: Manifest) -> None:
+        """Fill in defaults in place; custom kinds only."""
+
+    def drop_nulls(self, obj: Manifest) -> None:
+        """Remove nulls that are not allowed but have a default, in place; custom kinds only."""
+
+    def prune(self, obj: Manifest) -> list[str]:
+        """Remove unknown fields in place; returns their paths."""
+        raise NotImplementedError
+
+    def unknown_fields(self, obj: Manifest) -> list[str]:
+        """Paths of the fields that the schema does not know."""
+        raise NotImplementedError
+
+    def validate(self, obj: Manifest, old: Manifest | None = None) -> list[Cause]:
+        """What is wrong with ``obj``; ``old``: the stored object of an update."""
+        raise NotImplementedError
+
+
+class CustomSchema(TypeSchema):
+    """A structural schema of a CRD version."""
+
+    def __init__(
+        self, raw: dict[str, Any], metadata: TypeNode, *, status: bool, object_meta: TypeNode
+    ) -> None:
+        self.structural = Structural(raw)
+        super().__init__(
+            merge_type(self.structural, metadata, root=True), custom_reset(status=status)
+        )
+
+    def default(self, obj: Manifest) -> None:
+        default(obj, self.structural)
+
+    def drop_nulls(self, obj: Manifest) -> None:
+        drop_nulls(obj, self.structural)
+
+    def prune(self, obj: Manifest) -> list[str]:
+        return pruning.prune(obj, self.structural)
+
+    def unknown_fields(self, obj: Manifest) -> list[str]:
+        return pruning.prune(obj, self.structural, remove=False)
+
+    def validate(self, obj: Manifest, old: Manifest | None = None) -> list[Cause]:
+        return []
+
+
+class BuiltinSchema(TypeSchema):
+    """A built-in kind."""
+
+    def __init__(self, gvk: GroupVersionKind, source: builtin.Definitions, types: BuiltinTypes):
+        self.gvk = gvk
+        name = source.name_of(gvk)
+        super().__init__(types.named(name), builtin_reset(gvk))
+        self.patch = PatchNode(source, {"$ref": name})
+
+    def prune(self, obj: Manifest) -> list[str]:
+        return []
+
+    def unknown_fields(self, obj: Manifest) -> list[str]:
+        return []
+
+    def validate(self, obj: Manifest, old: Manifest | None = None) -> list[Cause]:
+        return []
+
+
+class SchemaRegistry:
+    """Schemas by kind, compiled at the first use and kept."""
+
+    def __init__(self, source: builtin.Definitions | None = None) -> None:
+        self._source = source or builtin.definitions()
+        self._types = BuiltinTypes(self._source)
+        self._builtin: dict[GroupVersionKind, BuiltinSchema] = {}
+        self._custom: dict[tuple[bytes, bool], CustomSchema] = {}
+
+    def for_builtin(self, gvk: GroupVersionKind) -> TypeSchema:
+        """The schema of a built-in kind. Raises :class:`builtin.UnknownKind`."""
+        found = self._builtin.get(gvk)
+        if found is None:
+            found = self._builtin[gvk] = BuiltinSchema(gvk, self._source, self._types)
+        return found
+
+    def for_crd_version(self, schema: dict[str, Any], *, status: bool = True) -> TypeSchema:
+        """The schema of a CRD version from its ``openAPIV3Schema``.
+
+        ``status``: the version has the status subresource, so that writes to the main resource
+        leave ``status`` alone.
+        """
+        key = (orjson.dumps(schema), status)
+        found = self._custom.get(key)
+        if found is None:
+            metadata = self._types.named(builtin.OBJECT_META)
+            found = CustomSchema(schema, metadata, status=status, object_meta=metadata)
+            self._custom[key] = found
+        return found
