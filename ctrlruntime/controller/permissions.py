@@ -1,0 +1,41 @@
+"""The rights a controller needs at the API server, as far as its declarations tell."""
+
+from __future__ import annotations
+
+from ctrlruntime.api.kinds import RESTMapping
+
+Permission = tuple[str, str, tuple[str, ...]]
+"""``(group, plural, verbs)``; a subresource is ``plural/name``, as in an RBAC rule."""
+
+READ = ("get", "list", "watch")
+OWN = ("create", "delete", "get", "list", "patch", "update", "watch")
+
+
+def of_primary(mapping: RESTMapping) -> list[Permission]:
+    """To read and patch the kind (finalizers, annotations) and to write its status."""
+    group, plural = mapping.gvk.group, mapping.plural
+    return [
+        (group, plural, (*READ, "patch", "update")),
+        (group, f"{plural}/status", ("get", "patch", "update")),
+        (group, f"{plural}/finalizers", ("update",)),
+    ]
+
+
+def of_owned(mapping: RESTMapping) -> list[Permission]:
+    """To do everything with objects of the kind, one by one."""
+    return [(mapping.gvk.group, mapping.plural, OWN)]
+
+
+def of_read(mapping: RESTMapping) -> list[Permission]:
+    """To read and watch the kind."""
+    return [(mapping.gvk.group, mapping.plural, READ)]
+
+
+def combine(permissions: list[Permission]) -> tuple[Permission, ...]:
+    """Sorted, one entry per resource, verbs joined."""
+    verbs: dict[tuple[str, str], set[str]] = {}
+    for group, plural, some in permissions:
+        verbs.setdefault((group, plural), set()).update(some)
+    return tuple(
+        (group, plural, tuple(sorted(joined))) for (group, plural), joined in sorted(verbs.items())
+    )

@@ -1,0 +1,93 @@
+"""Filters of events: ``Callable[[Event], bool]``, true to let an event through.
+
+Those that compare old and new only ever block updates. An update that is really a deletion and a
+new creation (the uid changed) always passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.events import Created, Deleted, Event, Updated
+from ctrlruntime.client.selectors import LabelSelector, label_matcher
+
+Predicate = Callable[[Event], bool]
+
+
+def resource_version_changed(event: Event) -> bool:
+    """Blocks updates that change nothing, as replays of the cache are."""
+    return (
+        not isinstance(event, Updated) or event.old.resource_version != event.new.resource_version
+    )
+
+
+def generation_changed(event: Event) -> bool:
+    """Blocks updates of status and metadata only.
+
+    Setting a deletion timestamp counts as a change of generation for custom resources.
+    """
+    return _changed(event, lambda entry: entry.generation)
+
+
+def annotation_changed(event: Event) -> bool:
+    """Blocks updates that leave the annotations alone."""
+    return _changed(event, lambda entry: entry.annotations)
+
+
+def label_changed(event: Event) -> bool:
+    """Blocks updates that leave the labels alone."""
+    return _changed(event, lambda entry: entry.labels)
+
+
+def deletion_or_finalizers_changed(event: Event) -> bool:
+    """Blocks updates that neither begin a deletion nor touch finalizers.
+
+    Combine with :func:`generation_changed` by :func:`any_of` where finalizers of others matter.
+    """
+    return _changed(event, lambda entry: (entry.deletion_timestamp, entry.finalizers))
+
+
+def labels_match(selector: LabelSelector) -> Predicate:
+    """Lets only objects through that a label selector (text or labels) selects."""
+    matches = label_matcher(selector)
+    return of_entry(lambda entry: matches(entry.labels))
+
+
+def of_entry(accepts: Callable[[Entry], bool]) -> Predicate:
+    """A filter on the object itself: the new one of an update. Events without an object are blocked."""
+
+    def predicate(event: Event) -> bool:
+        entry = entry_of(event)
+        return entry is not None and accepts(entry)
+
+    return predicate
+
+
+def all_of(*predicates: Predicate) -> Predicate:
+    """True when all are; evaluation stops at the first that is false."""
+    return lambda event: all(predicate(event) for predicate in predicates)
+
+
+def any_of(*predicates: Predicate) -> Predicate:
+    """True when one is; evaluation stops at the first that is true."""
+    return lambda event: any(predicate(event) for predicate in predicates)
+
+
+def not_(predicate: Predicate) -> Predicate:
+    return lambda event: not predicate(event)
+
+
+def entry_of(event: Event) -> Entry | None:
+    """The object an event is about: of an update the new one, of a deletion its last state."""
+    if isinstance(event, Created | Updated):
+        return event.new
+    if isinstance(event, Deleted):
+        return event.old
+    return event.entry
+
+
+def _changed(event: Event, aspect: Callable[[Entry], object]) -> bool:
+    if not isinstance(event, Updated):
+        return True
+    return event.old.uid != event.new.uid or aspect(event.old) != aspect(event.new)

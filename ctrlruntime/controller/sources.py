@@ -1,0 +1,239 @@
+"""Where the events of a controller come from."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ctrlruntime.api.resource import KindRef
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.events import Event, Generic
+from ctrlruntime.controller.intake import Handler, Intake
+from ctrlruntime.controller.predicates import Predicate
+from ctrlruntime.queue import PriorityQueue
+
+if TYPE_CHECKING:
+    from ctrlruntime.cache.cache import Cache
+    from ctrlruntime.cache.informer import Informer, Registration
+
+CHANNEL_BUFFER = 1024
+
+
+class Source(Protocol):
+    """Delivers events to a controller. ``str()`` names it in messages."""
+
+    async def start(self, intake: Intake) -> None:
+        """Begins to deliver and returns at once."""
+        ...
+
+    async def wait_synced(self) -> None:
+        """Returns when everything that existed at the start has been delivered."""
+        ...
+
+    async def stop(self) -> None:
+        """Delivers nothing more. Harmless if never started."""
+        ...
+
+
+class KindSource:
+    """All objects of one kind, through the cache.
+
+    The kind is declared to the cache when the source is made. A kind the server does not have is
+    waited for, within the controller's sync timeout; with ``optional`` it holds nothing up and its
+    events come whenever it appears.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        kind: KindRef,
+        handler: Handler,
+        *,
+        predicates: Sequence[Predicate] = (),
+        namespaces: Collection[str] | None = None,
+        labels: str | None = None,
+        fields: str | None = None,
+        metadata_only: bool = False,
+        track_manager: str | None = None,
+        indexes: Mapping[str, Callable[[Entry], Iterable[str]]] | None = None,
+        optional: bool = False,
+        cluster: str = "",
+    ) -> None:
+        self._handle = cache.declare(
+            kind,
+            namespaces=namespaces,
+            labels=labels,
+            fields=fields,
+            metadata_only=metadata_only,
+            track_manager=track_manager,
+            indexes=indexes or {},
+        )
+        self._handler = handler
+        self._predicates = tuple(predicates)
+        self._optional = optional
+        self._cluster = cluster
+        self._registration: Registration | None = None
+
+    def __str__(self) -> str:
+        return f"kind source {self._handle.informer.mapping.gvk}"
+
+    async def start(self, intake: Intake) -> None:
+        informer = self._handle.informer
+        kind = informer.mapping.gvk.kind
+
+        def deliver(event: Event) -> None:
+            intake.deliver(event, self._handler, self._predicates, kind=kind, cluster=self._cluster)
+
+        self._registration = informer.add_handler(deliver)
+
+    async def wait_synced(self) -> None:
+        if self._registration is not None and not self._optional:
+            await self._registration.wait_synced()
+
+    async def stop(self) -> None:
+        if self._registration is not None:
+            self._registration.remove()
+            self._registration = None
+        await self._handle.release()
+
+
+class InformerSource:
+    """An informer someone else declared and keeps."""
+
+    def __init__(
+        self,
+        informer: Informer,
+        handler: Handler,
+        *,
+        predicates: Sequence[Predicate] = (),
+        cluster: str = "",
+    ) -> None:
+        self._informer = informer
+        self._handler = handler
+        self._predicates = tuple(predicates)
+        self._cluster = cluster
+        self._registration: Registration | None = None
+
+    def __str__(self) -> str:
+        return f"informer source {self._informer.mapping.gvk}"
+
+    async def start(self, intake: Intake) -> None:
+        kind = self._informer.mapping.gvk.kind
+
+        def deliver(event: Event) -> None:
+            intake.deliver(event, self._handler, self._predicates, kind=kind, cluster=self._cluster)
+
+        self._registration = self._informer.add_handler(deliver)
+
+    async def wait_synced(self) -> None:
+        if self._registration is not None:
+            await self._registration.wait_synced()
+
+    async def stop(self) -> None:
+        if self._registration is not None:
+            self._registration.remove()
+            self._registration = None
+
+
+class Channel:
+    """Generic events from outside the API server, for any number of subscribers."""
+
+    def __init__(self) -> None:
+        self._subscribers: list[asyncio.Queue[Generic | None]] = []
+        self._closed = False
+
+    async def send(self, event: Generic) -> None:
+        """Gives ``event`` to every subscriber, waiting where a buffer is full.
+
+        Raises RuntimeError once the channel is closed.
+        """
+        if self._closed:
+            raise RuntimeError("the channel is closed")
+        for subscriber in tuple(self._subscribers):
+            await subscriber.put(event)
+
+    async def close(self) -> None:
+        """Ends the channel: subscribers still get what was sent before."""
+        if not self._closed:
+            self._closed = True
+            for subscriber in tuple(self._subscribers):
+                await subscriber.put(None)
+
+    def subscribe(self, buffer: int = CHANNEL_BUFFER) -> asyncio.Queue[Generic | None]:
+        """A queue that gets each event sent from now on, and ``None`` at the end."""
+        subscriber: asyncio.Queue[Generic | None] = asyncio.Queue(buffer)
+        self._subscribers.append(subscriber)
+        return subscriber
+
+    def unsubscribe(self, subscriber: asyncio.Queue[Generic | None]) -> None:
+        with contextlib.suppress(ValueError):
+            self._subscribers.remove(subscriber)
+        while not subscriber.empty():  # releases a sender that waits for room
+            subscriber.get_nowait()
+
+
+class ChannelSource:
+    """The events of a :class:`Channel`. ``buffer`` events are kept while it does not deliver."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        handler: Handler,
+        *,
+        predicates: Sequence[Predicate] = (),
+        buffer: int = CHANNEL_BUFFER,
+        name: str = "channel",
+        cluster: str = "",
+    ) -> None:
+        self._channel = channel
+        self._handler = handler
+        self._predicates = tuple(predicates)
+        self._name = name
+        self._cluster = cluster
+        self._events = channel.subscribe(buffer)
+        self._task: asyncio.Task[None] | None = None
+
+    def __str__(self) -> str:
+        return f"channel source {self._name}"
+
+    async def start(self, intake: Intake) -> None:
+        self._task = asyncio.create_task(self._deliver(intake), name=str(self))
+
+    async def wait_synced(self) -> None:
+        """There is no initial list."""
+
+    async def stop(self) -> None:
+        self._channel.unsubscribe(self._events)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _deliver(self, intake: Intake) -> None:
+        while (event := await self._events.get()) is not None:
+            intake.deliver(
+                event, self._handler, self._predicates, kind=self._name, cluster=self._cluster
+            )
+
+
+class FuncSource:
+    """A function that arranges for additions to the queue and returns."""
+
+    def __init__(
+        self, start: Callable[[PriorityQueue], Awaitable[None]], name: str | None = None
+    ) -> None:
+        self._start = start
+        self._name = name if name is not None else getattr(start, "__name__", "function")
+
+    def __str__(self) -> str:
+        return f"func source {self._name}"
+
+    async def start(self, intake: Intake) -> None:
+        await self._start(intake.queue)
+
+    async def wait_synced(self) -> None:
+        """The function has returned by then."""
+
+    async def stop(self) -> None:
+        """The function looks after itself."""

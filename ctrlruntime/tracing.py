@@ -1,0 +1,91 @@
+"""OpenTelemetry spans from the event that was seen to the write it led to.
+
+An event handler runs in a span of its own. The reconcile it causes is a later, separate trace that
+*links* to the events behind it, since many events may lead to one run. Requests made in the run are
+its children: the current span travels in a context variable, so nothing has to be passed along.
+
+Only the OpenTelemetry API is used. Without a provider every method costs one comparison.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
+
+Attributes = Mapping[str, str | int | float | bool]
+
+
+class Tracing:
+    """Starts the spans of one manager.
+
+    ``provider`` defaults to the process's global provider; tracing is off if there is none when the
+    manager is made.
+    """
+
+    def __init__(self, provider: TracerProvider | None = None) -> None:
+        if provider is None:
+            installed = trace.get_tracer_provider()
+            if not isinstance(installed, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
+                provider = installed
+        self._tracer: Tracer | None = (
+            None if provider is None else provider.get_tracer("ctrlruntime")
+        )
+
+    @property
+    def enabled(self) -> bool:
+        return self._tracer is not None
+
+    @contextmanager
+    def event(self, name: str, attributes: Attributes) -> Iterator[Link | None]:
+        """The span of an event being handled; yields the link to keep with what it enqueues."""
+        if self._tracer is None:
+            yield None
+            return
+        with self._tracer.start_as_current_span(
+            name, kind=SpanKind.CONSUMER, attributes=attributes
+        ) as span:
+            yield Link(span.get_span_context())
+
+    @contextmanager
+    def reconcile(
+        self, name: str, links: Sequence[Any], attributes: Attributes
+    ) -> Iterator[Span | None]:
+        """The span of one reconcile: a new trace, linked to its causes."""
+        if self._tracer is None:
+            yield None
+            return
+        with self._tracer.start_as_current_span(
+            name, kind=SpanKind.INTERNAL, links=list(links), attributes=attributes
+        ) as span:
+            yield span
+
+    def requested(self, method: str, host: str, code: str, seconds: float) -> None:
+        """Records a request to an API server that just ended, as a child of whatever runs now."""
+        if self._tracer is None:
+            return
+        now = time.time_ns()
+        span = self._tracer.start_span(
+            f"{method} {host}",
+            kind=SpanKind.CLIENT,
+            start_time=now - int(seconds * 1e9),
+            attributes={
+                "http.request.method": method,
+                "server.address": host,
+                "http.response.status_code": code,
+            },
+        )
+        if not code.startswith(("2", "3")):
+            span.set_status(Status(StatusCode.ERROR, code))
+        span.end(now)
+
+    @staticmethod
+    def failed(span: Span | None, error: BaseException) -> None:
+        """Marks ``span`` as failed with ``error``."""
+        if span is not None:
+            span.record_exception(error)
+            span.set_status(Status(StatusCode.ERROR, str(error)))
