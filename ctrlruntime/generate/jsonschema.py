@@ -1,0 +1,95 @@
+"""Pydantic's JSON schema of a model, with defaults evaluated and made-up titles left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import PydanticUndefined, core_schema, to_jsonable_python
+
+from ctrlruntime.api.model import ApiModel
+
+from .errors import SchemaError
+
+__all__ = ["json_schema_of"]
+
+
+def json_schema_of(model: type[BaseModel]) -> JsonSchemaValue:
+    """The schema of what may be written to the API, with ``$defs``.
+
+    Raises SchemaError for a type without a JSON schema, and for a default that cannot be evaluated.
+    """
+    try:
+        schema = model.model_json_schema(by_alias=True, schema_generator=_Generator)
+    except SchemaError:
+        raise
+    except Exception as error:
+        raise SchemaError(model.__name__, f"has no JSON schema: {error}") from error
+    for definition in schema.get("$defs", {}).values():
+        if "enum" in definition:
+            definition.pop("title", None)
+    return schema
+
+
+class _Generator(GenerateJsonSchema):
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        inner = self.generate_inner(schema["schema"])
+        if "default" in schema:
+            value = schema["default"]
+        elif "default_factory" in schema:
+            value = _evaluate(schema)
+        else:
+            return inner
+        if value is None or value is PydanticUndefined:
+            return inner
+        return {**inner, "default": _wire_value(value)}
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        result = super().model_schema(schema)
+        model = cast("type[BaseModel]", schema["cls"])
+        if not model.model_config.get("title"):
+            result.pop("title", None)
+        if model.__doc__ == BaseModel.__doc__:
+            result.pop("description", None)
+        rules = getattr(model, "object_rules", ())
+        for rule in rules:
+            rule.extend(result)
+        return result
+
+
+def _evaluate(schema: core_schema.WithDefaultSchema) -> Any:
+    """The value of a default_factory, which must be the same each time to be a default in a CRD."""
+    factory = schema["default_factory"]
+    name = getattr(factory, "__name__", repr(factory))
+    if schema.get("default_factory_takes_data"):
+        raise SchemaError(
+            f"default_factory {name}",
+            "depends on other fields; a CRD cannot express that: set the value in a webhook or "
+            "in the controller and make the field optional (X | None = None)",
+        )
+    make = cast("Callable[[], Any]", factory)
+    first, second = make(), make()
+    if first != second:
+        raise SchemaError(
+            f"default_factory {name}",
+            "gives another value each time; a default in a CRD is fixed: set the value in a "
+            "webhook or in the controller and make the field optional (X | None = None)",
+        )
+    return first
+
+
+def _wire_value(value: Any) -> Any:
+    if isinstance(value, ApiModel):
+        return value.to_wire()
+    if isinstance(value, set | frozenset):
+        return sorted(to_jsonable_python(value))
+    if isinstance(value, list | tuple):
+        return [_wire_value(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _wire_value(item) for key, item in value.items()}
+    return to_jsonable_python(value, by_alias=True)
