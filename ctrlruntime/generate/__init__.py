@@ -1,1 +1,45 @@
 """Manifests from code: CRDs, RBAC, webhook configurations."""
+
+from .crd import SchemaOptions, crd_of, crds_of
+from .document import to_yaml
+from .errors import SchemaError, SchemaWarning
+from .output import crd_files, drift, rbac_files, webhook_files, write
+from .permissions import (
+    Rule,
+    leads,
+    normalised,
+    owns,
+    rbac,
+    reads_crds,
+    reconciles,
+    roles,
+    watches,
+    writes_events,
+)
+from .webhook import Webhook, webhook_configurations
+
+__all__ = [
+    "Rule",
+    "SchemaError",
+    "SchemaOptions",
+    "SchemaWarning",
+    "Webhook",
+    "crd_files",
+    "crd_of",
+    "crds_of",
+    "drift",
+    "leads",
+    "normalised",
+    "owns",
+    "rbac",
+    "rbac_files",
+    "reads_crds",
+    "reconciles",
+    "roles",
+    "to_yaml",
+    "watches",
+    "webhook_configurations",
+    "webhook_files",
+    "write",
+    "writes_events",
+]

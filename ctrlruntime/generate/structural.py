@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -331,13 +331,3 @@ def _column_type(node: Schema) -> Any:
         return "date"
     kind = node.get("type")
     return kind if kind in ("integer", "number", "boolean") else "string"
-
-
-def walk(node: Schema, name: str) -> Iterator[tuple[Schema, str]]:
-    """A node and all below it, each with its name."""
-    yield node, name
-    for key, child in node.get("properties", {}).items():
-        yield from walk(child, f"{name}.{key}")
-    for key, mark in (("items", "[]"), ("additionalProperties", "[*]")):
-        if isinstance(node.get(key), dict):
-            yield from walk(node[key], f"{name}{mark}")

@@ -1,0 +1,3 @@
+from .cli import generate
+
+generate(prog_name="python -m ctrlruntime.generate")

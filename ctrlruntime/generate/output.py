@@ -1,0 +1,95 @@
+"""Generated files: what they are called, whether those on disk are current, how they are written."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ctrlruntime.api.resource import Resource
+
+from .crd import SchemaOptions, crds_of, file_name
+from .document import to_yaml
+from .permissions import Rule, roles
+from .webhook import Webhook, webhook_configurations
+
+__all__ = ["Files", "crd_files", "drift", "rbac_files", "stale", "webhook_files", "write"]
+
+Files = Mapping[str, str]
+"""Texts by path relative to the output directory, such as ``crd/bases/example.com_websites.yaml``."""
+
+CRD_DIRECTORY = "crd/bases"
+
+
+def crd_files(
+    kinds: Iterable[type[Resource[Any, Any]]], options: SchemaOptions | None = None
+) -> dict[str, str]:
+    """One file for each kind, under ``crd/bases``."""
+    return {f"{CRD_DIRECTORY}/{file_name(crd)}": to_yaml(crd) for crd in crds_of(kinds, options)}
+
+
+def rbac_files(rules: Iterable[Rule], role_name: str = "manager-role") -> dict[str, str]:
+    """``rbac/role.yaml``; nothing if there are no rules."""
+    manifests = roles(rules, role_name)
+    return {"rbac/role.yaml": to_yaml(manifests)} if manifests else {}
+
+
+def webhook_files(webhooks: Iterable[Webhook]) -> dict[str, str]:
+    """``webhook/manifests.yaml``; nothing if there are no webhooks."""
+    manifests = webhook_configurations(webhooks)
+    return {"webhook/manifests.yaml": to_yaml(manifests)} if manifests else {}
+
+
+def write(files: Files, directory: Path) -> list[Path]:
+    """Write what changed and remove CRDs that the code no longer has; the paths that changed."""
+    changed: list[Path] = []
+    for name, text in sorted(files.items()):
+        path = directory / name
+        if path.exists() and path.read_text("utf-8") == text:
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+        changed.append(path)
+    for path in stale(files, directory):
+        path.unlink()
+        changed.append(path)
+    return changed
+
+
+def drift(files: Files, directory: Path) -> str:
+    """How the files on disk differ from the code, as a unified diff; empty if they do not."""
+    parts: list[str] = []
+    for name, text in sorted(files.items()):
+        path = directory / name
+        old = path.read_text("utf-8") if path.exists() else ""
+        parts += _diff(old, text, str(path))
+    for path in stale(files, directory):
+        parts += _diff(path.read_text("utf-8"), "", str(path))
+    return "".join(parts)
+
+
+def stale(files: Files, directory: Path) -> list[Path]:
+    """CRD files on disk of groups that are generated here, but of kinds that are no more."""
+    prefixes = tuple({f"{Path(name).name.partition('_')[0]}_" for name in _crds(files)})
+    if not prefixes:
+        return []
+    return sorted(
+        path
+        for path in (directory / CRD_DIRECTORY).glob("*.yaml")
+        if path.name.startswith(prefixes) and f"{CRD_DIRECTORY}/{path.name}" not in files
+    )
+
+
+def _crds(files: Files) -> list[str]:
+    return [name for name in files if name.startswith(f"{CRD_DIRECTORY}/")]
+
+
+def _diff(old: str, new: str, path: str) -> list[str]:
+    lines = difflib.unified_diff(
+        old.splitlines(keepends=True),
+        new.splitlines(keepends=True),
+        f"{path} (on disk)",
+        f"{path} (from code)",
+    )
+    return [line if line.endswith("\n") else f"{line}\n" for line in lines]

@@ -1,0 +1,251 @@
+"""Roles from what controllers declare.
+
+    @rbac(Rule(groups=("batch",), resources=("jobs",), verbs=("get", "list", "watch", "create")))
+    class Backups: ...
+
+A controller's watches imply most of its rules: ``reconciles``, ``owns``, ``watches`` and
+``writes_events`` spell them out for a kind; ``@rbac`` adds the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from ctrlruntime.api.kinds import Manifest, RESTMapping
+
+__all__ = [
+    "Rule",
+    "leads",
+    "normalised",
+    "owns",
+    "rbac",
+    "reads_crds",
+    "reconciles",
+    "roles",
+    "rules_of",
+    "watches",
+    "writes_events",
+]
+
+T = TypeVar("T")
+
+READ = ("get", "list", "watch")
+WRITE = ("create", "delete", "patch", "update")
+
+_ATTRIBUTE = "__rbac_rules__"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Rule:
+    """A permission: these verbs on these resources, or on these non-resource URLs.
+
+    ``groups``: API groups, ``core`` or the empty string for the core one. ``resources``: plurals,
+    with a subresource after a slash. ``names``: only objects of these names. ``namespace``: only
+    there (a Role instead of a ClusterRole). Raises ValueError for a rule that allows nothing or
+    mixes URLs with resources.
+    """
+
+    groups: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
+    namespace: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("groups", "resources", "verbs", "names", "urls"):
+            if isinstance(getattr(self, name), str):
+                raise TypeError(f"{name} is a tuple of words, not a string")
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        if not self.verbs:
+            raise ValueError("a rule needs verbs, for example READ")
+        if bool(self.urls) == bool(self.resources):
+            raise ValueError("a rule is about resources or about URLs, one of the two")
+        if self.resources and not self.groups:
+            raise ValueError('a rule about resources needs their groups; the core group is ""')
+        if self.urls and self.namespace:
+            raise ValueError("a rule about URLs cannot be in a namespace")
+
+
+def watches(mapping: RESTMapping, namespace: str | None = None) -> tuple[Rule, ...]:
+    """What watching a kind needs."""
+    return (_rule(mapping, READ, namespace),)
+
+
+def owns(mapping: RESTMapping, namespace: str | None = None) -> tuple[Rule, ...]:
+    """What keeping objects of a kind needs: to watch and to write them."""
+    return (_rule(mapping, (*READ, *WRITE), namespace),)
+
+
+def reconciles(
+    mapping: RESTMapping, namespace: str | None = None, *, finalizers: bool = True
+) -> tuple[Rule, ...]:
+    """What reconciling a kind needs: to watch and patch it, its status and its finalizers.
+
+    ``finalizers`` is also what owner references with blockOwnerDeletion need where the admission
+    plugin OwnerReferencesPermissionEnforcement is on.
+    """
+    rules = [
+        _rule(mapping, (*READ, "patch", "update"), namespace),
+        _rule(mapping, ("get", "patch", "update"), namespace, "status"),
+    ]
+    if finalizers:
+        rules.append(_rule(mapping, ("update",), namespace, "finalizers"))
+    return tuple(rules)
+
+
+def writes_events(namespace: str | None = None) -> tuple[Rule, ...]:
+    """What recording events needs, in both API groups."""
+    return (
+        Rule(
+            groups=("", "events.k8s.io"),
+            resources=("events",),
+            verbs=("create", "patch", "update"),
+            namespace=namespace,
+        ),
+    )
+
+
+def leads(namespace: str | None = None) -> tuple[Rule, ...]:
+    """What leader election by a Lease needs."""
+    return (
+        Rule(
+            groups=("coordination.k8s.io",),
+            resources=("leases",),
+            verbs=("create", "get", "patch", "update"),
+            namespace=namespace,
+        ),
+    )
+
+
+def reads_crds() -> tuple[Rule, ...]:
+    """What noticing new kinds needs."""
+    return (
+        Rule(
+            groups=("apiextensions.k8s.io",),
+            resources=("customresourcedefinitions",),
+            verbs=READ,
+        ),
+    )
+
+
+def rbac(*rules: Rule) -> Callable[[T], T]:
+    """Attach rules to a function or class, where the generator finds them."""
+
+    def attach(target: T) -> T:
+        setattr(target, _ATTRIBUTE, (*vars(target).get(_ATTRIBUTE, ()), *rules))
+        return target
+
+    return attach
+
+
+def rules_of(target: object) -> tuple[Rule, ...]:
+    """The rules attached to a function or class, and to the methods of a class."""
+    attached: tuple[Rule, ...] = getattr(target, _ATTRIBUTE, ())
+    if isinstance(target, type):
+        for member in vars(target).values():
+            attached += tuple(getattr(member, _ATTRIBUTE, ()))
+    return attached
+
+
+def normalised(rules: Iterable[Rule]) -> list[Rule]:
+    """The same permissions in as few rules as controller-gen would write, sorted.
+
+    Rules that agree on everything else are merged over verbs, then resources, then groups, then
+    URLs; ``*`` swallows the other verbs; ``core`` is the empty group.
+    """
+    current = [_sorted(rule) for rule in rules]
+    for key in ("verbs", "resources", "groups", "urls"):
+        current = _merged(current, key)
+    return sorted(current, key=_order)
+
+
+def roles(rules: Iterable[Rule], name: str = "manager-role") -> list[Manifest]:
+    """A ClusterRole and one Role for each namespace that the rules speak of, in this order."""
+    merged = normalised(rules)
+    namespaces = sorted({rule.namespace for rule in merged if rule.namespace})
+    manifests: list[Manifest] = []
+    for namespace in (None, *namespaces):
+        own = [rule for rule in merged if rule.namespace == namespace]
+        if not own:
+            continue
+        metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+        manifests.append(
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "Role" if namespace else "ClusterRole",
+                "metadata": metadata,
+                "rules": [_policy_rule(rule) for rule in own],
+            }
+        )
+    return manifests
+
+
+def _rule(
+    mapping: RESTMapping, verbs: Sequence[str], namespace: str | None, subresource: str = ""
+) -> Rule:
+    resource = f"{mapping.plural}/{subresource}" if subresource else mapping.plural
+    return Rule(
+        groups=(mapping.gvk.group,),
+        resources=(resource,),
+        verbs=tuple(verbs),
+        namespace=namespace if mapping.namespaced else None,
+    )
+
+
+def _sorted(rule: Rule) -> Rule:
+    groups = {"" if group == "core" else group for group in rule.groups}
+    verbs = {"*"} if "*" in rule.verbs else set(rule.verbs)
+    return replace(
+        rule,
+        groups=tuple(sorted(groups)),
+        resources=tuple(sorted(set(rule.resources))),
+        verbs=tuple(sorted(verbs)),
+        names=tuple(sorted(set(rule.names))),
+        urls=tuple(sorted(set(rule.urls))),
+        namespace=rule.namespace or None,
+    )
+
+
+_FIELDS = ("groups", "resources", "verbs", "names", "urls", "namespace")
+
+
+def _merged(rules: list[Rule], over: str) -> list[Rule]:
+    by_rest: dict[tuple[Any, ...], Rule] = {}
+    for rule in rules:
+        if not getattr(rule, over):  # resources and URLs never mix
+            by_rest[(object(),)] = rule
+            continue
+        rest = tuple(getattr(rule, name) for name in _FIELDS if name != over)
+        known = by_rest.get(rest)
+        if known is not None:
+            changes: dict[str, Any] = {over: (*getattr(known, over), *getattr(rule, over))}
+            rule = _sorted(replace(known, **changes))
+        by_rest[rest] = rule
+    return list(by_rest.values())
+
+
+def _order(rule: Rule) -> tuple[Any, ...]:
+    return (
+        rule.namespace or "",
+        rule.groups,
+        rule.resources,
+        rule.names,
+        rule.urls,
+        rule.verbs,
+    )
+
+
+def _policy_rule(rule: Rule) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    if rule.resources:
+        result["apiGroups"] = list(rule.groups)
+        result["resources"] = list(rule.resources)
+    if rule.names:
+        result["resourceNames"] = list(rule.names)
+    if rule.urls:
+        result["nonResourceURLs"] = list(rule.urls)
+    result["verbs"] = list(rule.verbs)
+    return result
