@@ -124,6 +124,11 @@ class Proxy:
         scheme = "http" if self.options.tls is None else "https"
         return f"{scheme}://{self.options.host}:{self.port}"
 
+    @property
+    def connections(self) -> int:
+        """Client connections that are open."""
+        return sum(1 for relay in self.relays if relay.has_client)
+
     # Users
 
     def add_user(self, token: str, name: str) -> None:

@@ -123,6 +123,10 @@ class Relay:
 
     # Connections
 
+    @property
+    def has_client(self) -> bool:
+        return self._client is not None
+
     def client_connected(self, transport: asyncio.Transport) -> None:
         self._client = transport
         self._proxy.relays.add(self)

@@ -62,13 +62,12 @@ _EVENT = msgspec.json.Decoder(_Event)
 class WatchFilter:
     """One watch stream. Without a rule that concerns it, bytes pass unparsed."""
 
-    __slots__ = ("_carry", "_info", "_mid_line", "_rules", "fired")
+    __slots__ = ("_carry", "_info", "_rules", "fired")
 
     def __init__(self, info: RequestInfo, rules: RuleSet) -> None:
         self._info = info
         self._rules = rules
         self._carry = b""  # an incomplete line not yet passed on
-        self._mid_line = False  # the last byte passed on was inside a line
         self.fired: list[ActiveRule] = []
 
     def feed(self, payload: bytes) -> list[Step]:
@@ -76,7 +75,6 @@ class WatchFilter:
         if not self._rules or not self._rules.concerns_stream(self._info):
             data = self._carry + payload if self._carry else payload
             self._carry = b""
-            self._mid_line = not data.endswith(b"\n")
             return [Pass(data)]
         return self._by_line(payload)
 
@@ -84,10 +82,6 @@ class WatchFilter:
         lines = (self._carry + payload).split(b"\n")
         self._carry = lines.pop()
         steps: list[Step] = []
-        if self._mid_line and lines:
-            # The start of this line is gone already; its event cannot be taken back.
-            steps.append(Pass(lines.pop(0) + b"\n"))
-            self._mid_line = False
         for line in lines:
             steps.extend(self._line(line + b"\n"))
             if steps and isinstance(steps[-1], End):
@@ -98,6 +92,7 @@ class WatchFilter:
         try:
             event = _EVENT.decode(line)
         except msgspec.DecodeError:
+            # Its start went through before a rule came: the event cannot be taken back.
             return [Pass(line)]
         meta = event.object.metadata
         active = self._rules.on_event(self._info, event.type, meta.namespace, meta.name)

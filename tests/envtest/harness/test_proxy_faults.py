@@ -214,12 +214,12 @@ async def test_someone_can_wait_for_a_fault(proxy: Proxy, session: aiohttp.Clien
 async def test_a_client_that_dies_does_not_hide_its_write_from_the_log(
     proxy: Proxy, upstream: Upstream
 ) -> None:
-    proxy.add(Delay(0.1, "after"), Match(name="other"))
     upstream.gate.clear()
     _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
     writer.write(b"PUT /api/v1/nodes/n HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
     await upstream.entered.wait()
     writer.transport.abort()
+    await eventually(lambda: proxy.connections == 0)
     upstream.gate.set()
     await eventually(lambda: proxy.log.counts().writes == 1)
 

@@ -84,10 +84,12 @@ async def test_bookmarks_pass_a_drop_that_does_not_name_them(
 async def test_delayed_events_keep_their_order(
     proxy: Proxy, upstream: Upstream, watch: Watch
 ) -> None:
-    proxy.add(DelayEvents(0.2), Match(name="a"))
+    rule = proxy.add(DelayEvents(0.2), Match(name="a"))
     start = time.monotonic()
-    for name in "abc":
-        upstream.send("ADDED", name)
+    upstream.send("ADDED", "a")
+    upstream.send("ADDED", "b")
+    await proxy.wait_fired(rule)
+    upstream.send("ADDED", "c")
     assert [await watch.next() for _ in range(3)] == ["ADDED a", "ADDED b", "ADDED c"]
     assert time.monotonic() - start >= 0.2
 
