@@ -9,7 +9,6 @@ Only the OpenTelemetry API is used. Without a provider every method costs one co
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -64,24 +63,16 @@ class Tracing:
         ) as span:
             yield span
 
-    def requested(self, method: str, host: str, code: str, seconds: float) -> None:
-        """Records a request to an API server that just ended, as a child of whatever runs now."""
+    @contextmanager
+    def request(self, name: str, attributes: Attributes) -> Iterator[Span | None]:
+        """The span of one request to an API server, a child of whatever runs now."""
         if self._tracer is None:
+            yield None
             return
-        now = time.time_ns()
-        span = self._tracer.start_span(
-            f"{method} {host}",
-            kind=SpanKind.CLIENT,
-            start_time=now - int(seconds * 1e9),
-            attributes={
-                "http.request.method": method,
-                "server.address": host,
-                "http.response.status_code": code,
-            },
-        )
-        if not code.startswith(("2", "3")):
-            span.set_status(Status(StatusCode.ERROR, code))
-        span.end(now)
+        with self._tracer.start_as_current_span(
+            name, kind=SpanKind.CLIENT, attributes=attributes
+        ) as span:
+            yield span
 
     @staticmethod
     def failed(span: Span | None, error: BaseException) -> None:

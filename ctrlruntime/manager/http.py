@@ -1,0 +1,106 @@
+"""HTTP servers of a manager: bound early, served while the manager runs."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+
+from aiohttp import web
+
+HEADER_TIMEOUT = 32.0
+IDLE_TIMEOUT = 90.0
+
+
+class AddressError(ValueError):
+    """An address that cannot be read, or cannot be listened on."""
+
+
+def parse_address(address: str) -> tuple[str, int] | None:
+    """``":8080"``, ``"127.0.0.1:0"``, ``"[::1]:80"``; ``""`` and ``"0"`` are None: do not listen."""
+    if address in {"", "0"}:
+        return None
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise AddressError(f'address {address!r} is not "host:port", ":port", or "0" for none')
+    return host.strip("[]"), int(port)
+
+
+def listen(address: str, purpose: str) -> socket.socket | None:
+    """Binds and listens at once, so that a port in use is noticed when the manager is made.
+
+    An empty host is all interfaces, over IPv6 where the machine has it. Raises AddressError.
+    """
+    parsed = parse_address(address)
+    if parsed is None:
+        return None
+    host, port = parsed
+    try:
+        if host:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            return socket.create_server((host, port), family=family)
+        if socket.has_dualstack_ipv6():
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        return socket.create_server(("", port))
+    except OSError as error:
+        raise AddressError(
+            f"cannot listen on {address} for {purpose}: {error.strerror or error}; choose another "
+            'address, or "0" to do without'
+        ) from error
+
+
+class HTTPServer:
+    """An aiohttp application on a socket, as a runnable of a manager.
+
+    ``shutdown_timeout`` bounds the wait for requests in progress when it stops.
+    """
+
+    needs_leader_election = False
+
+    def __init__(
+        self,
+        name: str,
+        app: web.Application,
+        listener: socket.socket,
+        *,
+        tls: ssl.SSLContext | None = None,
+        shutdown_timeout: float = 5.0,
+        only_when_leader: bool = False,
+    ) -> None:
+        self.name = name
+        self.needs_leader_election = only_when_leader
+        self._app = app
+        self._listener = listener
+        self._tls = tls
+        self._shutdown_timeout = shutdown_timeout
+        self._ready = asyncio.Event()
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return int(self._listener.getsockname()[1])
+
+    async def start(self) -> None:
+        """Serves until cancelled."""
+        runner = web.AppRunner(
+            self._app,
+            handle_signals=False,
+            access_log=None,
+            keepalive_timeout=IDLE_TIMEOUT,
+            shutdown_timeout=self._shutdown_timeout,
+        )
+        await runner.setup()
+        try:
+            await web.SockSite(runner, self._listener, ssl_context=self._tls).start()
+            self._ready.set()
+            await asyncio.Event().wait()
+        finally:
+            await runner.cleanup()
+            self._listener.close()
+
+    async def wait_ready(self) -> None:
+        await self._ready.wait()
+
+    def close(self) -> None:
+        """Gives the port back if the server was never started."""
+        self._listener.close()

@@ -1,0 +1,134 @@
+"""The Lease object that candidates for leadership compete for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.api.scalars import format_micro_time, parse_time
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import NotFound
+
+LEASE = GroupVersionKind("coordination.k8s.io", "v1", "Lease")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderRecord:
+    """What a candidate reads from and writes to the lock. Durations in whole seconds."""
+
+    holder: str = ""
+    lease_duration: int = 0
+    acquire_time: datetime | None = None
+    renew_time: datetime | None = None
+    transitions: int = 0
+
+
+class LeaderLock(Protocol):
+    """A record shared by all candidates, written with optimistic concurrency."""
+
+    async def get(self) -> LeaderRecord | None:
+        """The record, or None if there is none yet."""
+        ...
+
+    async def create(self, record: LeaderRecord) -> None:
+        """Raises AlreadyExists if another candidate was faster."""
+        ...
+
+    async def update(self, record: LeaderRecord) -> None:
+        """Replaces what was last read or written. Raises Conflict if it has changed since."""
+        ...
+
+
+class LeaseLock:
+    """A lock kept in a Lease, as client-go's ``LeaseLock``."""
+
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        namespace: str,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.namespace = namespace
+        self._client = client
+        self._labels = dict(labels or {})
+        self._lease: Manifest | None = None
+
+    def __str__(self) -> str:
+        return f"lease {self.namespace}/{self.name}"
+
+    @property
+    def reference(self) -> dict[str, str]:
+        """The Lease as the object of an event."""
+        reference = {
+            "apiVersion": LEASE.api_version,
+            "kind": LEASE.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+        }
+        if self._lease is not None:
+            reference["uid"] = self._lease["metadata"].get("uid", "")
+        return reference
+
+    async def get(self) -> LeaderRecord | None:
+        try:
+            self._lease = await self._client.get(LEASE, self.name, self.namespace)
+        except NotFound:
+            self._lease = None
+            return None
+        return _record(self._lease.get("spec") or {})
+
+    async def create(self, record: LeaderRecord) -> None:
+        self._lease = await self._client.create(
+            {
+                "apiVersion": LEASE.api_version,
+                "kind": LEASE.kind,
+                "metadata": {
+                    "name": self.name,
+                    "namespace": self.namespace,
+                    **({"labels": self._labels} if self._labels else {}),
+                },
+                "spec": _spec(record),
+            }
+        )
+
+    async def update(self, record: LeaderRecord) -> None:
+        if self._lease is None:
+            raise RuntimeError(f"{self} must be read or created before it is updated")
+        metadata = dict(self._lease["metadata"])
+        metadata.pop("managedFields", None)
+        if self._labels:
+            metadata["labels"] = {**metadata.get("labels", {}), **self._labels}
+        spec = {**(self._lease.get("spec") or {}), **_spec(record)}
+        self._lease = await self._client.update({**self._lease, "metadata": metadata, "spec": spec})
+
+
+def _record(spec: Mapping[str, Any]) -> LeaderRecord:
+    return LeaderRecord(
+        holder=spec.get("holderIdentity") or "",
+        lease_duration=spec.get("leaseDurationSeconds") or 0,
+        acquire_time=_time(spec.get("acquireTime")),
+        renew_time=_time(spec.get("renewTime")),
+        transitions=spec.get("leaseTransitions") or 0,
+    )
+
+
+def _spec(record: LeaderRecord) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "holderIdentity": record.holder,
+        "leaseDurationSeconds": record.lease_duration,
+        "leaseTransitions": record.transitions,
+    }
+    if record.acquire_time is not None:
+        spec["acquireTime"] = format_micro_time(record.acquire_time)
+    if record.renew_time is not None:
+        spec["renewTime"] = format_micro_time(record.renew_time)
+    return spec
+
+
+def _time(text: str | None) -> datetime | None:
+    return parse_time(text) if text else None

@@ -1,0 +1,304 @@
+"""Prometheus metrics with controller-runtime's names, in a registry of the manager's own."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from ctrlruntime.controller.metrics import Outcome
+from ctrlruntime.queue import QueueCore
+
+RECONCILE_BUCKETS = (
+    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8),
+    *(0.9, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30),
+    *(40, 50, 60),
+)
+QUEUE_BUCKETS = tuple(1e-8 * 10**power for power in range(12))
+REQUEST_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+SIZE_BUCKETS = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
+STALL_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+MAX_PRIORITIES = 25
+"""Distinct values of the ``priority`` label of one queue; further ones share one value."""
+PRIORITY_OVERFLOW = "exceeded_cardinality_limit"
+
+OUTCOMES: tuple[Outcome, ...] = ("error", "requeue", "requeue_after", "success")
+
+
+class Durations:
+    """A histogram that costs a fraction of a microsecond to feed."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.counts[bisect_left(self.bounds, seconds)] += 1
+        self.total += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Cumulative counts as Prometheus wants them."""
+        running = 0
+        result: list[tuple[str, float]] = []
+        for bound, count in zip(self.bounds, self.counts, strict=False):
+            running += count
+            result.append((repr(float(bound)), float(running)))
+        result.append(("+Inf", float(running + self.counts[-1])))
+        return result
+
+
+class ControllerSeries:
+    """The series of one controller; all exist, with 0, from the start."""
+
+    def __init__(self, name: str, workers: int) -> None:
+        self.name = name
+        self.workers = workers
+        self.outcomes: dict[Outcome, int] = dict.fromkeys(OUTCOMES, 0)
+        self.errors = 0
+        self.terminal_errors = 0
+        self.panics = 0
+        self.timeouts = 0
+        self.active_workers = 0
+        self.reconcile_time = Durations(RECONCILE_BUCKETS)
+        self.queue_time = Durations(QUEUE_BUCKETS)
+        self.work_time = Durations(QUEUE_BUCKETS)
+
+    def waited(self, seconds: float) -> None:
+        self.queue_time.observe(seconds)
+
+    def worked(self, seconds: float) -> None:
+        self.work_time.observe(seconds)
+
+    def reconciled(self, outcome: Outcome, seconds: float) -> None:
+        self.outcomes[outcome] += 1
+        self.reconcile_time.observe(seconds)
+
+    def failed(self, *, terminal: bool) -> None:
+        self.errors += 1
+        self.terminal_errors += terminal
+
+    def panicked(self) -> None:
+        self.panics += 1
+
+    def timed_out(self) -> None:
+        self.timeouts += 1
+
+    def active(self, change: int) -> None:
+        self.active_workers += change
+
+
+class _ControllerCollector:
+    def __init__(self) -> None:
+        self.series: dict[str, ControllerSeries] = {}
+
+    def collect(self) -> Iterable[Metric]:
+        prefix = "controller_runtime_"
+        total = CounterMetricFamily(
+            f"{prefix}reconcile", "Reconciliations by outcome.", labels=["controller", "result"]
+        )
+        counters = {
+            "reconcile_errors": "Reconciliations that failed.",
+            "terminal_reconcile_errors": "Reconciliations that failed for good.",
+            "reconcile_panics": "Reconciliations that met a bug.",
+            "reconcile_timeouts": "Reconciliations ended by their time limit.",
+        }
+        families = {
+            name: CounterMetricFamily(prefix + name, text, labels=["controller"])
+            for name, text in counters.items()
+        }
+        seconds = HistogramMetricFamily(
+            f"{prefix}reconcile_time_seconds", "Length of a reconcile.", labels=["controller"]
+        )
+        limit = GaugeMetricFamily(
+            f"{prefix}max_concurrent_reconciles", "Workers.", labels=["controller"]
+        )
+        active = GaugeMetricFamily(
+            f"{prefix}active_workers", "Workers at work.", labels=["controller"]
+        )
+        for name, series in list(self.series.items()):
+            for outcome, count in series.outcomes.items():
+                total.add_metric([name, outcome], count)
+            families["reconcile_errors"].add_metric([name], series.errors)
+            families["terminal_reconcile_errors"].add_metric([name], series.terminal_errors)
+            families["reconcile_panics"].add_metric([name], series.panics)
+            families["reconcile_timeouts"].add_metric([name], series.timeouts)
+            _add_durations(seconds, [name], series.reconcile_time)
+            limit.add_metric([name], series.workers)
+            active.add_metric([name], series.active_workers)
+        return [total, *families.values(), seconds, limit, active]
+
+
+class _QueueCollector:
+    def __init__(self, controllers: dict[str, ControllerSeries]) -> None:
+        self.queues: dict[str, QueueCore] = {}
+        self.running: dict[str, tuple[float, float]] = {}
+        self._controllers = controllers
+
+    def refresh(self) -> None:
+        """Takes, on the loop, what must not be read while the loop changes it."""
+        for name, queue in self.queues.items():
+            seconds = list(queue.running_for())
+            self.running[name] = (sum(seconds), max(seconds, default=0.0))
+
+    def collect(self) -> Iterable[Metric]:
+        labels = ["name", "controller"]
+        depth = GaugeMetricFamily(
+            "workqueue_depth", "Items that are ready.", labels=[*labels, "priority"]
+        )
+        adds = CounterMetricFamily("workqueue_adds", "Items that became ready.", labels=labels)
+        retries = CounterMetricFamily("workqueue_retries", "Retries.", labels=labels)
+        waited = HistogramMetricFamily(
+            "workqueue_queue_duration_seconds", "Time an item is ready.", labels=labels
+        )
+        worked = HistogramMetricFamily(
+            "workqueue_work_duration_seconds", "Time an item is processed.", labels=labels
+        )
+        unfinished = GaugeMetricFamily(
+            "workqueue_unfinished_work_seconds", "Work in progress, summed up.", labels=labels
+        )
+        longest = GaugeMetricFamily(
+            "workqueue_longest_running_processor_seconds", "Longest run in progress.", labels=labels
+        )
+        for name, queue in list(self.queues.items()):
+            key = [name, name]
+            for priority, count in depth_labels(dict(queue.stats.depth)):
+                depth.add_metric([*key, priority], count)
+            adds.add_metric(key, queue.stats.adds)
+            retries.add_metric(key, queue.stats.retries)
+            series = self._controllers[name]
+            _add_durations(waited, key, series.queue_time)
+            _add_durations(worked, key, series.work_time)
+            in_progress, oldest = self.running.get(name, (0.0, 0.0))
+            unfinished.add_metric(key, in_progress)
+            longest.add_metric(key, oldest)
+        return [depth, adds, retries, waited, worked, unfinished, longest]
+
+
+class RequestSeries:
+    """``rest_client_*`` metrics, fed by the transport."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests = Counter(
+            "rest_client_requests", "Requests by answer.", ["code", "method", "host"],
+            registry=registry,
+        )  # fmt: skip
+        self._retries = Counter(
+            "rest_client_request_retries", "Repeated requests.", ["code", "verb", "host"],
+            registry=registry,
+        )  # fmt: skip
+        self._seconds = Histogram(
+            "rest_client_request_duration_seconds", "Length of a request.", ["verb", "host"],
+            buckets=REQUEST_BUCKETS, registry=registry,
+        )  # fmt: skip
+        self._sent = Histogram(
+            "rest_client_request_size_bytes", "Bytes sent.", ["verb", "host"],
+            buckets=SIZE_BUCKETS, registry=registry,
+        )  # fmt: skip
+        self._received = Histogram(
+            "rest_client_response_size_bytes", "Bytes received.", ["verb", "host"],
+            buckets=SIZE_BUCKETS, registry=registry,
+        )  # fmt: skip
+
+    def requested(
+        self, method: str, host: str, code: str, seconds: float, sent: int, received: int
+    ) -> None:
+        self._requests.labels(code, method, host).inc()
+        self._seconds.labels(method, host).observe(seconds)
+        self._sent.labels(method, host).observe(sent)
+        self._received.labels(method, host).observe(received)
+
+    def retried(self, method: str, host: str, code: str) -> None:
+        self._retries.labels(code, method, host).inc()
+
+
+class Metrics:
+    """All metrics of one manager. ``registry`` takes further collectors of the user's."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._controllers = _ControllerCollector()
+        self._queues = _QueueCollector(self._controllers.series)
+        self._refreshers: list[Callable[[], None]] = [self._queues.refresh]
+        self.registry.register(self._controllers)
+        self.registry.register(self._queues)
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        self.requests = RequestSeries(self.registry)
+        self.leader = Gauge(
+            "leader_election_master_status", "1 while this process is the leader.", ["name"],
+            registry=self.registry,
+        )  # fmt: skip
+        self.slow_renewals = Counter(
+            "leader_election_slowpath", "Renewals that had to read the lease first.", ["name"],
+            registry=self.registry,
+        )  # fmt: skip
+        self.loop_stall = Histogram(
+            "ctrlruntime_loop_stall_seconds", "How late the event loop ran a timer.",
+            buckets=STALL_BUCKETS, registry=self.registry,
+        )  # fmt: skip
+        self.gc_pause = Histogram(
+            "ctrlruntime_gc_pause_seconds", "Length of a garbage collection.", ["generation"],
+            buckets=(0.001, *STALL_BUCKETS), registry=self.registry,
+        )  # fmt: skip
+        self.events_dropped = Counter(
+            "ctrlruntime_events_dropped", "Events of the recorder that were not sent, by reason.",
+            ["reason"], registry=self.registry,
+        )  # fmt: skip
+
+    def controller(self, name: str, workers: int) -> ControllerSeries:
+        """The series of the controller ``name``, made on first use."""
+        series = self._controllers.series.get(name)
+        if series is None:
+            series = self._controllers.series[name] = ControllerSeries(name, workers)
+        return series
+
+    def watch_queue(self, name: str, queue: QueueCore) -> None:
+        """Reads the counts of ``queue`` whenever metrics are rendered."""
+        self._queues.queues[name] = queue
+
+    def before_render(self, refresh: Callable[[], None]) -> None:
+        """Has ``refresh`` called on the loop before each rendering, to set gauges."""
+        self._refreshers.append(refresh)
+
+    def render(self) -> bytes:
+        """The text for Prometheus. Call :meth:`refresh` on the loop before."""
+        return generate_latest(self.registry)
+
+    def refresh(self) -> None:
+        for refresh in self._refreshers:
+            refresh()
+
+    async def scrape(self) -> tuple[bytes, str]:
+        """Body and content type of ``/metrics``, rendered in a thread."""
+        self.refresh()
+        return await asyncio.to_thread(self.render), CONTENT_TYPE_LATEST
+
+
+def depth_labels(depth: dict[int, int]) -> list[tuple[str, int]]:
+    """Label and count of each priority, in the order they appeared, bounded in number."""
+    pairs = [(str(priority), count) for priority, count in depth.items()]
+    if len(pairs) <= MAX_PRIORITIES:
+        return pairs or [("0", 0)]
+    rest = sum(count for _, count in pairs[MAX_PRIORITIES:])
+    return [*pairs[:MAX_PRIORITIES], (PRIORITY_OVERFLOW, rest)]
+
+
+def _add_durations(family: HistogramMetricFamily, labels: list[str], durations: Durations) -> None:
+    family.add_metric(labels, durations.buckets(), durations.total)

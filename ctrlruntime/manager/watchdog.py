@@ -1,0 +1,94 @@
+"""Measures how long the loop stands still, and keeps the garbage collector from doing it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from structlog.typing import FilteringBoundLogger
+
+
+class LoopWatchdog:
+    """Sleeps ``interval`` seconds again and again and reports how late it woke up."""
+
+    needs_leader_election = False
+
+    def __init__(
+        self,
+        report: Callable[[float], None],
+        logger: FilteringBoundLogger,
+        *,
+        interval: float = 0.1,
+        warn_above: float = 1.0,
+    ) -> None:
+        self._report = report
+        self._logger = logger
+        self._interval = interval
+        self._warn_above = warn_above
+
+    async def start(self) -> None:
+        """Runs until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + self._interval
+            await asyncio.sleep(self._interval)
+            stall = loop.time() - due
+            self._report(max(0.0, stall))
+            if stall > self._warn_above:
+                self._logger.warning("The event loop stood still", seconds=round(stall, 3))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GCOptions:
+    """What the manager does to Python's garbage collector. The process is assumed to be its own."""
+
+    manage: bool = False
+    """Off during the initial lists; then collect, freeze what is there, and raise thresholds."""
+    thresholds: tuple[int, int, int] = (50_000, 20, 100)
+
+
+class GCDiscipline:
+    """Applies :class:`GCOptions`: a full collection of a large cache would stall the loop.
+
+    Times every collection for the ``ctrlruntime_gc_pause_seconds`` metric, managed or not.
+    """
+
+    def __init__(self, options: GCOptions, report: Callable[[str, float], None]) -> None:
+        self._options = options
+        self._report = report
+        self._began = 0.0
+        self._previous: tuple[int, int, int] | None = None
+
+    def before_caches(self) -> None:
+        gc.callbacks.append(self._time)
+        if self._options.manage:
+            self._previous = gc.get_threshold()
+            gc.disable()
+
+    def after_caches(self) -> None:
+        """What is alive now mostly stays: it is no longer looked at by later collections."""
+        if self._options.manage:
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(*self._options.thresholds)
+            gc.enable()
+
+    def end(self) -> None:
+        """Puts the collector back as it was."""
+        if self._time in gc.callbacks:
+            gc.callbacks.remove(self._time)
+        if self._previous is not None:
+            gc.unfreeze()
+            gc.set_threshold(*self._previous)
+            gc.enable()
+            self._previous = None
+
+    def _time(self, phase: str, info: dict[str, Any]) -> None:
+        if phase == "start":
+            self._began = time.perf_counter()
+        else:
+            self._report(str(info.get("generation", "")), time.perf_counter() - self._began)
