@@ -1,0 +1,260 @@
+"""The builder: a Tenant and its variables to desired objects, in the order of the graph.
+
+What is built depends on nothing but its arguments. A resource that cannot be rendered is a problem of
+its own; the others are built all the same.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from apis.tenancy import ConflictPolicy, CreationPolicy, Tenant, TResource, resource_lists
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.resources.desired import Desired, PatchStrategy
+from ctrlruntime.resources.revision import revision
+from internal.tenancy.graph import Graph
+from internal.tenancy.ignore_fields import IgnoreFieldError, drift_paths
+from internal.tenancy.naming import IllegalName, ResourceKey, check_name
+from internal.tenancy.policies import Tie, tracking
+from internal.tenancy.rendering import Manifest, Renderer, RenderError, combine
+
+Mappings = Callable[[GroupVersionKind], RESTMapping | None]
+"""Finds how a kind is served; None when the server does not serve it."""
+
+_SERVER_SET = (
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "managedFields",
+    "selfLink",
+    "ownerReferences",
+)
+
+
+class VariablesError(Exception):
+    """The tenant's variables are not complete."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltResource:
+    """One resource of the tenant: its desired object, or the problem with it in one sentence.
+
+    `missing_kind` is set when the server does not serve its kind; `transient` says the same input
+    may work later.
+    """
+
+    resource: TResource
+    level: int
+    desired: Desired | None = None
+    key: ResourceKey | None = None
+    problem: str = ""
+    missing_kind: GroupVersionKind | None = None
+    transient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """All resources of a tenant in the order of applying, and the graph they form."""
+
+    resources: tuple[BuiltResource, ...]
+    graph: Graph
+
+    def levels(self) -> list[list[BuiltResource]]:
+        """The resources by level."""
+        made: list[list[BuiltResource]] = [[] for _ in self.graph.levels]
+        for item in self.resources:
+            made[item.level].append(item)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """What templates read. `sensitive` names those that must not show in names and messages."""
+
+    values: Mapping[str, str] = field(repr=False)
+    sensitive: frozenset[str] = frozenset()
+
+    @property
+    def public(self) -> dict[str, str]:
+        """The variables whose values may be seen."""
+        return {name: text for name, text in self.values.items() if name not in self.sensitive}
+
+    @property
+    def hidden(self) -> dict[str, str]:
+        """The sensitive ones, to `redact` messages with."""
+        return {name: text for name, text in self.values.items() if name in self.sensitive}
+
+
+def variables_of(tenant: Tenant, sensitive: Mapping[str, str] | None = None) -> Variables:
+    """The variables of a tenant. `sensitive`: the content of its Secret. Raises VariablesError."""
+    spec = tenant.spec
+    named = spec.sensitive_variables.names if spec.sensitive_variables else []
+    missing = sorted(set(named) - set(sensitive or {}))
+    if missing:
+        raise VariablesError(
+            f"the Secret with the sensitive variables lacks {', '.join(missing)}; it is written "
+            "with the next sync of the registry"
+        )
+    registry = spec.registry_id or ""
+    values = {
+        **spec.variables,
+        **{name: (sensitive or {})[name] for name in named},
+        "uid": spec.uid,
+        "registryId": registry,
+        "hubId": registry,
+        "templateRef": spec.template_ref,
+    }
+    return Variables(values, frozenset(named))
+
+
+async def build(
+    tenant: Tenant, variables: Variables, renderer: Renderer, mappings: Mappings
+) -> Build:
+    """The tenant's resources. Raises GraphError when they cannot be put in order."""
+    resources = {item.id: item for _, item in resource_lists(tenant.spec)}
+    graph = _graph(
+        tuple((item.id, tuple(item.depend_ids)) for _, item in resource_lists(tenant.spec))
+    )
+    levels = graph.level_of()
+    built: list[BuiltResource] = []
+    taken: dict[tuple[object, str, str], str] = {}
+    for name in graph.order:
+        item = await _build_one(
+            tenant, resources[name], levels[name], variables, renderer, mappings
+        )
+        if item.key is not None:
+            place = (item.key.kind, item.key.namespace, item.key.name)
+            holder = taken.setdefault(place, name)
+            if holder != name:
+                problem = f"it is the same object as the resource {holder!r}"
+                item = BuiltResource(resource=item.resource, level=item.level, problem=problem)
+        built.append(item)
+    return Build(tuple(built), graph)
+
+
+@lru_cache(maxsize=256)
+def _graph(resources: tuple[tuple[str, tuple[str, ...]], ...]) -> Graph:
+    return Graph.build(resources)
+
+
+async def _build_one(
+    tenant: Tenant,
+    resource: TResource,
+    level: int,
+    variables: Variables,
+    renderer: Renderer,
+    mappings: Mappings,
+) -> BuiltResource:
+    try:
+        manifest = await render(resource, variables, renderer)
+        kind = GroupVersionKind.of(manifest)
+        mapping = mappings(kind)
+        if mapping is None:
+            problem = f"the server does not serve {kind.api_version} {kind.kind}"
+            return BuiltResource(resource=resource, level=level, problem=problem, missing_kind=kind)
+        desired = _desired(tenant, resource, level, manifest, mapping)
+    except RenderError as error:
+        return BuiltResource(
+            resource=resource, level=level, problem=str(error), transient=error.transient
+        )
+    except (IllegalName, IgnoreFieldError, ValueError) as error:
+        return BuiltResource(resource=resource, level=level, problem=str(error))
+    key = ResourceKey(kind.group_kind, desired.namespace, desired.name, resource.id)
+    return BuiltResource(resource=resource, level=level, desired=desired, key=key)
+
+
+async def render(resource: TResource, variables: Variables, renderer: Renderer) -> Manifest:
+    """The resource's manifest, rendered once. Raises RenderError.
+
+    Kind, name and namespace show in statuses and events, so no sensitive variable is defined there.
+    """
+    manifest = combine(
+        resource.spec,
+        name=resource.name_template,
+        namespace=resource.target_namespace,
+        labels=resource.labels_template,
+        annotations=resource.annotations_template,
+    )
+    if not variables.sensitive:
+        return await renderer.render(manifest, variables.values)
+    identity, body = _split(manifest)
+    try:
+        shown = await renderer.render(identity, variables.public)
+    except RenderError as error:
+        used = sorted(name for name in variables.sensitive if repr(name) in error.message)
+        if not used:
+            raise
+        message = f"it uses the sensitive variable {used[0]!r}, whose value would be seen"
+        raise RenderError(error.path, message) from None
+    rendered = await renderer.render(body, variables.values)
+    return {**rendered, **shown, "metadata": {**rendered["metadata"], **shown["metadata"]}}
+
+
+def _split(manifest: Manifest) -> tuple[Manifest, Manifest]:
+    """Identity and body: each string is in one of them, so that each is rendered once."""
+    metadata = manifest["metadata"]
+    shown = {key: metadata[key] for key in ("name", "namespace") if key in metadata}
+    identity: Manifest = {key: manifest[key] for key in ("apiVersion", "kind") if key in manifest}
+    rest = {key: item for key, item in metadata.items() if key not in shown}
+    body = {key: item for key, item in manifest.items() if key != "apiVersion"}
+    body["kind"] = manifest.get("kind") if "{{" not in str(manifest.get("kind")) else ""
+    return {**identity, "metadata": shown}, {**body, "metadata": rest}
+
+
+def _desired(
+    tenant: Tenant, resource: TResource, level: int, manifest: Manifest, mapping: RESTMapping
+) -> Desired:
+    home = tenant.metadata.namespace or ""
+    cleaned = clean(manifest, namespace=home if mapping.namespaced else None)
+    name = check_name(cleaned["metadata"].get("name"))
+    namespace = str(cleaned["metadata"].get("namespace", ""))
+    marks = tracking(
+        resource, mapping.gvk.group_kind, namespace, tenant.metadata.name or name, home
+    )
+    return Desired(
+        mapping=mapping,
+        manifest=cleaned,
+        revision=revision(cleaned),
+        ordinal=level,
+        strategy=PatchStrategy(resource.patch_strategy.value),
+        force=resource.conflict_policy is ConflictPolicy.FORCE,
+        once=resource.creation_policy is CreationPolicy.ONCE,
+        reference=marks.tie is Tie.REFERENCE,
+        labels=marks.labels,
+        annotations=marks.annotations,
+        ignored=drift_paths(cleaned, resource.ignore_fields),
+    )
+
+
+def clean(manifest: Manifest, *, namespace: str | None) -> Manifest:
+    """The manifest as it is applied: no status, nothing the server sets, `stringData` as `data`.
+
+    `namespace` is the default; None for cluster-scoped kinds, whose namespace is dropped.
+    """
+    metadata = {key: item for key, item in manifest["metadata"].items() if key not in _SERVER_SET}
+    if namespace is None:
+        metadata.pop("namespace", None)
+    else:
+        metadata["namespace"] = metadata.get("namespace") or namespace
+    cleaned = {key: item for key, item in manifest.items() if key != "status"}
+    cleaned["metadata"] = metadata
+    if cleaned.get("kind") == "Secret" and cleaned.get("apiVersion") == "v1":
+        _encode_string_data(cleaned)
+    return cleaned
+
+
+def _encode_string_data(secret: dict[str, Any]) -> None:
+    texts = secret.pop("stringData", None)
+    if not texts:
+        return
+    if not isinstance(texts, Mapping) or not all(isinstance(t, str) for t in texts.values()):
+        raise ValueError("stringData must be a mapping of texts")
+    encoded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+    secret["data"] = {**(secret.get("data") or {}), **encoded}

@@ -1,0 +1,214 @@
+"""From what became of each resource to a Tenant's status: counts, lists and conditions.
+
+Pure: the clock is passed in, and equal outcomes give an equal status. Messages name resources by id
+and kind only.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from apis.tenancy import TenantStatus
+from ctrlruntime.api.conditions import Condition, find_condition, set_condition
+
+LONGEST_MESSAGE = 1024
+MOST_NAMED = 5
+
+
+class State(StrEnum):
+    """What became of one resource. Every resource is in exactly one state."""
+
+    READY = "ready"
+    WAITING = "waiting"
+    """Applied, and not ready yet."""
+    BLOCKED = "blocked"
+    """Not applied: what it depends on is not ready yet."""
+    SKIPPED = "skipped"
+    """Not applied: what it depends on failed."""
+    CONFLICTED = "conflicted"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One resource. `key` is set once it was applied; `message` says in words what is wrong."""
+
+    id: str
+    state: State
+    key: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a tenant could not be worked on at all."""
+
+    reason: str
+    message: str
+    degraded: str = ""
+
+
+VARIABLES_ERROR = "VariablesBuildError"
+DEPENDENCY_ERROR = "DependencyError"
+
+
+def summarize(
+    previous: TenantStatus, outcomes: Sequence[Outcome], generation: int, now: datetime
+) -> TenantStatus:
+    """The status after a pass over all resources. Compare with the previous one before writing it."""
+    by_state = {state: [o for o in outcomes if o.state is state] for state in State}
+    status = previous.model_copy(deep=True)
+    status.observed_generation = generation
+    status.desired_resources = len(outcomes)
+    status.ready_resources = len(by_state[State.READY])
+    status.failed_resources = len(by_state[State.FAILED])
+    status.skipped_resources = len(by_state[State.SKIPPED])
+    status.skipped_resource_ids = sorted(o.id for o in by_state[State.SKIPPED])
+    status.applied_resources = sorted({o.key for o in outcomes if o.key})
+    for condition in (
+        _ready(by_state, len(outcomes)),
+        _progressing(by_state),
+        _conflicted(by_state),
+        _degraded(by_state, previous, generation),
+    ):
+        condition.observed_generation = generation
+        set_condition(status.conditions, condition, now)
+    return status
+
+
+def refuse(
+    previous: TenantStatus, failure: Failure, generation: int, now: datetime
+) -> TenantStatus:
+    """The status when nothing could be done: counts and lists stay as they were last known."""
+    status = previous.model_copy(deep=True)
+    status.observed_generation = generation
+    message = _cut(failure.message)
+    for kind, state, reason, said in (
+        ("Ready", "False", failure.reason, message),
+        ("Degraded", "True", failure.degraded or failure.reason, message),
+        ("Progressing", "False", "ReconcileComplete", "Nothing can be applied."),
+    ):
+        condition = Condition.model_validate(
+            {"type": kind, "status": state, "reason": reason, "message": said}
+        )
+        condition.observed_generation = generation
+        set_condition(status.conditions, condition, now)
+    return status
+
+
+def redact(message: str, sensitive: Mapping[str, str]) -> str:
+    """A server's message without anything that may hold a sensitive value.
+
+    Without sensitive variables the message is kept. With some, quoted parts go, since a server
+    quotes the values it refuses, and so does each value itself, plain or in base64.
+    """
+    if not any(sensitive.values()):
+        return message
+    shown = re.sub(r'"(?:\\.|[^"\\])*"|\'[^\']*\'', "…", message)
+    for value in sorted(sensitive.values(), key=len, reverse=True):
+        if value:
+            encoded = base64.b64encode(value.encode()).decode()
+            shown = shown.replace(value, "…").replace(encoded, "…")
+    return shown
+
+
+ByState = Mapping[State, Sequence[Outcome]]
+
+
+def _ready(by_state: ByState, total: int) -> Condition:
+    ready, failed, conflicted = (
+        len(by_state[state]) for state in (State.READY, State.FAILED, State.CONFLICTED)
+    )
+    if ready == total:
+        return _condition("Ready", True, "Reconciled", f"All {total} resources are ready.")
+    reason = "NotAllResourcesReady"
+    if failed and conflicted:
+        reason = "ResourcesFailedAndConflicted"
+    elif failed:
+        reason = "ResourcesFailed"
+    elif conflicted:
+        reason = "ResourcesConflicted"
+    others = [
+        f"{len(by_state[state])} {state}"
+        for state in State
+        if state is not State.READY and by_state[state]
+    ]
+    message = f"{ready} of {total} resources are ready, {', '.join(others)}{_named(by_state)}."
+    return _condition("Ready", False, reason, message)
+
+
+def _progressing(by_state: ByState) -> Condition:
+    under_way = [*by_state[State.WAITING], *by_state[State.BLOCKED]]
+    if not under_way:
+        return _condition("Progressing", False, "ReconcileComplete", "Nothing is under way.")
+    waiting, blocked = len(by_state[State.WAITING]), len(by_state[State.BLOCKED])
+    message = f"{waiting} resources are not ready yet, {blocked} wait for what they depend on"
+    return _condition("Progressing", True, "Reconciling", f"{message}{_list(under_way)}.")
+
+
+def _conflicted(by_state: ByState) -> Condition:
+    found = by_state[State.CONFLICTED]
+    if not found:
+        return _condition("Conflicted", False, "NoConflict", "No resource is in conflict.")
+    message = f"{len(found)} resources are in conflict{_list(found)}."
+    return _condition("Conflicted", True, "ResourceConflict", message)
+
+
+def _degraded(by_state: ByState, previous: TenantStatus, generation: int) -> Condition:
+    failed, conflicted = by_state[State.FAILED], by_state[State.CONFLICTED]
+    if failed or conflicted:
+        reason = "ResourceFailures"
+        if failed and conflicted:
+            reason = "ResourceFailuresAndConflicts"
+        elif conflicted:
+            reason = "ResourceConflicts"
+        message = f"{len(failed)} resources failed, {len(conflicted)} are in conflict"
+        return _condition("Degraded", True, reason, f"{message}{_list([*failed, *conflicted])}.")
+    waiting = by_state[State.WAITING]
+    if waiting and _was_ready(previous, generation):
+        message = f"{len(waiting)} resources are not ready any more{_list(waiting)}."
+        return _condition("Degraded", True, "ResourcesNotReady", message)
+    return _condition("Degraded", False, "Healthy", "No resource has failed.")
+
+
+def _was_ready(previous: TenantStatus, generation: int) -> bool:
+    """Whether this generation was ready before: only then is waiting a decline, not a start."""
+    ready = find_condition(previous.conditions, "Ready")
+    degraded = find_condition(previous.conditions, "Degraded")
+    if ready is None or ready.observed_generation != generation:
+        return False
+    declined = degraded is not None and degraded.reason == "ResourcesNotReady"
+    return ready.status == "True" or declined
+
+
+def _named(by_state: ByState) -> str:
+    return _list([*by_state[State.FAILED], *by_state[State.CONFLICTED], *by_state[State.WAITING]])
+
+
+def _list(outcomes: Sequence[Outcome]) -> str:
+    """`: a (why), b (why) and 3 more`, in the order of ids."""
+    if not outcomes:
+        return ""
+    ordered = sorted(outcomes, key=lambda outcome: outcome.id)
+    shown = [
+        f"{o.id} ({o.message[:160].rstrip('.')})" if o.message else o.id
+        for o in ordered[:MOST_NAMED]
+    ]
+    more = f" and {len(ordered) - MOST_NAMED} more" if len(ordered) > MOST_NAMED else ""
+    return f": {', '.join(shown)}{more}"
+
+
+def _condition(kind: str, holds: bool, reason: str, message: str) -> Condition:
+    status = "True" if holds else "False"
+    return Condition.model_validate(
+        {"type": kind, "status": status, "reason": reason, "message": _cut(message)}
+    )
+
+
+def _cut(message: str) -> str:
+    return message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 1]}…"

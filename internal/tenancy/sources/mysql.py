@@ -1,0 +1,285 @@
+"""Rows of a MySQL-compatible database, by aiomysql.
+
+One statement, read unbuffered, is one consistent snapshot: rows keep coming page by page from the
+state at its start, with NULL and repeated uids in it, which paging by key would lose.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiomysql
+from pymysql import err
+from pymysql.constants import FIELD_TYPE
+
+from apis.tenancy import TLSMode
+from internal.tenancy.rows import Row
+from internal.tenancy.sources.errors import (
+    AccessDenied,
+    InsecureConnection,
+    SourceError,
+    TimedOut,
+    UnknownColumn,
+    UnknownTable,
+    Unreachable,
+)
+from internal.tenancy.sources.source import LARGEST_PAGE, Page, size, text
+
+_DENIED = frozenset({1044, 1045, 1130, 1131, 1142, 1143, 1227, 1251, 1698, 4151})
+_UNKNOWN_TABLE = frozenset({1049, 1051, 1146, 1356})
+_UNKNOWN_COLUMN = frozenset({1054})
+_TIMED_OUT = frozenset({1205, 1969, 3024})
+_LOST = frozenset({1040, 1053, 1152, 1158, 1159, 1160, 1161, 2002, 2003, 2005, 2006, 2013, 2014})
+IDLE_SECONDS = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TLSSettings:
+    """PEM texts; `mode` as in the registry's `tls`."""
+
+    mode: TLSMode = TLSMode.VERIFY_IDENTITY
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MySQLSettings:
+    """Everything a connection depends on: a change of any makes a new pool. Times in seconds."""
+
+    host: str
+    port: int = 3306
+    username: str
+    password: str = field(default="", repr=False)
+    database: str
+    table: str
+    tls: TLSSettings | None = None
+    connect_timeout: float = 5.0
+    read_timeout: float = 30.0
+    pool_size: int = 3
+    page_size: int = 1000
+
+
+class MySQLSource:
+    """A table or view; its pool is made at the first query and kept until `close`."""
+
+    def __init__(self, settings: MySQLSettings) -> None:
+        self._settings = settings
+        self._pool: Any = None
+
+    async def pages(self, columns: Sequence[str]) -> AsyncIterator[Page]:
+        """See Source. A kept connection that turns out dead is replaced once, before any row."""
+        statement = select(self._settings.table, columns)
+        retried = False
+        while True:
+            begun = False
+            try:
+                async with self._connection(fresh=retried) as connection:
+                    async for page in self._read(connection, statement, columns):
+                        begun = True
+                        yield page
+                return
+            except Unreachable:
+                if begun or retried:
+                    raise
+                retried = True
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.terminate()
+            await pool.wait_closed()
+
+    @asynccontextmanager
+    async def _connection(self, *, fresh: bool) -> AsyncIterator[Any]:
+        """A connection for one query. After an error it is closed, not put back."""
+        if fresh:
+            await self.close()
+        async with self._errors(self._settings.connect_timeout * 2, "connect"):
+            pool = self._pool = self._pool or await aiomysql.create_pool(**self._options())
+            connection = await pool.acquire()
+        clean = False
+        try:
+            self._check_encryption(connection)
+            yield connection
+            clean = True
+        finally:
+            if not clean:
+                connection.close()
+            pool.release(connection)
+
+    def _check_encryption(self, connection: Any) -> None:
+        writer = connection._writer
+        if self._settings.tls and (writer is None or writer.get_extra_info("cipher") is None):
+            raise InsecureConnection("the database offers no TLS, which the registry asks for")
+
+    async def _read(
+        self, connection: Any, statement: str, columns: Sequence[str]
+    ) -> AsyncIterator[Page]:
+        cursor = await connection.cursor(aiomysql.SSCursor)
+        async with self._errors(self._settings.read_timeout, "answer"):
+            await cursor.execute(statement)
+        while True:
+            async with self._errors(self._settings.read_timeout, "send its rows"):
+                page = await self._page(cursor, columns)
+            if not page:
+                break
+            yield page
+        await cursor.close()
+
+    async def _page(self, cursor: Any, columns: Sequence[str]) -> Page:
+        page: Page = []
+        weight = 0
+        while len(page) < self._settings.page_size and weight < LARGEST_PAGE:
+            found = await cursor.fetchone()
+            if found is None:
+                break
+            values = [text(value) for value in found]
+            weight += size(values)
+            page.append(Row(dict(zip(columns, values, strict=True))))
+        await asyncio.sleep(0)
+        return page
+
+    def _options(self) -> dict[str, Any]:
+        settings = self._settings
+        return {
+            "host": settings.host,
+            "port": settings.port,
+            "user": settings.username,
+            "password": settings.password,
+            "db": settings.database,
+            "charset": "utf8mb4",
+            "connect_timeout": settings.connect_timeout,
+            "autocommit": True,
+            "conv": _CONVERTERS,
+            "init_command": "SET time_zone = '+00:00'",
+            "ssl": None if settings.tls is None else context(settings.tls),
+            "minsize": 0,
+            "maxsize": settings.pool_size,
+            "pool_recycle": IDLE_SECONDS,
+        }
+
+    @asynccontextmanager
+    async def _errors(self, seconds: float, action: str) -> AsyncIterator[None]:
+        """Bounds what is inside and turns drivers' errors into ours."""
+        place = f"{self._settings.host}:{self._settings.port}"
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError:
+            message = f"the database at {place} did not {action} within {seconds:g} s"
+            raise (Unreachable if action == "connect" else TimedOut)(message) from None
+        except err.MySQLError as error:
+            raise self._translated(error, place) from None
+        except ssl.SSLError as error:
+            raise _tls_error(place, error) from None
+        except (OSError, asyncio.IncompleteReadError, EOFError):
+            raise Unreachable(f"the database at {place} cannot be reached") from None
+        except (RuntimeError, AttributeError) as error:
+            # aiomysql says so of connections that its server closed.
+            raise Unreachable(
+                f"the connection to the database at {place} was lost ({type(error).__name__})"
+            ) from None
+
+    def _translated(self, error: err.MySQLError, place: str) -> SourceError:
+        code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+        settings = self._settings
+        if isinstance(error.__cause__, ssl.SSLError):
+            return _tls_error(place, error.__cause__)
+        if code in _DENIED:
+            return AccessDenied(
+                f"the database at {place} denies access to user {settings.username!r} "
+                f"(error {code}); check username, passwordRef and the SELECT privilege"
+            )
+        if code in _UNKNOWN_TABLE:
+            return UnknownTable(
+                f"{settings.database!r} has no usable table or view {settings.table!r} "
+                f"(error {code})"
+            )
+        if code in _UNKNOWN_COLUMN:
+            return UnknownColumn(
+                f"table {settings.table!r} has no column {_named(error)}; check valueMappings and "
+                "extraValueMappings"
+            )
+        if code in _TIMED_OUT:
+            return TimedOut(f"the database at {place} ended the query after its own time limit")
+        if code in _LOST or isinstance(error, err.InterfaceError):
+            return Unreachable(f"the database at {place} cannot be reached (error {code})")
+        return SourceError(f"the query failed with error {code} of the database at {place}")
+
+
+def select(table: str, columns: Sequence[str]) -> str:
+    """The one statement: mapped columns only, in a stable order that puts active rows first."""
+    quoted = [quote(column) for column in columns]
+    place = ".".join(quote(part) for part in table.split(".", 1))
+    order = [quoted[0], *(f"{column} DESC" for column in quoted[1:2]), *quoted[2:]]
+    return f"SELECT {', '.join(quoted)} FROM {place} ORDER BY {', '.join(order)}"  # noqa: S608
+
+
+def quote(identifier: str) -> str:
+    """An identifier in backticks, its own doubled."""
+    return "`" + identifier.replace("\0", "").replace("`", "``") + "`"
+
+
+def context(tls: TLSSettings) -> ssl.SSLContext:
+    """The TLS context that the settings describe. Raises InsecureConnection for unusable PEM texts."""
+    try:
+        made = ssl.create_default_context(cadata=tls.ca)
+        made.minimum_version = ssl.TLSVersion.TLSv1_2
+        made.check_hostname = tls.mode is TLSMode.VERIFY_IDENTITY
+        if tls.mode is TLSMode.REQUIRED:
+            made.verify_mode = ssl.CERT_NONE
+        if tls.certificate and tls.key:
+            _load_certificate(made, tls.certificate, tls.key)
+    except (ssl.SSLError, ValueError):
+        raise InsecureConnection("the certificates of the registry's tls are not usable") from None
+    return made
+
+
+def _load_certificate(made: ssl.SSLContext, certificate: str, key: str) -> None:
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+        Path(file.name).chmod(0o600)
+        file.write(f"{certificate}\n{key}\n")
+        file.flush()
+        made.load_cert_chain(file.name)
+
+
+def _tls_error(place: str, error: ssl.SSLError) -> InsecureConnection:
+    why = getattr(error, "verify_message", "") or "the handshake failed"
+    return InsecureConnection(f"no secure connection to the database at {place}: {why}")
+
+
+def _named(error: err.MySQLError) -> str:
+    """The column as the server names it: `Unknown column 'x' in 'field list'`."""
+    parts = str(error.args[1] if len(error.args) > 1 else "").split("'")
+    return repr(parts[1]) if len(parts) > 2 else "of that name"
+
+
+def _bits(value: bytes) -> str:
+    return str(int.from_bytes(value, "big"))
+
+
+def _moment(value: str) -> str:
+    """A DATETIME or TIMESTAMP in UTC as RFC 3339; zero dates stay as they are."""
+    if value.startswith("0000"):
+        return value
+    day, _, clock = value.partition(" ")
+    if "." in clock:
+        clock = clock.rstrip("0").rstrip(".")
+    return f"{day}T{clock}Z"
+
+
+_CONVERTERS: dict[Any, Any] = {
+    FIELD_TYPE.BIT: _bits,
+    FIELD_TYPE.DATETIME: _moment,
+    FIELD_TYPE.TIMESTAMP: _moment,
+}
+"""All other types stay the text that the server sends."""

@@ -1,0 +1,50 @@
+"""The interface of data sources, and what they share."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Protocol
+
+from internal.tenancy.rows import Row
+
+Page = list[Row]
+
+LARGEST_PAGE = 8 * 1024 * 1024
+"""A page ends after so many characters, however few rows that is."""
+
+
+class Source(Protocol):
+    """A table that can be read again and again. One is kept per registry while its settings last."""
+
+    def pages(self, columns: Sequence[str]) -> AsyncIterator[Page]:
+        """All rows, inactive ones included, in pages, from one consistent snapshot.
+
+        `columns` names what is read: uid first, then the activation column, which orders rows of
+        one uid. The order is stable as long as the rows are. Raises SourceError.
+        """
+
+    async def close(self) -> None:
+        """Gives up all connections."""
+
+
+def text(value: Any) -> str | None:
+    """A column's value as templates see it: text; base64 for bytes that are not UTF-8; NULL is None."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        octets = bytes(value)
+        try:
+            return octets.decode()
+        except UnicodeDecodeError:
+            return base64.b64encode(octets).decode()
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return f"{value:.1f}"
+    return str(value)
+
+
+def size(values: Sequence[str | None]) -> int:
+    """Characters of a row."""
+    return sum(len(value) for value in values if value is not None)
