@@ -1,0 +1,171 @@
+"""The server itself: sockets, dispatch, and the controllers that run beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from typing import Any, Final
+
+import orjson
+import structlog
+from aiohttp import web
+
+from ctrlruntime.envtest.server.bootstrap import bootstrap
+from ctrlruntime.envtest.server.certificates import Authority
+from ctrlruntime.envtest.server.dispatch import Dispatcher, Reply
+from ctrlruntime.envtest.server.errors import StatusError, internal, too_large
+from ctrlruntime.envtest.server.gc import GarbageCollector
+from ctrlruntime.envtest.server.namespaces import NamespaceController
+from ctrlruntime.envtest.server.options import ServerOptions
+from ctrlruntime.envtest.server.request import Request, parse_request
+from ctrlruntime.envtest.server.state import State
+from ctrlruntime.envtest.server.watch import Watch
+
+_LOG: Final = structlog.get_logger(__name__)
+_JSON: Final = "application/json"
+
+
+class APIServer:
+    """An API server in this process, on the running loop. State is in memory and goes with it."""
+
+    def __init__(self, options: ServerOptions | None = None) -> None:
+        self.options = options or ServerOptions()
+        self.state = State(self.options)
+        self._dispatcher = Dispatcher(self.state)
+        self._runner: web.ServerRunner | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._streams: set[asyncio.Task[Any]] = set()
+        self._authority = Authority() if self.options.tls else None
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        scheme = "https" if self._authority else "http"
+        return f"{scheme}://{self.options.host}:{self.port}"
+
+    @property
+    def ca_data(self) -> bytes | None:
+        """The CA certificate (PEM) that signs the server's own; None without TLS."""
+        return None if self._authority is None else self._authority.ca_data
+
+    async def start(self) -> None:
+        """Listen. Raises OSError where the port is taken."""
+        bootstrap(self.state)
+        server = web.Server(self._handle, access_log=None)
+        self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=1.0)
+        await self._runner.setup()
+        context = None
+        if self._authority is not None:
+            context = self._authority.server_context([self.options.host, "localhost"])
+        await self._listen(context)
+        self._tasks.append(asyncio.create_task(NamespaceController(self.state).run()))
+        if self.options.garbage_collection:
+            self._tasks.append(asyncio.create_task(GarbageCollector(self.state).run()))
+
+    async def _listen(self, context: ssl.SSLContext | None) -> None:
+        assert self._runner is not None  # noqa: S101 - start() made it
+        site = web.TCPSite(
+            self._runner,
+            self.options.host,
+            self.options.port,
+            ssl_context=context,
+            backlog=1024,
+            reuse_address=True,
+        )
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Stop listening, end all watches and background work."""
+        for task in (*self._tasks, *self._streams):
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._streams, return_exceptions=True)
+        self._tasks.clear()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def __aenter__(self) -> APIServer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def _handle(self, raw: web.BaseRequest) -> web.StreamResponse:
+        request = parse_request(raw.method, raw.path_qs, raw.headers)
+        try:
+            await self._read_body(raw, request)
+            reply = await self._dispatcher.handle(request)
+        except StatusError as error:
+            return _error(request, error)
+        except Exception as error:  # noqa: BLE001 - the server must answer
+            _LOG.exception("request_failed", path=request.path, method=request.method)
+            return _error(request, internal(f"{type(error).__name__}: {error}"))
+        if isinstance(reply, Watch):
+            return await self._stream(raw, request, reply)
+        return _response(request, reply)
+
+    async def _read_body(self, raw: web.BaseRequest, request: Request) -> None:
+        if not raw.can_read_body:
+            return
+        limit = self.options.max_request
+        if (raw.content_length or 0) > limit:
+            raise too_large(f"Request entity too large: limit is {limit}")
+        parts: list[bytes] = []
+        size = 0
+        async for part in raw.content.iter_any():
+            parts.append(part)
+            size += len(part)
+            if size > limit:
+                raise too_large(f"Request entity too large: limit is {limit}")
+        request.body = b"".join(parts)
+
+    async def _stream(
+        self, raw: web.BaseRequest, request: Request, watch: Watch
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(
+            headers={"Content-Type": _JSON, "Cache-Control": "no-cache, private"}
+        )
+        response.enable_chunked_encoding()
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - handlers run in tasks
+        self._streams.add(task)
+        try:
+            await response.prepare(raw)
+            async with contextlib.aclosing(watch.lines()) as lines:
+                async for chunk in lines:
+                    await response.write(chunk)
+            await response.write_eof()
+        except (ConnectionError, asyncio.CancelledError):
+            if raw.transport is not None:
+                raw.transport.close()
+            if task.cancelling():
+                raise
+        finally:
+            self._streams.discard(task)
+        return response
+
+
+def _response(request: Request, reply: Reply) -> web.Response:
+    body = reply.body
+    if request.pretty and reply.content_type == _JSON:
+        body = orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2) + b"\n"
+    response = web.Response(status=reply.status, body=body)
+    headers = response.headers
+    headers["Content-Type"] = reply.content_type
+    headers["Cache-Control"] = "no-cache, private"
+    for name, value in reply.headers:
+        headers.add(name, value)
+    for text in request.warnings:
+        escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+        headers.add("Warning", f'299 - "{escaped}"')
+    return response
+
+
+def _error(request: Request, error: StatusError) -> web.Response:
+    reply = Reply(error.code, orjson.dumps(error.status()))
+    if error.retry_after is not None:
+        reply.headers.append(("Retry-After", str(error.retry_after)))
+    return _response(request, reply)

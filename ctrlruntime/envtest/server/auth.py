@@ -1,0 +1,325 @@
+"""Who sends a request, and whether RBAC lets them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from urllib.parse import unquote
+
+import orjson
+
+from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.envtest.server.errors import (
+    StatusError,
+    bad_request,
+    forbidden,
+    unauthorized,
+)
+from ctrlruntime.envtest.server.options import User
+from ctrlruntime.envtest.server.request import Request
+from ctrlruntime.envtest.server.selectors import matches_selector
+from ctrlruntime.envtest.server.state import State
+from ctrlruntime.envtest.server.storage import Record
+
+ANONYMOUS: Final = User("system:anonymous", ("system:unauthenticated",))
+ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
+MASTERS: Final = "system:masters"
+_AUTHENTICATED: Final = "system:authenticated"
+_RBAC: Final = "rbac.authorization.k8s.io"
+_SERVICE_ACCOUNT: Final = "system:serviceaccount:"
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """One question to the authorizer. `path` is set for requests outside the API groups."""
+
+    user: User
+    verb: str
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+
+def service_account_user(namespace: str, name: str, uid: str) -> User:
+    groups = (
+        "system:serviceaccounts",
+        f"system:serviceaccounts:{namespace}",
+        _AUTHENTICATED,
+    )
+    return User(f"{_SERVICE_ACCOUNT}{namespace}:{name}", groups, uid)
+
+
+class Authenticator:
+    """Static bearer tokens and the tokens issued for service accounts."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._key = secrets.token_bytes(32)
+
+    def authenticate(self, request: Request) -> User:
+        """Raises Unauthorized."""
+        header = request.headers.get("Authorization", "")
+        scheme, _, token = header.partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            if not self._state.options.anonymous:
+                raise unauthorized()
+            return ANONYMOUS
+        user = self.user_of(token.strip())
+        if user is None:
+            raise unauthorized()
+        return user
+
+    def user_of(self, token: str) -> User | None:
+        known = self._state.options.tokens.get(token)
+        if known is not None:
+            if _AUTHENTICATED in known.groups:
+                return known
+            return replace(known, groups=(*known.groups, _AUTHENTICATED))
+        return self._service_account(token)
+
+    def issue(self, account: Record, audiences: list[str], seconds: int) -> tuple[str, float]:
+        """A token for a service account and when it expires (Unix time)."""
+        now = self._state.options.clock().timestamp()
+        claims = {
+            "aud": audiences or [ISSUER],
+            "exp": int(now + seconds),
+            "iat": int(now),
+            "iss": ISSUER,
+            "jti": secrets.token_hex(16),
+            "kubernetes.io": {
+                "namespace": account.namespace,
+                "serviceaccount": {"name": account.name, "uid": account.uid},
+            },
+            "nbf": int(now),
+            "sub": f"{_SERVICE_ACCOUNT}{account.namespace}:{account.name}",
+        }
+        head = _encode(orjson.dumps({"alg": "HS256", "typ": "JWT"}))
+        body = _encode(orjson.dumps(claims))
+        return f"{head}.{body}.{self._sign(f'{head}.{body}')}", now + seconds
+
+    def _sign(self, text: str) -> str:
+        return _encode(hmac.new(self._key, text.encode(), hashlib.sha256).digest())
+
+    def _service_account(self, token: str) -> User | None:
+        signed, _, signature = token.rpartition(".")
+        if not signed or not hmac.compare_digest(signature, self._sign(signed)):
+            return None
+        claims = orjson.loads(_decode(signed.partition(".")[2]))
+        if claims["exp"] <= self._state.options.clock().timestamp():
+            return None
+        bound = claims["kubernetes.io"]
+        account = bound["serviceaccount"]
+        record = self._state.storage.bucket("serviceaccounts").get(
+            bound["namespace"], account["name"]
+        )
+        if record is None or record.uid != account["uid"]:
+            return None
+        return service_account_user(bound["namespace"], account["name"], account["uid"])
+
+
+def _encode(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def _decode(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+class Authorizer:
+    """AlwaysAllow, or RBAC over the stored roles and bindings."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def check(self, request: Request) -> None:
+        """Raises Forbidden with the API server's words."""
+        if self._state.options.authorization == "AlwaysAllow":
+            return
+        attributes = attributes_of(request)
+        if not self.allows(attributes):
+            raise _refusal(attributes)
+
+    def allows(self, asked: Attributes) -> bool:
+        if self._state.options.authorization == "AlwaysAllow" or MASTERS in asked.user.groups:
+            return True
+        return any(_rule_allows(rule, asked) for rule in self.rules(asked.user, asked.namespace))
+
+    def rules(self, user: User, namespace: str) -> Iterator[Mapping[str, Any]]:
+        """All rules that apply to the user in the namespace, cluster-wide ones included."""
+        storage = self._state.storage
+        for record in storage.bucket(f"clusterrolebindings.{_RBAC}").records.values():
+            if _binds(record.obj, user, ""):
+                yield from self._role_rules(record.obj["roleRef"], "")
+        if not namespace:
+            return
+        for record in storage.bucket(f"rolebindings.{_RBAC}").scan(namespace):
+            if _binds(record.obj, user, namespace):
+                yield from self._role_rules(record.obj["roleRef"], namespace)
+
+    def _role_rules(self, ref: Mapping[str, str], namespace: str) -> list[Mapping[str, Any]]:
+        storage = self._state.storage
+        if ref.get("kind") == "Role":
+            record = storage.bucket(f"roles.{_RBAC}").get(namespace, ref["name"])
+            return [] if record is None else record.obj.get("rules") or []
+        record = storage.bucket(f"clusterroles.{_RBAC}").get("", ref["name"])
+        return [] if record is None else self.cluster_rules(record.obj, set())
+
+    def cluster_rules(self, role: Manifest, seen: set[str]) -> list[Mapping[str, Any]]:
+        """Rules of a cluster role, those it aggregates included."""
+        seen.add(role["metadata"]["name"])
+        aggregation = role.get("aggregationRule")
+        if not aggregation:
+            return role.get("rules") or []
+        found: list[Mapping[str, Any]] = []
+        bucket = self._state.storage.bucket(f"clusterroles.{_RBAC}")
+        for selector in aggregation.get("clusterRoleSelectors") or ():
+            for record in bucket.scan():
+                if record.name not in seen and matches_selector(selector, record.labels):
+                    found += self.cluster_rules(record.obj, seen)
+        return found
+
+    # -- impersonation ---------------------------------------------------------------------
+
+    def impersonated(self, request: Request) -> User:
+        """The user named by the Impersonate headers, if the sender may act for them."""
+        headers = request.headers
+        name = headers.get("Impersonate-User", "")
+        groups = _all_headers(headers, "Impersonate-Group")
+        uid = headers.get("Impersonate-Uid", "")
+        extra = _extra_headers(headers)
+        if not name:
+            if groups or uid or extra:
+                raise bad_request("requested impersonation without impersonating a user")
+            return request.user
+        self._check_impersonation(request.user, name, groups)
+        if name.startswith(_SERVICE_ACCOUNT) and not groups:
+            namespace, _, account = name.removeprefix(_SERVICE_ACCOUNT).partition(":")
+            return service_account_user(namespace, account, uid)
+        every = tuple(groups)
+        if name == ANONYMOUS.name:
+            every = (*every, "system:unauthenticated")
+        elif _AUTHENTICATED not in every:
+            every = (*every, _AUTHENTICATED)
+        return User(name, every, uid, extra)
+
+    def _check_impersonation(self, user: User, name: str, groups: list[str]) -> None:
+        asked = [Attributes(user, "impersonate", resource="users", name=name)]
+        if name.startswith(_SERVICE_ACCOUNT):
+            namespace, _, account = name.removeprefix(_SERVICE_ACCOUNT).partition(":")
+            asked = [
+                Attributes(
+                    user,
+                    "impersonate",
+                    resource="serviceaccounts",
+                    namespace=namespace,
+                    name=account,
+                )
+            ]
+        asked += [
+            Attributes(user, "impersonate", resource="groups", name=group) for group in groups
+        ]
+        for attributes in asked:
+            if not self.allows(attributes):
+                raise _refusal(attributes)
+
+
+def _all_headers(headers: Mapping[str, str], name: str) -> list[str]:
+    getall = getattr(headers, "getall", None)
+    if getall is None:
+        return [headers[name]] if name in headers else []
+    return list(getall(name, []))
+
+
+def _extra_headers(headers: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    prefix = "impersonate-extra-"
+    found: dict[str, tuple[str, ...]] = {}
+    for key, value in headers.items():
+        if key.lower().startswith(prefix):
+            name = unquote(key.lower().removeprefix(prefix))
+            found[name] = (*found.get(name, ()), value)
+    return found
+
+
+def attributes_of(request: Request) -> Attributes:
+    if request.group is None:
+        return Attributes(request.user, request.verb, path=request.path)
+    return Attributes(
+        request.user,
+        request.verb,
+        request.group,
+        request.version,
+        request.resource,
+        request.subresource,
+        request.namespace,
+        request.name,
+    )
+
+
+def _refusal(asked: Attributes) -> StatusError:
+    user = asked.user.name
+    if asked.path:
+        text = f'forbidden: User "{user}" cannot {asked.verb} path "{asked.path}"'
+        return StatusError(403, "Forbidden", text, {})
+    where = f' in the namespace "{asked.namespace}"' if asked.namespace else " at the cluster scope"
+    resource = asked.resource + (f"/{asked.subresource}" if asked.subresource else "")
+    why = (
+        f'User "{user}" cannot {asked.verb} resource "{resource}" '
+        f'in API group "{asked.group}"{where}'
+    )
+    return forbidden(asked.group, asked.resource, asked.name, why)
+
+
+def _binds(binding: Manifest, user: User, namespace: str) -> bool:
+    for subject in binding.get("subjects") or ():
+        kind, name = subject.get("kind"), subject.get("name")
+        if kind == "User" and name == user.name:
+            return True
+        if kind == "Group" and name in user.groups:
+            return True
+        if kind == "ServiceAccount":
+            at = subject.get("namespace") or namespace
+            if user.name == f"{_SERVICE_ACCOUNT}{at}:{name}":
+                return True
+    return False
+
+
+def _has(values: Any, value: str) -> bool:
+    return bool(values) and ("*" in values or value in values)
+
+
+def _rule_allows(rule: Mapping[str, Any], asked: Attributes) -> bool:
+    if not _has(rule.get("verbs"), asked.verb):
+        return False
+    if asked.path:
+        return any(_path_matches(item, asked.path) for item in rule.get("nonResourceURLs") or ())
+    if not _has(rule.get("apiGroups"), asked.group):
+        return False
+    if not _resource_matches(rule.get("resources") or (), asked):
+        return False
+    names = rule.get("resourceNames")
+    return not names or asked.name in names
+
+
+def _path_matches(pattern: str, path: str) -> bool:
+    if pattern == "*" or pattern == path:
+        return True
+    return pattern.endswith("*") and path.startswith(pattern.rstrip("*"))
+
+
+def _resource_matches(resources: Any, asked: Attributes) -> bool:
+    if "*" in resources:
+        return True
+    if not asked.subresource:
+        return asked.resource in resources
+    return f"{asked.resource}/{asked.subresource}" in resources or (
+        f"*/{asked.subresource}" in resources
+    )

@@ -1,0 +1,212 @@
+"""Request bodies to objects, with the API server's complaints about what cannot be read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import orjson
+import yaml
+
+from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.envtest.server.errors import (
+    StatusError,
+    bad_request,
+    unsupported_media_type,
+)
+from ctrlruntime.envtest.server.kinds import Kind
+from ctrlruntime.envtest.server.request import Request
+
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_BODY_TYPES: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+_JSON: Final = "application/json"
+_YAML: Final = "application/yaml"
+
+
+def read_yaml(body: bytes) -> Any:
+    """YAML to what JSON could hold (timestamps stay text)."""
+    loader = _LOADER(body)
+    loader.yaml_implicit_resolvers = {
+        first: [(tag, rx) for tag, rx in found if tag != "tag:yaml.org,2002:timestamp"]
+        for first, found in loader.yaml_implicit_resolvers.items()
+    }
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
+
+
+def body_as_json(request: Request) -> bytes:
+    """The body as JSON bytes. Raises UnsupportedMediaType, BadRequest."""
+    content_type = request.content_type or _JSON
+    if content_type == _JSON:
+        return request.body
+    if content_type in {_YAML, "application/x-yaml", "text/yaml"}:
+        try:
+            return orjson.dumps(read_yaml(request.body))
+        except (yaml.YAMLError, TypeError) as error:
+            raise bad_request(f"yaml: {error}") from None
+    raise unsupported_media_type(_BODY_TYPES, content_type)
+
+
+def decode_object(kind: Kind, request: Request) -> tuple[Manifest, list[str]]:
+    """The object in the body and the strict decoding errors (duplicate keys) found on the way.
+
+    `apiVersion` and `kind` are filled in where a built-in kind leaves them out.
+    """
+    body = body_as_json(request)
+    try:
+        obj = orjson.loads(body) if body else None
+    except orjson.JSONDecodeError as error:
+        raise _unreadable(kind, body, str(error)) from None
+    if obj is None:
+        raise _unreadable(kind, body, "unexpected end of JSON input")
+    if not isinstance(obj, dict):
+        raise bad_request(
+            f"couldn't get version/kind; json parse error: json: cannot unmarshal "
+            f"{_json_type(obj)} into Go value of type struct "
+            '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+        )
+    errors: list[str] = []
+    if request.field_validation != "Ignore" and may_repeat_keys(body, obj):
+        obj, errors = strict_decode(body)
+    check_type(kind, request, obj)
+    return obj, errors
+
+
+def strict_decode(body: bytes) -> tuple[Manifest, list[str]]:
+    """Decode JSON and report keys that occur twice in one object; the last one wins."""
+    errors: list[str] = []
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in found:
+                errors.append(f'duplicate field "{key}"')
+            found[key] = value
+        return found
+
+    return json.loads(body, object_pairs_hook=unique), errors
+
+
+def may_repeat_keys(body: bytes, obj: Any) -> bool:
+    """A cheap test that has no false negatives: a key that was lost is a colon that is gone."""
+    return body.count(b":") != orjson.dumps(obj).count(b":") or b"\\u003" in body
+
+
+def _unreadable(kind: Kind, body: bytes, error: str) -> StatusError:
+    shown = body[:1024].decode(errors="replace") if body else "<empty>"
+    if "unexpected end" in error or "end of" in error.lower() or "EOF" in error:
+        error = "unexpected end of JSON input"
+    if kind.custom:
+        return bad_request(f"couldn't get version/kind; json parse error: {error}")
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {kind.kind}): "
+        f"couldn't get version/kind; json parse error: {error} ({shown})"
+    )
+
+
+def _json_type(value: Any) -> str:
+    if isinstance(value, list):
+        return "array"
+    if isinstance(value, bool):
+        return "bool"
+    return "string" if isinstance(value, str) else "number"
+
+
+def check_type(kind: Kind, request: Request, obj: Manifest) -> None:
+    api_version = kind.api_version(request.version)
+    given_version, given_kind = obj.get("apiVersion"), obj.get("kind")
+    if given_version == api_version and given_kind == kind.kind:
+        _check_metadata(kind, request, obj)
+        return
+    if kind.custom:
+        _check_custom_type(kind, request, obj)
+    elif given_kind not in {None, "", kind.kind}:
+        raise bad_request(
+            f'{given_kind} in version "{(given_version or api_version).rpartition("/")[2]}" cannot be handled as a '
+            f"{kind.kind}: converting ({given_kind}) to ({kind.kind}): unknown conversion"
+        )
+    elif given_version not in {None, "", api_version}:
+        raise _other_version(given_version, api_version)
+    obj["apiVersion"], obj["kind"] = api_version, kind.kind
+    _check_metadata(kind, request, obj)
+
+
+def _other_version(given: Any, expected: str) -> StatusError:
+    return bad_request(
+        f"the API version in the data ({given}) does not match the expected API version ({expected})"
+    )
+
+
+def _check_custom_type(kind: Kind, request: Request, obj: Manifest) -> None:
+    for field in ("kind", "apiVersion"):
+        if not obj.get(field):
+            title = "Kind" if field == "kind" else field
+            shown = orjson.dumps(obj).decode()
+            raise bad_request(f"Object '{title}' is missing in '{shown}'")
+    if obj["apiVersion"] != kind.api_version(request.version):
+        raise _other_version(obj["apiVersion"], kind.api_version(request.version))
+    if obj["kind"] != kind.kind:
+        raise bad_request(
+            f"{obj['apiVersion']}, Kind={obj['kind']} cannot be handled as a {kind.kind}"
+        )
+
+
+_STRINGS: Final = ("name", "generateName", "namespace", "uid", "resourceVersion")
+_MAPS: Final = ("labels", "annotations")
+
+
+def _check_metadata(kind: Kind, request: Request, obj: Manifest) -> None:
+    """Types of the metadata the server itself reads. Nulls are taken as absent."""
+    metadata = obj.setdefault("metadata", {})
+    if metadata is None:
+        metadata = obj["metadata"] = {}
+    if not isinstance(metadata, dict):
+        raise _wrong_type(kind, request, metadata, "metadata", "v1.ObjectMeta")
+    for name in _STRINGS:
+        value = metadata.get(name, "")
+        if value is None:
+            del metadata[name]
+        elif not isinstance(value, str):
+            raise _wrong_type(kind, request, value, f"metadata.{name}", "string")
+    for name in _MAPS:
+        _check_map(kind, request, metadata, name)
+    for name in ("finalizers", "ownerReferences", "managedFields"):
+        value = metadata.get(name)
+        if value is not None and not isinstance(value, list):
+            raise _wrong_type(kind, request, value, f"metadata.{name}", "[]string")
+        if name in metadata and value is None:
+            del metadata[name]
+    for item in metadata.get("finalizers") or ():
+        if not isinstance(item, str):
+            raise _wrong_type(kind, request, item, "metadata.finalizers", "string")
+    for item in metadata.get("ownerReferences") or ():
+        if not isinstance(item, dict):
+            raise _wrong_type(kind, request, item, "metadata.ownerReferences", "v1.OwnerReference")
+
+
+def _check_map(kind: Kind, request: Request, metadata: Manifest, name: str) -> None:
+    value = metadata.get(name)
+    if value is None:
+        metadata.pop(name, None)
+        return
+    if not isinstance(value, dict):
+        raise _wrong_type(kind, request, value, f"metadata.{name}", "map[string]string")
+    for key, item in value.items():
+        if item is None:
+            value[key] = ""
+        elif not isinstance(item, str):
+            raise _wrong_type(kind, request, item, f"metadata.{name}", "string")
+
+
+def _wrong_type(kind: Kind, request: Request, value: Any, field: str, wanted: str) -> StatusError:
+    found = "object" if isinstance(value, dict) else _json_type(value)
+    return bad_request(
+        f'{kind.kind} in version "{request.version}" cannot be handled as a {kind.kind}: json: cannot '
+        f"unmarshal {found} into Go struct field {_go_field(field)} of type {wanted}"
+    )
+
+
+def _go_field(field: str) -> str:
+    return f"ObjectMeta.{field}"

@@ -1,0 +1,198 @@
+"""CustomResourceDefinitions: from a definition to a served kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.envtest.server.discovery import version_rank
+from ctrlruntime.envtest.server.kinds import Kind, ScalePaths
+from ctrlruntime.envtest.server.state import State
+from ctrlruntime.envtest.server.storage import Record
+
+DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
+FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
+
+
+def default_definition(obj: Manifest) -> None:
+    """Defaults of a definition: names, conversion, scope left as they are where given."""
+    spec = obj.get("spec")
+    if not isinstance(spec, dict):
+        return
+    names = spec.get("names")
+    if isinstance(names, dict) and names.get("kind"):
+        if not names.get("singular"):
+            names["singular"] = str(names["kind"]).lower()
+        if not names.get("listKind"):
+            names["listKind"] = f"{names['kind']}List"
+    conversion = spec.setdefault("conversion", {"strategy": "None"})
+    if isinstance(conversion, dict) and not conversion.get("strategy"):
+        conversion["strategy"] = "None"
+
+
+def initial_status(obj: Manifest) -> dict[str, Any]:
+    stored = [v["name"] for v in obj["spec"]["versions"] if v.get("storage")]
+    return {
+        "conditions": [],
+        "acceptedNames": {"plural": "", "kind": ""},
+        "storedVersions": stored,
+    }
+
+
+def served_kind(definition: Manifest) -> Kind | None:
+    """The kind a definition stands for; None where it serves no version."""
+    spec = definition["spec"]
+    names = spec["names"]
+    served = [v for v in spec["versions"] if v.get("served")]
+    if not served:
+        return None
+    schemas = {v["name"]: v for v in spec["versions"]}
+    storage = next(v["name"] for v in spec["versions"] if v.get("storage"))
+    ordered = sorted((v["name"] for v in served), key=version_rank)
+    declared = [v.get("subresources") or {} for v in spec["versions"]]
+    present = [n for n in ("scale", "status") if any(n in d for d in declared)]
+    namespaced = spec["scope"] == "Namespaced"
+    return Kind(
+        group=spec["group"],
+        kind=names["kind"],
+        plural=names["plural"],
+        versions=tuple(ordered),
+        storage_version=storage,
+        namespaced=namespaced,
+        singular=names.get("singular", ""),
+        list_kind=names.get("listKind", ""),
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        subresources=tuple(present),
+        scale=_scale(declared),
+        unconditional_update=False,
+        fields=("metadata.name", "metadata.namespace") if namespaced else ("metadata.name",),
+        custom=True,
+        schemas=schemas,
+        definition=definition,
+    )
+
+
+def _scale(declared: Iterable[dict[str, Any]]) -> ScalePaths | None:
+    for subresources in declared:
+        if scale := subresources.get("scale"):
+            return ScalePaths(
+                spec=scale["specReplicasPath"].lstrip("."),
+                status=scale["statusReplicasPath"].lstrip("."),
+                selector=(scale.get("labelSelectorPath") or "").lstrip("."),
+            )
+    return None
+
+
+class Definitions:
+    """Keeps the catalog in step with the stored definitions."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def establish(self, record: Record) -> None:
+        """After a definition was stored: names accepted, established, served at once."""
+        obj = record.load()
+        conflict = self._name_conflict(obj)
+        status = obj.setdefault("status", {})
+        now = self._state.now()
+        before = record.obj.get("status")
+        _set_names(status, obj, conflict, now)
+        storage = next(v["name"] for v in obj["spec"]["versions"] if v.get("storage"))
+        stored = status.setdefault("storedVersions", [])
+        if storage not in stored:
+            stored.append(storage)
+        if not obj["metadata"].get("deletionTimestamp"):
+            finalizers = obj["metadata"].setdefault("finalizers", [])
+            if FINALIZER not in finalizers:
+                finalizers.append(FINALIZER)
+        same_metadata = obj["metadata"] == record.obj["metadata"]
+        if status != before or not same_metadata:
+            bucket = self._state.storage.bucket(DEFINITIONS)
+            record = self._state.storage.update(bucket, obj, record)
+        if conflict:
+            return
+        self._serve(record.obj)
+
+    def _serve(self, definition: Manifest) -> None:
+        spec = definition["spec"]
+        kind = served_kind(definition)
+        if kind is None:
+            self._state.catalog.remove(spec["group"], spec["names"]["plural"])
+        else:
+            self._state.catalog.put(kind)
+
+    def _name_conflict(self, obj: Manifest) -> str:
+        spec = obj["spec"]
+        names = spec["names"]
+        wanted = {names["plural"], names.get("singular"), *(names.get("shortNames") or ())}
+        for other in self._state.catalog:
+            if other.group != spec["group"] or other.plural == names["plural"]:
+                continue
+            taken = {other.plural, other.singular_name, *other.short_names}
+            if both := sorted(item for item in wanted & taken if item):
+                return f'"{both[0]}" is already in use'
+            if other.kind == names["kind"]:
+                return f'"{names["kind"]}" is already in use'
+        return ""
+
+    def withdraw(self, definition: Manifest) -> None:
+        """After the definition is gone."""
+        spec = definition["spec"]
+        group, plural = spec["group"], spec["names"]["plural"]
+        kind = self._state.catalog.resource(group, plural)
+        mine = definition["metadata"]["uid"]
+        if kind is None or not kind.definition or kind.definition["metadata"]["uid"] != mine:
+            return
+        self._state.catalog.remove(group, plural)
+
+    def clean(self, record: Record, remove: Callable[[Kind, Record], object]) -> bool:
+        """Delete the objects of a definition that is being deleted; True once none is left."""
+        spec = record.obj["spec"]
+        kind = self._state.catalog.resource(spec["group"], spec["names"]["plural"])
+        if kind is None or not kind.custom:
+            return True
+        bucket = self._state.bucket(kind)
+        for item in list(bucket.scan()):
+            if not item.obj["metadata"].get("deletionTimestamp"):
+                remove(kind, item)
+        return len(bucket) == 0
+
+
+def _set_names(status: dict[str, Any], obj: Manifest, conflict: str, now: str) -> None:
+    names = obj["spec"]["names"]
+    accepted = not conflict
+    if accepted:
+        status["acceptedNames"] = dict(names)
+    conditions = status.setdefault("conditions", [])
+    if accepted:
+        _condition(conditions, now, "NamesAccepted", "True", "NoConflicts", "no conflicts found")
+        _condition(
+            conditions,
+            now,
+            "Established",
+            "True",
+            "InitialNamesAccepted",
+            "the initial names have been accepted",
+        )
+    else:
+        _condition(conditions, now, "NamesAccepted", "False", "Conflict", conflict)
+        if not any(c["type"] == "Established" for c in conditions):
+            text = "not all names are accepted"
+            _condition(conditions, now, "Established", "False", "NotAccepted", text)
+    if obj["metadata"].get("deletionTimestamp"):
+        text = "CustomResource deletion is in progress"
+        _condition(conditions, now, "Terminating", "True", "InstanceDeletionInProgress", text)
+
+
+def _condition(
+    conditions: list[dict[str, Any]], now: str, name: str, status: str, reason: str, text: str
+) -> None:
+    found = next((c for c in conditions if c["type"] == name), None)
+    if found is None:
+        found = {"type": name, "status": "", "lastTransitionTime": now}
+        conditions.append(found)
+    if found["status"] != status:
+        found["status"], found["lastTransitionTime"] = status, now
+    found["reason"], found["message"] = reason, text

@@ -1,0 +1,172 @@
+"""From a parsed request to the handler that answers it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from ctrlruntime.envtest.server import discovery
+from ctrlruntime.envtest.server.auth import Authenticator, Authorizer
+from ctrlruntime.envtest.server.deletion import Deleter
+from ctrlruntime.envtest.server.errors import method_not_allowed, unknown_path
+from ctrlruntime.envtest.server.kinds import Kind
+from ctrlruntime.envtest.server.reading import Reader
+from ctrlruntime.envtest.server.request import Request, check_options, negotiate
+from ctrlruntime.envtest.server.reviews import Reviews
+from ctrlruntime.envtest.server.state import State
+from ctrlruntime.envtest.server.subresources import Subresources
+from ctrlruntime.envtest.server.watch import Watch
+from ctrlruntime.envtest.server.writing import Answer, Writer
+
+VERSION: Final = {
+    "major": "1",
+    "minor": "33",
+    "gitVersion": "v1.33.0+ctrlruntime",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "cpython",
+    "platform": "linux/amd64",
+}
+_READS: Final = frozenset({"get", "list", "watch"})
+
+
+@dataclass(slots=True)
+class Reply:
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+    headers: list[tuple[str, str]] = field(default_factory=list)
+
+
+class Dispatcher:
+    """Authenticates, authorizes and routes."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._reader = Reader(state)
+        self._writer = Writer(state)
+        self._deleter = Deleter(state)
+        self._authenticator = Authenticator(state)
+        state.tokens = self._authenticator
+        self._authorizer = Authorizer(state)
+        self._subresources = Subresources(state, self._reader, self._writer, self._deleter)
+        self._reviews = Reviews(state, self._authenticator, self._authorizer)
+
+    async def handle(self, request: Request) -> Reply | Watch:
+        request.user = self._authenticator.authenticate(request)
+        request.user = self._authorizer.impersonated(request)
+        self._authorizer.check(request)
+        if request.group is None:
+            return self._outside(request)
+        latency = self._state.options.latency
+        delay = latency.read if request.verb in _READS else latency.write
+        if delay:
+            await asyncio.sleep(delay)
+        kind = self._state.kind(request)
+        if request.namespace and not kind.namespaced and kind.plural != "namespaces":
+            raise unknown_path()
+        request.form = negotiate(request.headers.get("Accept", ""))
+        if request.verb == "watch":
+            return Watch(self._state, kind, request)
+        if request.verb not in _READS:
+            check_options(request)
+        answer = await self._answer(kind, request)
+        return Reply(answer.status, answer.body)
+
+    async def _answer(self, kind: Kind, request: Request) -> Answer:
+        if kind.create_only:
+            if request.verb != "create":
+                raise method_not_allowed()
+            return self._reviews.answer(kind, request)
+        if request.subresource and request.subresource != "status":
+            return await self._subresources.answer(kind, request)
+        if request.subresource and not self._has_status(kind, request):
+            raise unknown_path()
+        return await self._verb(kind, request)
+
+    @staticmethod
+    def _has_status(kind: Kind, request: Request) -> bool:
+        return "status" in discovery.subresources(kind, request.version)
+
+    async def _verb(self, kind: Kind, request: Request) -> Answer:
+        _check_method(kind, request)
+        match request.verb:
+            case "get":
+                record = self._reader.get(kind, request)
+                body = self._state.encode(kind, record, request.version, request.form)
+                return Answer(200, body)
+            case "list":
+                return Answer(200, self._reader.page(kind, request))
+            case "create":
+                return await self._writer.create(kind, request)
+            case "update":
+                return await self._writer.update(kind, request)
+            case "patch":
+                return await self._writer.patch(kind, request)
+            case "delete":
+                return await self._deleter.delete(kind, request)
+        return await self._deleter.delete_collection(kind, request)
+
+    # -- paths outside the API groups ------------------------------------------------------
+
+    def _outside(self, request: Request) -> Reply:
+        path = request.path.rstrip("/") or "/"
+        if path in {"/healthz", "/readyz", "/livez"} or path.startswith(
+            ("/healthz/", "/readyz/", "/livez/")
+        ):
+            return Reply(200, b"ok", "text/plain; charset=utf-8")
+        if path == "/version":
+            return _json(VERSION)
+        body = self._discovery(path, request)
+        if body is not None:
+            return _json(body)
+        if path == "/":
+            return _json({"paths": self._paths()})
+        return Reply(404, b"404 page not found\n", "text/plain; charset=utf-8")
+
+    def _discovery(self, path: str, request: Request) -> dict[str, Any] | None:
+        catalog = self._state.catalog
+        parts = path.strip("/").split("/")
+        if path == "/api":
+            return discovery.api_versions(request.headers.get("Host", ""))
+        if path == "/apis":
+            return discovery.api_group_list(catalog)
+        if parts[0] == "api" and len(parts) == 2:
+            return discovery.api_resource_list(catalog, "", parts[1])
+        if parts[0] == "apis" and len(parts) == 3:
+            return discovery.api_resource_list(catalog, parts[1], parts[2])
+        if parts[0] == "apis" and len(parts) == 2:
+            versions = discovery.group_versions(catalog).get(parts[1])
+            if versions is not None:
+                group = discovery.api_group(parts[1], versions)
+                return {"kind": "APIGroup", "apiVersion": "v1", **group}
+        return None
+
+    def _paths(self) -> list[str]:
+        paths = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/readyz", "/version"]
+        for group, versions in discovery.group_versions(self._state.catalog).items():
+            paths.append(f"/apis/{group}")
+            paths += [f"/apis/{group}/{version}" for version in versions]
+        return sorted(paths)
+
+
+def _json(body: Any) -> Reply:
+    return Reply(200, orjson.dumps(body))
+
+
+def _check_method(kind: Kind, request: Request) -> None:
+    """405 for a method the path does not have: POST to an object, PUT to a collection."""
+    named = bool(request.name)
+    fits = request.verb in {"list", "create", "deletecollection"}
+    if request.verb not in kind.verbs or named == fits:
+        raise method_not_allowed()
+    if request.subresource and request.verb in {"create", "delete"}:
+        raise method_not_allowed()
+    across = kind.namespaced and not request.namespace
+    if across and request.verb not in {"list", "watch"}:
+        raise unknown_path() if named else method_not_allowed()

@@ -1,0 +1,175 @@
+"""The life of namespaces and of definitions: what a deletion still has to clear away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final
+
+import structlog
+
+from ctrlruntime.envtest.server.bootstrap import put
+from ctrlruntime.envtest.server.definitions import DEFINITIONS, FINALIZER, Definitions
+from ctrlruntime.envtest.server.deletion import DeleteOptions, Deleter
+from ctrlruntime.envtest.server.kinds import Kind
+from ctrlruntime.envtest.server.state import State
+from ctrlruntime.envtest.server.storage import Bucket, Change, Record
+
+_LOG: Final = structlog.get_logger(__name__)
+_SLICE: Final = 200
+
+
+class NamespaceController:
+    """Fills new namespaces, empties terminating ones; clears away objects of deleted definitions.
+
+    The work of the real controller manager and of the CRD finalizer. It reacts to changes at once
+    and never polls.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._deleter = Deleter(state)
+        self._definitions = Definitions(state)
+        self._queue: deque[tuple[str, str]] = deque()
+        self._queued: set[tuple[str, str]] = set()
+        self._wake = asyncio.Event()
+
+    async def run(self) -> None:
+        self._state.storage.listeners.append(self._changed)
+        for record in list(self._state.storage.bucket("namespaces").scan()):
+            self._add("namespaces", record.name)
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                await self._work()
+        finally:
+            self._state.storage.listeners.remove(self._changed)
+
+    def _add(self, resource: str, name: str) -> None:
+        if (resource, name) in self._queued:
+            return
+        self._queued.add((resource, name))
+        self._queue.append((resource, name))
+        self._wake.set()
+
+    def _changed(self, bucket: Bucket, change: Change) -> None:
+        record = change.record
+        if bucket.resource in {"namespaces", DEFINITIONS}:
+            self._add(bucket.resource, record.name)
+            return
+        if change.type != "DELETED":
+            return
+        if record.namespace and self._terminating("namespaces", record.namespace):
+            self._add("namespaces", record.namespace)
+        if self._terminating(DEFINITIONS, bucket.resource):
+            self._add(DEFINITIONS, bucket.resource)
+
+    def _terminating(self, resource: str, name: str) -> bool:
+        record = self._state.storage.bucket(resource).get("", name)
+        return record is not None and bool(record.obj["metadata"].get("deletionTimestamp"))
+
+    async def _work(self) -> None:
+        while self._queue:
+            item = self._queue.popleft()
+            self._queued.discard(item)
+            resource, name = item
+            record = self._state.storage.bucket(resource).get("", name)
+            if record is None:
+                continue
+            try:
+                if resource == "namespaces":
+                    await self._namespace(record)
+                else:
+                    self._definition(record)
+            except Exception:  # noqa: BLE001 - one broken object must not stop the others
+                _LOG.exception("clean_up_failed", resource=resource, name=name)
+            await asyncio.sleep(0)
+
+    # -- namespaces ------------------------------------------------------------------------
+
+    async def _namespace(self, record: Record) -> None:
+        if not record.obj["metadata"].get("deletionTimestamp"):
+            self._furnish(record.name)
+            return
+        if await self._empty(record.name):
+            self._finalize(record.name)
+
+    def _furnish(self, namespace: str) -> None:
+        options, storage = self._state.options, self._state.storage
+        accounts = storage.bucket("serviceaccounts")
+        if options.default_service_accounts and accounts.get(namespace, "default") is None:
+            metadata = {"name": "default", "namespace": namespace}
+            account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+            put(self._state, "serviceaccounts", account)
+        name = "kube-root-ca.crt"
+        if (
+            options.root_ca_config_maps
+            and storage.bucket("configmaps").get(namespace, name) is None
+        ):
+            metadata = {"name": name, "namespace": namespace}
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+            put(self._state, "configmaps", {**body, "data": {"ca.crt": ""}})
+
+    async def _empty(self, namespace: str) -> bool:
+        """Ask for the deletion of everything inside; True once nothing is left."""
+        done = 0
+        left = False
+        for kind in list(self._state.catalog):
+            if not kind.namespaced or kind.create_only or kind.group == "events.k8s.io":
+                continue
+            bucket = self._state.bucket(kind)
+            for item in list(bucket.scan(namespace)):
+                current = bucket.get(item.namespace, item.name)
+                if current is None:
+                    continue
+                left = not self._remove(kind, current) or left
+                done += 1
+                if done % _SLICE == 0:
+                    await asyncio.sleep(0)
+        return not left
+
+    def _remove(self, kind: Kind, record: Record) -> bool:
+        grace = 0 if kind.resource == "pods" else None
+        gone, _ = self._deleter.remove(
+            kind, record, DeleteOptions(grace=grace, propagation="Background")
+        )
+        return gone
+
+    def _finalize(self, name: str) -> None:
+        bucket = self._state.storage.bucket("namespaces")
+        record = bucket.get("", name)
+        if record is None:
+            return
+        obj = record.load()
+        spec = obj.get("spec") or {}
+        kept = [item for item in spec.get("finalizers") or [] if item != "kubernetes"]
+        if kept == (spec.get("finalizers") or []):
+            return
+        obj["spec"] = {"finalizers": kept} if kept else {}
+        if kept or obj["metadata"].get("finalizers"):
+            self._state.storage.update(bucket, obj, record)
+        else:
+            self._state.storage.delete(bucket, record, obj)
+
+    # -- definitions -----------------------------------------------------------------------
+
+    def _definition(self, record: Record) -> None:
+        if not record.obj["metadata"].get("deletionTimestamp"):
+            return
+        if not self._definitions.clean(record, self._remove):
+            return
+        bucket = self._state.storage.bucket(DEFINITIONS)
+        current = bucket.get("", record.name)
+        if current is None:
+            return
+        obj = current.load()
+        finalizers = obj["metadata"].get("finalizers") or []
+        if FINALIZER not in finalizers:
+            return
+        finalizers.remove(FINALIZER)
+        if finalizers:
+            self._state.storage.update(bucket, obj, current)
+            return
+        self._state.storage.delete(bucket, current, obj)
+        self._definitions.withdraw(obj)

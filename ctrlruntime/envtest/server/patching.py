@@ -1,0 +1,259 @@
+"""The four kinds of patch, as functions from the live object to the new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+import yaml
+
+from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.envtest.merge.apply import ApplyConflict, ApplyRejected, apply
+from ctrlruntime.envtest.merge.patches import PatchError, json_patch, merge_patch, strategic_merge
+from ctrlruntime.envtest.schema.registry import TypeSchema
+from ctrlruntime.envtest.server import conversion, defaults
+from ctrlruntime.envtest.server.codec import check_type, may_repeat_keys, read_yaml, strict_decode
+from ctrlruntime.envtest.server.errors import (
+    StatusError,
+    apply_conflict,
+    bad_request,
+    unsupported_media_type,
+)
+from ctrlruntime.envtest.server.kinds import Kind
+from ctrlruntime.envtest.server.request import Request
+from ctrlruntime.envtest.server.state import State
+
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC: Final = "application/strategic-merge-patch+json"
+APPLY_YAML: Final = "application/apply-patch+yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """`make` turns the live object (None: absent) into the new one."""
+
+    make: Callable[[Manifest | None], Manifest]
+    creates: bool = False
+    tracks: bool = False
+
+
+class Patcher:
+    """Reads patches; also cleans decoded objects, for all writes alike."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def prepare(self, kind: Kind, request: Request) -> Patch:
+        """Raises UnsupportedMediaType, BadRequest."""
+        content_type = request.content_type
+        if content_type == APPLY_YAML:
+            return self._apply(kind, request)
+        allowed = [JSON_PATCH, MERGE_PATCH, APPLY_YAML]
+        if not kind.custom:
+            allowed.insert(2, STRATEGIC)
+        if content_type not in allowed:
+            raise unsupported_media_type(", ".join(allowed), content_type)
+        if "force" in request.query:
+            raise StatusError(
+                422,
+                "Invalid",
+                'PatchOptions.meta.k8s.io "" is invalid: force: Forbidden: may not be specified for non-apply patch',
+                {"group": "meta.k8s.io", "kind": "PatchOptions"},
+            )
+        return Patch(self._plain(kind, request, content_type))
+
+    def _plain(
+        self, kind: Kind, request: Request, content_type: str
+    ) -> Callable[[Manifest | None], Manifest]:
+        patch = _read_json(request.body)
+        repeated = self._repeated(request)
+        schema = self._state.schema(kind, request.version)
+
+        def make(live: Manifest | None) -> Manifest:
+            assert live is not None  # noqa: S101 - plain patches never create
+            new = _patched(live, patch, content_type, schema)
+            check_type(kind, request, new)
+            self.clean(kind, request, new, repeated)
+            return new
+
+        return make
+
+    @staticmethod
+    def _repeated(request: Request) -> list[str]:
+        if request.field_validation == "Ignore":
+            return []
+        body = request.body
+        if not may_repeat_keys(body, _read_json(body)):
+            return []
+        return list(strict_decode(body)[1])
+
+    def _apply(self, kind: Kind, request: Request) -> Patch:
+        if not request.query.get("fieldManager"):
+            raise StatusError(
+                422,
+                "Invalid",
+                'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch',
+                {
+                    "group": "meta.k8s.io",
+                    "kind": "PatchOptions",
+                    "causes": [
+                        {
+                            "reason": "FieldValueRequired",
+                            "message": "Required value: is required for apply patch",
+                            "field": "fieldManager",
+                        }
+                    ],
+                },
+            )
+        applied, repeated = self._read_applied(kind, request)
+        self._note_unknown(kind, request, applied, repeated)
+
+        def make(live: Manifest | None) -> Manifest:
+            new = self._merge(kind, request, live, applied)
+            self.fill(kind, request, new)
+            return new
+
+        return Patch(make, creates=not request.subresource, tracks=True)
+
+    def _read_applied(self, kind: Kind, request: Request) -> tuple[Manifest, list[str]]:
+        try:
+            applied = orjson.loads(request.body)
+        except orjson.JSONDecodeError:
+            try:
+                applied = read_yaml(request.body)
+            except yaml.YAMLError as error:
+                raise bad_request(f"error decoding YAML: {error}") from None
+        if not isinstance(applied, dict):
+            raise bad_request("error decoding YAML: the patch is not an object")
+        for name in ("apiVersion", "kind"):
+            if not applied.get(name):
+                shown = orjson.dumps(applied).decode()
+                title = "Kind" if name == "kind" else name
+                raise bad_request(f"Object '{title}' is missing in '{shown}'")
+        metadata = applied.setdefault("metadata", {})
+        name = (metadata or {}).get("name")
+        if name and name != request.name:
+            raise bad_request(
+                f"the name of the object ({name}) does not match the name on the URL ({request.name})"
+            )
+        check_type(kind, request, applied)
+        applied["metadata"]["name"] = request.name
+        if kind.namespaced:
+            given = applied["metadata"].get("namespace")
+            if given and given != request.namespace:
+                raise bad_request(
+                    "the namespace of the provided object does not match the namespace sent on the request"
+                )
+            applied["metadata"]["namespace"] = request.namespace
+        return applied, []
+
+    def _note_unknown(
+        self, kind: Kind, request: Request, applied: Manifest, repeated: list[str]
+    ) -> None:
+        unknown = self._state.schema(kind, request.version).unknown_fields(applied)
+        found = [*repeated, *(f'unknown field "{path}"' for path in unknown)]
+        self._complain(kind, request, found)
+
+    def _merge(
+        self, kind: Kind, request: Request, live: Manifest | None, applied: Manifest
+    ) -> Manifest:
+        state = self._state
+        try:
+            merged = apply(
+                live,
+                applied,
+                manager=request.query["fieldManager"],
+                force=request.flag("force"),
+                schema=state.schema(kind, request.version),
+                api_version=kind.api_version(request.version),
+                now=state.now(),
+                subresource=request.subresource,
+                convert=self.converter(kind),
+            )
+        except ApplyConflict as error:
+            raise apply_conflict(str(error), error.causes) from None
+        except ApplyRejected as error:
+            raise StatusError(error.code, error.reason, str(error)) from None
+        copy: Manifest = orjson.loads(orjson.dumps(merged))
+        return copy
+
+    def converter(
+        self, kind: Kind
+    ) -> Callable[[Manifest, str], tuple[Manifest, TypeSchema] | None]:
+        """Objects of the kind in another of its versions, for the field managers."""
+        state = self._state
+
+        def convert(obj: Manifest, api_version: str) -> tuple[Manifest, TypeSchema] | None:
+            version = api_version.rpartition("/")[2]
+            if version not in kind.versions or kind.api_version(version) != api_version:
+                return None
+            current = str(obj.get("apiVersion", "")).rpartition("/")[2]
+            stored = conversion.to_storage(kind, obj, current)
+            shown = conversion.from_storage(kind, stored, version)
+            return shown, state.schema(kind, version)
+
+        return convert
+
+    # -- decoded objects -------------------------------------------------------------------
+
+    def clean(self, kind: Kind, request: Request, obj: Manifest, repeated: list[str]) -> None:
+        """Drop unknown fields, saying so as fieldValidation asks, and fill in defaults."""
+        removed = self._state.schema(kind, request.version).prune(obj)
+        if request.field_validation != "Ignore" and (removed or repeated):
+            found = [*repeated, *(f'unknown field "{path}"' for path in removed)]
+            self._complain(kind, request, found)
+        self.fill(kind, request, obj, pruned=True)
+
+    def fill(self, kind: Kind, request: Request, obj: Manifest, *, pruned: bool = False) -> None:
+        schema = self._state.schema(kind, request.version)
+        if not pruned:
+            schema.prune(obj)
+        if kind.custom:
+            schema.drop_nulls(obj)
+            schema.default(obj)
+        else:
+            defaults.apply_defaults(kind, obj)
+
+    @staticmethod
+    def _complain(kind: Kind, request: Request, found: list[str]) -> None:
+        if not found or request.field_validation == "Ignore":
+            return
+        if request.field_validation == "Strict":
+            text = f"strict decoding error: {', '.join(found)}"
+            if request.verb != "patch" or request.content_type == APPLY_YAML:
+                text = f'{kind.kind} in version "{request.version}" cannot be handled as a {kind.kind}: {text}'
+            raise bad_request(text)
+        request.warnings.extend(text for text in found if text not in request.warnings)
+
+
+def _read_json(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        try:
+            return orjson.loads(orjson.dumps(read_yaml(body)))
+        except (yaml.YAMLError, TypeError) as error:
+            raise bad_request(f"error decoding patch: {error}") from None
+
+
+def _patched(live: Manifest, patch: Any, content_type: str, schema: TypeSchema) -> Manifest:
+    try:
+        if content_type == JSON_PATCH:
+            new = json_patch(live, patch)
+        elif not isinstance(patch, dict):
+            raise bad_request(
+                "json: cannot unmarshal array into Go value of type map[string]interface {}"
+            )
+        elif content_type == MERGE_PATCH:
+            new = merge_patch(live, patch)
+        else:
+            new = strategic_merge(live, patch, schema.patch)
+    except PatchError as error:
+        raise StatusError(error.code, error.reason, str(error)) from None
+    if not isinstance(new, dict):
+        raise bad_request("the patched document is not an object")
+    copy: Manifest = orjson.loads(orjson.dumps(new))
+    return copy

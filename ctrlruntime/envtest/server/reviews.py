@@ -1,0 +1,106 @@
+"""Reviews: questions about users and rights that are answered and never stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.envtest.server.auth import Attributes, Authenticator, Authorizer
+from ctrlruntime.envtest.server.codec import decode_object
+from ctrlruntime.envtest.server.errors import bad_request
+from ctrlruntime.envtest.server.kinds import Kind
+from ctrlruntime.envtest.server.options import User
+from ctrlruntime.envtest.server.request import Request
+from ctrlruntime.envtest.server.state import State
+from ctrlruntime.envtest.server.writing import Answer
+
+
+class Reviews:
+    """Answers authentication and authorization reviews."""
+
+    def __init__(self, state: State, authenticator: Authenticator, authorizer: Authorizer) -> None:
+        self._state = state
+        self._authenticator = authenticator
+        self._authorizer = authorizer
+
+    def answer(self, kind: Kind, request: Request) -> Answer:
+        obj, _ = decode_object(kind, request)
+        spec = obj.get("spec") or {}
+        obj["spec"] = spec
+        obj["metadata"] = {**obj["metadata"], "creationTimestamp": None}
+        match kind.kind:
+            case "TokenReview":
+                obj["status"] = self._token(spec)
+            case "SelfSubjectReview":
+                obj.pop("spec")
+                obj["status"] = {"userInfo": user_info(request.user)}
+            case "SelfSubjectRulesReview":
+                obj["status"] = self._rules(request.user, spec.get("namespace") or "")
+            case "SelfSubjectAccessReview":
+                obj["status"] = self._access(request.user, spec)
+            case _:
+                obj["status"] = self._access(self._subject(kind, request, obj), spec)
+        return Answer(201, orjson.dumps(obj))
+
+    @staticmethod
+    def _subject(kind: Kind, request: Request, obj: Manifest) -> User:
+        spec = obj["spec"]
+        if kind.kind == "LocalSubjectAccessReview":
+            asked = (spec.get("resourceAttributes") or {}).get("namespace") or ""
+            if asked != request.namespace:
+                raise bad_request("spec.resourceAttributes.namespace must match metadata.namespace")
+        return User(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "")
+
+    def _token(self, spec: Manifest) -> dict[str, Any]:
+        user = self._authenticator.user_of(spec.get("token") or "")
+        if user is None:
+            return {"user": {}, "error": "[invalid bearer token]"}
+        return {"authenticated": True, "user": user_info(user), "audiences": spec.get("audiences")}
+
+    def _access(self, user: User, spec: Manifest) -> dict[str, Any]:
+        resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+        if (resource is None) == (path is None):
+            raise bad_request(
+                "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+            )
+        if path is not None:
+            asked = Attributes(user, path.get("verb") or "", path=path.get("path") or "/")
+        else:
+            asked = Attributes(
+                user,
+                resource.get("verb") or "",
+                resource.get("group") or "",
+                resource.get("version") or "",
+                resource.get("resource") or "",
+                resource.get("subresource") or "",
+                resource.get("namespace") or "",
+                resource.get("name") or "",
+            )
+        return {"allowed": True} if self._authorizer.allows(asked) else {"allowed": False}
+
+    def _rules(self, user: User, namespace: str) -> dict[str, Any]:
+        resources: list[dict[str, Any]] = []
+        paths: list[dict[str, Any]] = []
+        if self._state.options.authorization == "AlwaysAllow" or "system:masters" in user.groups:
+            resources.append({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]})
+            paths.append({"verbs": ["*"], "nonResourceURLs": ["*"]})
+        for rule in self._authorizer.rules(user, namespace):
+            if rule.get("nonResourceURLs"):
+                keys = ("verbs", "nonResourceURLs")
+                paths.append({key: rule[key] for key in keys if key in rule})
+            else:
+                keys4 = ("verbs", "apiGroups", "resources", "resourceNames")
+                resources.append({key: rule[key] for key in keys4 if key in rule})
+        return {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
+
+
+def user_info(user: User) -> dict[str, Any]:
+    info: dict[str, Any] = {"username": user.name}
+    if user.uid:
+        info["uid"] = user.uid
+    info["groups"] = list(user.groups)
+    if user.extra:
+        info["extra"] = {key: list(values) for key, values in user.extra.items()}
+    return info

@@ -1,0 +1,123 @@
+"""What all handlers share: storage, the kinds served, schemas, and the forms objects are shown in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.envtest.schema.registry import SchemaRegistry, TypeSchema
+from ctrlruntime.envtest.server import conversion, table
+from ctrlruntime.envtest.server.builtin import builtin_kinds
+from ctrlruntime.envtest.server.errors import unknown_path
+from ctrlruntime.envtest.server.kinds import Catalog, Kind
+from ctrlruntime.envtest.server.options import ServerOptions
+from ctrlruntime.envtest.server.request import Form, Request
+from ctrlruntime.envtest.server.storage import Bucket, Record, Storage
+
+if TYPE_CHECKING:
+    from ctrlruntime.envtest.server.admission import Admission
+    from ctrlruntime.envtest.server.auth import Authenticator
+
+
+class State:
+    """The server's memory. One instance per server; handlers and controllers are given it."""
+
+    def __init__(self, options: ServerOptions) -> None:
+        self.options = options
+        self.storage = Storage(options.watch_history)
+        self.catalog = Catalog(builtin_kinds())
+        self.schemas = SchemaRegistry()
+        self.admission: Admission | None = None
+        self.allocations: dict[str, Any] = {}
+        self.tokens: Authenticator | None = None
+        self._compiled: dict[Any, TypeSchema] = {}
+        self._now_text: tuple[int, str] = (0, "")
+
+    def now(self) -> str:
+        """RFC 3339 UTC, in seconds."""
+        moment = self.options.clock()
+        second = int(moment.timestamp())
+        if second != self._now_text[0]:
+            self._now_text = (second, moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
+        return self._now_text[1]
+
+    def kind(self, request: Request) -> Kind:
+        assert request.group is not None  # noqa: S101 - the dispatcher sends API requests only
+        kind = self.catalog.find(request.group, request.version, request.resource)
+        if kind is None:
+            raise unknown_path()
+        return kind
+
+    def bucket(self, kind: Kind) -> Bucket:
+        return self.storage.bucket(kind.bucket)
+
+    def schema(self, kind: Kind, version: str) -> TypeSchema:
+        key = (kind.group, kind.kind, version, kind.epoch, kind.custom)
+        found = self._compiled.get(key)
+        if found is None:
+            found = self._compiled[key] = self._compile(kind, version)
+        return found
+
+    def _compile(self, kind: Kind, version: str) -> TypeSchema:
+        if not kind.custom:
+            return self.schemas.for_builtin(kind.gvk(version))
+        entry = kind.version_entry(version)
+        status = "status" in (entry.get("subresources") or {})
+        return self.schemas.for_crd_version(entry["schema"]["openAPIV3Schema"], status=status)
+
+    def shown(self, kind: Kind, record: Record, version: str) -> Manifest:
+        """The stored object as `version` shows it. Not to be changed."""
+        if not kind.custom:
+            if conversion.same_in_storage(kind, version):
+                return record.obj
+            return conversion.from_storage(kind, record.obj, version)
+        api_version = kind.api_version(version)
+        if record.epoch == kind.epoch and record.obj["apiVersion"] == api_version:
+            return record.obj
+        loaded: Manifest = orjson.loads(self.encode(kind, record, version))
+        return loaded
+
+    def encode(self, kind: Kind, record: Record, version: str, form: Form = "full") -> bytes:
+        """One object as bytes."""
+        if form == "partial":
+            return record.form("partial", lambda: _partial(record.obj))
+        if form == "table":
+            shown = self.shown(kind, record, version)
+            return orjson.dumps(table.render(kind, version, [shown], str(record.revision)))
+        if not kind.custom:
+            if conversion.same_in_storage(kind, version):
+                return record.raw
+            return record.form((kind.group, version), self._converter(kind, record, version))
+        if record.epoch == kind.epoch and record.obj["apiVersion"] == kind.api_version(version):
+            return record.raw
+        return record.form((kind.epoch, version), lambda: self._reread(kind, record, version))
+
+    def _converter(self, kind: Kind, record: Record, version: str) -> Callable[[], bytes]:
+        return lambda: orjson.dumps(conversion.from_storage(kind, record.obj, version))
+
+    def _reread(self, kind: Kind, record: Record, version: str) -> bytes:
+        """A custom object under a later schema or another version: pruned and defaulted anew."""
+        obj = record.load()
+        obj["apiVersion"] = kind.api_version(version)
+        schema = self.schema(kind, version)
+        schema.prune(obj)
+        schema.default(obj)
+        return orjson.dumps(obj)
+
+    def load(self, kind: Kind, record: Record, version: str) -> Manifest:
+        """A private copy of the stored object as `version` shows it."""
+        loaded: Manifest = orjson.loads(self.encode(kind, record, version))
+        return loaded
+
+
+def _partial(obj: Manifest) -> bytes:
+    return orjson.dumps(
+        {
+            "kind": "PartialObjectMetadata",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": obj["metadata"],
+        }
+    )

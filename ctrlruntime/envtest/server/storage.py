@@ -1,0 +1,197 @@
+"""Objects in memory, as etcd and the watch cache keep them.
+
+One revision counts all writes. A record is immutable: its bytes are made once, and a watcher or a
+snapshot may hold it for as long as it likes. `Record.load()` gives a private copy to change.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import orjson
+
+from ctrlruntime.api.kinds import Manifest
+
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+Key = tuple[str, str]
+_AFTER_SLASH: Final = chr(ord("/") + 1)
+
+
+class Record:
+    """A stored object: the dict (never to be changed), its bytes and its revision."""
+
+    __slots__ = ("epoch", "forms", "name", "namespace", "obj", "raw", "revision")
+
+    def __init__(self, key: Key, obj: Manifest, revision: int, epoch: int = 0) -> None:
+        self.epoch = epoch
+        """Generation of the definition (of a custom kind) under which it was written."""
+        self.namespace, self.name = key
+        obj["metadata"]["resourceVersion"] = str(revision)
+        self.obj = obj
+        self.raw = orjson.dumps(obj)
+        self.revision = revision
+        self.forms: dict[Any, bytes] | None = None
+
+    def load(self) -> Manifest:
+        loaded: Manifest = orjson.loads(self.raw)
+        return loaded
+
+    def form(self, key: Any, make: Callable[[], bytes]) -> bytes:
+        """Bytes of another form (version, metadata only), made once."""
+        if self.forms is None:
+            self.forms = {}
+        made = self.forms.get(key)
+        if made is None:
+            made = self.forms[key] = make()
+        return made
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self.obj["metadata"].get("labels") or {}
+
+    @property
+    def uid(self) -> str:
+        uid: str = self.obj["metadata"]["uid"]
+        return uid
+
+
+@dataclass(slots=True)
+class Change:
+    """One write. For DELETED the record is the last state, with the revision of the deletion."""
+
+    type: ChangeType
+    revision: int
+    record: Record
+    previous: Record | None
+    lines: dict[Any, bytes] = field(default_factory=dict)
+
+
+Listener = Callable[["Bucket", Change], None]
+
+
+class Bucket:
+    """All objects of one resource, with the history of their changes."""
+
+    def __init__(self, resource: str, history: int) -> None:
+        self.resource = resource
+        self.records: dict[Key, Record] = {}
+        self.history: deque[Change] = deque(maxlen=history)
+        self.forgotten = 0
+        """Revision of the newest change that is no longer in the history."""
+        self.changed = 0
+        self.watchers: dict[int, Callable[[Change], None]] = {}
+        self._sorted: list[str] = []
+
+    def get(self, namespace: str, name: str) -> Record | None:
+        return self.records.get((namespace, name))
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def scan(self, namespace: str = "", after: str = "") -> Iterator[Record]:
+        """Records in etcd's order of keys; `after` is the last key already seen."""
+        start, stop = self._range(namespace)
+        if after:
+            start = max(start, bisect_left(self._sorted, after + "\0"))
+        for key in self._sorted[start:stop]:
+            at, _, name = key.partition("/")
+            yield self.records[at, name]
+
+    def count(self, namespace: str = "") -> int:
+        start, stop = self._range(namespace)
+        return stop - start
+
+    def _range(self, namespace: str) -> tuple[int, int]:
+        if not namespace:
+            return 0, len(self._sorted)
+        start = bisect_left(self._sorted, f"{namespace}/")
+        return start, bisect_left(self._sorted, namespace + _AFTER_SLASH)
+
+    def since(self, revision: int) -> list[Change]:
+        """Changes after `revision`, oldest first."""
+        found: list[Change] = []
+        for change in reversed(self.history):
+            if change.revision <= revision:
+                break
+            found.append(change)
+        found.reverse()
+        return found
+
+    def put(self, key: Key, record: Record) -> None:
+        if key not in self.records:
+            insort(self._sorted, sort_key(*key))
+        self.records[key] = record
+
+    def drop(self, key: Key) -> None:
+        del self.records[key]
+        del self._sorted[bisect_left(self._sorted, sort_key(*key))]
+
+    def note(self, change: Change) -> None:
+        self.changed = change.revision
+        if len(self.history) == self.history.maxlen:
+            self.forgotten = self.history[0].revision
+        self.history.append(change)
+        for deliver in tuple(self.watchers.values()):
+            deliver(change)
+
+
+def sort_key(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}"
+
+
+class Storage:
+    """All buckets and the one revision. Synchronous: whoever holds the loop sees a fixed state."""
+
+    def __init__(self, history: int) -> None:
+        self.revision = 1
+        self._history = history
+        self._buckets: dict[str, Bucket] = {}
+        self.listeners: list[Listener] = []
+
+    def bucket(self, resource: str) -> Bucket:
+        found = self._buckets.get(resource)
+        if found is None:
+            found = self._buckets[resource] = Bucket(resource, self._history)
+        return found
+
+    def __iter__(self) -> Iterator[Bucket]:
+        return iter(list(self._buckets.values()))
+
+    def forget(self, resource: str) -> None:
+        self._buckets.pop(resource, None)
+
+    def create(self, bucket: Bucket, obj: Manifest, epoch: int = 0) -> Record:
+        """Store a new object; takes the dict over."""
+        return self._write(bucket, obj, None, epoch)
+
+    def update(self, bucket: Bucket, obj: Manifest, previous: Record, epoch: int = 0) -> Record:
+        """Replace `previous`, which must be the current record; takes the dict over."""
+        return self._write(bucket, obj, previous, epoch)
+
+    def _write(self, bucket: Bucket, obj: Manifest, previous: Record | None, epoch: int) -> Record:
+        kind: ChangeType = "ADDED" if previous is None else "MODIFIED"
+        metadata = obj["metadata"]
+        key = (metadata.get("namespace", ""), metadata["name"])
+        self.revision += 1
+        record = Record(key, obj, self.revision, epoch)
+        bucket.put(key, record)
+        self._publish(bucket, Change(kind, self.revision, record, previous))
+        return record
+
+    def delete(self, bucket: Bucket, record: Record, last: Manifest | None = None) -> Record:
+        """Remove the record. `last`, if given, is the final state shown to watchers."""
+        self.revision += 1
+        key = (record.namespace, record.name)
+        final = Record(key, record.load() if last is None else last, self.revision, record.epoch)
+        bucket.drop(key)
+        self._publish(bucket, Change("DELETED", self.revision, final, record))
+        return final
+
+    def _publish(self, bucket: Bucket, change: Change) -> None:
+        bucket.note(change)
+        for listener in self.listeners:
+            listener(bucket, change)

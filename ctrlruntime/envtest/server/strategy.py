@@ -1,0 +1,125 @@
+"""How a kind prepares objects for storage: what a write may touch, status, generation, checks.
+
+The counterpart of upstream's registry strategies. What differs between built-in kinds is in the
+tables of `defaults`, `rules` and `definitions`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Final
+
+from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.envtest.server import defaults, rules
+from ctrlruntime.envtest.server.errors import FieldError, StatusError, bad_value, invalid
+from ctrlruntime.envtest.server.kinds import Kind
+from ctrlruntime.envtest.server.metadata import validate_metadata, validate_metadata_update
+from ctrlruntime.envtest.server.state import State
+
+_OUTSIDE_CONTENT: Final = frozenset({"metadata", "status", "apiVersion", "kind"})
+_KEPT: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+def counts_generation(kind: Kind) -> bool:
+    return kind.custom or kind.generation
+
+
+def prepare_create(kind: Kind, obj: Manifest, now: str) -> None:
+    """System fields of a new object; status is what the server gives it."""
+    metadata = obj["metadata"]
+    for name in ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
+        metadata.pop(name, None)
+    metadata["uid"] = str(uuid.uuid4())
+    metadata["creationTimestamp"] = now
+    if counts_generation(kind):
+        metadata["generation"] = 1
+    if kind.has_status:
+        _initial_status(kind, obj)
+
+
+def _initial_status(kind: Kind, obj: Manifest) -> None:
+    if kind.custom:
+        obj.pop("status", None)
+    elif (initial := defaults.initial_status(kind)) is not None:
+        obj["status"] = initial
+
+
+def prepare_update(kind: Kind, new: Manifest, old: Manifest, subresource: str) -> None:
+    """Restore what this write may not touch, and count the generation."""
+    metadata, before = new["metadata"], old["metadata"]
+    for name in _KEPT:
+        _restore(metadata, before, name)
+    metadata.pop("selfLink", None)
+    _restore(metadata, before, "generation")
+    if subresource == "status":
+        _only_status(kind, new, old)
+        return
+    if kind.has_status:
+        _restore(new, old, "status")
+    if counts_generation(kind) and _content_differs(kind, new, old):
+        metadata["generation"] = before.get("generation", 0) + 1
+
+
+def _restore(new: Manifest, old: Manifest, name: str) -> None:
+    if name in old:
+        new[name] = old[name]
+    else:
+        new.pop(name, None)
+
+
+def _only_status(kind: Kind, new: Manifest, old: Manifest) -> None:
+    for name in [key for key in new if key not in _OUTSIDE_CONTENT]:
+        if name not in old:
+            del new[name]
+    for name in old:
+        if name not in {"metadata", "status"}:
+            new[name] = old[name]
+    if kind.custom or kind.kind == "CustomResourceDefinition":
+        managed = new["metadata"].get("managedFields")
+        version = new["metadata"].get("resourceVersion")
+        new["metadata"] = dict(old["metadata"])
+        if managed is not None:
+            new["metadata"]["managedFields"] = managed
+        if version is not None:
+            new["metadata"]["resourceVersion"] = version
+
+
+def _content_differs(kind: Kind, new: Manifest, old: Manifest) -> bool:
+    ignored = (
+        _OUTSIDE_CONTENT if kind.has_status or not kind.custom else _OUTSIDE_CONTENT - {"status"}
+    )
+    for name in new.keys() | old.keys():
+        if name not in ignored and new.get(name) != old.get(name):
+            return True
+    deleted = "deletionTimestamp"
+    return bool(new["metadata"].get(deleted)) != bool(old["metadata"].get(deleted))
+
+
+def validate(
+    state: State, kind: Kind, version: str, new: Manifest, old: Manifest | None, subresource: str
+) -> None:
+    """Raises Invalid with all findings."""
+    metadata = new["metadata"]
+    errors = validate_metadata(kind, metadata)
+    if old is not None:
+        errors += validate_metadata_update(metadata, old["metadata"])
+    errors += schema_errors(state, kind, version, new, old)
+    if not kind.custom:
+        errors += rules.check(kind, new, old, subresource)
+    if errors:
+        raise invalid(kind.group, kind.kind, metadata.get("name", ""), errors)
+
+
+def schema_errors(
+    state: State, kind: Kind, version: str, new: Manifest, old: Manifest | None
+) -> list[FieldError]:
+    if not kind.custom:
+        return []
+    found = state.schema(kind, version).validate(new, old)
+    return [FieldError(cause.field, cause.type, cause.message) for cause in found]
+
+
+def must_have_version(kind: Kind, name: str) -> StatusError:
+    error = bad_value("metadata.resourceVersion", 0, "must be specified for an update")
+    shown = FieldError(error.field, error.reason, error.message.replace(": 0:", ": 0x0:"))
+    return invalid(kind.group, kind.kind, name, [shown])

@@ -1,0 +1,324 @@
+"""scale, eviction, binding, finalize, token: subresources with bodies of their own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+
+from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.envtest.merge.patches import json_patch, merge_patch
+from ctrlruntime.envtest.server.codec import body_as_json
+from ctrlruntime.envtest.server.deletion import DeleteOptions, Deleter
+from ctrlruntime.envtest.server.discovery import subresources
+from ctrlruntime.envtest.server.errors import (
+    StatusError,
+    bad_request,
+    bad_value,
+    conflict,
+    forbidden,
+    invalid,
+    method_not_allowed,
+    not_found,
+    too_many_requests,
+    unknown_path,
+)
+from ctrlruntime.envtest.server.kinds import Kind, ScalePaths
+from ctrlruntime.envtest.server.patching import JSON_PATCH
+from ctrlruntime.envtest.server.reading import Reader
+from ctrlruntime.envtest.server.request import Request
+from ctrlruntime.envtest.server.selectors import matches_selector
+from ctrlruntime.envtest.server.state import State
+from ctrlruntime.envtest.server.storage import Record
+from ctrlruntime.envtest.server.writing import Answer, Writer
+
+_TERMINAL: Final = frozenset({"Succeeded", "Failed"})
+_ALLOWED: Final = {
+    "scale": {"get", "update", "patch"},
+    "eviction": {"create"},
+    "binding": {"create"},
+    "token": {"create"},
+    "finalize": {"update"},
+    "ephemeralcontainers": {"get", "update", "patch"},
+    "resize": {"get", "update", "patch"},
+}
+
+
+class Subresources:
+    """Answers everything below an object but its status."""
+
+    def __init__(self, state: State, reader: Reader, writer: Writer, deleter: Deleter) -> None:
+        self._state = state
+        self._reader = reader
+        self._writer = writer
+        self._deleter = deleter
+
+    async def answer(self, kind: Kind, request: Request) -> Answer:
+        name = request.subresource
+        if name not in subresources(kind, request.version):
+            raise unknown_path()
+        # A POST below an object is a create, whatever the URL's depth.
+        if request.verb not in _ALLOWED.get(name, set()):
+            raise method_not_allowed()
+        match name:
+            case "scale":
+                return await self._scale(kind, request)
+            case "eviction":
+                return await self._evict(kind, request)
+            case "binding":
+                return await self._bind(kind, request)
+            case "token":
+                return self._token(kind, request)
+            case "finalize":
+                return await self._finalize(kind, request)
+        if request.verb == "get":
+            record = self._reader.get(kind, request)
+            return Answer(200, self._state.encode(kind, record, request.version, request.form))
+        verb = self._writer.update if request.verb == "update" else self._writer.patch
+        return await verb(kind, replace(request, subresource=""))
+
+    # -- scale -----------------------------------------------------------------------------
+
+    async def _scale(self, kind: Kind, request: Request) -> Answer:
+        paths = _scale_paths(kind, request.version)
+        record = self._reader.get(kind, request)
+        current = self._state.shown(kind, record, request.version)
+        scale = _scale_of(kind, current, paths)
+        if request.verb == "get":
+            return Answer(200, orjson.dumps(scale))
+        wanted = _wanted_scale(request, scale)
+        version = (wanted.get("metadata") or {}).get("resourceVersion")
+        if version and version != scale["metadata"]["resourceVersion"]:
+            raise conflict(kind.group, kind.plural, request.name)
+        replicas = (wanted.get("spec") or {}).get("replicas", 0)
+        _check_replicas(request, replicas)
+
+        def make(live: Manifest | None) -> Manifest:
+            assert live is not None  # noqa: S101 - scale never creates
+            _put(live, paths.spec, replicas)
+            return live
+
+        inner = replace(request, verb="patch", subresource="", form="full", warnings=[])
+        answer = await self._writer.modify(kind, inner, make)
+        return Answer(200, orjson.dumps(_scale_of(kind, orjson.loads(answer.body), paths)))
+
+    # -- pods ------------------------------------------------------------------------------
+
+    async def _evict(self, kind: Kind, request: Request) -> Answer:
+        record = self._reader.get(kind, request)
+        body = orjson.loads(body_as_json(request) or b"{}")
+        options = body.get("deleteOptions") or {}
+        preconditions = options.get("preconditions") or {}
+        budgets = self._budgets(record)
+        if len(budgets) > 1:
+            text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+            raise StatusError(500, "InternalError", text)
+        dry = request.dry_run or options.get("dryRun") == ["All"]
+        if budgets and (record.obj.get("status") or {}).get("phase") not in _TERMINAL:
+            self._spend(budgets[0], record, dry=dry)
+        self._deleter.remove(
+            kind,
+            record,
+            DeleteOptions(
+                uid=preconditions.get("uid") or "",
+                grace=options.get("gracePeriodSeconds"),
+                dry_run=dry,
+            ),
+        )
+        return Answer(201, _status_success())
+
+    def _budgets(self, pod: Record) -> list[Record]:
+        bucket = self._state.storage.bucket("poddisruptionbudgets.policy")
+        return [
+            record
+            for record in bucket.scan(pod.namespace)
+            if (selector := (record.obj.get("spec") or {}).get("selector")) is not None
+            and matches_selector(selector, pod.labels)
+        ]
+
+    def _spend(self, budget: Record, pod: Record, *, dry: bool) -> None:
+        obj = budget.load()
+        status = obj.setdefault("status", {})
+        if (status.get("disruptionsAllowed") or 0) < 1:
+            error = too_many_requests(
+                "Cannot evict pod as it would violate the pod's disruption budget.", 0
+            )
+            healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
+            text = f"The disruption budget {budget.name} needs {desired} healthy pods and has {healthy} currently"
+            error.details = {"causes": [{"reason": "DisruptionBudget", "message": text}]}
+            raise error
+        if dry:
+            return
+        status["disruptionsAllowed"] -= 1
+        status.setdefault("disruptedPods", {})[pod.name] = self._state.now()
+        bucket = self._state.storage.bucket("poddisruptionbudgets.policy")
+        self._state.storage.update(bucket, obj, budget)
+
+    async def _bind(self, kind: Kind, request: Request) -> Answer:
+        binding = orjson.loads(body_as_json(request) or b"{}")
+        node = (binding.get("target") or {}).get("name")
+        if not node:
+            raise bad_request("target.name is required")
+        now = self._state.now()
+
+        def make(live: Manifest | None) -> Manifest:
+            assert live is not None  # noqa: S101 - a binding never creates
+            if bound := live["spec"].get("nodeName"):
+                why = f'pod {request.name} is already assigned to node "{bound}"'
+                raise conflict("", "pods/binding", request.name, why)
+            live["spec"]["nodeName"] = node
+            conditions = live.setdefault("status", {}).setdefault("conditions", [])
+            condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
+            conditions[:] = [c for c in conditions if c.get("type") != "PodScheduled"]
+            conditions.append({**condition, "lastTransitionTime": now})
+            return live
+
+        inner = replace(request, verb="patch", subresource="binding", form="full")
+        await self._writer.modify(kind, inner, make)
+        return Answer(201, _status_success())
+
+    # -- service accounts ------------------------------------------------------------------
+
+    def _token(self, kind: Kind, request: Request) -> Answer:
+        body = orjson.loads(body_as_json(request) or b"{}")
+        record = self._state.bucket(kind).get(request.namespace, request.name)
+        if record is None:
+            raise not_found("", "serviceaccounts", request.name)
+        spec = body.get("spec") or {}
+        seconds = spec.get("expirationSeconds") or 3600
+        if seconds < 600:
+            error = bad_value(
+                "spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"
+            )
+            raise invalid("authentication.k8s.io", "TokenRequest", "", [error])
+        authenticator = self._state.tokens
+        if authenticator is None:
+            raise forbidden("", "serviceaccounts", request.name, "tokens are not issued")
+        audiences = spec.get("audiences") or []
+        token, expires = authenticator.issue(record, audiences, seconds)
+        moment = datetime.fromtimestamp(expires, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        answer = {
+            "kind": "TokenRequest",
+            "apiVersion": "authentication.k8s.io/v1",
+            "metadata": {
+                "name": record.name,
+                "namespace": record.namespace,
+                "creationTimestamp": self._state.now(),
+            },
+            "spec": {
+                "audiences": audiences,
+                "expirationSeconds": seconds,
+                "boundObjectRef": spec.get("boundObjectRef"),
+            },
+            "status": {"token": token, "expirationTimestamp": moment},
+        }
+        return Answer(201, orjson.dumps(answer))
+
+    # -- namespaces ------------------------------------------------------------------------
+
+    async def _finalize(self, kind: Kind, request: Request) -> Answer:
+        sent = orjson.loads(body_as_json(request) or b"{}")
+        wanted = (sent.get("spec") or {}).get("finalizers") or []
+
+        def make(live: Manifest | None) -> Manifest:
+            assert live is not None  # noqa: S101 - finalize never creates
+            live["spec"] = {**(live.get("spec") or {}), "finalizers": wanted}
+            return live
+
+        return await self._writer.modify(kind, request, make)
+
+
+def _scale_paths(kind: Kind, version: str) -> ScalePaths:
+    if kind.custom:
+        scale = kind.version_entry(version)["subresources"]["scale"]
+        return ScalePaths(
+            scale["specReplicasPath"].lstrip("."),
+            scale["statusReplicasPath"].lstrip("."),
+            (scale.get("labelSelectorPath") or "").lstrip("."),
+        )
+    return kind.scale or ScalePaths()
+
+
+def _scale_of(kind: Kind, obj: Manifest, paths: ScalePaths) -> Manifest:
+    metadata = obj["metadata"]
+    names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    status: dict[str, Any] = {"replicas": _get(obj, paths.status) or 0}
+    selector = _get(obj, paths.selector) if paths.selector else None
+    if isinstance(selector, dict):
+        selector = selector_text(kind, selector)
+    if selector:
+        status["selector"] = selector
+    replicas = _get(obj, paths.spec)
+    if replicas is None and kind.custom:
+        raise StatusError(
+            500,
+            "InternalError",
+            f'Internal error occurred: the spec replicas field ".{paths.spec}" does not exist',
+        )
+    spec: dict[str, Any] = {"replicas": replicas} if replicas else {}
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {name: metadata[name] for name in names if name in metadata},
+        "spec": spec,
+        "status": status,
+    }
+
+
+def selector_text(kind: Kind, selector: Manifest) -> str:
+    """A label selector as the text that a list request takes."""
+    if kind.kind == "ReplicationController":
+        selector = {"matchLabels": selector}
+    parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    for item in selector.get("matchExpressions") or ():
+        key, values = item["key"], ",".join(sorted(item.get("values") or ()))
+        shown = {
+            "In": f"{key} in ({values})",
+            "NotIn": f"{key} notin ({values})",
+            "Exists": key,
+            "DoesNotExist": f"!{key}",
+        }
+        parts.append(shown[item["operator"]])
+    return ",".join(sorted(parts))
+
+
+def _wanted_scale(request: Request, scale: Manifest) -> Manifest:
+    body = orjson.loads(body_as_json(request) if request.verb == "update" else request.body)
+    if request.verb == "update":
+        return dict(body)
+    patched = (
+        json_patch(scale, body) if request.content_type == JSON_PATCH else merge_patch(scale, body)
+    )
+    return dict(patched)
+
+
+def _check_replicas(request: Request, replicas: Any) -> None:
+    if isinstance(replicas, bool) or not isinstance(replicas, int):
+        raise bad_request(
+            'Scale in version "v1" cannot be handled as a Scale: spec.replicas must be an integer'
+        )
+    if replicas < 0:
+        error = bad_value("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise invalid("autoscaling", "Scale", request.name, [error])
+
+
+def _get(obj: Manifest, path: str) -> Any:
+    node: Any = obj
+    for part in path.split("."):
+        node = node.get(part) if isinstance(node, dict) else None
+    return node
+
+
+def _put(obj: Manifest, path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    node = obj
+    for part in parents:
+        node = node.setdefault(part, {})
+    node[last] = value
+
+
+def _status_success() -> bytes:
+    body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+    return orjson.dumps(body)

@@ -1,0 +1,360 @@
+"""create, update and patch: from a request to a stored object."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.envtest.merge.apply import track_update
+from ctrlruntime.envtest.server import conversion, hooks, strategy
+from ctrlruntime.envtest.server.codec import decode_object
+from ctrlruntime.envtest.server.errors import (
+    StatusError,
+    already_exists,
+    bad_request,
+    conflict,
+    forbidden,
+    generate_name_exhausted,
+    not_found,
+    too_large,
+)
+from ctrlruntime.envtest.server.kinds import Kind
+from ctrlruntime.envtest.server.metadata import validate_name
+from ctrlruntime.envtest.server.patching import Patcher
+from ctrlruntime.envtest.server.request import Request
+from ctrlruntime.envtest.server.state import State
+from ctrlruntime.envtest.server.storage import Record
+
+_SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
+_TRIES: Final = 8
+_NAME_LIMIT: Final = 58
+Make = Callable[[Manifest | None], Manifest]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a write answers: HTTP status and the object as bytes."""
+
+    status: int
+    body: bytes
+
+
+class Writer:
+    """Answers create, update and patch, on the objects themselves and on their status."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._patcher = Patcher(state)
+
+    # -- verbs -----------------------------------------------------------------------------
+
+    async def create(self, kind: Kind, request: Request) -> Answer:
+        obj = self._decode(kind, request)
+        self._place(kind, request, obj)
+        if obj["metadata"].get("resourceVersion"):
+            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
+        return await self.insert(kind, request, obj)
+
+    async def update(self, kind: Kind, request: Request) -> Answer:
+        sent = self._decode(kind, request)
+        self._place(kind, request, sent)
+        name = sent["metadata"].get("name") or ""
+        if name != request.name:
+            raise bad_request(
+                f"the name of the object ({name}) does not match the name on the URL ({request.name})"
+                if name
+                else "name must be provided"
+            )
+        raw = orjson.dumps(sent)
+
+        def make(live: Manifest | None) -> Manifest:
+            del live
+            copy: Manifest = orjson.loads(raw)
+            return copy
+
+        may_create = kind.create_on_update and not request.subresource
+        return await self.modify(kind, request, make, may_create=may_create)
+
+    async def patch(self, kind: Kind, request: Request) -> Answer:
+        patch = self._patcher.prepare(kind, request)
+        return await self.modify(
+            kind, request, patch.make, may_create=patch.creates, tracked=patch.tracks
+        )
+
+    # -- reading what was sent -------------------------------------------------------------
+
+    def _decode(self, kind: Kind, request: Request) -> Manifest:
+        obj, repeated = decode_object(kind, request)
+        self.clean(kind, request, obj, repeated)
+        return obj
+
+    def clean(self, kind: Kind, request: Request, obj: Manifest, repeated: list[str]) -> None:
+        """Drop unknown fields (saying so as asked) and fill in defaults."""
+        self._patcher.clean(kind, request, obj, repeated)
+
+    @staticmethod
+    def _place(kind: Kind, request: Request, obj: Manifest) -> None:
+        """The namespace of the URL and of the object must agree."""
+        metadata = obj["metadata"]
+        if not kind.namespaced:
+            if metadata.get("namespace") and kind.kind != "Namespace":
+                return
+            metadata.pop("namespace", None)
+            return
+        given = metadata.get("namespace")
+        if given and given != request.namespace:
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        metadata["namespace"] = request.namespace
+
+    # -- create ----------------------------------------------------------------------------
+
+    async def insert(
+        self, kind: Kind, request: Request, obj: Manifest, *, tracked: bool = False
+    ) -> Answer:
+        """Store a new object (in the request's version). `tracked`: managedFields are done."""
+        state = self._state
+        if kind.namespaced:
+            self._check_namespace(kind, request, obj)
+        obj = await self._admit(kind, request, "CREATE", obj, None)
+        self._name(kind, obj)
+        strategy.prepare_create(kind, obj, state.now())
+        if not tracked:
+            obj = self._track(kind, request, None, obj)
+        hooks.before_create(state, kind, obj)
+        strategy.validate(state, kind, request.version, obj, None, "")
+        await self._approve(kind, request, "CREATE", obj, None)
+        name = obj["metadata"]["name"]
+        bucket = state.bucket(kind)
+        if bucket.get(obj["metadata"].get("namespace", ""), name) is not None:
+            if obj["metadata"].get("generateName") and not request.name:
+                raise generate_name_exhausted(kind.group, kind.plural, name)
+            raise already_exists(kind.group, kind.plural, name)
+        stored = self._to_storage(kind, request, obj)
+        if request.dry_run:
+            stored["metadata"].pop("resourceVersion", None)
+            hooks.undo_create(state, kind, stored)
+            return Answer(201, self._show(kind, request, stored))
+        record = state.storage.create(bucket, stored, kind.epoch)
+        hooks.after_create(state, kind, record)
+        return Answer(201, state.encode(kind, record, request.version, request.form))
+
+    def _name(self, kind: Kind, obj: Manifest) -> None:
+        """A name from generateName, tried until it is free."""
+        metadata = obj["metadata"]
+        prefix = metadata.get("generateName")
+        if metadata.get("name") or not prefix:
+            return
+        bucket, namespace = self._state.bucket(kind), metadata.get("namespace", "")
+        if validate_name(kind, prefix, "metadata.generateName", prefix=True):
+            metadata["name"] = prefix + "x"
+            return
+        for _ in range(_TRIES):
+            suffix = "".join(secrets.choice(_SUFFIX) for _ in range(5))
+            metadata["name"] = prefix[:_NAME_LIMIT] + suffix
+            if bucket.get(namespace, metadata["name"]) is None:
+                return
+
+    def _check_namespace(self, kind: Kind, request: Request, obj: Manifest) -> None:
+        namespace = request.namespace
+        record = self._state.storage.bucket("namespaces").get("", namespace)
+        if record is None:
+            raise not_found("", "namespaces", namespace)
+        phase = (record.obj.get("status") or {}).get("phase")
+        if phase != "Terminating" and not record.obj["metadata"].get("deletionTimestamp"):
+            return
+        name = obj["metadata"].get("name") or ""
+        text = (
+            f"unable to create new content in namespace {namespace} because it is being terminated"
+        )
+        cause = {
+            "reason": "NamespaceTerminating",
+            "message": f"namespace {namespace} is being terminated",
+            "field": "metadata.namespace",
+        }
+        raise forbidden(kind.group, kind.plural, name, text, causes=[cause])
+
+    # -- update ----------------------------------------------------------------------------
+
+    async def modify(
+        self,
+        kind: Kind,
+        request: Request,
+        make: Make,
+        *,
+        may_create: bool = False,
+        tracked: bool = False,
+    ) -> Answer:
+        """Read, change, store; again where another write came between (unless the sender named
+        a resourceVersion)."""
+        bucket = self._state.bucket(kind)
+        namespace = request.namespace if kind.namespaced else ""
+        for _ in range(_TRIES):
+            record = bucket.get(namespace, request.name)
+            if record is None:
+                if not may_create:
+                    raise not_found(kind.group, kind.plural, request.name)
+                return await self._create_by_update(kind, request, make, tracked=tracked)
+            live = self._state.load(kind, record, request.version)
+            new = make(live)
+            self._check_preconditions(kind, request, new, live)
+            answer = await self._replace(kind, request, record, live, new, tracked=tracked)
+            if answer is not None:
+                return answer
+        raise conflict(kind.group, kind.plural, request.name)
+
+    async def _create_by_update(
+        self, kind: Kind, request: Request, make: Make, *, tracked: bool
+    ) -> Answer:
+        obj = make(None)
+        self._place(kind, request, obj)
+        metadata = obj["metadata"]
+        version = metadata.pop("resourceVersion", "")
+        if uid := metadata.pop("uid", ""):
+            raise conflict(
+                kind.group,
+                kind.plural,
+                request.name,
+                f"Precondition failed: UID in precondition: {uid}, UID in object meta: ",
+            )
+        if version and not (tracked and version == "1"):
+            if tracked:
+                raise conflict(kind.group, kind.plural, request.name)
+            raise not_found(kind.group, kind.plural, request.name)
+        metadata["name"] = request.name
+        return await self.insert(kind, request, obj, tracked=tracked)
+
+    def _check_preconditions(
+        self, kind: Kind, request: Request, new: Manifest, live: Manifest
+    ) -> None:
+        metadata, before = new["metadata"], live["metadata"]
+        version = metadata.get("resourceVersion") or ""
+        if not version or version == "0":
+            if (request.verb == "update" and not kind.unconditional_update) or kind.custom:
+                raise strategy.must_have_version(kind, request.name)
+        elif version != before["resourceVersion"]:
+            raise conflict(kind.group, kind.plural, request.name)
+        metadata["resourceVersion"] = before["resourceVersion"]
+        uid = metadata.get("uid") or ""
+        if uid and uid != before["uid"]:
+            why = (
+                f"Precondition failed: UID in precondition: {uid}, "
+                f"UID in object meta: {before['uid']}"
+            )
+            raise conflict(kind.group, kind.plural, request.name, why)
+
+    async def _replace(
+        self,
+        kind: Kind,
+        request: Request,
+        record: Record,
+        live: Manifest,
+        new: Manifest,
+        *,
+        tracked: bool,
+    ) -> Answer | None:
+        """None: another write came between."""
+        state, sub = self._state, request.subresource
+        strategy.prepare_update(kind, new, live, sub)
+        hooks.before_update(state, kind, new, live, sub)
+        new = await self._admit(kind, request, "UPDATE", new, live)
+        if not tracked:
+            new = self._track(kind, request, live, new)
+        strategy.validate(state, kind, request.version, new, live, sub)
+        await self._approve(kind, request, "UPDATE", new, live)
+        bucket = state.bucket(kind)
+        if bucket.get(record.namespace, record.name) is not record:
+            return None
+        new["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]
+        if new == live:
+            return Answer(200, state.encode(kind, record, request.version, request.form))
+        stored = self._to_storage(kind, request, new)
+        if request.dry_run:
+            return Answer(200, self._show(kind, request, stored))
+        if _finished(kind, stored):
+            final = state.storage.delete(bucket, record, stored)
+            hooks.after_delete(state, kind, final)
+        else:
+            final = state.storage.update(bucket, stored, record, kind.epoch)
+            hooks.after_update(state, kind, final, record)
+        return Answer(200, state.encode(kind, final, request.version, request.form))
+
+    # -- shared ----------------------------------------------------------------------------
+
+    def _track(
+        self, kind: Kind, request: Request, live: Manifest | None, new: Manifest
+    ) -> Manifest:
+        state = self._state
+        return track_update(
+            live,
+            new,
+            manager=request.field_manager,
+            schema=state.schema(kind, request.version),
+            api_version=kind.api_version(request.version),
+            now=state.now(),
+            subresource=request.subresource,
+            convert=self._patcher.converter(kind),
+        )
+
+    async def _admit(
+        self,
+        kind: Kind,
+        request: Request,
+        operation: str,
+        new: Manifest,
+        old: Manifest | None,
+    ) -> Manifest:
+        admission = self._state.admission
+        if admission is None or not admission.active:
+            return new
+        return await admission.mutate(kind, request, operation, new, old)
+
+    async def _approve(
+        self,
+        kind: Kind,
+        request: Request,
+        operation: str,
+        new: Manifest,
+        old: Manifest | None,
+    ) -> None:
+        admission = self._state.admission
+        if admission is not None and admission.active:
+            await admission.validate(kind, request, operation, new, old)
+
+    def _to_storage(self, kind: Kind, request: Request, obj: Manifest) -> Manifest:
+        stored = conversion.to_storage(kind, obj, request.version)
+        if stored is obj or stored.get("metadata") is obj.get("metadata"):
+            stored = {**stored, "metadata": dict(stored["metadata"])}
+        if kind.custom and request.version != kind.storage_version:
+            self._state.schema(kind, kind.storage_version).prune(stored)
+        size = len(orjson.dumps(stored))
+        if size > self._state.options.max_object:
+            raise too_large(f"etcdserver: request is too large ({size} bytes)")
+        return stored
+
+    def _show(self, kind: Kind, request: Request, stored: Manifest) -> bytes:
+        """The answer to a dry run."""
+        metadata = stored["metadata"]
+        version = metadata.get("resourceVersion")
+        key = (metadata.get("namespace", ""), metadata["name"])
+        record = Record(key, stored, int(version or 0), kind.epoch)
+        if version is None:
+            del metadata["resourceVersion"]
+            record.raw = orjson.dumps(stored)
+        return self._state.encode(kind, record, request.version, request.form)
+
+
+def _finished(kind: Kind, obj: Manifest) -> bool:
+    """Whether this update removed what the deletion was waiting for."""
+    metadata = obj["metadata"]
+    if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
+        return False
+    if metadata.get("deletionGracePeriodSeconds"):
+        return False
+    return kind.kind != "Namespace" or not (obj.get("spec") or {}).get("finalizers")
