@@ -33,8 +33,8 @@ class TenantSpec(ResourceLists):
     """Name of the TenantTemplate, in the same namespace."""
     registry_id: Name | None = None
     """Name of the TenantRegistry, in the same namespace."""
-    template_generation: int | None = None
-    """The template's generation that the lists were taken from."""
+    template_revision: str = ""
+    """Revision of the template's content that the lists were taken from."""
     variables: dict[str, str] = Field(default_factory=dict)
     """The row's values by template variable, without the sensitive ones."""
     sensitive_variables: SensitiveVariables | None = None
@@ -56,10 +56,16 @@ class TenantStatus(ApiModel):
     """Resources left out because one they depend on failed."""
     skipped_resource_ids: Annotated[list[str], ListSet()] = Field(default_factory=list)
     """Ids of the skipped resources, in order."""
+    failed_resource_ids: Annotated[list[str], ListSet()] = Field(default_factory=list)
+    """Ids of the failed resources, in order."""
+    conflicted_resource_ids: Annotated[list[str], ListSet()] = Field(default_factory=list)
+    """Ids of the resources in conflict, in order."""
     applied_resources: Annotated[list[str], ListSet()] = Field(default_factory=list)
     """Keys of the resources that were applied, in order: Kind.group/namespace/name@id."""
     conditions: Conditions = Field(default_factory=list)
     """Ready, Progressing, Conflicted and Degraded."""
+    last_handled_reconcile: str = ""
+    """The value of the annotation ctrlruntime.dev/reconcile-now that was last carried out."""
 
 
 class Tenant(

@@ -252,6 +252,8 @@ class TenantRegistryStatus(ApiModel):
     """When a sync last changed anything that this status says."""
     conditions: Conditions = Field(default_factory=list)
     """Ready, and what stands in its way."""
+    last_handled_reconcile: str = ""
+    """The value of the annotation ctrlruntime.dev/reconcile-now that was last carried out."""
 
 
 class TenantRegistry(

@@ -31,6 +31,8 @@ class TenantTemplateStatus(ApiModel):
     """Those of them that are ready."""
     conditions: Conditions = Field(default_factory=list)
     """Valid: the template can be used. Applied: all its tenants are ready."""
+    last_handled_reconcile: str = ""
+    """The value of the annotation ctrlruntime.dev/reconcile-now that was last carried out."""
 
 
 class TenantTemplate(

@@ -69,6 +69,8 @@ def summarize(
     status.failed_resources = len(by_state[State.FAILED])
     status.skipped_resources = len(by_state[State.SKIPPED])
     status.skipped_resource_ids = sorted(o.id for o in by_state[State.SKIPPED])
+    status.failed_resource_ids = sorted(o.id for o in by_state[State.FAILED])
+    status.conflicted_resource_ids = sorted(o.id for o in by_state[State.CONFLICTED])
     status.applied_resources = sorted({o.key for o in outcomes if o.key})
     for condition in (
         _ready(by_state, len(outcomes)),
