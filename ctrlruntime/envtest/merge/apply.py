@@ -204,7 +204,7 @@ class _Conflicting(Exception):
         return [
             (who.described, fields.path_string(path))
             for who in sorted(self.conflicts)
-            for path in fields.paths(self.conflicts[who])
+            for path in fields.paths_by_level(self.conflicts[who])
         ]
 
 

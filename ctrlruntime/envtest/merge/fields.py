@@ -37,6 +37,13 @@ def _assemble(member: bool, children: FieldSet) -> FieldSet | None:
     return children
 
 
+def _below(node: FieldSet) -> FieldSet:
+    """What lies below a node, without the node's own membership."""
+    if SELF not in node:
+        return node
+    return {element: child for element, child in node.items() if element != SELF}
+
+
 def union(left: FieldSet, right: FieldSet) -> FieldSet:
     """Members of either set."""
     if left is right or not right:
@@ -72,7 +79,7 @@ def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
         other = right.get(element)
         if other is None or element == SELF:
             continue
-        common = _assemble(is_member(node) and is_member(other), intersection(node, other))
+        common = _assemble(is_member(node) and is_member(other), intersection(_below(node), other))
         if common is not None:
             found[element] = common
     return found
@@ -91,7 +98,7 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
             rest[element] = node
             continue
         member = is_member(node) and not is_member(other)
-        kept = _assemble(member, difference(node, other) if node else node)
+        kept = _assemble(member, difference(_below(node), other))
         if kept is not None:
             rest[element] = kept
     return rest
@@ -111,8 +118,7 @@ def recursive_difference(left: FieldSet, right: FieldSet) -> FieldSet:
             continue
         if is_member(other):
             continue
-        below = recursive_difference(node, other) if node else node
-        kept = _assemble(is_member(node), below)
+        kept = _assemble(is_member(node), recursive_difference(_below(node), other))
         if kept is not None:
             rest[element] = kept
     return rest
@@ -182,6 +188,17 @@ def paths(fields: FieldSet, prefix: Path = ()) -> Iterator[Path]:
         if is_member(node):
             yield here
         yield from paths(node, here)
+
+
+def paths_by_level(fields: FieldSet, prefix: Path = ()) -> Iterator[Path]:
+    """All members, those of a level before those below it: the order in which conflicts show."""
+    ordered = [element for element in sorted(fields, key=_order) if element != SELF]
+    for element in ordered:
+        if is_member(fields[element]):
+            yield (*prefix, element)
+    for element in ordered:
+        if fields[element]:
+            yield from paths_by_level(fields[element], (*prefix, element))
 
 
 def size(fields: FieldSet) -> int:

@@ -174,7 +174,10 @@ def field_set(value: Any, node: TypeNode) -> FieldSet:
 
 
 def _collect(value: Any, node: TypeNode) -> FieldSet | None:
-    """The set below one value; ``None``: the value itself is the member."""
+    """The set below one value; ``None``: the value itself is the member.
+
+    An empty list that is merged item by item owns nothing, unlike an empty map.
+    """
     if isinstance(value, dict):
         map_type = node.map
         if map_type is None or map_type.atomic or not value:
@@ -184,7 +187,7 @@ def _collect(value: Any, node: TypeNode) -> FieldSet | None:
         return out
     if isinstance(value, list):
         list_type = node.list
-        if list_type is None or list_type.relation == "atomic" or not value:
+        if list_type is None or list_type.relation == "atomic":
             return None
         out = {}
         _list_fields(value, list_type, out)
@@ -198,7 +201,10 @@ def _map_fields(value: dict[str, Any], map_type: MapType, out: FieldSet) -> None
         child = named.get(key)
         if child is not None:
             below = _collect(item, child)
-            out["f:" + key] = {} if below is None else below
+            if below is None:
+                out["f:" + key] = {}
+            elif below:
+                out["f:" + key] = below
             continue
         below = _collect(item, element) if element is not None else None
         if below:

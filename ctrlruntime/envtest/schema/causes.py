@@ -54,7 +54,8 @@ def not_supported(field: str, value: Any, allowed: Iterable[Any]) -> Cause:
 
 
 def too_long(field: str, limit: int) -> Cause:
-    return Cause(field, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
+    unit = "byte" if limit == 1 else "bytes"
+    return Cause(field, "FieldValueTooLong", f"Too long: may not be more than {limit} {unit}")
 
 
 def too_many(field: str, actual: int, limit: int) -> Cause:

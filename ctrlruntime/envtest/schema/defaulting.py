@@ -30,12 +30,19 @@ def _default_map(value: dict[str, Any], node: Structural) -> None:
             value[name] = copy.deepcopy(child.default)
     for name, item in value.items():
         member = node.child(name)
-        if member is not None and item is not None:
+        if member is None:
+            continue
+        if item is None and member.default is not NO_DEFAULT and not member.nullable:
+            value[name] = copy.deepcopy(member.default)
+        elif item is not None:
             default(item, member)
 
 
 def drop_nulls(value: Any, node: Structural) -> None:
-    """Remove nulls for members that are not nullable but have a default (changes ``value``)."""
+    """Remove nulls of members that are neither nullable nor have a default (changes ``value``).
+
+    The server does so when it decodes a body, but not to the result of an apply.
+    """
     if isinstance(value, list):
         if node.items is not None:
             for item in value:
@@ -48,7 +55,7 @@ def drop_nulls(value: Any, node: Structural) -> None:
         if member is None:
             continue
         if value[name] is None:
-            if not member.nullable and member.default is not NO_DEFAULT:
+            if not member.nullable and member.default is NO_DEFAULT:
                 del value[name]
         else:
             drop_nulls(value[name], member)

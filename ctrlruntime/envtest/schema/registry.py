@@ -13,8 +13,11 @@ from ctrlruntime.envtest.schema import builtin, pruning
 from ctrlruntime.envtest.schema.builtin_types import BuiltinTypes, PatchNode
 from ctrlruntime.envtest.schema.causes import Cause
 from ctrlruntime.envtest.schema.defaulting import default, drop_nulls
+from ctrlruntime.envtest.schema.embedded import check_embedded
+from ctrlruntime.envtest.schema.listtypes import duplicates
 from ctrlruntime.envtest.schema.reset import builtin_reset, custom_reset
 from ctrlruntime.envtest.schema.structural import Structural, merge_type
+from ctrlruntime.envtest.schema.validation import ABSENT, validate
 
 Manifest = dict[str, Any]
 
@@ -42,7 +45,7 @@ class TypeSchema:
         """Fill in defaults in place; custom kinds only."""
 
     def drop_nulls(self, obj: Manifest) -> None:
-        """Remove nulls that are not allowed but have a default, in place; custom kinds only."""
+        """Remove nulls that are not allowed, in place, as decoding a body does; custom kinds."""
 
     def prune(self, obj: Manifest) -> list[str]:
         """Remove unknown fields in place; returns their paths."""
@@ -81,7 +84,11 @@ class CustomSchema(TypeSchema):
         return pruning.prune(obj, self.structural, remove=False)
 
     def validate(self, obj: Manifest, old: Manifest | None = None) -> list[Cause]:
-        return []
+        before: Any = ABSENT if old is None else old
+        found = validate(obj, self.structural.raw, "", before)
+        found.extend(check_embedded(obj, self.structural, ""))
+        found.extend(duplicates(obj, self.structural, ""))
+        return found
 
 
 class BuiltinSchema(TypeSchema):
