@@ -13,10 +13,14 @@ import click
 import msgspec
 import uvloop
 
-from ctrlruntime.envtest.certificates import serving_context
 from ctrlruntime.envtest.process import report_ready
 from ctrlruntime.envtest.proxy.control import ControlServer
-from ctrlruntime.envtest.proxy.proxy import Proxy, ProxyOptions, server_context
+from ctrlruntime.envtest.proxy.proxy import (
+    Proxy,
+    ProxyOptions,
+    server_context,
+    serving_context,
+)
 from ctrlruntime.envtest.users import read_token_file
 
 CONTROL_TOKEN = "ENVTEST_PROXY_CONTROL_TOKEN"  # noqa: S105 - the variable's name

@@ -8,6 +8,7 @@ import signal
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import structlog
@@ -241,4 +242,11 @@ def server_context(ca: bytes | None, *, verify: bool = True) -> ssl.SSLContext:
     if not verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def serving_context(certificate: Path, key: Path) -> ssl.SSLContext:
+    """A context to serve with; both files are PEM."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
     return context

@@ -1,0 +1,84 @@
+"""The embedded API server: in this process, or as a process of its own."""
+
+from __future__ import annotations
+
+import sys
+
+from ctrlruntime.envtest.backends.backend import BackendOptions
+from ctrlruntime.envtest.process import ChildProcess
+from ctrlruntime.envtest.server import APIServer, ServerOptions
+from ctrlruntime.envtest.server import User as ServerUser
+from ctrlruntime.envtest.users import User, write_token_file
+
+
+def server_tokens(users: tuple[User, ...] | list[User]) -> dict[str, ServerUser]:
+    """The embedded server's token table."""
+    return {u.token: ServerUser(name=u.name, groups=u.groups, uid=u.uid) for u in users}
+
+
+class EmbeddedBackend:
+    """The server on this event loop; `server` options are those of ServerOptions."""
+
+    def __init__(self, options: BackendOptions) -> None:
+        self.server = APIServer(
+            ServerOptions(
+                tls=options.tls,
+                tokens=server_tokens(options.users),
+                authorization=options.authorization,
+                **options.server,
+            )
+        )
+
+    async def start(self) -> None:
+        await self.server.start()
+
+    async def stop(self) -> None:
+        await self.server.stop()
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    @property
+    def ca_data(self) -> bytes | None:
+        return self.server.ca_data
+
+
+class EmbeddedProcessBackend:
+    """`python -m ctrlruntime.envtest` as a child process; `server` may name `port`."""
+
+    def __init__(self, options: BackendOptions) -> None:
+        self._options = options
+        self._child: ChildProcess | None = None
+
+    async def start(self) -> None:
+        options = self._options
+        tokens = options.folder / "tokens.csv"
+        write_token_file(tokens, options.users)
+        command = [sys.executable, "-m", "ctrlruntime.envtest", "--tokens", str(tokens)]
+        command += ["--authorization", options.authorization]
+        command += ["--port", str(options.server.get("port", 0))]
+        if options.tls:
+            command.append("--tls")
+        self._child = await ChildProcess.start(command, log=options.folder / "apiserver.log")
+
+    async def stop(self) -> None:
+        if self._child is not None:
+            await self._child.stop()
+            self._child = None
+
+    @property
+    def child(self) -> ChildProcess:
+        """The server's process. Raises RuntimeError while there is none."""
+        if self._child is None:
+            raise RuntimeError("the API server is not running: call start() first")
+        return self._child
+
+    @property
+    def url(self) -> str:
+        return str(self.child.facts["url"])
+
+    @property
+    def ca_data(self) -> bytes | None:
+        ca = self.child.facts["ca"]
+        return ca.encode() if ca else None

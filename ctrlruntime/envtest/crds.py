@@ -1,0 +1,146 @@
+"""Installing CustomResourceDefinitions, and waiting until their kinds are served."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ctrlruntime.api import GroupVersionKind, RESTMapping
+from ctrlruntime.api.resource import Resource
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import AlreadyExists, APIError, NotFound
+
+Manifest = dict[str, Any]
+CRDSource = Path | str | Manifest | type[Resource[Any, Any]]
+
+CRD = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+
+
+class CRDNotServed(TimeoutError):
+    """A definition was accepted, its kind is not served."""
+
+
+def load_crds(sources: Iterable[CRDSource]) -> list[Manifest]:
+    """The definitions of `sources`: kinds, manifests, YAML files, folders of YAML files.
+
+    Raises ValueError for a path that does not exist or holds no definition.
+    """
+    return [crd for source in sources for crd in _load(source)]
+
+
+def _load(source: CRDSource) -> Iterator[Manifest]:
+    if isinstance(source, dict):
+        yield source
+        return
+    if isinstance(source, type):
+        yield source.crd()
+        return
+    path = Path(source)
+    files = sorted([*path.glob("*.yaml"), *path.glob("*.yml")]) if path.is_dir() else [path]
+    found = False
+    for file in files:
+        if not file.is_file():
+            raise ValueError(f"{file} is neither a file nor a folder")
+        for document in yaml.load_all(file.read_text(), Loader=yaml.CSafeLoader):
+            if isinstance(document, dict) and document.get("kind") == CRD.kind:
+                found = True
+                yield document
+    if not found:
+        raise ValueError(f"{path} holds no CustomResourceDefinition")
+
+
+async def install_crds(
+    client: Client, sources: Iterable[CRDSource], *, timeout: float = 30.0
+) -> list[RESTMapping]:
+    """Creates or updates the definitions and waits until every served version answers.
+
+    Raises CRDNotServed, naming the conditions, when that takes longer than `timeout` seconds.
+    """
+    crds = load_crds(sources)
+    for crd in crds:
+        await _put(client, crd)
+    mappings: list[RESTMapping] = []
+    for crd in crds:
+        mappings += await _served(client, crd, timeout)
+    return mappings
+
+
+async def uninstall_crds(client: Client, sources: Iterable[CRDSource]) -> None:
+    """Deletes the definitions and with them all their objects."""
+    for crd in load_crds(sources):
+        try:
+            await client.delete(CRD, crd["metadata"]["name"])
+        except NotFound:
+            continue
+
+
+async def _put(client: Client, crd: Manifest) -> None:
+    manifest = {key: value for key, value in crd.items() if key != "status"}
+    try:
+        await client.create(manifest)
+    except AlreadyExists:
+        live = await client.get(CRD, crd["metadata"]["name"])
+        metadata = {**manifest["metadata"], "resourceVersion": live["metadata"]["resourceVersion"]}
+        await client.update({**manifest, "metadata": metadata})
+
+
+async def _served(client: Client, crd: Manifest, timeout: float) -> list[RESTMapping]:
+    name, spec = crd["metadata"]["name"], crd["spec"]
+    mappings = [
+        RESTMapping(
+            GroupVersionKind(spec["group"], version["name"], spec["names"]["kind"]),
+            spec["names"]["plural"],
+            spec["scope"] == "Namespaced",
+        )
+        for version in spec["versions"]
+        if version.get("served", True)
+    ]
+    live: Manifest = {}
+    try:
+        async with asyncio.timeout(timeout):
+            live = await _established(client, name, live)
+            for mapping in mappings:
+                await _answers(client, mapping)
+    except TimeoutError:
+        conditions = live.get("status", {}).get("conditions", [])
+        raise CRDNotServed(
+            f"{name} is not served after {timeout:g} s; its conditions: {conditions}"
+        ) from None
+    return mappings
+
+
+async def _established(client: Client, name: str, live: Manifest) -> Manifest:
+    live.update(await client.get(CRD, name))
+    while not _is_established(live):
+        version = live["metadata"]["resourceVersion"]
+        fields = f"metadata.name={name}"
+        events = client.watch(CRD, fields=fields, resource_version=version, timeout=30)
+        async with aclosing(events):
+            async for _, crd in events:
+                live.update(crd)
+                if _is_established(live):
+                    break
+    return live
+
+
+def _is_established(crd: Manifest) -> bool:
+    conditions = crd.get("status", {}).get("conditions", [])
+    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+
+
+async def _answers(client: Client, mapping: RESTMapping) -> None:
+    """Returns once a list is answered; a real server serves a little after Established."""
+    while True:
+        try:
+            await client.list(mapping, limit=1)
+        except APIError as error:
+            if not isinstance(error, NotFound):
+                raise
+        else:
+            return
+        await asyncio.sleep(0.05)

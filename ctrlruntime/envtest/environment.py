@@ -1,0 +1,261 @@
+"""A test environment: an API server, users, optionally a proxy and simulated nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Literal
+
+from ctrlruntime.api.kinds import RESTMapping
+from ctrlruntime.client.auth import StaticAuth
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.config import Config
+from ctrlruntime.envtest import crds
+from ctrlruntime.envtest.backends import (
+    Backend,
+    BackendOptions,
+    EmbeddedBackend,
+    EmbeddedProcessBackend,
+)
+from ctrlruntime.envtest.kubeconfig import mark_server, write_kubeconfig
+from ctrlruntime.envtest.process import ChildProcess
+from ctrlruntime.envtest.proxy import Proxy, ProxyOptions, server_context
+from ctrlruntime.envtest.server.certificates import Authority
+from ctrlruntime.envtest.users import User, administrator
+
+BackendFactory = Callable[[BackendOptions], Backend]
+
+BACKENDS: dict[str, BackendFactory] = {
+    "embedded": EmbeddedBackend,
+    "embedded-process": EmbeddedProcessBackend,
+}
+
+ENVTEST = "envtest"
+"""The user of the environment's own calls; they go past the proxy."""
+NODES = "nodes"
+"""The user of the simulated nodes; they go past the proxy too."""
+
+
+class Environment:
+    """An API server for tests and demonstrations, with everything around it.
+
+        async with Environment(proxy=True) as env:
+            await env.install_crds(Tenant)
+            client = env.client("manager")
+
+    `backend` is a name (`embedded`: on this loop; `embedded-process`: a process of its own) or a
+    factory of something that keeps the Backend protocol. `users` are names (administrators then)
+    or Users. With `proxy` (True or ProxyOptions) all users but the environment's own reach the
+    server through `env.proxy`. With `nodes` simulated nodes run as a process; `run_local` lets
+    them run the commands of Pods that ask for it. `folder` keeps logs and kubeconfigs; without
+    one they go with the environment.
+    """
+
+    def __init__(
+        self,
+        backend: str | BackendFactory = "embedded",
+        *,
+        tls: bool = False,
+        authorization: Literal["AlwaysAllow", "RBAC"] = "AlwaysAllow",
+        users: Iterable[str | User] = ("admin", "manager"),
+        proxy: bool | ProxyOptions = False,
+        nodes: bool = False,
+        pods: bool = True,
+        run_local: bool = False,
+        folder: Path | None = None,
+        server: dict[str, Any] | None = None,
+    ) -> None:
+        self._factory = _factory(backend)
+        self._tls = tls
+        self._authorization = authorization
+        self._users = {user.name: user for user in map(_user, users)}
+        for name in (ENVTEST, NODES):
+            self._users.setdefault(name, administrator(name))
+        self._proxy_options = ProxyOptions() if proxy is True else proxy or None
+        self._with_nodes = nodes
+        self._pods = pods
+        self._run_local = run_local
+        self._folder_given = folder
+        self._folder: Path | None = None
+        self._server_options = dict(server or {})
+        self._stack = AsyncExitStack()
+        self._backend: Backend | None = None
+        self._proxy: Proxy | None = None
+        self._proxy_ca: bytes | None = None
+        self._clients: dict[str, Client] = {}
+        self.nodes: ChildProcess | None = None
+
+    async def __aenter__(self) -> Environment:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Starts everything; what had started is stopped again if a part fails."""
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        self._folder = self._make_folder()
+        options = BackendOptions(
+            folder=self._folder,
+            users=tuple(self._users.values()),
+            tls=self._tls,
+            authorization=self._authorization,
+            server=self._server_options,
+        )
+        self._backend = self._factory(options)
+        self._stack.push_async_callback(self._backend.stop)
+        await self._backend.start()
+        if self._proxy_options is not None:
+            await self._start_proxy(self._proxy_options, self._backend)
+        mark_server(self._folder, self._backend.url)
+        if self._with_nodes:
+            await self._start_nodes()
+
+    async def stop(self) -> None:
+        """Stops everything in reverse order."""
+        clients = list(self._clients.values())
+        self._clients.clear()
+        await asyncio.gather(*(client.close() for client in clients))
+        await self._stack.aclose()
+        self._backend = self._proxy = self.nodes = None
+
+    # What runs
+
+    @property
+    def backend(self) -> Backend:
+        """Raises RuntimeError while the environment is not running."""
+        if self._backend is None:
+            raise RuntimeError("the environment is not running: use it as `async with`")
+        return self._backend
+
+    @property
+    def proxy(self) -> Proxy:
+        """Raises RuntimeError where the environment has none."""
+        if self._proxy is None:
+            raise RuntimeError("there is no proxy: start the environment with proxy=True")
+        return self._proxy
+
+    @property
+    def folder(self) -> Path:
+        """Logs, kubeconfigs and tokens."""
+        if self._folder is None:
+            raise RuntimeError("the environment is not running: use it as `async with`")
+        return self._folder
+
+    @property
+    def url(self) -> str:
+        """Where users reach the server: the proxy's URL, if there is one."""
+        return self.backend.url if self._proxy is None else self._proxy.url
+
+    # Users
+
+    def user(self, name: str) -> User:
+        """Raises KeyError naming the users there are."""
+        try:
+            return self._users[name]
+        except KeyError:
+            known = ", ".join(sorted(self._users))
+            raise KeyError(
+                f"no user {name!r}: name it in Environment(users=...); {known}"
+            ) from None
+
+    def config(self, user: str = "admin", *, direct: bool = False) -> Config:
+        """How `user` reaches the server; with `direct`, or as the environment, past the proxy."""
+        url, ca_data = self._address(user, direct)
+        return Config(
+            host=url,
+            ca_data=ca_data,
+            auth=StaticAuth(token=self.user(user).token),
+            user_agent=user,
+        )
+
+    def client(self, user: str = "admin") -> Client:
+        """A client of `user`, one for each user, closed with the environment."""
+        if user not in self._clients:
+            self._clients[user] = Client.connect(self.config(user))
+        return self._clients[user]
+
+    def kubeconfig(self, user: str = "admin", *, direct: bool = False) -> Path:
+        """A kubeconfig file, for kubectl and for processes."""
+        url, ca_data = self._address(user, direct)
+        path = self.folder / f"{user}{'.direct' if direct else ''}.kubeconfig"
+        return write_kubeconfig(path, url, ca_data, self.user(user))
+
+    def _address(self, user: str, direct: bool) -> tuple[str, bytes | None]:
+        if self._proxy is None or direct or user in (ENVTEST, NODES):
+            return self.backend.url, self.backend.ca_data
+        return self._proxy.url, self._proxy_ca
+
+    # Kinds
+
+    async def install_crds(
+        self, *sources: crds.CRDSource, timeout: float = 30.0
+    ) -> list[RESTMapping]:
+        """Installs definitions (kinds, manifests, files, folders); returns once they are served."""
+        return await crds.install_crds(self.client(ENVTEST), sources, timeout=timeout)
+
+    async def uninstall_crds(self, *sources: crds.CRDSource) -> None:
+        await crds.uninstall_crds(self.client(ENVTEST), sources)
+
+    # Parts
+
+    def _make_folder(self) -> Path:
+        if self._folder_given is not None:
+            self._folder_given.mkdir(parents=True, exist_ok=True)
+            return self._folder_given
+        folder = Path(tempfile.mkdtemp(prefix="envtest-"))
+        self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        return folder
+
+    async def _start_proxy(self, given: ProxyOptions, backend: Backend) -> None:
+        tls = given.tls
+        if self._tls and tls is None:
+            authority = Authority("envtest proxy")
+            self._proxy_ca = authority.ca_data
+            tls = authority.server_context([given.host, "localhost"])
+        ca_data = backend.ca_data
+        options = ProxyOptions(
+            host=given.host,
+            port=given.port,
+            users={u.token: u.name for u in self._users.values()} | dict(given.users),
+            tls=tls,
+            server_tls=given.server_tls or (server_context(ca_data) if ca_data else None),
+            keep=given.keep,
+        )
+        self._proxy = Proxy(backend.url, options)
+        self._stack.push_async_callback(self._proxy.stop)
+        await self._proxy.start()
+
+    async def _start_nodes(self) -> None:
+        command = [sys.executable, "-m", "ctrlruntime.envtest.nodes"]
+        command += ["--kubeconfig", str(self.kubeconfig(NODES))]
+        command += [] if self._pods else ["--no-pods"]
+        command += ["--run-local"] if self._run_local else []
+        self.nodes = await ChildProcess.start(command, log=self.folder / "nodes.log")
+        self._stack.push_async_callback(self.nodes.stop)
+
+
+def _factory(backend: str | BackendFactory) -> BackendFactory:
+    if not isinstance(backend, str):
+        return backend
+    try:
+        return BACKENDS[backend]
+    except KeyError:
+        known = ", ".join(sorted(BACKENDS))
+        raise ValueError(f"no backend {backend!r}; there are {known}") from None
+
+
+def _user(given: str | User) -> User:
+    return administrator(given) if isinstance(given, str) else given
