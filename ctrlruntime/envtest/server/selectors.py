@@ -59,7 +59,7 @@ class _Parser:
         return self.tokens[self.at] if self.at < len(self.tokens) else ""
 
     def next(self) -> str:
-        sign = self.peek()
+        token = self.peek()
         self.at += 1
         return token
 
