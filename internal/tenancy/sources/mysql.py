@@ -7,10 +7,10 @@ state at its start, with NULL and repeated uids in it, which paging by key would
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,32 +77,37 @@ class MySQLSource:
     async def pages(self, columns: Sequence[str]) -> AsyncIterator[Page]:
         """See Source. A kept connection that turns out dead is replaced once, before any row."""
         statement = select(self._settings.table, columns)
-        retried = False
-        while True:
-            begun = False
-            try:
-                async with self._connection(fresh=retried) as connection:
-                    async for page in self._read(connection, statement, columns):
-                        begun = True
-                        yield page
-                return
-            except Unreachable:
-                if begun or retried:
-                    raise
-                retried = True
+        kept = self._pool is not None and self._pool.freesize > 0
+        begun = False
+        try:
+            async for page in self._query(statement, columns):
+                begun = True
+                yield page
+        except Unreachable:
+            if begun or not kept:
+                raise
+            await self.close()
+            async for page in self._query(statement, columns):
+                yield page
 
     async def close(self) -> None:
         """Closes all connections."""
         pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.terminate()
-            await pool.wait_closed()
+        if pool is None:
+            return
+        writers = [connection._writer for connection in (*pool._free, *pool._used)]
+        pool.terminate()
+        await pool.wait_closed()
+        await _closed(writers)
 
-    @asynccontextmanager
-    async def _connection(self, *, fresh: bool) -> AsyncIterator[Any]:
+    async def _query(self, statement: str, columns: Sequence[str]) -> AsyncIterator[Page]:
+        async with self._connection() as connection:
+            async for page in self._read(connection, statement, columns):
+                yield page
+
+    @contextlib.asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
         """A connection for one query. After an error it is closed, not put back."""
-        if fresh:
-            await self.close()
         async with self._errors(self._settings.connect_timeout * 2, "connect"):
             pool = self._pool = self._pool or await aiomysql.create_pool(**self._options())
             connection = await pool.acquire()
@@ -112,9 +117,12 @@ class MySQLSource:
             yield connection
             clean = True
         finally:
+            writer = connection._writer
             if not clean:
                 connection.close()
             pool.release(connection)
+            if not clean:
+                await _closed([writer])
 
     def _check_encryption(self, connection: Any) -> None:
         writer = connection._writer
@@ -167,7 +175,7 @@ class MySQLSource:
             "pool_recycle": IDLE_SECONDS,
         }
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def _errors(self, seconds: float, action: str) -> AsyncIterator[None]:
         """Bounds what is inside and turns drivers' errors into ours."""
         place = f"{self._settings.host}:{self._settings.port}"
@@ -214,6 +222,15 @@ class MySQLSource:
         if code in _LOST or isinstance(error, err.InterfaceError):
             return Unreachable(f"the database at {place} cannot be reached (error {code})")
         return SourceError(f"the query failed with error {code} of the database at {place}")
+
+
+async def _closed(writers: Sequence[Any]) -> None:
+    """Waits until closed connections have given up their sockets, which aiomysql does not."""
+    for writer in writers:
+        if writer is not None:
+            with contextlib.suppress(OSError, TimeoutError, ssl.SSLError):
+                async with asyncio.timeout(1.0):
+                    await writer.wait_closed()
 
 
 def select(table: str, columns: Sequence[str]) -> str:

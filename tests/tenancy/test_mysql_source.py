@@ -1,0 +1,337 @@
+"""Rows of a MySQL-compatible database: paging, types, TLS, and every way a query can fail."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import trustme
+
+from apis.tenancy import TLSMode
+from internal.tenancy.sources import MySQLSettings, MySQLSource, SourceError, Sources, TLSSettings
+from internal.tenancy.sources.errors import (
+    AccessDenied,
+    InsecureConnection,
+    TimedOut,
+    UnknownColumn,
+    UnknownTable,
+    Unreachable,
+)
+from internal.tenancy.sources.mysql import select
+from tests.mariadb import MariaDB
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def settings(mariadb: MariaDB) -> MySQLSettings:
+    name = f"app{next(_numbers)}"
+    mariadb.execute(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
+    mariadb.execute("CREATE TABLE rows_ (id VARCHAR(80), on_ VARCHAR(20), url TEXT)", database=name)
+    return MySQLSettings(
+        host=mariadb.host,
+        port=mariadb.port,
+        username=mariadb.user,
+        password=mariadb.password,
+        database=name,
+        table="rows_",
+    )
+
+
+async def everything(source: MySQLSource, *columns: str) -> list[tuple[str | None, ...]]:
+    return [
+        tuple(row.values[column] for column in columns)
+        async for page in source.pages(columns)
+        for row in page
+    ]
+
+
+async def failure(settings: MySQLSettings, *columns: str) -> SourceError:
+    source = MySQLSource(settings)
+    with pytest.raises(SourceError) as caught:
+        await everything(source, *(columns or ("id", "on_")))
+    await source.close()
+    assert settings.password not in str(caught.value) or not settings.password
+    return caught.value
+
+
+@pytest.mark.criterion("DATA-PAGES")
+async def test_rows_come_in_pages_from_one_snapshot(
+    mariadb: MariaDB, settings: MySQLSettings
+) -> None:
+    rows = [(f"t{number:04}", "1", None) for number in range(250)]
+    mariadb.insert(settings.database, "INSERT INTO rows_ VALUES (%s, %s, %s)", rows)
+    source = MySQLSource(replace(settings, page_size=100))
+    sizes, seen = [], []
+    async for page in source.pages(("id", "on_", "url")):
+        if not sizes:
+            mariadb.execute("DELETE FROM rows_ WHERE id > 't0200'", database=settings.database)
+        sizes.append(len(page))
+        seen += [row.values["id"] for row in page]
+    await source.close()
+    assert sizes == [100, 100, 50]
+    assert seen == [row[0] for row in rows]
+
+
+@pytest.mark.criterion("DATA-ORDER")
+async def test_null_and_repeated_uids_are_all_read_and_active_rows_come_first(
+    mariadb: MariaDB, settings: MySQLSettings
+) -> None:
+    rows = [("b", "0", "x"), ("b", "1", "y"), (None, "1", None), ("a", "1", None)]
+    mariadb.insert(settings.database, "INSERT INTO rows_ VALUES (%s, %s, %s)", rows)
+    source = MySQLSource(settings)
+    found = await everything(source, "id", "on_")
+    await source.close()
+    assert found == [(None, "1"), ("a", "1"), ("b", "1"), ("b", "0")]
+
+
+@pytest.mark.criterion("DATA-TYPES")
+async def test_every_type_arrives_as_text(mariadb: MariaDB, settings: MySQLSettings) -> None:
+    mariadb.execute(
+        "CREATE TABLE kinds (id INT, yes BOOL, bit1 BIT(1), bits BIT(12), price DECIMAL(10,2), "
+        "real_ DOUBLE, at DATETIME(3), ts TIMESTAMP, day DATE, doc JSON, octets VARBINARY(9), "
+        "raw_ BLOB, many ENUM('x','y'), gone TEXT, umlaut TEXT)",
+        "SET time_zone = '+02:00'",
+        "INSERT INTO kinds VALUES (7, TRUE, b'1', b'100000000001', 12.50, 1.5, "
+        "'2026-01-02 03:04:05.120', '2026-01-02 03:04:05', '2026-01-02', '{\"a\": 1}', 'abc', "
+        "x'ff00', 'y', NULL, 'Grüße 🚀')",
+        database=settings.database,
+    )
+    columns = ("id", "yes", "bit1", "bits", "price", "real_", "at", "ts", "day", "doc", "octets")
+    columns += ("raw_", "many", "gone", "umlaut")
+    source = MySQLSource(replace(settings, table="kinds"))
+    found = await everything(source, *columns)
+    await source.close()
+    assert dict(zip(columns, found[0], strict=True)) == {
+        "id": "7",
+        "yes": "1",
+        "bit1": "1",
+        "bits": "2049",
+        "price": "12.50",
+        "real_": "1.5",
+        "at": "2026-01-02T03:04:05.12Z",
+        "ts": "2026-01-02T01:04:05Z",
+        "day": "2026-01-02",
+        "doc": '{"a": 1}',
+        "octets": "abc",
+        "raw_": "/wA=",
+        "many": "y",
+        "gone": None,
+        "umlaut": "Grüße 🚀",
+    }
+
+
+@pytest.mark.criterion("DATA-1MIB")
+async def test_a_value_of_one_mebibyte_is_read_whole(
+    mariadb: MariaDB, settings: MySQLSettings
+) -> None:
+    mariadb.execute("ALTER TABLE rows_ MODIFY url LONGTEXT", database=settings.database)
+    big = "x" * 1024 * 1024
+    mariadb.insert(
+        settings.database,
+        "INSERT INTO rows_ VALUES (%s, %s, %s)",
+        [("a", "1", big), ("b", "1", "")],
+    )
+    source = MySQLSource(settings)
+    found = await everything(source, "id", "on_", "url")
+    await source.close()
+    assert [len(row[2] or "") for row in found] == [len(big), 0]
+
+
+@pytest.mark.criterion("DATA-QUOTING")
+async def test_names_with_backticks_and_keywords_are_quoted(
+    mariadb: MariaDB, settings: MySQLSettings
+) -> None:
+    mariadb.execute(
+        "CREATE TABLE `select` (`a``b` TEXT, `order` TEXT)",
+        "INSERT INTO `select` VALUES ('u', '1')",
+        database=settings.database,
+    )
+    source = MySQLSource(replace(settings, table=f"{settings.database}.select"))
+    assert await everything(source, "a`b", "order") == [("u", "1")]
+    await source.close()
+    assert select("t`; DROP TABLE x; --", ["a"]).count("``") == 1
+
+
+@pytest.mark.criterion("BAD-COLUMN")
+async def test_a_wrong_column_name_is_named(settings: MySQLSettings) -> None:
+    error = await failure(settings, "id", "nope")
+    assert isinstance(error, UnknownColumn)
+    assert "'nope'" in str(error)
+
+
+@pytest.mark.criterion("BAD-PASSWORD")
+async def test_a_wrong_password_is_denied_and_not_repeated(settings: MySQLSettings) -> None:
+    error = await failure(replace(settings, password="not-the-password"))
+    assert isinstance(error, AccessDenied)
+    assert error.reason == "AccessDenied"
+
+
+@pytest.mark.criterion("BAD-TABLE")
+async def test_a_table_that_vanishes_is_reported_and_recovers(
+    mariadb: MariaDB, settings: MySQLSettings
+) -> None:
+    source = MySQLSource(settings)
+    assert await everything(source, "id", "on_") == []
+    mariadb.execute("RENAME TABLE rows_ TO elsewhere", database=settings.database)
+    with pytest.raises(UnknownTable):
+        await everything(source, "id", "on_")
+    mariadb.execute("RENAME TABLE elsewhere TO rows_", database=settings.database)
+    assert await everything(source, "id", "on_") == []
+    await source.close()
+
+
+@pytest.mark.criterion("BAD-DATABASE")
+async def test_an_unknown_database_is_reported(settings: MySQLSettings) -> None:
+    assert isinstance(await failure(replace(settings, database="nowhere")), UnknownTable)
+
+
+@pytest.mark.criterion("DB-DOWN")
+async def test_a_closed_port_is_unreachable(settings: MySQLSettings) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    assert isinstance(await failure(replace(settings, port=port)), Unreachable)
+
+
+@pytest.mark.criterion("DB-SILENT")
+async def test_a_server_that_never_greets_times_out(settings: MySQLSettings) -> None:
+    async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        hung_up.set()
+
+    hung_up = asyncio.Event()
+    server = await asyncio.start_server(silence, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    error = await failure(replace(settings, port=port, connect_timeout=0.1))
+    assert isinstance(error, Unreachable)
+    await hung_up.wait()
+    server.close()
+
+
+@pytest.mark.criterion("DB-SLOW")
+async def test_a_query_that_takes_too_long_times_out(
+    mariadb: MariaDB, settings: MySQLSettings
+) -> None:
+    mariadb.execute(
+        "INSERT INTO rows_ VALUES ('a', '1', '')",
+        "CREATE VIEW slow AS SELECT id, SLEEP(5) AS on_ FROM rows_",
+        database=settings.database,
+    )
+    error = await failure(replace(settings, table="slow", read_timeout=0.2))
+    assert isinstance(error, TimedOut)
+
+
+@pytest.mark.criterion("DB-RECONNECT")
+async def test_a_killed_connection_is_replaced_without_a_word(
+    mariadb: MariaDB, settings: MySQLSettings
+) -> None:
+    source = MySQLSource(settings)
+    assert await everything(source, "id", "on_") == []
+    for row in mariadb.execute("SHOW PROCESSLIST"):
+        if row[1] == settings.username:
+            mariadb.execute(f"KILL {row[0]}")
+    assert await everything(source, "id", "on_") == []
+    await source.close()
+
+
+@pytest.mark.criterion("DB-POOL")
+async def test_one_pool_serves_all_syncs_until_the_password_changes(
+    mariadb: MariaDB, settings: MySQLSettings
+) -> None:
+    sources = Sources()
+    first = await sources.get(("ns", "registry"), settings)
+    assert await sources.get(("ns", "registry"), replace(settings)) is first
+    other = await sources.get(("ns", "registry"), replace(settings, password="new"))
+    assert other is not first
+    assert len(sources) == 1
+    before = mariadb.execute("SHOW STATUS LIKE 'Connections'")[0][1]
+    again = await sources.get(("ns", "registry"), settings)
+    for _ in range(5):
+        assert await everything(again, "id", "on_") == []  # type: ignore[arg-type]
+    after = mariadb.execute("SHOW STATUS LIKE 'Connections'")[0][1]
+    assert int(after) - int(before) <= 2
+    await sources.close()
+    assert len(sources) == 0
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def secure(authority: trustme.CA) -> Iterator[MariaDB]:
+    certificate = authority.issue_cert("127.0.0.1")
+    files = {
+        "ca.pem": authority.cert_pem.bytes(),
+        "cert.pem": b"".join(blob.bytes() for blob in certificate.cert_chain_pems),
+        "key.pem": certificate.private_key_pem.bytes(),
+    }
+    with MariaDB.start(
+        "--ssl-ca={dir}/ca.pem", "--ssl-cert={dir}/cert.pem", "--ssl-key={dir}/key.pem", files=files
+    ) as database:
+        database.execute("CREATE DATABASE app")
+        database.execute("CREATE TABLE t (id TEXT, on_ TEXT)", database="app")
+        yield database
+
+
+def over_tls(database: MariaDB, tls: TLSSettings | None) -> MySQLSettings:
+    return MySQLSettings(
+        host=database.host,
+        port=database.port,
+        username=database.user,
+        password=database.password,
+        database="app",
+        table="t",
+        tls=tls,
+    )
+
+
+@pytest.mark.criterion("DB-TLS")
+@pytest.mark.parametrize("mode", list(TLSMode))
+async def test_tls_with_a_trusted_authority(
+    secure: MariaDB, authority: trustme.CA, mode: TLSMode
+) -> None:
+    tls = TLSSettings(mode=mode, ca=authority.cert_pem.bytes().decode())
+    source = MySQLSource(over_tls(secure, tls))
+    assert await everything(source, "id", "on_") == []
+    await source.close()
+
+
+@pytest.mark.criterion("DB-TLS")
+async def test_a_certificate_of_an_unknown_authority_is_refused(secure: MariaDB) -> None:
+    tls = TLSSettings(ca=trustme.CA().cert_pem.bytes().decode())
+    assert isinstance(await failure(over_tls(secure, tls)), InsecureConnection)
+
+
+@pytest.mark.criterion("DB-TLS")
+async def test_a_wrong_name_is_refused_by_verify_identity_only(
+    secure: MariaDB, authority: trustme.CA
+) -> None:
+    tls = TLSSettings(ca=authority.cert_pem.bytes().decode())
+    named = replace(over_tls(secure, tls), host="localhost")
+    assert isinstance(await failure(named), InsecureConnection)
+    source = MySQLSource(replace(named, tls=replace(tls, mode=TLSMode.VERIFY_CA)))
+    assert await everything(source, "id", "on_") == []
+    await source.close()
+
+
+@pytest.mark.criterion("DB-TLS")
+async def test_a_database_without_tls_is_refused(
+    settings: MySQLSettings, authority: trustme.CA
+) -> None:
+    tls = TLSSettings(mode=TLSMode.REQUIRED)
+    assert isinstance(await failure(replace(settings, tls=tls)), InsecureConnection)
+
+
+@pytest.mark.criterion("DB-TLS")
+async def test_unusable_certificates_are_reported(settings: MySQLSettings) -> None:
+    error = await failure(replace(settings, tls=TLSSettings(ca="not a certificate")))
+    assert isinstance(error, InsecureConnection)
