@@ -71,6 +71,8 @@ class _Scope:
     """What a list in the course of being taken over says: an entry, or None for gone."""
     trusting: bool = False
     """The list being taken over overrules everything known before."""
+    refreshing: bool = False
+    """The list being taken over replaces entries of the same version: they are decoded differently."""
 
 
 def _always(_entry: Entry) -> bool | None:
@@ -161,6 +163,7 @@ class Ledger:
         initial: bool = False,
         consistent: bool = True,
         trusted: bool = False,
+        refreshing: bool = False,
     ) -> Iterator[Event]:
         """Takes over a list: deletions first, then what was listed. Lazy, so the caller can pause.
 
@@ -170,7 +173,7 @@ class Ledger:
         """
         listed = number(resource_version)
         scope = self._scopes[ticket.scope]
-        scope.trusting = trusted
+        scope.trusting, scope.refreshing = trusted, refreshing
         if trusted:
             self._forget(scope)
         elif listed and listed < ticket.newest:
@@ -193,18 +196,20 @@ class Ledger:
             event = self._resolve(key, pending.pop(key), listed, initial=initial)
             if event is not None:
                 yield event
-        scope.trusting = False
+        scope.trusting = scope.refreshing = False
         if settle:
             self._confirm(ticket)
 
     def _resolve(
         self, key: Key, entry: Entry | None, listed: int, *, initial: bool = False
     ) -> Event | None:
-        trusting = self._scopes[self._scope_name(key[0])].trusting
+        scope = self._scopes[self._scope_name(key[0])]
         if entry is not None:
-            return self._accept(entry, initial=initial, trusting=trusting)
+            if scope.trusting:
+                return self._put(entry, self.store.get(*key), initial=initial)
+            return self._accept(entry, initial=initial, same=scope.refreshing)
         old = self.store.get(*key)
-        if old is None or (version(old) > listed > 0 and not trusting):
+        if old is None or (version(old) > listed > 0 and not scope.trusting):
             return None
         self.store.remove(key)
         return Deleted(old, unknown=True)
@@ -305,17 +310,19 @@ class Ledger:
 
     # -- the rules -------------------------------------------------------------------------
 
-    def _accept(
-        self, entry: Entry, *, initial: bool = False, trusting: bool = False
-    ) -> Event | None:
-        """Into the store, unless something newer is known."""
+    def _accept(self, entry: Entry, *, initial: bool = False, same: bool = False) -> Event | None:
+        """Into the store, unless something newer is known, or something as new and not ``same``."""
         new = version(entry)
-        key = entry.key
-        if entry.uid in self._tombstones or (new and new <= self._floors.get(key, 0)):
+        if entry.uid in self._tombstones or (new and new <= self._floors.get(entry.key, 0)):
             return None
-        old = self.store.get(*key)
-        if old is not None and new and version(old) >= new and not trusting:
-            return None
+        old = self.store.get(entry.namespace, entry.name)
+        if old is not None and new:
+            have = version(old)
+            if have > new or (have == new and not same):
+                return None
+        return self._put(entry, old, initial=initial)
+
+    def _put(self, entry: Entry, old: Entry | None, *, initial: bool) -> Event:
         self.store.put(entry)
         return Created(entry, initial) if old is None else Updated(old, entry)
 

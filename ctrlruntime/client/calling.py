@@ -33,7 +33,7 @@ class Caller:
         self.transport = transport
         self.mapper = mapper or RESTMapper(transport)
         self.defaults = defaults or Defaults()
-        self._interceptors = interceptors
+        self.interceptors = interceptors
 
     # -- clients with other defaults -------------------------------------------------------
 
@@ -55,7 +55,7 @@ class Caller:
     def intercepted(self, interceptor: Interceptor) -> Self:
         """The interceptor sees every call before those added earlier do."""
         other = copy.copy(self)
-        other._interceptors = (interceptor, *self._interceptors)
+        other.interceptors = (interceptor, *self.interceptors)
         return other
 
     def _with(self, defaults: Defaults) -> Self:
@@ -109,7 +109,7 @@ class Caller:
         return namespace or own
 
     async def _execute(self, call: Call) -> Response:
-        return await self._through(self._interceptors, call)
+        return await self._through(self.interceptors, call)
 
     async def _through(self, interceptors: tuple[Interceptor, ...], call: Call) -> Response:
         if not interceptors:
@@ -143,7 +143,7 @@ def as_json(body: bytes) -> Manifest:
 def decode(
     body: bytes | msgspec.Raw, kind: KindRef, mapping: RESTMapping, metadata_only: bool
 ) -> Any:
-    manifest = orjson.loads(body if isinstance(body, bytes) else memoryview(body))
+    manifest = orjson.loads(memoryview(body))
     return decode_manifest(manifest, mapping if metadata_only else kind, mapping)
 
 
@@ -152,6 +152,6 @@ def decode_manifest(manifest: Manifest, kind: KindRef, mapping: RESTMapping) -> 
     if manifest.get("kind") in (None, "PartialObjectMetadata"):
         gvk = mapping.gvk
         manifest = {**manifest, "apiVersion": gvk.api_version, "kind": gvk.kind}
-    if isinstance(kind, type):
-        return kind.from_manifest(manifest)
-    return manifest
+    if isinstance(kind, RESTMapping | GroupVersionKind):
+        return manifest
+    return kind.from_manifest(manifest)

@@ -1,0 +1,525 @@
+"""Declared informers, and reads from their stores."""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar, overload
+
+import structlog
+
+from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.api.resource import KindRef, Resource, mapping_of, plural_of
+from ctrlruntime.cache.cached import CachedClient
+from ctrlruntime.cache.entry import Entry, Key
+from ctrlruntime.cache.errors import (
+    CacheNotStarted,
+    NotSynced,
+    OnlyMetadata,
+    OutsideCache,
+    UndeclaredKind,
+)
+from ctrlruntime.cache.informer import (
+    Informer,
+    InformerOptions,
+    Selection,
+    Surroundings,
+    Transform,
+)
+from ctrlruntime.cache.listwatch import ListWatch, ServerListWatch
+from ctrlruntime.cache.observe import InformerObserver, InformerStats, NoInformerObserver
+from ctrlruntime.cache.reading import Query
+from ctrlruntime.cache.reflector import ServerFeatures
+from ctrlruntime.cache.store import IndexFn
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.selectors import FieldSelector, LabelSelector, field_text, label_text
+
+__all__ = ["Cache", "CacheOptions", "CachedClient", "InformerHandle"]
+
+R = TypeVar("R", bound=Resource[Any, Any])
+ObjectList: TypeAlias = list[R]
+Manifests: TypeAlias = list[Manifest]
+Objects: TypeAlias = list[Any]
+Entries: TypeAlias = list[Entry]
+Informers: TypeAlias = list[Informer]
+Stats: TypeAlias = list[InformerStats]
+Doubts: TypeAlias = list[tuple[RESTMapping, Key]]
+_Declared: TypeAlias = tuple[GroupVersionKind, Selection]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindCacheOptions:
+    """Defaults of one kind, for declarations that do not say otherwise."""
+
+    namespaces: Collection[str] | None = None
+    labels: str | None = None
+    fields: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheOptions:
+    """A declaration's own arguments win over ``kinds``, and those over ``namespaces``."""
+
+    namespaces: Collection[str] | None = None
+    """Where namespaced kinds are watched; None: everywhere."""
+    kinds: Mapping[GroupVersionKind, KindCacheOptions] = field(default_factory=dict)
+    live_kinds: Collection[GroupVersionKind] = ()
+    """Kinds that the cached client always reads from the server."""
+    informers: InformerOptions = field(default_factory=InformerOptions)
+    clock: Callable[[], float] = time.time
+    """For ``missing()``: seconds since the epoch."""
+
+
+class InformerHandle:
+    """One use of an informer. The informer ends with its last use."""
+
+    def __init__(self, informer: Informer, release: Callable[[], None]) -> None:
+        self.informer = informer
+        self._release: Callable[[], None] | None = release
+
+    async def release(self) -> None:
+        """Doing so twice is harmless."""
+        release, self._release = self._release, None
+        if release is not None:
+            release()
+
+
+@dataclass(slots=True)
+class _Use:
+    informer: Informer
+    count: int = 0
+    task: asyncio.Task[None] | None = None
+    ready: bool = False
+
+
+class Cache:
+    """What controllers read from. Every kind is declared first; reading another is an error.
+
+    One store per kind serves typed, dict and metadata readers, each with a copy of its own.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        options: CacheOptions | None = None,
+        observer: InformerObserver | None = None,
+    ) -> None:
+        self.live_client = client
+        self.options = options or CacheOptions()
+        self._observer: InformerObserver = observer or NoInformerObserver()
+        self._features = ServerFeatures()
+        self._uses: dict[_Declared, _Use] = {}
+        self._by_kind: dict[GroupVersionKind, list[Informer]] = {}
+        self._started = False
+        self._unready = 0
+        self._all_ready = asyncio.Event()
+        self._all_ready.set()
+        self._ended = asyncio.Event()
+        self._log = structlog.get_logger("ctrlruntime.cache")
+
+    # -- declaring -------------------------------------------------------------------------
+
+    def declare(
+        self,
+        kind: KindRef,
+        *,
+        namespaces: Collection[str] | None = None,
+        labels: LabelSelector | None = None,
+        fields: FieldSelector | None = None,
+        metadata_only: bool = False,
+        track_manager: str | None = None,
+        indexes: Mapping[str, IndexFn] | None = None,
+        transform: Transform | None = None,
+    ) -> InformerHandle:
+        """Asks for a kind to be watched, from now or from the start of the cache on.
+
+        The same kind and selection share one informer: indexes add up, full wins over
+        ``metadata_only`` (an informer that runs already is read again). ``labels`` and ``fields``
+        restrict what is cached: everything else is not found. ``track_manager`` keeps that field
+        manager's owned fields as ``Entry.owned``. Raises ValueError for a second track_manager,
+        InvalidSelector, and IndexConflict.
+        """
+        mapping, certain = self._mapping(kind)
+        selection = self._selection(mapping, namespaces, labels, fields)
+        key = (mapping.gvk, selection)
+        use = self._uses.get(key)
+        if use is None:
+            informer = self._new_informer(
+                mapping,
+                certain,
+                selection,
+                metadata_only=metadata_only,
+                track_manager=track_manager,
+                indexes=indexes,
+                transform=transform,
+            )
+            use = self._uses[key] = _Use(informer)
+            self._add(use)
+        else:
+            self._share(use, metadata_only, track_manager, indexes)
+        use.count += 1
+        return InformerHandle(use.informer, lambda: self._release(key))
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def informer(self, kind: KindRef) -> Informer:
+        """The informer of a kind; of several, the one that watches everything. Raises UndeclaredKind."""
+        return self._informers(kind)[0]
+
+    def entry(self, kind: KindRef, name: str, namespace: str | None = None) -> Entry | None:
+        """The shared entry itself, to be read and not changed. Raises what `get` raises."""
+        namespace = namespace or ""
+        informers = self._readable(kind, namespace or None)
+        for informer in informers:
+            if (entry := informer.store.get(namespace, name)) is not None:
+                return entry
+        return None
+
+    def entries(
+        self,
+        kind: KindRef,
+        namespace: str | None = None,
+        *,
+        labels: LabelSelector | None = None,
+        fields: FieldSelector | None = None,
+        index: Mapping[str, str] | None = None,
+        limit: int | None = None,
+    ) -> Entries:
+        """Like `list`, but the shared entries themselves."""
+        query = Query(
+            namespace=namespace, labels=labels, fields=fields, index=index or {}, limit=limit
+        )
+        return query.run([informer.store for informer in self._readable(kind, namespace)])
+
+    @overload
+    def get(
+        self, kind: type[R], name: str, namespace: str | None = None, *, metadata_only: bool = False
+    ) -> R | None: ...
+    @overload
+    def get(
+        self,
+        kind: GroupVersionKind | RESTMapping,
+        name: str,
+        namespace: str | None = None,
+        *,
+        metadata_only: bool = False,
+    ) -> Manifest | None: ...
+    def get(
+        self, kind: KindRef, name: str, namespace: str | None = None, *, metadata_only: bool = False
+    ) -> Any:
+        """One object, the caller's own copy, or None.
+
+        With ``metadata_only`` always a manifest of apiVersion, kind and metadata. Raises
+        UndeclaredKind, CacheNotStarted, NotSynced, OutsideCache for a namespace not watched, and
+        OnlyMetadata when more is asked for than is watched.
+        """
+        entry = self.entry(kind, name, namespace)
+        self._check_full(kind, metadata_only)
+        return None if entry is None else _view(entry, kind, metadata_only)
+
+    @overload
+    def list(
+        self,
+        kind: type[R],
+        namespace: str | None = None,
+        *,
+        labels: LabelSelector | None = None,
+        fields: FieldSelector | None = None,
+        index: Mapping[str, str] | None = None,
+        limit: int | None = None,
+        metadata_only: bool = False,
+    ) -> ObjectList[R]: ...
+    @overload
+    def list(
+        self,
+        kind: GroupVersionKind | RESTMapping,
+        namespace: str | None = None,
+        *,
+        labels: LabelSelector | None = None,
+        fields: FieldSelector | None = None,
+        index: Mapping[str, str] | None = None,
+        limit: int | None = None,
+        metadata_only: bool = False,
+    ) -> Manifests: ...
+    def list(
+        self,
+        kind: KindRef,
+        namespace: str | None = None,
+        *,
+        labels: LabelSelector | None = None,
+        fields: FieldSelector | None = None,
+        index: Mapping[str, str] | None = None,
+        limit: int | None = None,
+        metadata_only: bool = False,
+    ) -> Objects:
+        """Objects that satisfy all of: namespace, labels, field selectors and index values.
+
+        Field selectors other than metadata.name and metadata.namespace need an index of that name.
+        Raises what `get` raises, UnknownIndex, and UnsupportedRead for ``!=``.
+        """
+        self._check_full(kind, metadata_only)
+        found = self.entries(
+            kind, namespace, labels=labels, fields=fields, index=index, limit=limit
+        )
+        return [_view(entry, kind, metadata_only) for entry in found]
+
+    # -- our own writes --------------------------------------------------------------------
+
+    def client(self) -> CachedClient:
+        """Reads declared kinds from here; its writes are visible here as soon as they are answered."""
+        return CachedClient(self)
+
+    def uncertain(self, kind: KindRef, name: str, namespace: str | None = None) -> bool:
+        """Whether a write got no answer, so that the object has to be read from the server first."""
+        key = (namespace or "", name)
+        return any(informer.uncertain(key) for informer in self._informers(kind))
+
+    def uncertain_keys(self) -> Doubts:
+        return [
+            (use.informer.mapping, key)
+            for use in self._uses.values()
+            for key in use.informer.uncertain_keys
+        ]
+
+    async def refresh(self, kind: KindRef, name: str, namespace: str | None = None) -> Entry | None:
+        """Reads one object from the server into the stores. Returns its entry, None if there is none."""
+        found: Entry | None = None
+        for informer in self._informers(kind):
+            if informer.covers(namespace or "") or not informer.mapping.namespaced:
+                found = await informer.refresh((namespace or "", name)) or found
+        return found
+
+    async def settle(self, kind: KindRef | None = None) -> None:
+        """Reads every object in doubt (of one kind) from the server; at rest there are none."""
+        uses = [use.informer for use in self._uses.values()]
+        for informer in uses if kind is None else self._informers(kind):
+            for key in informer.uncertain_keys:
+                await informer.refresh(key)
+
+    def informers_of(self, kind: GroupKind) -> Informers:
+        """Every informer of a kind, in whatever version and selection."""
+        return [use.informer for use in self._uses.values() if use.informer.gvk.group_kind == kind]
+
+    # -- life ------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Starts every declared informer and returns; see `wait_synced`. Once only."""
+        if self._started:
+            raise RuntimeError("the cache is already started")
+        self._started = True
+        for use in self._uses.values():
+            self._run(use)
+
+    async def run(self) -> None:
+        """Starts, and stops when cancelled."""
+        await self.start()
+        try:
+            await self._ended.wait()
+        finally:
+            await self.stop()
+
+    async def stop(self) -> None:
+        """Ends every watch. The stores stay readable."""
+        self._ended.set()
+        tasks = [use.task for use in self._uses.values() if use.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def synced(self) -> bool:
+        """Whether every declared informer has synced, those of missing kinds aside."""
+        return self._started and self._all_ready.is_set()
+
+    async def wait_synced(self, timeout: float | None = None) -> None:
+        """Kinds that the server lacks are not waited for; see `missing`. Raises TimeoutError naming the rest."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._all_ready.wait()
+        except TimeoutError as error:
+            waiting = "; ".join(
+                f"{use.informer.gvk}: {use.informer.last_error or 'no answer yet'}"
+                for use in self._uses.values()
+                if not use.ready
+            )
+            raise TimeoutError(f"not synced within {timeout} s: {waiting}") from error
+
+    def missing(self) -> dict[GroupVersionKind, float]:
+        """Declared kinds that the server does not serve, and since when (seconds since the epoch)."""
+        now, tick = self.options.clock(), self.options.informers.reflector.clock()
+        return {
+            use.informer.gvk: now - (tick - use.informer.missing_since)
+            for use in self._uses.values()
+            if use.informer.missing_since is not None
+        }
+
+    def notify_discovery_changed(self) -> None:
+        """A CRD came or went: look for missing kinds now. Called by a watch on CRDs."""
+        self.live_client.mapper.invalidate()
+        for use in self._uses.values():
+            if use.informer.missing_since is not None:
+                use.informer.discovery_changed()
+
+    def stats(self) -> Stats:
+        """For gauges, one for each informer."""
+        return [use.informer.stats() for use in self._uses.values()]
+
+    # -- inside ----------------------------------------------------------------------------
+
+    def _new_informer(
+        self,
+        mapping: RESTMapping,
+        certain: bool,
+        selection: Selection,
+        **options: Any,
+    ) -> Informer:
+        async def resolve() -> RESTMapping:
+            return mapping if certain else await self.live_client.mapper.resolve(mapping.gvk)
+
+        surroundings = Surroundings(
+            resolve=resolve,
+            list_watch=self._list_watch,
+            options=self.options.informers,
+            observer=self._observer,
+            features=self._features,
+            on_readiness=self._on_readiness,
+        )
+        return Informer(mapping, selection, surroundings, **options)
+
+    def _mapping(self, kind: KindRef) -> tuple[RESTMapping, bool]:
+        """The mapping and whether it is certain: discovery has to be asked for an unknown name."""
+        mapping = mapping_of(kind)
+        if mapping is not None:
+            return mapping, True
+        gvk = _gvk(kind)
+        known = self.live_client.mapper.known(gvk)
+        return known or RESTMapping(gvk, plural_of(gvk.kind.lower()), True), known is not None
+
+    def _selection(
+        self,
+        mapping: RESTMapping,
+        namespaces: Collection[str] | None,
+        labels: LabelSelector | None,
+        fields: FieldSelector | None,
+    ) -> Selection:
+        own = self.options.kinds.get(mapping.gvk, KindCacheOptions())
+        if namespaces is not None and not mapping.namespaced:
+            raise ValueError(f"{mapping.gvk} is cluster-scoped and cannot be watched by namespace")
+        if mapping.namespaced:
+            for inherited in (own.namespaces, self.options.namespaces):
+                namespaces = inherited if namespaces is None else namespaces
+        return Selection(
+            namespaces=None if namespaces is None else frozenset(namespaces),
+            labels=label_text(own.labels if labels is None else labels),
+            fields=field_text(own.fields if fields is None else fields),
+        )
+
+    def _list_watch(self, informer: Informer, namespace: str | None) -> ListWatch:
+        return ServerListWatch(
+            self.live_client.transport,
+            informer.mapping,
+            namespace=namespace,
+            labels=informer.selection.labels,
+            fields=informer.selection.fields,
+            metadata_only=informer.metadata_only,
+        )
+
+    def _add(self, use: _Use) -> None:
+        informers = self._by_kind.setdefault(use.informer.gvk, [])
+        informers.append(use.informer)
+        informers.sort(key=lambda informer: not informer.selection.is_everything)
+        self._unready += 1
+        self._all_ready.clear()
+        if self._started:
+            self._run(use)
+
+    def _run(self, use: _Use) -> None:
+        use.task = asyncio.get_running_loop().create_task(
+            use.informer.run(), name=f"informer {use.informer.gvk}"
+        )
+        use.task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._log.error("an informer ended", task=task.get_name(), exc_info=error)
+
+    def _share(
+        self,
+        use: _Use,
+        metadata_only: bool,
+        track_manager: str | None,
+        indexes: Mapping[str, IndexFn] | None,
+    ) -> None:
+        for name, fn in (indexes or {}).items():
+            use.informer.store.add_index(name, fn)
+        again = use.informer.widen(metadata_only=metadata_only, track_manager=track_manager)
+        if again and use.task is not None:
+            use.task.cancel()
+            self._run(use)
+
+    def _release(self, declared: _Declared) -> None:
+        use = self._uses[declared]
+        use.count -= 1
+        if use.count:
+            return
+        del self._uses[declared]
+        if use.task is not None:
+            use.task.cancel()
+        if not use.ready:
+            self._now_ready(use)
+        informers = self._by_kind[use.informer.gvk]
+        informers.remove(use.informer)
+        if not informers:
+            del self._by_kind[use.informer.gvk]
+
+    def _on_readiness(self, informer: Informer) -> None:
+        """One counter for all informers, so that readiness never needs a scan."""
+        use = self._uses.get((informer.gvk, informer.selection))
+        if use is not None and not use.ready:
+            self._now_ready(use)
+
+    def _now_ready(self, use: _Use) -> None:
+        use.ready = True
+        self._unready -= 1
+        if not self._unready:
+            self._all_ready.set()
+
+    def _informers(self, kind: KindRef) -> Informers:
+        gvk = _gvk(kind)
+        informers = self._by_kind.get(gvk)
+        if not informers:
+            raise UndeclaredKind(gvk)
+        return informers
+
+    def _readable(self, kind: KindRef, namespace: str | None) -> Informers:
+        informers = self._informers(kind)
+        if not self._started:
+            raise CacheNotStarted
+        if namespace is not None and informers[0].mapping.namespaced:
+            covering = [informer for informer in informers if informer.covers(namespace)]
+            if not covering:
+                watched = sorted({n for i in informers for n in i.selection.namespaces or ()})
+                raise OutsideCache(informers[0].gvk, namespace, watched)
+            informers = covering
+        for informer in informers:
+            if not informer.readable and informer.missing_since is None:
+                raise NotSynced(informer.gvk, informer.last_error)
+        return informers
+
+    def _check_full(self, kind: KindRef, metadata_only: bool) -> None:
+        if not metadata_only and all(i.metadata_only for i in self._informers(kind)):
+            raise OnlyMetadata(_gvk(kind))
+
+
+def _gvk(kind: KindRef) -> GroupVersionKind:
+    if isinstance(kind, GroupVersionKind):
+        return kind
+    return kind.gvk if isinstance(kind, RESTMapping) else kind.gvk()
+
+
+def _view(entry: Entry, kind: KindRef, metadata_only: bool) -> Any:
+    if metadata_only:
+        return {"apiVersion": entry.api_version, "kind": entry.kind, "metadata": entry.metadata()}
+    if isinstance(kind, GroupVersionKind | RESTMapping):
+        return entry.decode()
+    return entry.typed(kind)

@@ -1,0 +1,52 @@
+"""Why a cached read was refused. Each message names what to change."""
+
+from ctrlruntime.api.kinds import GroupVersionKind
+
+
+class CacheError(Exception):
+    """A mistake in how the cache is used, never a fault of the server."""
+
+
+class CacheNotStarted(CacheError):
+    def __init__(self) -> None:
+        super().__init__(
+            "the cache is not started; read after the manager has started, or use the live client"
+        )
+
+
+class UndeclaredKind(CacheError):
+    def __init__(self, gvk: GroupVersionKind) -> None:
+        super().__init__(
+            f"{gvk} is not declared: a read would need a watch nobody asked for. Declare it with "
+            f"builder.owns/watches or cache.declare({gvk.kind}) before reading, or use the live client"
+        )
+        self.gvk = gvk
+
+
+class NotSynced(CacheError):
+    def __init__(self, gvk: GroupVersionKind, error: BaseException | None) -> None:
+        why = f"; last error: {error}" if error is not None else ""
+        super().__init__(
+            f"the informer of {gvk} has not read its first list yet; await its wait_synced() first{why}"
+        )
+        self.gvk = gvk
+
+
+class OutsideCache(CacheError):
+    def __init__(self, gvk: GroupVersionKind, namespace: str, watched: list[str]) -> None:
+        super().__init__(
+            f"{gvk}: namespace {namespace!r} is not watched, only {', '.join(watched)}; "
+            "declare the kind with that namespace or use the live client"
+        )
+
+
+class OnlyMetadata(CacheError):
+    def __init__(self, gvk: GroupVersionKind) -> None:
+        super().__init__(
+            f"{gvk} is watched as metadata only; read it with metadata_only=True, or declare it "
+            "without metadata_only before the cache starts"
+        )
+
+
+class UnsupportedRead(CacheError):
+    """An option that only a server can honour, such as ``continue`` or a ``!=`` field selector."""

@@ -1,0 +1,49 @@
+"""Where informers report. The manager's metrics implement it; gauges are read from ``Cache.stats()``."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ctrlruntime.api.kinds import GroupVersionKind
+
+
+class InformerObserver(Protocol):
+    """Hooks behind ``ctrlruntime_informer_{relists_total,watch_restarts_total,sync_seconds}``."""
+
+    def relisted(self, gvk: GroupVersionKind) -> None:
+        """A list was read again after the first."""
+
+    def watch_restarted(self, gvk: GroupVersionKind) -> None:
+        """A watch ended and will be taken up again."""
+
+    def synced(self, gvk: GroupVersionKind, seconds: float) -> None:
+        """The first list has gone through store and handlers."""
+
+    def handler_failed(self, gvk: GroupVersionKind) -> None:
+        """A handler raised; the event is lost to it alone."""
+
+
+class NoInformerObserver:
+    """Drops everything."""
+
+    def relisted(self, gvk: GroupVersionKind) -> None:
+        return
+
+    def watch_restarted(self, gvk: GroupVersionKind) -> None:
+        return
+
+    def synced(self, gvk: GroupVersionKind, seconds: float) -> None:
+        return
+
+    def handler_failed(self, gvk: GroupVersionKind) -> None:
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class InformerStats:
+    """``ctrlruntime_informer_{objects,bytes,last_event_age_seconds}`` of one informer."""
+
+    gvk: GroupVersionKind
+    objects: int
+    bytes: int
+    last_event_age: float
+    synced: bool

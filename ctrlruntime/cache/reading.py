@@ -1,0 +1,98 @@
+"""Answering a list from stores."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeAlias
+
+from ctrlruntime.cache.entry import Entry, Key
+from ctrlruntime.cache.errors import UnsupportedRead
+from ctrlruntime.cache.store import Store
+from ctrlruntime.client.selectors import (
+    FieldSelector,
+    LabelSelector,
+    field_text,
+    label_matcher,
+    parse_fields,
+)
+
+Entries: TypeAlias = list[Entry]
+_NAME = "metadata.name"
+_NAMESPACE = "metadata.namespace"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Everything named must hold. ``fields`` other than name and namespace need an index of that name."""
+
+    namespace: str | None = None
+    labels: LabelSelector | None = None
+    fields: FieldSelector | None = None
+    index: Mapping[str, str] = field(default_factory=dict)
+    limit: int | None = None
+
+    def run(self, stores: Sequence[Store]) -> Entries:
+        """Raises UnknownIndex, UnsupportedRead, InvalidSelector."""
+        namespace, name, indexes = self._resolve()
+        matches = self._label_predicate()
+        found: dict[Key, Entry] = {}
+        for store in stores:
+            for entry in _candidates(store, namespace, name, indexes):
+                if matches is None or matches(entry):
+                    found.setdefault(entry.key, entry)
+        return list(islice(found.values(), self.limit))
+
+    def _resolve(self) -> tuple[str | None, str | None, dict[str, str]]:
+        namespace, name = self.namespace, None
+        indexes = dict(self.index)
+        for requirement in parse_fields(field_text(self.fields)):
+            path = ".".join(requirement.path)
+            if requirement.negated:
+                raise UnsupportedRead(
+                    f"the cache cannot select by {path}!=...; filter the result, or use the live client"
+                )
+            if path == _NAME:
+                name = requirement.value
+            elif path == _NAMESPACE and namespace in (None, requirement.value):
+                namespace = requirement.value
+            else:
+                indexes[path] = requirement.value
+        return namespace, name, indexes
+
+    def _label_predicate(self) -> Callable[[Entry], bool] | None:
+        if not self.labels:
+            return None
+        if isinstance(self.labels, Mapping) and all(
+            isinstance(value, str) for value in self.labels.values()
+        ):
+            wanted = self.labels.items()
+            return lambda entry: wanted <= entry.labels.items()
+        matches = label_matcher(self.labels)
+        return lambda entry: matches(entry.labels)
+
+
+def _candidates(
+    store: Store, namespace: str | None, name: str | None, indexes: Mapping[str, str]
+) -> Iterable[Entry]:
+    if indexes:
+        found = _by_indexes(store, indexes)
+        if namespace is not None:
+            found = [entry for entry in found if entry.namespace == namespace]
+    elif name is not None and namespace is not None:
+        entry = store.get(namespace, name)
+        return () if entry is None else (entry,)
+    else:
+        found = store.list(namespace)
+    if name is not None:
+        found = [entry for entry in found if entry.name == name]
+    return found
+
+
+def _by_indexes(store: Store, indexes: Mapping[str, str]) -> Entries:
+    """The rarest first; the others narrow it."""
+    ordered = sorted(indexes.items(), key=lambda item: store.count(*item))
+    found = store.by_index(*ordered[0])
+    for index, value in ordered[1:]:
+        keys = {entry.key for entry in store.by_index(index, value)}
+        found = [entry for entry in found if entry.key in keys]
+    return found

@@ -1,0 +1,347 @@
+"""Keeps a sink in step with a server: list, then watch, for ever, whatever goes wrong."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+import orjson
+import structlog
+
+from ctrlruntime.cache.backoff import Backoff, BackoffOptions
+from ctrlruntime.cache.entry import Entry, Key
+from ctrlruntime.cache.listwatch import ListWatch, WatchRequest
+from ctrlruntime.cache.ryow import ListTicket, StaleList
+from ctrlruntime.client.auth import AuthError
+from ctrlruntime.client.errors import (
+    APIError,
+    BadRequest,
+    Expired,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    Timeout,
+    TransportError,
+    error_of_status,
+)
+from ctrlruntime.client.reads import list_items
+from ctrlruntime.client.transport import list_meta
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+_BREATH = 200  # objects decoded before other tasks get a turn: about 3 ms
+
+
+class KindMissing(Exception):
+    """The server does not serve the kind."""
+
+
+@dataclass(slots=True)
+class ServerFeatures:
+    """What has been learnt of a server, shared by all reflectors of a cache."""
+
+    streaming_lists: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReflectorOptions:
+    """Times in seconds. Clock, random and sleep are given by tests that run on a virtual clock."""
+
+    page_size: int = 500
+    watch_timeout: tuple[float, float] = (300.0, 600.0)
+    inactivity: float = 120.0
+    """A watch silent for this long is taken up again; servers send a bookmark every minute."""
+    streaming: bool = True
+    backoff: BackoffOptions = field(default_factory=BackoffOptions)
+    short_watch: float = 1.0
+    """A watch that ends sooner and without events counts as a failure."""
+    clock: Callable[[], float] = time.monotonic
+    random: Callable[[], float] = random.random
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+class Sink(Protocol):
+    """Where a reflector puts what it reads."""
+
+    def decode(self, body: msgspec.Raw) -> Entry | None:
+        """None for an object that cannot be kept; the sink reports it."""
+
+    def begin_list(self) -> ListTicket: ...
+
+    async def replace(
+        self,
+        ticket: ListTicket,
+        entries: list[Entry],
+        resource_version: str,
+        *,
+        consistent: bool,
+        trusted: bool,
+    ) -> None:
+        """Raises StaleList."""
+
+    def observe(self, entry: Entry, *, deleted: bool) -> None: ...
+
+    def bookmark(self, resource_version: str) -> None: ...
+
+    def watch_restarted(self) -> None: ...
+
+    def failed(self, error: Exception) -> None: ...
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str
+    object: msgspec.Raw
+
+
+class _BookmarkMeta(msgspec.Struct, rename="camel", gc=False):
+    resource_version: str
+    annotations: dict[str, str] | None = None
+
+
+class _Bookmark(msgspec.Struct, gc=False):
+    metadata: _BookmarkMeta
+
+
+_event_decoder = msgspec.json.Decoder(_Event)
+_bookmark_decoder = msgspec.json.Decoder(_Bookmark)
+
+
+class _NoInitialEvents(Exception):
+    """A stream ended, or was refused, before the end of its list part."""
+
+
+class Reflector:
+    """One list and watch. ``run`` ends only by cancellation, or by KindMissing."""
+
+    _STALE_LISTS = 3  # lists older than our own write before the server is believed all the same
+    _SETTLING = 10.0  # a version refused within these seconds of being listed is no reason to hurry
+
+    def __init__(
+        self,
+        source: ListWatch,
+        sink: Sink,
+        options: ReflectorOptions,
+        *,
+        features: ServerFeatures | None = None,
+        name: str = "",
+    ) -> None:
+        self._source = source
+        self._sink = sink
+        self._options = options
+        self._features = features or ServerFeatures()
+        self._backoff = Backoff(options.backoff, clock=options.clock, random=options.random)
+        self._log = structlog.get_logger("ctrlruntime.cache").bind(kind=name)
+        self._version = ""
+        self._listed_at = float("-inf")
+        self._watches = 0
+        self._in_pages = False
+        self._stale_lists = 0
+        self._not_older_than: str | None = None
+
+    @property
+    def version(self) -> str:
+        """Where the next watch starts; empty when a list comes first."""
+        return self._version
+
+    async def run(self) -> None:
+        """Raises KindMissing when the server does not serve the kind."""
+        while True:
+            wait = 0.0
+            try:
+                if not await self._turn():
+                    wait = self._backoff.delay()
+            except (
+                APIError,
+                TransportError,
+                AuthError,
+                StaleList,
+                _NoInitialEvents,
+                msgspec.DecodeError,
+            ) as error:
+                wait = self._failed(error)
+            if wait:
+                await self._options.sleep(wait)
+
+    async def _turn(self) -> bool:
+        """One list where needed, and one watch. False if the next should wait."""
+        if not self._version:
+            if self._streams():
+                return await self._watch(initial_events=True)
+            await self._list()
+        return await self._watch()
+
+    def _streams(self) -> bool:
+        return (
+            self._options.streaming
+            and self._features.streaming_lists
+            and not self._in_pages
+            and self._not_older_than is None
+        )
+
+    def _failed(self, error: Exception) -> float:
+        """What a failure means for the next turn. Returns how long to wait before it."""
+        if isinstance(error, NotFound):
+            raise KindMissing(str(error)) from error
+        self._sink.failed(error)
+        if isinstance(error, StaleList):
+            return self._stale(error)
+        if not self._version and self._streams():
+            return self._stream_failed(error)
+        if isinstance(error, Gone):
+            self._log.info("watch expired, listing again", version=self._version)
+            self._version = ""
+            if self._options.clock() - self._listed_at >= self._SETTLING:
+                return 0.0
+        elif isinstance(error, Timeout) and error.is_too_large_resource_version:
+            self._version = ""
+            self._stale_lists += 1
+            self._not_older_than = None
+        else:
+            level = self._log.error if isinstance(error, Forbidden) else self._log.warning
+            level("list or watch failed", error=str(error), version=self._version)
+        asked = error.retry_after if isinstance(error, APIError) else None
+        return max(self._backoff.delay(), asked or 0.0)
+
+    def _stale(self, error: StaleList) -> float:
+        self._stale_lists += 1
+        self._not_older_than = str(error.newest)
+        self._log.warning("a list older than our own write was refused", error=str(error))
+        return 0.0 if self._stale_lists == 1 else self._backoff.delay()
+
+    def _stream_failed(self, error: Exception) -> float:
+        """Any failure before the end of the initial events: the next list is read in pages."""
+        self._in_pages = True
+        if isinstance(error, Invalid | BadRequest):
+            self._features.streaming_lists = False
+            self._log.info("the server has no streaming lists, listing in pages", error=str(error))
+            return 0.0
+        self._log.warning("streaming list failed, listing in pages", error=str(error))
+        return self._backoff.delay()
+
+    # -- lists -----------------------------------------------------------------------------
+
+    async def _list(self) -> None:
+        ticket = self._sink.begin_list()
+        entries, version = await self._read_list()
+        await self._take(ticket, entries, version)
+
+    async def _take(self, ticket: ListTicket, entries: list[Entry], version: str) -> None:
+        """Hands a list to the sink. A server that keeps giving older lists was restored from a
+        backup: after three it is believed."""
+        await self._sink.replace(
+            ticket,
+            entries,
+            version,
+            consistent=self._not_older_than is None,
+            trusted=self._stale_lists >= self._STALE_LISTS,
+        )
+        self._stale_lists = 0
+        self._not_older_than = None
+        self._in_pages = False
+        self._version = version
+        self._listed_at = self._options.clock()
+
+    async def _read_list(self) -> tuple[list[Entry], str]:
+        try:
+            return await self._read_pages(self._options.page_size)
+        except Expired:
+            # The list grew too old between two pages; read whole, it cannot.
+            return await self._read_pages(0)
+
+    async def _read_pages(self, limit: int) -> tuple[list[Entry], str]:
+        entries: list[Entry] = []
+        version = ""
+        pages = self._source.pages(limit=limit, not_older_than=self._not_older_than)
+        async with aclosing(pages):
+            async for page in pages:
+                version = list_meta(page).resource_version
+                await self._decode_items(list_items(page), entries)
+        return entries, version
+
+    async def _decode_items(self, items: Iterable[msgspec.Raw], entries: list[Entry]) -> None:
+        for count, item in enumerate(items, 1):
+            entry = self._sink.decode(item)
+            if entry is not None:
+                entries.append(entry)
+            if count % _BREATH == 0:
+                await asyncio.sleep(0)
+
+    # -- watches ---------------------------------------------------------------------------
+
+    async def _watch(self, *, initial_events: bool = False) -> bool:
+        """Until the server ends it. False if that was suspiciously soon."""
+        if self._watches:
+            self._sink.watch_restarted()
+        self._watches += 1
+        started = self._options.clock()
+        events = 0
+        lines = self._source.watch(
+            WatchRequest(
+                resource_version=None if initial_events else self._version,
+                timeout=self._watch_timeout(),
+                inactivity=self._options.inactivity,
+                initial_events=initial_events,
+            )
+        )
+        async with aclosing(lines):
+            if initial_events:
+                await self._initial_events(lines)
+                events += 1
+            async for line in lines:
+                self._line(line)
+                events += 1
+        if events or self._options.clock() - started >= self._options.short_watch:
+            return True
+        self._sink.failed(TransportError("the watch ended at once and without events"))
+        return False
+
+    def _line(self, line: bytes) -> None:
+        """One event of a watch."""
+        event = _event_decoder.decode(line)
+        kind = event.type
+        if kind == "BOOKMARK":
+            self._version = _bookmark_decoder.decode(event.object).metadata.resource_version
+            self._sink.bookmark(self._version)
+        elif kind == "ERROR":
+            raise _error(event.object)
+        elif kind not in ("ADDED", "MODIFIED", "DELETED"):
+            self._log.warning("unknown watch event", type=kind)
+        elif (entry := self._sink.decode(event.object)) is not None:
+            self._sink.observe(entry, deleted=kind == "DELETED")
+            self._version = entry.resource_version
+
+    async def _initial_events(self, lines: AsyncGenerator[bytes, None]) -> None:
+        """Reads the list part of a stream; nothing of it is visible before its end."""
+        ticket = self._sink.begin_list()
+        found: dict[Key, Entry] = {}
+        count = 0
+        async for line in lines:
+            event = _event_decoder.decode(line)
+            if event.type == "ERROR":
+                raise _error(event.object)
+            if event.type == "BOOKMARK":
+                metadata = _bookmark_decoder.decode(event.object).metadata
+                if (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true":
+                    await self._take(ticket, list(found.values()), metadata.resource_version)
+                    return
+            elif (entry := self._sink.decode(event.object)) is not None:
+                if event.type == "DELETED":
+                    found.pop(entry.key, None)
+                else:
+                    found[entry.key] = entry
+            count += 1
+            if count % _BREATH == 0:
+                await asyncio.sleep(0)
+        raise _NoInitialEvents("the stream ended before the end of its initial events")
+
+    def _watch_timeout(self) -> float:
+        low, high = self._options.watch_timeout
+        return low + (high - low) * self._options.random()
+
+
+def _error(status: msgspec.Raw) -> APIError:
+    return error_of_status(orjson.loads(memoryview(status)))

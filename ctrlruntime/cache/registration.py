@@ -1,0 +1,116 @@
+"""A handler's place at an informer."""
+
+import asyncio
+from collections.abc import Callable
+
+from ctrlruntime.cache.entry import Key
+from ctrlruntime.cache.events import Created, Deleted, Event, EventHandler, Generic, Updated
+from ctrlruntime.cache.store import Store
+
+_BREATH = 200  # events handed out before other tasks get a turn
+
+OnFailure = Callable[[Event, Exception], None]
+
+
+class Registration:
+    """A handler hears of each object once as created, then of each change, in order.
+
+    Handlers are synchronous and quick, so none can hold up another; one that raises loses that event
+    alone. Made by ``Informer.add_handler``.
+    """
+
+    def __init__(
+        self,
+        handler: EventHandler,
+        store: Store,
+        *,
+        on_failure: OnFailure,
+        on_remove: Callable[["Registration"], None],
+        describe: str,
+    ) -> None:
+        self._handler = handler
+        self._store = store
+        self._on_failure = on_failure
+        self._on_remove = on_remove
+        self._describe = describe
+        self._pending: dict[Key, None] = dict.fromkeys(store.keys())
+        self._listed = False
+        self._done = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def synced(self) -> bool:
+        """Whether the handler has been told of everything that was there when it began."""
+        return self._done.is_set()
+
+    async def wait_synced(self, timeout: float | None = None) -> None:
+        """Raises TimeoutError naming the kind."""
+        await wait_for(self._done, timeout, f"{self._describe}: handler not synced")
+
+    def remove(self) -> None:
+        """The handler is told nothing more. Doing so twice is harmless."""
+        self._on_remove(self)
+        self._pending.clear()
+        if self._task is not None:
+            self._task.cancel()
+
+    def begin(self, *, listed: bool) -> None:
+        """Tells of what is there already, in slices. ``listed``: the informer has read its first list."""
+        self._listed = listed
+        if self._pending:
+            self._task = asyncio.get_running_loop().create_task(self._tell_of_existing())
+        else:
+            self._check()
+
+    def informer_listed(self) -> None:
+        self._listed = True
+        self._check()
+
+    def deliver(self, event: Event) -> None:
+        """A change of the store. Of an object still to be told of, only the latest state counts."""
+        if self._pending:
+            key = key_of(event)
+            if key is not None and key in self._pending:
+                if isinstance(event, Deleted):
+                    del self._pending[key]
+                return
+        self._call(event)
+
+    def _check(self) -> None:
+        if self._listed and not self._pending:
+            self._done.set()
+
+    async def _tell_of_existing(self) -> None:
+        count = 0
+        while self._pending:
+            key = next(iter(self._pending))
+            del self._pending[key]
+            entry = self._store.get(*key)
+            if entry is not None:
+                self._call(Created(entry, initial=True))
+            count += 1
+            if count % _BREATH == 0:
+                await asyncio.sleep(0)
+        self._check()
+
+    def _call(self, event: Event) -> None:
+        try:
+            self._handler(event)
+        except Exception as error:  # noqa: BLE001 - whatever a handler does, the informer goes on
+            self._on_failure(event, error)
+
+
+def key_of(event: Event) -> Key | None:
+    match event:
+        case Created(new=entry) | Updated(new=entry) | Deleted(old=entry):
+            return entry.key
+        case Generic(key=key):
+            return key
+
+
+async def wait_for(event: asyncio.Event, timeout: float | None, message: str) -> None:
+    try:
+        async with asyncio.timeout(timeout):
+            await event.wait()
+    except TimeoutError as error:
+        raise TimeoutError(f"{message} within {timeout} s") from error

@@ -1,0 +1,121 @@
+"""What the answer to a write says about the object, told to the informers of its kind."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+import msgspec
+import orjson
+
+from ctrlruntime.cache.entry import Key
+from ctrlruntime.cache.informer import Informer
+from ctrlruntime.cache.ryow import Ticket
+from ctrlruntime.client.call import Call
+from ctrlruntime.client.errors import APIError, WriteOutcomeUnknown
+from ctrlruntime.client.reads import list_items
+from ctrlruntime.client.transport import Response
+
+Execute = Callable[[Call], Awaitable[Response]]
+
+_WITHOUT_EFFECT = frozenset({"token"})
+"""Subresources whose use changes nothing of the object."""
+
+
+class _Head(msgspec.Struct):
+    kind: str = ""
+
+
+class _Details(msgspec.Struct):
+    uid: str | None = None
+
+
+class _Status(msgspec.Struct):
+    details: _Details | None = None
+
+
+_head_decoder = msgspec.json.Decoder(_Head)
+_status_decoder = msgspec.json.Decoder(_Status)
+
+
+async def write_through(call: Call, execute: Execute, informers: Sequence[Informer]) -> Response:
+    """Carries out a write and tells the informers what came of it.
+
+    Where the outcome is not known (no answer, a server error, or cancelled on the way), the object
+    is marked as uncertain and the error goes on to the caller.
+    """
+    wanted = [i for i in informers if not call.mapping.namespaced or _covers(i, call)]
+    if not wanted or call.is_dry_run or not call.is_write:
+        return await execute(call)
+    asked = _widened(call, wanted)
+    key = None if call.name is None else (call.namespace or "", call.name)
+    tickets = {} if key is None else {informer: informer.begin(key) for informer in wanted}
+    try:
+        response = await execute(asked)
+        for informer in wanted:
+            _tell(informer, call, key, tickets.get(informer), response.body)
+    except (WriteOutcomeUnknown, asyncio.CancelledError):
+        _doubt(wanted, key)
+        raise
+    except APIError as error:
+        if error.code >= 500:
+            _doubt(wanted, key)
+        raise
+    finally:
+        for informer, ticket in tickets.items():
+            informer.end(ticket)
+    return response if asked is call else _narrowed(response)
+
+
+def _covers(informer: Informer, call: Call) -> bool:
+    return call.namespace is None or informer.covers(call.namespace)
+
+
+def _widened(call: Call, informers: Sequence[Informer]) -> Call:
+    """A full informer needs the whole answer, even if the caller wants metadata only."""
+    if not call.headers or all(informer.metadata_only for informer in informers):
+        return call
+    return replace(call, headers={})
+
+
+def _narrowed(response: Response) -> Response:
+    manifest = orjson.loads(response.body)
+    kept = {name: manifest[name] for name in ("apiVersion", "kind", "metadata") if name in manifest}
+    return replace(response, body=orjson.dumps(kept))
+
+
+def _doubt(informers: Sequence[Informer], key: Key | None) -> None:
+    if key is not None:
+        for informer in informers:
+            informer.doubt(key)
+
+
+def _tell(
+    informer: Informer, call: Call, key: Key | None, ticket: Ticket | None, body: bytes
+) -> None:
+    if call.verb == "deletecollection":
+        for item in list_items(body):
+            entry = informer.decode(item)
+            if entry is not None:
+                informer.doubt(entry.key)
+        return
+    if informer.gvk != call.mapping.gvk:
+        _doubt([informer], key)  # another version of the kind: its form is not in the answer
+        return
+    kind = _head_decoder.decode(body).kind
+    if kind in (call.mapping.gvk.kind, "PartialObjectMetadata"):
+        _tell_of_object(informer, call, ticket, body)
+    elif call.verb == "delete" and kind == "Status" and ticket is not None:
+        details = _status_decoder.decode(body).details
+        informer.deleted(ticket, details.uid if details else None)
+    elif call.subresource not in _WITHOUT_EFFECT:
+        _doubt([informer], key)
+
+
+def _tell_of_object(informer: Informer, call: Call, ticket: Ticket | None, body: bytes) -> None:
+    entry = informer.decode(body)
+    if entry is None:
+        return
+    if call.verb == "delete" and ticket is not None and entry.deletion_timestamp is None:
+        informer.deleted(ticket, entry.uid)  # its last state: some kinds answer a delete so
+    else:
+        informer.wrote(entry)
