@@ -78,6 +78,11 @@ class Control:
         """The object of that name as the cache has it."""
         return self._cache.entry(desired.mapping, desired.name, desired.namespace or None)
 
+    def exists(self, mapping: RESTMapping, entry: Entry) -> bool:
+        """Whether exactly this object, by UID, is still there as far as the cache knows."""
+        found = self._cache.entry(mapping, entry.name, entry.namespace or None)
+        return found is not None and found.uid == entry.uid
+
     def judge(self, entry: Entry, owner: Owner, *, wrote: bool = False) -> Verdict:
         """Whose `entry` is; see :func:`ctrlruntime.resources.ownership.judge`."""
         return judge(entry, owner, alive=self._alive, wrote=wrote)
@@ -90,7 +95,7 @@ class Control:
         verdict = self.judge(entry, owner, wrote=wrote)
         if verdict.standing is Standing.FOREIGN:
             return True
-        return difference(desired, entry, owner, verdict, self._settled.get(desired.key)) is not None
+        return self._difference(desired, entry, owner, verdict) is not None
 
     async def ensure(self, desired: Desired, owner: Owner, *, wrote: bool = False) -> Outcome:
         """Create or update one object, if it is not as desired.
@@ -172,10 +177,24 @@ class Control:
             if not desired.force or self._owned_elsewhere(entry, owner):
                 return Outcome(Action.CONFLICT, entry, None, f"it belongs to {verdict.holder}")
             return await self._update(desired, entry, owner, Reason.ADOPTION)
-        reason = difference(desired, entry, owner, verdict, self._settled.get(desired.key))
+        reason = self._difference(desired, entry, owner, verdict)
         if reason is None:
             return Outcome(Action.UNCHANGED, entry)
         return await self._update(desired, entry, owner, reason)
+
+    def _difference(
+        self, desired: Desired, entry: Entry, owner: Owner, verdict: Verdict
+    ) -> Reason | None:
+        reason = difference(desired, entry, owner, verdict, self._settled.get(desired.key))
+        if reason is None and entry.owned is not None and not desired.once:
+            self._settle(desired.key, entry.owned)  # looked at in full once, by identity from now on
+        return reason
+
+    def _settle(self, key: ObjectKey, owned: bytes) -> None:
+        self._settled[key] = owned
+        self._settled.move_to_end(key)
+        if len(self._settled) > self._remembered:
+            self._settled.popitem(last=False)
 
     def _owned_elsewhere(self, entry: Entry, owner: Owner) -> bool:
         """Whether a living owner of ours holds it: two owners must not fight, not even by force."""
@@ -279,10 +298,7 @@ class Control:
         entry = self.look(desired)
         answered = answer["metadata"]["resourceVersion"]
         if entry is not None and entry.owned and entry.resource_version == answered:
-            self._settled[desired.key] = entry.owned
-            self._settled.move_to_end(desired.key)
-            if len(self._settled) > self._remembered:
-                self._settled.popitem(last=False)
+            self._settle(desired.key, entry.owned)
         else:
             self._settled.pop(desired.key, None)
         return Outcome(action, entry, reason)

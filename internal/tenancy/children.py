@@ -11,24 +11,10 @@ from ctrlruntime.cache.events import Created, Deleted, Event, Generic, Updated
 from ctrlruntime.cache.informer import Registration
 from ctrlruntime.client.errors import NoKindMatch
 from ctrlruntime.resources import OWNER
+from internal.tenancy.readiness import EXISTENCE
 
 OWNER_INDEX = "owner-key"
 """Index of every child informer: the recorded owner key."""
-
-METADATA_ONLY = frozenset(
-    {
-        ("", "ConfigMap"),
-        ("", "Secret"),
-        ("", "ServiceAccount"),
-        ("batch", "CronJob"),
-        ("networking.k8s.io", "NetworkPolicy"),
-        ("policy", "PodDisruptionBudget"),
-        ("rbac.authorization.k8s.io", "Role"),
-        ("rbac.authorization.k8s.io", "RoleBinding"),
-    }
-)
-"""Kinds that are ready as soon as they exist: their content is never read."""
-
 
 def owner_keys(entry: Entry) -> Iterable[str]:
     """Index function: the recorded owner key of an object, if it has one."""
@@ -120,11 +106,11 @@ class ChildKinds:
             await watched.handle.release()
 
     def _declare(self, mapping: RESTMapping) -> _Watched:
-        group_kind = (mapping.gvk.group, mapping.gvk.kind)
         handle = self.cache.declare(
             mapping,
             namespaces=self.namespaces if mapping.namespaced else None,
-            metadata_only=group_kind in METADATA_ONLY,
+            # What is ready as soon as it exists is never read: its metadata is enough.
+            metadata_only=mapping.gvk.group_kind in EXISTENCE,
             track_manager=self.field_manager,
             indexes={OWNER_INDEX: owner_keys},
         )

@@ -35,7 +35,8 @@ class WorkerPools:
         tasks: list[asyncio.Task[T | Exception]] = []
         async with asyncio.TaskGroup() as group:
             for job in jobs:
-                tasks.append(group.create_task(self._one(job)))
+                task: asyncio.Task[T | Exception] = group.create_task(self._one(job))
+                tasks.append(task)
         return [task.result() for task in tasks]
 
     async def _one(self, job: Job[T]) -> T | Exception:

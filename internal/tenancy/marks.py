@@ -1,0 +1,53 @@
+"""Labels, annotations and finalizers of the tenancy system, besides those of policies."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from apis.tenancy import GROUP, Tenant, TenantTemplate, resource_lists
+from ctrlruntime.api.kinds import GroupVersionKind
+
+FIELD_MANAGER: Final = "tenant-operator"
+"""Field manager of everything that is applied for a tenant."""
+
+FINALIZER: Final = f"{GROUP}/finalizer"
+"""On tenants and registries: their resources go, or are let go of, before they do."""
+
+REGISTRY: Final = f"{GROUP}/registry"
+"""Label of a tenant: its registry."""
+TEMPLATE: Final = f"{GROUP}/template"
+"""Label of a tenant: its template."""
+VALUES: Final = f"{GROUP}/values"
+"""Label of the Secrets that hold sensitive variables."""
+RESOURCE_ID: Final = f"{GROUP}/resource-id"
+"""Annotation of a resource: its id in the template."""
+KINDS: Final = f"{GROUP}/kinds"
+"""Annotation of a tenant: every kind that may have been applied for it, so that none is forgotten
+between an apply and the status that tells of it."""
+
+
+def kinds_of(lists: Tenant | TenantTemplate) -> frozenset[GroupVersionKind]:
+    """The kinds that the resource lists name; an entry without a usable kind names none."""
+    found: set[GroupVersionKind] = set()
+    for _, resource in resource_lists(lists.spec):
+        try:
+            found.add(GroupVersionKind.of(resource.spec))
+        except ValueError:
+            continue
+    return frozenset(found)
+
+
+def format_kinds(kinds: Iterable[GroupVersionKind]) -> str:
+    """The value of the annotation KINDS: `apps/v1/Deployment,v1/ConfigMap`, sorted."""
+    return ",".join(sorted(f"{kind.api_version}/{kind.kind}" for kind in kinds))
+
+
+def parse_kinds(text: str) -> frozenset[GroupVersionKind]:
+    """The kinds of an annotation KINDS; what cannot be read is left out."""
+    found: set[GroupVersionKind] = set()
+    for part in filter(None, text.split(",")):
+        api_version, _, kind = part.rpartition("/")
+        try:
+            found.add(GroupVersionKind.parse(api_version, kind))
+        except ValueError:
+            continue
+    return frozenset(found)

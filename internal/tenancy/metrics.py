@@ -1,0 +1,141 @@
+"""Metrics of the tenancy system.
+
+Series per tenant exist only for tenants that are not ready, up to a cap, or for all of them by
+option; everything else is aggregated, so that 100,000 tenants do not make a million series.
+"""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from apis.tenancy import TenantStatus
+from ctrlruntime.api.kinds import GroupKind
+from ctrlruntime.resources import Action
+
+_PER_TENANT = ("tenant", "namespace")
+
+
+class TenancyMetrics:
+    """The tenancy system's series in one registry."""
+
+    def __init__(
+        self, registry: CollectorRegistry, *, cap: int = 500, every_tenant: bool = False
+    ) -> None:
+        """`cap`: most tenants with series of their own; `every_tenant`: no matter whether ready."""
+        self._cap = cap
+        self._every_tenant = every_tenant
+        self._shown: set[tuple[str, str]] = set()
+        self._conditions: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._registries: set[tuple[str, str]] = set()
+        self.desired = Gauge(
+            "tenant_resources_desired", "Resources a tenant should have.", _PER_TENANT, registry=registry
+        )
+        self.ready = Gauge(
+            "tenant_resources_ready", "Resources of a tenant that are ready.", _PER_TENANT, registry=registry
+        )
+        self.failed = Gauge(
+            "tenant_resources_failed", "Resources of a tenant that failed.", _PER_TENANT, registry=registry
+        )
+        self.conflicted = Gauge(
+            "tenant_resources_conflicted",
+            "Resources of a tenant that are in conflict.",
+            _PER_TENANT,
+            registry=registry,
+        )
+        self.condition = Gauge(
+            "tenant_condition_status",
+            "A condition of a tenant: 0 False, 1 True, 2 Unknown.",
+            (*_PER_TENANT, "type"),
+            registry=registry,
+        )
+        self.hidden = Gauge(
+            "tenant_series_hidden", "Tenants that are not ready and beyond the cap.", registry=registry
+        )
+        self.registry_desired = Gauge(
+            "registry_desired", "Tenants a registry should have.", ("registry", "namespace"), registry=registry
+        )
+        self.registry_ready = Gauge(
+            "registry_ready", "Tenants of a registry that are ready.", ("registry", "namespace"), registry=registry
+        )
+        self.registry_failed = Gauge(
+            "registry_failed", "Tenants of a registry that have failed.", ("registry", "namespace"), registry=registry
+        )
+        self.rows = Gauge(
+            "registry_rows", "Rows by what became of them.", ("registry", "namespace", "state"), registry=registry
+        )
+        self.query_seconds = Histogram(
+            "registry_query_duration_seconds",
+            "Time a query of the data source took.",
+            ("registry", "namespace", "result"),
+            registry=registry,
+            buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60),
+        )
+        self.applies = Counter(
+            "apply_attempts_total",
+            "Writes of tenants' resources.",
+            ("kind", "result", "conflict_policy"),
+            registry=registry,
+        )
+        self.removals = Counter(
+            "tenant_resources_removed_total", "Resources deleted or let go of.", ("result",), registry=registry
+        )
+        self._waiting: set[tuple[str, str]] = set()
+
+    def applied(self, kind: GroupKind, action: Action, policy: str) -> None:
+        """Count a write."""
+        result = "success" if action in {Action.CREATED, Action.UPDATED} else str(action)
+        self.applies.labels(str(kind), result, policy).inc()
+
+    def removed(self, deleted: int, retained: int) -> None:
+        """Count removals."""
+        if deleted:
+            self.removals.labels("deleted").inc(deleted)
+        if retained:
+            self.removals.labels("retained").inc(retained)
+
+    def tenant(self, namespace: str, name: str, status: TenantStatus, *, ready: bool) -> None:
+        """Show a tenant, or stop showing it."""
+        key = (name, namespace)
+        if ready and not self._every_tenant:
+            self.forget(namespace, name)
+            return
+        if key not in self._shown and len(self._shown) >= self._cap and not self._every_tenant:
+            self._waiting.add(key)
+            self.hidden.set(len(self._waiting))
+            return
+        self._shown.add(key)
+        self.desired.labels(*key).set(status.desired_resources)
+        self.ready.labels(*key).set(status.ready_resources)
+        self.failed.labels(*key).set(status.failed_resources)
+        self.conflicted.labels(*key).set(len(status.conflicted_resource_ids))
+        for condition in status.conditions:
+            value = {"False": 0, "True": 1}.get(condition.status, 2)
+            self.condition.labels(*key, condition.type).set(value)
+        self._conditions[key] = tuple(condition.type for condition in status.conditions)
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Remove a tenant's series."""
+        key = (name, namespace)
+        if key in self._waiting:
+            self._waiting.discard(key)
+            self.hidden.set(len(self._waiting))
+        if key not in self._shown:
+            return
+        self._shown.discard(key)
+        for gauge in (self.desired, self.ready, self.failed, self.conflicted):
+            gauge.remove(*key)
+        for kind in self._conditions.pop(key, ()):
+            self.condition.remove(*key, kind)
+
+    def registry(self, namespace: str, name: str, *, desired: int, ready: int, failed: int) -> None:
+        """Show a registry's counts."""
+        self._registries.add((name, namespace))
+        self.registry_desired.labels(name, namespace).set(desired)
+        self.registry_ready.labels(name, namespace).set(ready)
+        self.registry_failed.labels(name, namespace).set(failed)
+
+    def forget_registry(self, namespace: str, name: str) -> None:
+        """Remove a registry's series."""
+        if (name, namespace) not in self._registries:
+            return
+        self._registries.discard((name, namespace))
+        for gauge in (self.registry_desired, self.registry_ready, self.registry_failed):
+            gauge.remove(name, namespace)

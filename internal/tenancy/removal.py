@@ -1,0 +1,98 @@
+"""What becomes of resources that are no longer wanted: deleted, or let go of, dependents first."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+
+from apis.tenancy import DeletionPolicy
+from ctrlruntime.api.kinds import RESTMapping
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.resources import Control, Owner, Standing
+from internal.tenancy.marks import RESOURCE_ID
+from internal.tenancy.policies import OrphanReason, deletion_policy, is_orphaned, orphan_patch
+from internal.tenancy.pools import Job, WorkerPools
+
+Found = tuple[RESTMapping, Entry]
+
+
+@dataclass(slots=True)
+class Removed:
+    """What a pass did. `going` are keys of objects that are not gone yet."""
+
+    deleted: int = 0
+    retained: int = 0
+    going: list[Found] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Remover:
+    """Removes resources of tenants by the deletion policy recorded on each of them."""
+
+    control: Control
+    pools: WorkerPools
+    clock: Callable[[], datetime]
+
+    async def remove(
+        self,
+        found: Collection[Found],
+        owner: Owner,
+        levels: Mapping[str, int],
+        reason: OrphanReason,
+    ) -> Removed:
+        """Remove one level: the highest that still has objects; those below wait for it to be gone.
+
+        `levels`: the level of each resource id. Objects of unknown ids go first. Objects that are
+        not ours, and orphans, are left alone. Raises the client's errors.
+        """
+        result = Removed()
+        ours = [(mapping, entry) for mapping, entry in found if self._is_held(entry, owner)]
+        top = max(levels.values(), default=0) + 1
+        by_level: dict[int, list[Found]] = {}
+        for item in ours:
+            by_level.setdefault(levels.get(resource_id(item[1]), top), []).append(item)
+        for level in sorted(by_level, reverse=True):
+            if result.going:
+                result.going.extend(by_level[level])
+                continue
+            await self._remove_level(by_level[level], owner, reason, result)
+        return result
+
+    def _is_held(self, entry: Entry, owner: Owner) -> bool:
+        foreign = self.control.judge(entry, owner).standing is Standing.FOREIGN
+        return not foreign and not is_orphaned(entry.labels)
+
+    async def _remove_level(
+        self, items: list[Found], owner: Owner, reason: OrphanReason, result: Removed
+    ) -> None:
+        jobs = [
+            Job(mapping.gvk.group_kind, partial(self._one, mapping, entry, owner, reason))
+            for mapping, entry in items
+        ]
+        for item, outcome in zip(items, await self.pools.run(jobs), strict=True):
+            if isinstance(outcome, Exception):
+                raise outcome
+            if outcome:
+                result.going.append(item)
+                result.deleted += item[1].deletion_timestamp is None
+            else:
+                result.retained += 1
+
+    async def _one(
+        self, mapping: RESTMapping, entry: Entry, owner: Owner, reason: OrphanReason
+    ) -> bool:
+        """Delete or let go of one object. True if it is on its way out and not known to be gone."""
+        if deletion_policy(entry.annotations) is DeletionPolicy.DELETE:
+            if entry.deletion_timestamp is None:
+                await self.control.delete(mapping, entry, owner)
+            return self.control.exists(mapping, entry)
+        patch = orphan_patch(reason, self.clock())["metadata"]
+        await self.control.release(
+            mapping, entry, owner, labels=patch["labels"], annotations=patch["annotations"]
+        )
+        return False
+
+
+def resource_id(entry: Entry) -> str:
+    """The id that the resource has in its template, as recorded on the object."""
+    return entry.annotations.get(RESOURCE_ID, "")

@@ -1,0 +1,62 @@
+"""What the outside is told of tenants besides their status: events on trouble, and metrics.
+
+No event is sent while all goes well. An event is sent when a resource gets into trouble, compared
+with the stored status, so that a restart repeats none.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from apis.tenancy import Tenant, TenantStatus
+from ctrlruntime.api.conditions import is_condition_true
+from ctrlruntime.events import EventRecorder
+from ctrlruntime.queue import Request
+from internal.tenancy.metrics import TenancyMetrics
+from internal.tenancy.outcome import Outcome, State
+from internal.tenancy.policies import OrphanReason
+from internal.tenancy.removal import Removed
+
+_TROUBLE = {
+    State.FAILED: ("ResourceFailed", "Apply"),
+    State.CONFLICTED: ("ResourceConflict", "Apply"),
+    State.SKIPPED: ("DependencySkipped", "Skip"),
+}
+
+
+@dataclass(slots=True)
+class TenantReports:
+    """Events and metrics of tenants."""
+
+    recorder: EventRecorder
+    metrics: TenancyMetrics
+    _known: set[Request] = field(default_factory=set)
+
+    def walked(self, tenant: Tenant, outcomes: Sequence[Outcome], status: TenantStatus) -> None:
+        """After a pass: an event for each resource newly in trouble."""
+        before = {
+            State.FAILED: set(tenant.status.failed_resource_ids),
+            State.CONFLICTED: set(tenant.status.conflicted_resource_ids),
+            State.SKIPPED: set(tenant.status.skipped_resource_ids),
+        }
+        for outcome in outcomes:
+            if outcome.state in _TROUBLE and outcome.id not in before[outcome.state]:
+                reason, action = _TROUBLE[outcome.state]
+                note = f"{outcome.id}: {outcome.message or 'a resource it depends on failed'}"
+                self.recorder.event(tenant, "Warning", reason, action, note)
+        self.metrics.tenant(
+            tenant.metadata.namespace or "",
+            tenant.metadata.name or "",
+            status,
+            ready=is_condition_true(status.conditions, "Ready"),
+        )
+
+    def removed(self, tenant: Tenant, removed: Removed, reason: OrphanReason) -> None:
+        """After resources were let go of, which somebody will have to look after."""
+        if removed.retained:
+            note = f"{removed.retained} retained resources are orphans now ({reason})"
+            self.recorder.event(tenant, "Normal", "ResourceRetained", "Retain", note)
+        self.metrics.removed(removed.deleted, removed.retained)
+
+    def gone(self, request: Request) -> None:
+        """The tenant is gone: so are its series."""
+        self.metrics.forget(request.namespace, request.name)

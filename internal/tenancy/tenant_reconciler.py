@@ -1,0 +1,230 @@
+"""Reconciles one Tenant: render, remove what is no longer wanted, apply, wait, report."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from apis.tenancy import Tenant
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.controller.directives import is_paused, requested
+from ctrlruntime.controller.reconcile import Result, current
+from ctrlruntime.queue import Request
+from ctrlruntime.queue.limiters import ItemExponential
+from ctrlruntime.resources import Owner
+from internal.tenancy.builder import Build, Variables, VariablesError, build, graph_of, variables_of
+from internal.tenancy.children import ChildKinds
+from internal.tenancy.claims import Claims
+from internal.tenancy.graph import GraphError
+from internal.tenancy.live import LiveObjects
+from internal.tenancy.marks import FINALIZER, KINDS, kinds_of, parse_kinds
+from internal.tenancy.naming import ResourceKey
+from internal.tenancy.outcome import (
+    DEPENDENCY_ERROR,
+    VARIABLES_ERROR,
+    Failure,
+    refuse,
+    summarize,
+)
+from internal.tenancy.policies import OrphanReason
+from internal.tenancy.readiness import ReadinessTimers
+from internal.tenancy.removal import Found, Remover, resource_id
+from internal.tenancy.rendering import Renderer
+from internal.tenancy.reports import TenantReports
+from internal.tenancy.statuses import StatusWriter
+from internal.tenancy.values import SensitiveValues
+from internal.tenancy.walk import Walked, Walker
+
+FIRST_RETRY = 2.0
+LAST_RETRY = 300.0
+
+
+class Tenants(Protocol):
+    """The tenants as the cache has them."""
+
+    def get(self, namespace: str, name: str) -> Entry | None: ...
+
+
+@dataclass(slots=True)
+class TenantReconciler:
+    """Makes a tenant's resources exist as its template says.
+
+    Everything is read from the cache; a tenant that is as desired costs no request.
+    """
+
+    tenants: Tenants
+    mapping: RESTMapping
+    children: ChildKinds
+    walker: Walker
+    remover: Remover
+    renderer: Renderer
+    values: SensitiveValues
+    statuses: StatusWriter
+    live: LiveObjects
+    claims: Claims
+    reports: TenantReports
+    timers: ReadinessTimers
+    clock: Callable[[], datetime]
+    remembered: int = 2000
+    """Builds kept, so that an event of a child renders nothing anew."""
+    retries: ItemExponential = field(
+        default_factory=lambda: ItemExponential(FIRST_RETRY, LAST_RETRY)
+    )
+    _builds: OrderedDict[tuple[str, str], tuple[object, Build, Variables]] = field(
+        default_factory=OrderedDict
+    )
+
+    async def reconcile(self, request: Request) -> Result | None:
+        """One pass. Raises the client's errors when the server gives no usable answer."""
+        entry = self.tenants.get(request.namespace, request.name)
+        if entry is None:
+            self._forget(request)
+            return None
+        tenant = entry.typed(Tenant)
+        owner = Owner(
+            gvk=self.mapping.gvk, namespace=entry.namespace, name=entry.name, uid=entry.uid
+        )
+        if entry.deletion_timestamp is not None:
+            return await self._tear_down(tenant, owner, entry, request)
+        if is_paused(entry.annotations):
+            return None
+        if FINALIZER not in entry.finalizers:
+            await self.live.add_finalizer(self.mapping, entry, FINALIZER)
+            return None  # the answer is in the cache and brings us back
+        return await self._bring_about(tenant, owner, entry, request)
+
+    async def _bring_about(
+        self, tenant: Tenant, owner: Owner, entry: Entry, request: Request
+    ) -> Result | None:
+        generation = entry.generation
+        try:
+            mappings = await self._mappings(tenant, entry, request)
+            made, variables = await self._build(tenant, entry, mappings)
+        except VariablesError as error:
+            failure = Failure(VARIABLES_ERROR, str(error))
+            status = refuse(tenant.status, failure, generation, self.clock())
+            await self.statuses.write(self.mapping, entry, tenant.status, status)
+            return Result(requeue_after=self.retries.when(request))
+        except GraphError as error:
+            degraded = "DependencyCycle" if error.cyclic else DEPENDENCY_ERROR
+            failure = Failure(DEPENDENCY_ERROR, str(error), degraded)
+            status = refuse(tenant.status, failure, generation, self.clock())
+            await self.statuses.write(self.mapping, entry, tenant.status, status)
+            return None
+        going = await self._remove_unwanted(tenant, owner, made)
+        walked = await self.walker.walk(
+            tenant, owner, made, hidden=variables.hidden, logger=current().logger
+        )
+        await self._report(tenant, entry, walked, going)
+        return self._next(request, made, walked)
+
+    async def _build(
+        self, tenant: Tenant, entry: Entry, mappings: Mapping[GroupVersionKind, RESTMapping | None]
+    ) -> tuple[Build, Variables]:
+        """The tenant's desired objects, rendered once per content of the tenant."""
+        sensitive = await self.values.of(tenant)
+        served = tuple(gvk for gvk, mapping in mappings.items() if mapping is not None)
+        version = (entry.uid, entry.generation, self.values.version(tenant), frozenset(served))
+        known = self._builds.get(entry.key)
+        if known is not None and known[0] == version:
+            self._builds.move_to_end(entry.key)
+            return known[1], known[2]
+        variables = variables_of(tenant, sensitive)
+        made = await build(tenant, variables, self.renderer, mappings.get)
+        if not any(item.transient for item in made.resources):
+            self._builds[entry.key] = (version, made, variables)
+            if len(self._builds) > self.remembered:
+                self._builds.popitem(last=False)
+        return made, variables
+
+    async def _mappings(
+        self, tenant: Tenant, entry: Entry, request: Request
+    ) -> dict[GroupVersionKind, RESTMapping | None]:
+        """How the kinds of the tenant are served, each watched and its first list here."""
+        kinds = kinds_of(tenant) | parse_kinds(entry.annotations.get(KINDS, ""))
+        self.children.use(request, kinds)
+        return {gvk: await self.children.mapping(gvk, request) for gvk in sorted(kinds)}
+
+    # -- what is no longer wanted ------------------------------------------------------------
+
+    async def _remove_unwanted(self, tenant: Tenant, owner: Owner, made: Build) -> list[Found]:
+        """Delete or let go of what left the template. Returns what is still on its way out."""
+        wanted = {item.desired.key for item in made.resources if item.desired is not None}
+        # A resource that cannot be rendered has no name now, but it may have had one before.
+        unknown = {item.resource.id for item in made.resources if item.desired is None}
+        surplus = [
+            (mapping, entry)
+            for mapping, entry in self.children.owned_by(owner.key)
+            if (mapping.gvk.group_kind, entry.namespace, entry.name) not in wanted
+            and resource_id(entry) not in unknown
+        ]
+        if not surplus:
+            return []
+        removed = await self.remover.remove(
+            surplus, owner, made.graph.level_of(), OrphanReason.REMOVED_FROM_TEMPLATE
+        )
+        self.reports.removed(tenant, removed, OrphanReason.REMOVED_FROM_TEMPLATE)
+        return removed.going
+
+    async def _tear_down(
+        self, tenant: Tenant, owner: Owner, entry: Entry, request: Request
+    ) -> Result | None:
+        """Remove everything in reverse order, then let the tenant go."""
+        if FINALIZER not in entry.finalizers:
+            return None
+        await self._mappings(tenant, entry, request)
+        removed = await self.remover.remove(
+            self.children.owned_by(owner.key),
+            owner,
+            levels_of(tenant),
+            OrphanReason.TENANT_DELETED,
+        )
+        self.reports.removed(tenant, removed, OrphanReason.TENANT_DELETED)
+        if removed.going:
+            return None  # the next to go brings us back
+        await self.live.remove_finalizer(self.mapping, entry, FINALIZER)
+        return None
+
+    # -- telling ---------------------------------------------------------------------------
+
+    async def _report(
+        self, tenant: Tenant, entry: Entry, walked: Walked, going: list[Found]
+    ) -> None:
+        status = summarize(tenant.status, walked.outcomes, entry.generation, self.clock())
+        leaving = [
+            str(ResourceKey(m.gvk.group_kind, e.namespace, e.name, resource_id(e)))
+            for m, e in going
+        ]
+        status.applied_resources = sorted({*status.applied_resources, *leaving})
+        status.last_handled_reconcile = requested(entry.annotations)
+        await self.statuses.write(self.mapping, entry, tenant.status, status)
+        self.reports.walked(tenant, walked.outcomes, status)
+
+    def _next(self, request: Request, made: Build, walked: Walked) -> Result | None:
+        self.claims.set(request, walked.conflicts)
+        delays = [] if walked.look_again is None else [walked.look_again.total_seconds()]
+        if walked.retry:
+            delays.append(self.retries.when(request))
+        else:
+            self.retries.forget(request)
+        return Result(requeue_after=max(0.05, min(delays))) if delays else None
+
+    def _forget(self, request: Request) -> None:
+        known = self._builds.pop((request.namespace, request.name), None)
+        if known is not None:
+            for item in known[1].resources:
+                self.timers.forget((known[0][0], item.resource.id))  # type: ignore[index]
+        self.claims.set(request, [])
+        self.retries.forget(request)
+        self.children.leave(request)
+        self.reports.gone(request)
+
+
+def levels_of(tenant: Tenant) -> dict[str, int]:
+    """The level of each resource id; empty when the resources form no graph."""
+    try:
+        return graph_of(tenant).level_of()
+    except GraphError:
+        return {}

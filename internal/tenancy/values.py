@@ -1,0 +1,87 @@
+"""Sensitive variables: one Secret per tenant, in which alone their values are kept."""
+
+import base64
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from apis.tenancy import Tenant
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.informer import Informer
+from internal.tenancy.builder import VariablesError
+from internal.tenancy.marks import VALUES
+
+SECRET: RESTMapping = BUILTIN[GroupVersionKind("", "v1", "Secret")]
+
+
+def secret_name(tenant: str) -> str:
+    """The name of the Secret with a tenant's sensitive variables."""
+    return f"{tenant}-values"
+
+
+def values_secret(
+    namespace: str, tenant: str, labels: Mapping[str, str], values: Mapping[str, str]
+) -> Manifest:
+    """The Secret as it should be."""
+    data = {name: base64.b64encode(text.encode()).decode() for name, text in values.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": secret_name(tenant),
+            "namespace": namespace,
+            "labels": {**labels, VALUES: "true"},
+        },
+        "data": data,
+    }
+
+
+@dataclass(slots=True)
+class SensitiveValues:
+    """Reads the values from an informer that sees these Secrets and no others."""
+
+    informer: Informer
+    remembered: int = 2000
+    _decoded: OrderedDict[str, tuple[str, dict[str, str]]] = field(default_factory=OrderedDict)
+
+    async def of(self, tenant: Tenant) -> dict[str, str] | None:
+        """The values of a tenant; None if it has none. Raises VariablesError until they are there."""
+        named = tenant.spec.sensitive_variables
+        if named is None:
+            return None
+        await self.informer.wait_synced()
+        entry = self._entry(tenant)
+        if entry is None:
+            raise VariablesError(
+                f"the Secret {named.secret_name!r} with the sensitive variables is not there; it is "
+                "written with the next sync of the registry"
+            )
+        return self._decode(entry)
+
+    def version(self, tenant: Tenant) -> str:
+        """Changes whenever the values may have changed."""
+        if tenant.spec.sensitive_variables is None:
+            return ""
+        entry = self._entry(tenant)
+        return "" if entry is None else f"{entry.uid}/{entry.resource_version}"
+
+    def _entry(self, tenant: Tenant) -> Entry | None:
+        named = tenant.spec.sensitive_variables
+        if named is None:
+            return None
+        return self.informer.store.get(tenant.metadata.namespace or "", named.secret_name)
+
+    def _decode(self, entry: Entry) -> dict[str, str]:
+        known = self._decoded.get(entry.uid)
+        if known is not None and known[0] == entry.resource_version:
+            return known[1]
+        data = entry.field("data") or {}
+        values = {
+            name: base64.b64decode(text).decode("utf-8", "replace") for name, text in data.items()
+        }
+        self._decoded[entry.uid] = (entry.resource_version, values)
+        if len(self._decoded) > self.remembered:
+            self._decoded.popitem(last=False)
+        return values

@@ -1,0 +1,238 @@
+"""One pass over a tenant's resources: level by level, each applied when it may be, then judged."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from structlog.typing import FilteringBoundLogger
+
+from apis.tenancy import Tenant, TResource
+from ctrlruntime.api.kinds import GroupKind, RESTMapping
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client.errors import APIError
+from ctrlruntime.resources import REVISION, Action, Control, Desired, Owner, Reason
+from ctrlruntime.resources.control import Outcome as Written
+from internal.tenancy.builder import Build, BuiltResource
+from internal.tenancy.ignore_fields import preserve
+from internal.tenancy.live import LiveObjects
+from internal.tenancy.outcome import Outcome, State, redact
+from internal.tenancy.policies import adoption_patch, is_orphaned
+from internal.tenancy.pools import Job, WorkerPools
+from internal.tenancy.readiness import Phase, ReadinessTimers, assess
+
+_SATISFIED = frozenset({State.READY})
+_FAILED = frozenset({State.FAILED, State.CONFLICTED, State.SKIPPED})
+
+
+@dataclass(slots=True)
+class Walked:
+    """What a pass found: an outcome for each resource, and when to look again at the latest."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    look_again: timedelta | None = None
+    retry: bool = False
+    """Whether a resource was refused in a way that another attempt may mend."""
+    conflicts: list[tuple[RESTMapping, str, str]] = field(default_factory=list)
+    """Objects that are in the way: mapping, namespace, name."""
+
+
+@dataclass(slots=True)
+class Walker:
+    """Applies the resources of tenants. Shared by all tenants of a process."""
+
+    control: Control
+    live: LiveObjects
+    pools: WorkerPools
+    timers: ReadinessTimers
+    clock: Callable[[], datetime]
+    on_apply: Callable[[GroupKind, Action, str], None] = lambda _kind, _action, _policy: None
+
+    async def walk(
+        self,
+        tenant: Tenant,
+        owner: Owner,
+        build: Build,
+        *,
+        hidden: Mapping[str, str],
+        logger: FilteringBoundLogger,
+    ) -> Walked:
+        """Go through all levels. Raises only what stops the whole pass (no answer from the server).
+
+        `hidden`: sensitive variables, kept out of every message.
+        """
+        return await _Pass(self, tenant, owner, build, hidden, logger).run()
+
+
+class _Pass:
+    """The state of one pass over one tenant."""
+
+    def __init__(
+        self,
+        walker: Walker,
+        tenant: Tenant,
+        owner: Owner,
+        build: Build,
+        hidden: Mapping[str, str],
+        logger: FilteringBoundLogger,
+    ) -> None:
+        self._walker = walker
+        self._tenant = tenant
+        self._owner = owner
+        self._build = build
+        self._hidden = hidden
+        self._logger = logger
+        self._applied_before = frozenset(tenant.status.applied_resources)
+        self._states: dict[str, State] = {}
+        self._found = Walked()
+
+    async def run(self) -> Walked:
+        for level in self._build.levels():
+            jobs: list[Job[Outcome]] = []
+            for item in level:
+                settled = self._without_applying(item)
+                if settled is not None:
+                    self._take(settled)
+                elif item.desired is not None:
+                    jobs.append(self._job(item, item.desired))
+            for result in await self._walker.pools.run(jobs):
+                if isinstance(result, Exception):
+                    raise result
+                self._take(result)
+        return self._found
+
+    def _take(self, outcome: Outcome) -> None:
+        self._states[outcome.id] = outcome.state
+        self._found.outcomes.append(outcome)
+
+    def _job(self, item: BuiltResource, desired: Desired) -> Job[Outcome]:
+        return Job(desired.mapping.gvk.group_kind, lambda: self._apply(item, desired))
+
+    # -- before applying ---------------------------------------------------------------------
+
+    def _without_applying(self, item: BuiltResource) -> Outcome | None:
+        """The outcome of a resource that is not applied in this pass; None if it is to be."""
+        resource = item.resource
+        if item.desired is None:
+            self._found.retry |= item.transient
+            return Outcome(resource.id, State.FAILED, self._known_key(resource.id), item.problem)
+        states = [self._states[name] for name in self._build.graph.dependencies[resource.id]]
+        if all(state in _SATISFIED for state in states) or self._is_as_rendered(item.desired):
+            return None
+        if any(state in _FAILED for state in states) and resource.skip_on_dependency_failure:
+            return Outcome(resource.id, State.SKIPPED, self._known_key(resource.id))
+        if any(state not in _SATISFIED | _FAILED for state in states):
+            return Outcome(resource.id, State.BLOCKED, self._known_key(resource.id))
+        return None
+
+    def _is_as_rendered(self, desired: Desired) -> bool:
+        """Whether this content was applied before: then it is kept up whatever its dependencies do."""
+        entry = self._walker.control.look(desired)
+        return entry is not None and entry.annotations.get(REVISION) == desired.revision
+
+    def _known_key(self, resource_id: str) -> str:
+        suffix = f"@{resource_id}"
+        return next((key for key in self._applied_before if key.endswith(suffix)), "")
+
+    # -- applying ------------------------------------------------------------------------------
+
+    async def _apply(self, item: BuiltResource, desired: Desired) -> Outcome:
+        resource = item.resource
+        try:
+            written = await self._ensure(item, desired)
+        except APIError as error:
+            self._count(desired, resource, None)
+            return self._refused(item, error)
+        self._count(desired, resource, written.action)
+        if written.action is Action.CONFLICT:
+            self._found.conflicts.append((desired.mapping, desired.namespace, desired.name))
+            key = str(item.key) if str(item.key) in self._applied_before else ""
+            message = redact(written.conflict, self._hidden)
+            return Outcome(resource.id, State.CONFLICTED, key, message)
+        return self._judge(item, desired, written)
+
+    async def _ensure(self, item: BuiltResource, desired: Desired) -> Written:
+        control, owner = self._walker.control, self._owner
+        wrote = str(item.key) in self._applied_before
+        entry = control.look(desired)
+        if entry is not None and is_orphaned(entry.labels):
+            await self._walker.live.unmark(desired.mapping, entry, adoption_patch())
+        elif entry is not None and item.resource.ignore_fields:
+            if not control.pending(desired, owner, wrote=wrote):
+                return Written(Action.UNCHANGED, entry)
+            live = await self._walker.live.read(desired.mapping, entry)
+            if live is not None:
+                desired = _with_live_values(desired, item.resource, live)
+        return await control.ensure(desired, owner, wrote=wrote)
+
+    def _refused(self, item: BuiltResource, error: APIError) -> Outcome:
+        """The server said no: the tenant says why, and tries again later."""
+        message = redact(error.message, self._hidden)
+        self._found.retry = True
+        self._logger.warning(
+            "Resource refused", resource=item.resource.id, reason=error.reason, message=message
+        )
+        return Outcome(item.resource.id, State.FAILED, self._known_key(item.resource.id), message)
+
+    # -- after applying --------------------------------------------------------------------
+
+    def _judge(self, item: BuiltResource, desired: Desired, written: Written) -> Outcome:
+        resource, key, now = item.resource, str(item.key), self._walker.clock()
+        timer = (self._owner.uid, resource.id)
+        if written.action is Action.TERMINATING:
+            message = "an object of that name is still being deleted"
+            return Outcome(resource.id, State.WAITING, key, message)
+        if written.action is Action.CREATED or written.reason is Reason.REVISION:
+            self._walker.timers.applied(timer, desired.revision, now)
+        if not resource.wait_for_ready or written.entry is None:
+            return Outcome(resource.id, State.READY, key)
+        readiness, left = self._walker.timers.observe(
+            timer,
+            desired.revision,
+            assess(_as_object(written.entry)),
+            timedelta(seconds=resource.timeout_seconds),
+            now,
+            failed_before=self._failed_before(resource.id),
+        )
+        if left is not None and (self._found.look_again is None or left < self._found.look_again):
+            self._found.look_again = left
+        state = {
+            Phase.READY: State.READY,
+            Phase.NOT_READY: State.WAITING,
+            Phase.FAILED: State.FAILED,
+        }[readiness.phase]
+        return Outcome(resource.id, state, key, readiness.reason)
+
+    def _failed_before(self, resource_id: str) -> bool:
+        status, metadata = self._tenant.status, self._tenant.metadata
+        current = status.observed_generation == metadata.generation
+        return current and resource_id in status.failed_resource_ids
+
+    def _count(self, desired: Desired, resource: TResource, action: Action | None) -> None:
+        if action is Action.UNCHANGED:
+            return
+        result = action or Action.CONFLICT
+        kind = desired.mapping.gvk.group_kind
+        self._walker.on_apply(kind, result, resource.conflict_policy.value)
+
+
+def _with_live_values(
+    desired: Desired, resource: TResource, live: Mapping[str, Any]
+) -> Desired:
+    """The desired object with the live values of its ignored fields; its revision stays the same."""
+    manifest = preserve(desired.manifest, live, resource.ignore_fields)
+    return replace(desired, manifest=manifest, revision=desired.revision)
+
+
+def _as_object(entry: Entry) -> Mapping[str, Any]:
+    """The parts of an object that readiness looks at."""
+    return {
+        "apiVersion": entry.api_version,
+        "kind": entry.kind,
+        "metadata": {
+            "generation": entry.generation,
+            "deletionTimestamp": entry.deletion_timestamp,
+        },
+        "spec": entry.field("spec") or {},
+        "status": entry.field("status") or {},
+    }
