@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import Enum
 from functools import cache
-from typing import Any, ClassVar
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -49,7 +52,9 @@ class ApiModel(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, *, rules: tuple[CEL, ...] = (), **kwargs: Any) -> None:
-        super().__pydantic_init_subclass__(**kwargs)
+        super().__pydantic_init_subclass__()
+        if kwargs:
+            raise TypeError(f"{cls.__name__}: unknown class keywords {', '.join(sorted(kwargs))}")
         if rules:
             cls.object_rules = (*cls.object_rules, *rules)
 
@@ -71,7 +76,8 @@ class _Traits:
     __slots__ = ("containers", "optional", "required")
 
     def __init__(self, cls: type[ApiModel]) -> None:
-        self.containers: list[tuple[str, FieldInfo]] = []
+        # names, what they are if never set, and whether models can be inside
+        self.containers: list[tuple[str, Any, bool]] = []
         self.optional: list[str] = []
         self.required: list[str] = []
         for name, field in cls.model_fields.items():
@@ -81,14 +87,36 @@ class _Traits:
             if any(isinstance(item, RequiredOnWire) for item in field.metadata):
                 self.required.append(name)
             if not _is_scalar(field.annotation):
-                self.containers.append((name, field))
+                self.containers.append((name, _pristine(field), _holds_models(field.annotation)))
 
 
-_SCALARS = (str, int, float, bool, bytes)
+_SCALARS = (str, int, float, bool, bytes, datetime, timedelta, Enum, type(None))
 
 
 def _is_scalar(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, _SCALARS)
+    """Whether values of the type cannot be changed in place."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is None:
+        return isinstance(annotation, type) and issubclass(annotation, _SCALARS)
+    if origin is Annotated:
+        return _is_scalar(arguments[0])
+    if origin in (Union, UnionType):
+        return all(_is_scalar(part) for part in arguments)
+    return origin is Literal
+
+
+def _holds_models(annotation: Any) -> bool:
+    if isinstance(annotation, type) and issubclass(annotation, ApiModel):
+        return True
+    return any(_holds_models(part) for part in get_args(annotation))
+
+
+def _pristine(field: FieldInfo) -> Any:
+    """A default of the field that is never handed out, to compare with; None if there is none."""
+    if field.is_required() or field.default_factory_takes_validated_data:
+        return None
+    default = field.get_default(call_default_factory=True)
+    return default.model_dump(exclude_unset=True) if isinstance(default, ApiModel) else default
 
 
 @cache  # one entry for each class that exists
@@ -96,8 +124,8 @@ def _traits(cls: type[ApiModel]) -> _Traits:
     return _Traits(cls)
 
 
-def _mark_changes(model: ApiModel) -> bool:
-    """Bring ``model_fields_set`` up to date with changes made in place; True if anything is set."""
+def _mark_changes(model: ApiModel) -> None:
+    """Bring ``model_fields_set`` up to date with changes made in place."""
     traits = _traits(type(model))
     fields_set = model.__pydantic_fields_set__
     values = model.__dict__
@@ -107,35 +135,32 @@ def _mark_changes(model: ApiModel) -> bool:
     for name in traits.required:
         if values.get(name) is not None:
             fields_set.add(name)
-    for name, field in traits.containers:
+    for name, pristine, holds_models in traits.containers:
         value = values.get(name)
         if value is None:
             continue
-        changed = _mark_inside(value)
-        if name not in fields_set and (changed or _differs(value, field, values)):
+        if holds_models:
+            _mark_inside(value)
+        if name not in fields_set and _differs(value, pristine):
             fields_set.add(name)
-    return bool(fields_set) or bool(model.__pydantic_extra__)
 
 
-def _mark_inside(value: Any) -> bool:
+def _mark_inside(value: Any) -> None:
     if isinstance(value, ApiModel):
-        return _mark_changes(value)
-    if isinstance(value, list | tuple | set | frozenset):
+        _mark_changes(value)
+    elif isinstance(value, list | tuple | set | frozenset):
         for item in value:
             _mark_inside(item)
-    elif isinstance(value, Mapping):
+    elif isinstance(value, dict):
         for item in value.values():
             _mark_inside(item)
-    return False
 
 
-def _differs(value: Any, field: FieldInfo, values: Mapping[str, Any]) -> bool:
+def _differs(value: Any, pristine: Any) -> bool:
+    """Whether a value that was not assigned is no longer its default."""
     if isinstance(value, ApiModel):
-        return False  # its own fields have been asked
-    if not isinstance(value, list | dict | set):
-        return False
-    default = field.get_default(call_default_factory=True, validated_data=dict(values))
-    return bool(value != default)
+        return value.model_dump(exclude_unset=True) != (pristine or {})
+    return isinstance(value, list | dict | set) and bool(value != pristine)
 
 
 def _without_absent(model: ApiModel) -> Manifest:

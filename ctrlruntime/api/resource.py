@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeAlias, cast
 
 import orjson
 from pydantic import ConfigDict, Field, PydanticUserError, ValidationError, model_validator
@@ -220,10 +220,9 @@ class Resource(ApiModel, Generic[SpecT, StatusT]):
             try:
                 return cls.model_validate_json(manifest)
             except ValidationError as error:
-                if not _only_missing_spec(error):
+                if not any(item["loc"] == ("spec",) for item in error.errors(include_url=False)):
                     raise
-            manifest = orjson.loads(manifest)
-        assert isinstance(manifest, Mapping)  # noqa: S101 - for the type checker
+            manifest = cast("dict[str, Any]", orjson.loads(manifest))
         if manifest.get("spec") is None:
             manifest = {**manifest, "spec": {}}
         return cls.model_validate(manifest)
@@ -327,9 +326,3 @@ def _words(name: str, value: Sequence[str]) -> tuple[str, ...]:
     if isinstance(value, str):
         raise TypeError(f"{name} is a list of words, not the string {value!r}")
     return tuple(value)
-
-
-def _only_missing_spec(error: ValidationError) -> bool:
-    return [(e["type"], e["loc"]) for e in error.errors(include_url=False)] == [
-        ("missing", ("spec",))
-    ]
