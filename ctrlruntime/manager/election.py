@@ -108,6 +108,7 @@ class LeaderElector:
         self._observed: LeaderRecord | None = None
         self._observed_at = 0.0
         self._reported = ""
+        self._keep = False
 
     @property
     def is_leader(self) -> bool:
@@ -136,13 +137,17 @@ class LeaderElector:
             await self._renew()
             self._logger.error("Lost the lease")
         except asyncio.CancelledError:
-            if self.is_leader and self.options.release_on_exit:
+            if self.is_leader and self.options.release_on_exit and not self._keep:
                 await self._release()
             raise
         finally:
             if self._metrics is not None:
                 self._metrics.leading(False)
             self._callbacks.stopped_leading()
+
+    def keep(self) -> None:
+        """The lease is not released at the end: something that needs it is still running."""
+        self._keep = True
 
     def check(self, timeout: float = 20.0) -> None:
         """A health check: raises RuntimeError when this leader's renewal is overdue by ``timeout``."""

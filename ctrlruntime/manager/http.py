@@ -8,7 +8,8 @@ import ssl
 
 from aiohttp import web
 
-HEADER_TIMEOUT = 32.0
+from ctrlruntime.manager.runnables import Group
+
 IDLE_TIMEOUT = 90.0
 
 
@@ -52,10 +53,9 @@ def listen(address: str, purpose: str) -> socket.socket | None:
 class HTTPServer:
     """An aiohttp application on a socket, as a runnable of a manager.
 
-    ``shutdown_timeout`` bounds the wait for requests in progress when it stops.
+    ``shutdown_timeout`` bounds the wait for requests in progress when it stops; ``only_when_leader``
+    makes it serve after the election only.
     """
-
-    needs_leader_election = False
 
     def __init__(
         self,
@@ -68,12 +68,15 @@ class HTTPServer:
         only_when_leader: bool = False,
     ) -> None:
         self.name = name
-        self.needs_leader_election = only_when_leader
-        self._app = app
+        self.runnable_group = Group.LEADER_ELECTION if only_when_leader else Group.HTTP_SERVERS
+        self.app = app
         self._listener = listener
         self._tls = tls
         self._shutdown_timeout = shutdown_timeout
         self._ready = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"HTTPServer({self.name!r})"
 
     @property
     def port(self) -> int:
@@ -83,7 +86,7 @@ class HTTPServer:
     async def start(self) -> None:
         """Serves until cancelled."""
         runner = web.AppRunner(
-            self._app,
+            self.app,
             handle_signals=False,
             access_log=None,
             keepalive_timeout=IDLE_TIMEOUT,

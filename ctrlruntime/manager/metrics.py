@@ -18,6 +18,8 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.cache.observe import InformerStats
 from ctrlruntime.controller.metrics import Outcome
 from ctrlruntime.queue import QueueCore
 
@@ -227,6 +229,47 @@ class RequestSeries:
         self._retries.labels(code, method, host).inc()
 
 
+class InformerSeries:
+    """``ctrlruntime_informer_*``, fed by the informers; gauges are read when rendered."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: str, text: str) -> Counter:
+            return Counter(f"ctrlruntime_informer_{name}", text, ["kind"], registry=registry)
+
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(f"ctrlruntime_informer_{name}", text, ["kind"], registry=registry)
+
+        self._relists = counter("relists", "Lists read again after the first.")
+        self._restarts = counter("watch_restarts", "Watches taken up again.")
+        self._failures = counter("handler_failures", "Events lost to a handler that raised.")
+        self._sync = gauge("sync_seconds", "Length of the initial list.")
+        self._objects = gauge("objects", "Objects in the cache.")
+        self._bytes = gauge("bytes", "Bytes of JSON in the cache, metadata not counted.")
+        self._age = gauge("last_event_age_seconds", "Time since the watch last said anything.")
+
+    def relisted(self, gvk: GroupVersionKind) -> None:
+        self._relists.labels(str(gvk.group_kind)).inc()
+
+    def watch_restarted(self, gvk: GroupVersionKind) -> None:
+        self._restarts.labels(str(gvk.group_kind)).inc()
+
+    def synced(self, gvk: GroupVersionKind, seconds: float) -> None:
+        self._sync.labels(str(gvk.group_kind)).set(seconds)
+
+    def handler_failed(self, gvk: GroupVersionKind) -> None:
+        self._failures.labels(str(gvk.group_kind)).inc()
+
+    def show(self, stats: Iterable[InformerStats]) -> None:
+        """Sets the gauges; informers of one kind with different selectors add up."""
+        for gauge in (self._objects, self._bytes, self._age):
+            gauge.clear()
+        for informer in stats:
+            kind = str(informer.gvk.group_kind)
+            self._objects.labels(kind).inc(informer.objects)
+            self._bytes.labels(kind).inc(informer.bytes)
+            self._age.labels(kind).set(informer.last_event_age)
+
+
 class Metrics:
     """All metrics of one manager. ``registry`` takes further collectors of the user's."""
 
@@ -241,6 +284,7 @@ class Metrics:
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
         self.requests = RequestSeries(self.registry)
+        self.informers = InformerSeries(self.registry)
         self.leader = Gauge(
             "leader_election_master_status", "1 while this process is the leader.", ["name"],
             registry=self.registry,

@@ -1,0 +1,83 @@
+"""Options of a manager."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from opentelemetry.trace import TracerProvider
+
+from ctrlruntime.controller.options import ControllerOptions
+from ctrlruntime.events.correlator import EventOptions
+from ctrlruntime.manager.election import ElectionOptions
+from ctrlruntime.manager.watchdog import GCOptions
+
+SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagerOptions:
+    """Options of a manager. Times in seconds. Addresses are "host:port" or ":port"; "0" is off."""
+
+    name: str = "ctrlruntime"
+    """Names the program in events (``reportingController``), field managers and user agents."""
+    namespaces: tuple[str, ...] | None = None
+    """Namespaces the cache watches by default; None is all."""
+
+    leader_election: bool = False
+    leader_election_id: str = ""
+    """Name of the Lease; required with leader election."""
+    leader_election_namespace: str = ""
+    """Namespace of the Lease; by default the Pod's own, and an error outside of a cluster."""
+    leader_election_resource_lock: str = "leases"
+    """Only leases; the older kinds of lock are refused."""
+    leader_election_labels: Mapping[str, str] = field(default_factory=dict)
+    leader_election_identity: str = ""
+    """By default ``<hostname>_<uuid>``."""
+    election: ElectionOptions = field(default_factory=ElectionOptions)
+
+    metrics_bind_address: str = ":8080"
+    health_bind_address: str = ":8081"
+    liveness_path: str = "/healthz"
+    readiness_path: str = "/readyz"
+    diagnostics_bind_address: str = "0"
+    """Serves ``/debug/tasks`` and ``/debug/stacks``: what the process is doing. For people, on
+    loopback."""
+
+    graceful_shutdown_timeout: float = 30.0
+    """How long to wait for runnables at the end; 0 does not wait, negative waits for ever."""
+    controller: ControllerOptions = field(default_factory=ControllerOptions)
+    """Defaults for all controllers."""
+    events: EventOptions = field(default_factory=EventOptions)
+    gc: GCOptions = field(default_factory=GCOptions)
+    tracer_provider: TracerProvider | None = None
+    """By default the process's global one, if any was set."""
+    handle_signals: bool = False
+    """Whether SIGTERM and SIGINT stop it; ``run()`` does this for a whole program."""
+
+
+def lease_namespace(options: ManagerOptions) -> str:
+    """The namespace of the Lease. Raises ValueError outside of a cluster if none is given."""
+    if options.leader_election_namespace:
+        return options.leader_election_namespace
+    try:
+        return SERVICE_ACCOUNT_NAMESPACE.read_text().strip()
+    except OSError:
+        raise ValueError(
+            "leader election outside of a cluster needs leader_election_namespace"
+        ) from None
+
+
+def check_election(options: ManagerOptions) -> None:
+    """Raises ValueError for leader election that is not fully described."""
+    if not options.leader_election:
+        return
+    if not options.leader_election_id:
+        raise ValueError("leader election needs leader_election_id, the name of the Lease")
+    lock = options.leader_election_resource_lock
+    if lock != "leases":
+        raise ValueError(
+            f"leader election by {lock!r} is not supported: use leases (the locks configmaps, "
+            "endpoints, configmapsleases and endpointsleases are gone from Kubernetes)"
+        )

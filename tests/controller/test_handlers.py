@@ -1,0 +1,332 @@
+"""Handlers, predicates, intake: from an event to the queue. Requirements SH-*."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.cache.entry import Entry, EntryDecoder
+from ctrlruntime.cache.events import Created, Deleted, Event, Generic, Updated
+from ctrlruntime.controller import enqueue_mapped, enqueue_owner, enqueue_self
+from ctrlruntime.controller.intake import LOW_PRIORITY, EventQueue, Handler, Intake
+from ctrlruntime.controller.predicates import (
+    Predicate,
+    all_of,
+    annotation_changed,
+    any_of,
+    deletion_or_finalizers_changed,
+    generation_changed,
+    label_changed,
+    labels_match,
+    not_,
+    resource_version_changed,
+)
+from ctrlruntime.controller.sources import Channel, ChannelSource, FuncSource
+from ctrlruntime.queue import Item, PriorityQueue, Request
+
+from .support import settled
+
+CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
+DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
+NAMESPACE = GroupVersionKind("", "v1", "Namespace")
+
+
+def entry(name: str = "a", *, rv: str = "1", **metadata: Any) -> Entry:
+    metadata = {"namespace": "default", "uid": f"uid-{name}", **metadata}
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "resourceVersion": rv, **metadata},
+    }
+    return EntryDecoder(CONFIG_MAP).decode_manifest(manifest)
+
+
+def owner(
+    name: str, *, version: str = "apps/v1", kind: str = "Deployment", controller: bool = True
+):  # type: ignore[no-untyped-def]
+    reference = {"apiVersion": version, "kind": kind, "name": name, "uid": f"uid-{name}"}
+    return {**reference, "controller": True} if controller else reference
+
+
+@pytest.fixture
+async def queue() -> PriorityQueue:
+    return PriorityQueue()
+
+
+@pytest.fixture
+async def intake(queue: PriorityQueue) -> Intake:
+    return Intake(queue, structlog.get_logger())
+
+
+def taken(queue: PriorityQueue) -> list[Item]:
+    items = []
+    while (item := queue.core.pop()) is not None:
+        items.append(item)
+        queue.done(item.request)
+    return items
+
+
+def requests(
+    intake: Intake, event: Event, handler: Handler, *predicates: Predicate, cluster: str = ""
+) -> list[Request]:
+    intake.deliver(event, handler, predicates, kind="ConfigMap", cluster=cluster)
+    return [item.request for item in taken(intake.queue)]
+
+
+class TestHandlers:
+    async def test_self_names_the_object(self, intake: Intake) -> None:
+        assert requests(intake, Created(entry()), enqueue_self) == [Request("default", "a")]
+        by_key = Generic(key=("default", "x"))
+        assert requests(intake, by_key, enqueue_self) == [Request("default", "x")]
+        there = Request("default", "a", "east")
+        assert requests(intake, Created(entry()), enqueue_self, cluster="east") == [there]
+
+    @pytest.mark.criterion("SH-03")
+    async def test_owner_by_group_and_kind_whatever_the_version(self, intake: Intake) -> None:
+        handler = enqueue_owner(DEPLOYMENT)
+        old = entry(ownerReferences=[owner("web", version="apps/v1beta1")])
+        new = entry(ownerReferences=[owner("api"), owner("x", version="other/v1")], rv="2")
+        found = requests(intake, Updated(old, new), handler)
+        assert found == [Request("default", "web"), Request("default", "api")]
+
+    @pytest.mark.criterion("SH-03")
+    async def test_only_the_controller_owner_unless_asked_otherwise(self, intake: Intake) -> None:
+        event = Created(entry(ownerReferences=[owner("a"), owner("b", controller=False)]))
+        assert requests(intake, event, enqueue_owner(DEPLOYMENT)) == [Request("default", "a")]
+        both = requests(intake, event, enqueue_owner(DEPLOYMENT, controller_only=False))
+        assert both == [Request("default", "a"), Request("default", "b")]
+
+    @pytest.mark.criterion("SH-03")
+    async def test_a_cluster_scoped_owner_has_no_namespace(self, intake: Intake) -> None:
+        event = Created(entry(ownerReferences=[owner("prod", version="v1", kind="Namespace")]))
+        assert requests(intake, event, enqueue_owner(NAMESPACE)) == [Request("", "prod")]
+
+    async def test_an_owner_kind_nobody_knows_is_refused_at_once(self) -> None:
+        with pytest.raises(ValueError, match="Resource class or a RESTMapping"):
+            enqueue_owner(GroupVersionKind("example.com", "v1", "Widget"))
+
+    @pytest.mark.criterion("SH-04")
+    async def test_mapped_requests_of_old_and_new_are_given_once(
+        self, queue: PriorityQueue
+    ) -> None:
+        adds: list[Request] = []
+
+        class Counting(EventQueue):
+            def add(self, request: Request, **_: Any) -> None:
+                adds.append(request)
+
+        def to_team(entry: Entry) -> list[Request]:
+            team = Request("default", entry.labels["team"])
+            return [team, team, Request("default", "all")]
+
+        old, new = entry(labels={"team": "red"}), entry(labels={"team": "blue"}, rv="2")
+        enqueue_mapped(to_team)(Updated(old, new), Counting(queue))
+        assert [request.name for request in adds] == ["red", "all", "blue"]
+
+    @pytest.mark.criterion("SH-05")
+    @pytest.mark.parametrize("unknown", [True, False])
+    async def test_a_deletion_carries_the_last_state(self, intake: Intake, unknown: bool) -> None:
+        event = Deleted(entry(ownerReferences=[owner("web")]), unknown=unknown)
+        assert requests(intake, event, enqueue_owner(DEPLOYMENT)) == [Request("default", "web")]
+
+    async def test_a_handler_that_raises_loses_its_event_only(self, intake: Intake) -> None:
+        def broken(event: Event, queue: EventQueue) -> None:
+            raise KeyError("team")
+
+        with capture_logs() as logs:
+            assert requests(intake, Created(entry()), broken) == []
+        assert logs[0]["event"] == "Event handler failed; the event is lost"
+        assert requests(intake, Created(entry()), enqueue_self) == [Request("default", "a")]
+
+
+def owned_handler() -> Handler:
+    return enqueue_owner(DEPLOYMENT)
+
+
+def own_function(event: Event, queue: EventQueue) -> None:
+    queue.add(Request("default", "own"))
+
+
+@pytest.mark.criterion("SH-06")
+class TestPriorities:
+    @pytest.mark.parametrize(
+        "handler",
+        [
+            enqueue_self,
+            owned_handler(),
+            enqueue_mapped(lambda _: [Request("default", "x")]),
+            own_function,
+        ],
+    )
+    @pytest.mark.parametrize(
+        ("event", "priority"),
+        [
+            (Created(entry(ownerReferences=[owner("web")]), initial=True), LOW_PRIORITY),
+            (Created(entry(ownerReferences=[owner("web")])), 0),
+            (Updated(*[entry(ownerReferences=[owner("web")])] * 2), LOW_PRIORITY),
+            (
+                Updated(
+                    entry(ownerReferences=[owner("web")]),
+                    entry(ownerReferences=[owner("web")], rv="2"),
+                ),
+                0,
+            ),
+            (Deleted(entry(ownerReferences=[owner("web")])), 0),
+        ],
+    )
+    async def test_initial_list_and_unchanged_updates_are_low(
+        self, intake: Intake, handler: Handler, event: Event, priority: int
+    ) -> None:
+        intake.deliver(event, handler, (), kind="ConfigMap")
+        assert [item.priority for item in taken(intake.queue)] == [priority]
+
+    async def test_a_priority_given_by_the_handler_stays(self, intake: Intake) -> None:
+        def urgent(event: Event, queue: EventQueue) -> None:
+            queue.add(Request("default", "a"), priority=12)
+
+        intake.deliver(Created(entry(), initial=True), urgent, (), kind="ConfigMap")
+        assert [item.priority for item in taken(intake.queue)] == [12]
+
+    async def test_the_event_is_the_reason(self, intake: Intake) -> None:
+        intake.deliver(Updated(entry(), entry(rv="2")), enqueue_self, (), kind="ConfigMap")
+        intake.deliver(Deleted(entry()), enqueue_self, (), kind="ConfigMap")
+        reasons = taken(intake.queue)[0].reasons
+        assert reasons == {"ConfigMap default/a updated", "ConfigMap default/a deleted"}
+
+
+OLD = entry(generation=1)
+
+
+@pytest.mark.parametrize(
+    ("predicate", "new", "passes"),
+    [
+        pytest.param(generation_changed, entry(rv="2", generation=2), True, id="spec"),
+        pytest.param(generation_changed, entry(rv="2", generation=1), False, id="status"),
+        pytest.param(generation_changed, entry(rv="2", generation=1, uid="other"), True, id="new"),
+        pytest.param(annotation_changed, entry(annotations={"a": "1"}), True, id="annotated"),
+        pytest.param(annotation_changed, entry(labels={"a": "1"}), False, id="not annotated"),
+        pytest.param(label_changed, entry(labels={"a": "1"}), True, id="labelled"),
+        pytest.param(label_changed, entry(annotations={"a": "1"}), False, id="not labelled"),
+        pytest.param(resource_version_changed, entry(rv="2"), True, id="newer"),
+        pytest.param(resource_version_changed, entry(rv="1"), False, id="replayed"),
+        pytest.param(
+            deletion_or_finalizers_changed,
+            entry(deletionTimestamp="2026-01-01T00:00:00Z"),
+            True,
+            id="deleting",
+        ),
+        pytest.param(deletion_or_finalizers_changed, entry(generation=5), False, id="alive"),
+    ],
+)
+@pytest.mark.criterion("SH-07")
+@pytest.mark.criterion("SH-08")
+def test_predicates_on_updates(predicate: Predicate, new: Entry, passes: bool) -> None:
+    assert predicate(Updated(OLD, new)) is passes
+    for other in (Created(new), Deleted(new), Generic(key=("default", "a"))):
+        assert predicate(other)
+
+
+@pytest.mark.criterion("SH-08")
+def test_label_selector_and_combinations() -> None:
+    red, none = Created(entry(labels={"team": "red"})), Generic(key=("default", "a"))
+    is_red = labels_match("team in (red, blue)")
+    assert is_red(red)
+    assert not is_red(Created(entry()))
+    assert not is_red(none)
+    assert is_red(Updated(entry(), entry(labels={"team": "blue"})))
+    assert labels_match({"team": "red"})(red)
+    assert not not_(is_red)(red)
+    assert any_of(not_(is_red), is_red)(red)
+    assert not all_of(not_(is_red), is_red)(red)
+
+
+@pytest.mark.criterion("SH-09")
+async def test_all_predicates_must_pass_and_the_first_false_ends_it(intake: Intake) -> None:
+    asked: list[str] = []
+
+    def answer(name: str, value: bool) -> Predicate:
+        def predicate(event: Event) -> bool:
+            asked.append(name)
+            return value
+
+        return predicate
+
+    predicates = [answer("first", True), answer("second", False), answer("third", True)]
+    assert requests(intake, Created(entry()), enqueue_self, *predicates) == []
+    assert asked == ["first", "second"]
+
+
+@pytest.mark.criterion("SH-02")
+@pytest.mark.looptime
+class TestChannel:
+    async def test_every_subscriber_gets_each_event(self, intake: Intake) -> None:
+        channel, seen = Channel(), []
+
+        def note(name: str) -> Handler:
+            return lambda event, queue: seen.append((name, event.key))  # type: ignore[union-attr]
+
+        sources = [ChannelSource(channel, note(name)) for name in ("one", "two")]
+        for source in sources:
+            await source.start(intake)
+        await channel.send(Generic(key=("default", "a")))
+        await settled()
+        assert sorted(seen) == [("one", ("default", "a")), ("two", ("default", "a"))]
+        for source in sources:
+            await source.stop()
+
+    async def test_closing_ends_it_after_what_was_sent_before(
+        self, intake: Intake, queue: PriorityQueue
+    ) -> None:
+        channel = Channel()
+        source = ChannelSource(channel, enqueue_self)
+        await channel.send(Generic(key=("default", "early")))
+        await channel.close()
+        await source.start(intake)
+        await settled()
+        assert [item.request.name for item in taken(queue)] == ["early"]
+        assert source._task is not None
+        assert source._task.done()
+        with pytest.raises(RuntimeError, match="closed"):
+            await channel.send(Generic())
+        await source.stop()
+
+    async def test_predicates_apply(self, intake: Intake, queue: PriorityQueue) -> None:
+        channel = Channel()
+        source = ChannelSource(channel, enqueue_self, predicates=[labels_match("a=b")])
+        await source.start(intake)
+        await channel.send(Generic(entry("no")))
+        await channel.send(Generic(entry("yes", labels={"a": "b"})))
+        await settled()
+        assert [item.request.name for item in taken(queue)] == ["yes"]
+        await source.stop()
+
+    async def test_a_full_buffer_holds_the_sender_until_the_source_runs(
+        self, intake: Intake
+    ) -> None:
+        channel = Channel()
+        source = ChannelSource(channel, enqueue_self, buffer=2)
+        for name in "ab":
+            await channel.send(Generic(key=("default", name)))
+        third = asyncio.create_task(channel.send(Generic(key=("default", "c"))))
+        await asyncio.sleep(10)
+        assert not third.done()
+        await source.start(intake)
+        await asyncio.wait_for(third, 1)
+        await source.stop()
+
+
+async def test_a_func_source_gets_the_queue(intake: Intake, queue: PriorityQueue) -> None:
+    async def fill(queue: PriorityQueue) -> None:
+        queue.add(Request("default", "polled"))
+
+    source = FuncSource(fill)
+    assert str(source) == "func source fill"
+    await source.start(intake)
+    await source.wait_synced()
+    assert [item.request.name for item in taken(queue)] == ["polled"]
+    await source.stop()
