@@ -254,7 +254,9 @@ def _deletes(
     by_template = [tenant for tenant in living if tenant.template not in names]
     by_row = [tenant for tenant in living if tenant.template in names]
     going = [
-        tenant for tenant in by_row if tenant.name not in desired and tenant.uid not in reading.held
+        tenant
+        for tenant in by_row
+        if not _same_pair(desired.get(tenant.name), tenant) and tenant.uid not in reading.held
     ]
     deletes = [Delete(tenant.name, DeleteReason.TEMPLATE_GONE) for tenant in by_template]
     held = _guarded(reading, going, by_row, guard)

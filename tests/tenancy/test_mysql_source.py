@@ -66,7 +66,8 @@ async def test_rows_come_in_pages_from_one_snapshot(
     rows = [(f"t{number:04}", "1", None) for number in range(250)]
     mariadb.insert(settings.database, "INSERT INTO rows_ VALUES (%s, %s, %s)", rows)
     source = MySQLSource(replace(settings, page_size=100))
-    sizes, seen = [], []
+    sizes: list[int] = []
+    seen: list[str | None] = []
     async for page in source.pages(("id", "on_", "url")):
         if not sizes:
             mariadb.execute("DELETE FROM rows_ WHERE id > 't0200'", database=settings.database)
@@ -101,8 +102,9 @@ async def test_every_type_arrives_as_text(mariadb: MariaDB, settings: MySQLSetti
         "x'ff00', 'y', NULL, 'Grüße 🚀')",
         database=settings.database,
     )
-    columns = ("id", "yes", "bit1", "bits", "price", "real_", "at", "ts", "day", "doc", "octets")
-    columns += ("raw_", "many", "gone", "umlaut")
+    columns = tuple(
+        "id yes bit1 bits price real_ at ts day doc octets raw_ many gone umlaut".split()  # noqa: SIM905
+    )
     source = MySQLSource(replace(settings, table="kinds"))
     found = await everything(source, *columns)
     await source.close()

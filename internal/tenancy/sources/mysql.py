@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,21 +75,23 @@ class MySQLSource:
         self._settings = settings
         self._pool: Any = None
 
-    async def pages(self, columns: Sequence[str]) -> AsyncIterator[Page]:
+    async def pages(self, columns: Sequence[str]) -> AsyncGenerator[Page, None]:
         """See Source. A kept connection that turns out dead is replaced once, before any row."""
         statement = select(self._settings.table, columns)
         kept = self._pool is not None and self._pool.freesize > 0
         begun = False
         try:
-            async for page in self._query(statement, columns):
-                begun = True
-                yield page
+            async with aclosing(self._query(statement, columns)) as pages:
+                async for page in pages:
+                    begun = True
+                    yield page
         except Unreachable:
             if begun or not kept:
                 raise
             await self.close()
-            async for page in self._query(statement, columns):
-                yield page
+            async with aclosing(self._query(statement, columns)) as pages:
+                async for page in pages:
+                    yield page
 
     async def close(self) -> None:
         """Closes all connections."""
@@ -100,9 +103,12 @@ class MySQLSource:
         await pool.wait_closed()
         await _closed(writers)
 
-    async def _query(self, statement: str, columns: Sequence[str]) -> AsyncIterator[Page]:
-        async with self._connection() as connection:
-            async for page in self._read(connection, statement, columns):
+    async def _query(self, statement: str, columns: Sequence[str]) -> AsyncGenerator[Page, None]:
+        async with (
+            self._connection() as connection,
+            aclosing(self._read(connection, statement, columns)) as pages,
+        ):
+            async for page in pages:
                 yield page
 
     @contextlib.asynccontextmanager
@@ -131,7 +137,7 @@ class MySQLSource:
 
     async def _read(
         self, connection: Any, statement: str, columns: Sequence[str]
-    ) -> AsyncIterator[Page]:
+    ) -> AsyncGenerator[Page, None]:
         cursor = await connection.cursor(aiomysql.SSCursor)
         async with self._errors(self._settings.read_timeout, "answer"):
             await cursor.execute(statement)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Protocol
 
 from internal.tenancy.rows import Row
@@ -17,11 +17,12 @@ LARGEST_PAGE = 8 * 1024 * 1024
 class Source(Protocol):
     """A table that can be read again and again. One is kept per registry while its settings last."""
 
-    def pages(self, columns: Sequence[str]) -> AsyncIterator[Page]:
+    def pages(self, columns: Sequence[str]) -> AsyncGenerator[Page, None]:
         """All rows, inactive ones included, in pages, from one consistent snapshot.
 
         `columns` names what is read: uid first, then the activation column, which orders rows of
-        one uid. The order is stable as long as the rows are. Raises SourceError.
+        one uid. The order is stable as long as the rows are. Raises SourceError. A reader that
+        stops early closes the iterator (`contextlib.aclosing`), or a connection stays taken.
         """
 
     async def close(self) -> None:

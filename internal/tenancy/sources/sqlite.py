@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import stat
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote as quote_url
@@ -43,7 +44,7 @@ class SQLiteSource:
     def __init__(self, settings: SQLiteSettings) -> None:
         self._settings = settings
 
-    async def pages(self, columns: Sequence[str]) -> AsyncIterator[Page]:
+    async def pages(self, columns: Sequence[str]) -> AsyncGenerator[Page, None]:
         """See Source."""
         address = f"file:{quote_url(str(self._checked_path()))}?mode=ro"
         statement = select(self._settings.table, columns)
@@ -51,8 +52,9 @@ class SQLiteSource:
             async with aiosqlite.connect(address, uri=True, timeout=BUSY_SECONDS) as connection:
                 await connection.execute("PRAGMA query_only = ON")
                 await connection.execute("PRAGMA trusted_schema = OFF")
-                async for page in self._read(connection, statement, columns):
-                    yield page
+                async with aclosing(self._read(connection, statement, columns)) as pages:
+                    async for page in pages:
+                        yield page
         except sqlite3.Error as error:
             raise self._translated(error) from None
 
@@ -61,7 +63,7 @@ class SQLiteSource:
 
     async def _read(
         self, connection: aiosqlite.Connection, statement: str, columns: Sequence[str]
-    ) -> AsyncIterator[Page]:
+    ) -> AsyncGenerator[Page, None]:
         try:
             async with asyncio.timeout(self._settings.read_timeout):
                 cursor = await connection.execute(statement)
