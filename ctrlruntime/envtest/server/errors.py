@@ -38,7 +38,7 @@ def bad_value(field: str, value: Any, detail: str) -> FieldError:
 
 
 def not_supported(field: str, value: Any, allowed: Sequence[str]) -> FieldError:
-    listed = ", ".join(f'"{item}"' for item in sorted(allowed))
+    listed = ", ".join(f'"{item}"' for item in allowed)
     text = f"Unsupported value: {show(value)}: supported values: {listed}"
     return FieldError(field, "FieldValueNotSupported", text)
 

@@ -2,19 +2,143 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Final
+
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.server.definitions import DEFINITIONS, Definitions
+from ctrlruntime.envtest.server.errors import bad_request
 from ctrlruntime.envtest.server.kinds import Kind
+from ctrlruntime.envtest.server.pods import admit_pod, quality_of_service
+from ctrlruntime.envtest.server.services import Allocator
 from ctrlruntime.envtest.server.state import State
 from ctrlruntime.envtest.server.storage import Record
+
+_DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+
+
+# -- admission plugins: before field managers are recorded -----------------------------------
+
+
+def admit(state: State, kind: Kind, obj: Manifest) -> None:
+    """What upstream's default admission plugins add to new objects."""
+    match kind.resource:
+        case "pods":
+            admit_pod(obj)
+        case "persistentvolumeclaims":
+            _finalizer(obj, "kubernetes.io/pvc-protection")
+            _default_class(state, obj)
+        case "persistentvolumes":
+            _finalizer(obj, "kubernetes.io/pv-protection")
+        case "namespaces":
+            labels = obj["metadata"].setdefault("labels", {})
+            if name := obj["metadata"].get("name"):
+                labels["kubernetes.io/metadata.name"] = name
+
+
+def _finalizer(obj: Manifest, name: str) -> None:
+    finalizers = obj["metadata"].setdefault("finalizers", [])
+    if name not in finalizers:
+        finalizers.append(name)
+
+
+def _default_class(state: State, obj: Manifest) -> None:
+    spec = obj["spec"]
+    if spec.get("storageClassName") is not None:
+        return
+    for record in state.storage.bucket("storageclasses.storage.k8s.io").scan():
+        if (record.obj["metadata"].get("annotations") or {}).get(_DEFAULT_CLASS) == "true":
+            spec["storageClassName"] = record.name
+
+
+# -- creates ---------------------------------------------------------------------------------
 
 
 def before_create(state: State, kind: Kind, obj: Manifest) -> None:
     """After field managers were recorded, before validation: allocations and the like."""
+    action = _CREATES.get(kind.resource)
+    if action is not None:
+        action(state, obj)
+
+
+def _pod(state: State, obj: Manifest) -> None:
+    del state
+    obj["status"] = {"phase": "Pending", "qosClass": quality_of_service(obj["spec"])}
+
+
+def _job(state: State, obj: Manifest) -> None:
+    """Selector and labels made of the uid, unless the owner does that by hand."""
+    del state
+    metadata, spec = obj["metadata"], obj.get("spec")
+    if not isinstance(spec, dict) or spec.get("manualSelector"):
+        return
+    template = spec.setdefault("template", {})
+    if template.get("metadata") is None:
+        template["metadata"] = {}
+    if template["metadata"].get("labels") is None:
+        template["metadata"]["labels"] = {}
+    labels = template["metadata"]["labels"]
+    uid, name = metadata["uid"], metadata.get("name", "")
+    for prefix in ("batch.kubernetes.io/", ""):
+        labels[f"{prefix}controller-uid"] = uid
+        labels[f"{prefix}job-name"] = name
+    spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+
+
+def _daemon_set(state: State, obj: Manifest) -> None:
+    del state
+    annotations = obj["metadata"].setdefault("annotations", {})
+    annotations["deprecated.daemonset.template.generation"] = "1"
+
+
+def _namespace(state: State, obj: Manifest) -> None:
+    del state
+    finalizers = obj.setdefault("spec", {}).setdefault("finalizers", [])
+    if "kubernetes" not in finalizers:
+        finalizers.append("kubernetes")
+
+
+def _service(state: State, obj: Manifest) -> None:
+    allocator(state).assign(obj)
+
+
+def _secret(state: State, obj: Manifest) -> None:
+    del state
+    for key, value in (obj.get("data") or {}).items():
+        try:
+            base64.b64decode(value or "", validate=True)
+        except (binascii.Error, ValueError, TypeError):
+            raise bad_request(
+                'Secret in version "v1" cannot be handled as a Secret: '
+                f"illegal base64 data at input byte 0 (key {key})"
+            ) from None
+
+
+_CREATES: Final[dict[str, Callable[[State, Manifest], None]]] = {
+    "pods": _pod,
+    "jobs.batch": _job,
+    "daemonsets.apps": _daemon_set,
+    "namespaces": _namespace,
+    "services": _service,
+    "secrets": _secret,
+}
+
+
+def allocator(state: State) -> Allocator:
+    """The addresses and node ports of Services."""
+    found = state.allocations.get("services")
+    if found is None:
+        found = state.allocations["services"] = Allocator(state.options.service_cidr)
+    assert isinstance(found, Allocator)  # noqa: S101 - set above only
+    return found
 
 
 def undo_create(state: State, kind: Kind, obj: Manifest) -> None:
-    """A dry run gives back what `before_create` took."""
+    """A dry run, or a create that failed, gives back what `before_create` took."""
+    if kind.resource == "services":
+        allocator(state).release(obj)
 
 
 def after_create(state: State, kind: Kind, record: Record) -> None:
@@ -22,11 +146,36 @@ def after_create(state: State, kind: Kind, record: Record) -> None:
         Definitions(state).establish(record)
 
 
+# -- updates and deletions -------------------------------------------------------------------
+
+
 def before_update(state: State, kind: Kind, new: Manifest, old: Manifest, subresource: str) -> None:
-    pass
+    if subresource == "status":
+        return
+    match kind.resource:
+        case "services":
+            allocator(state).reassign(new, old)
+        case "secrets":
+            _secret(state, new)
+        case "namespaces":
+            _keep_finalizers(new, old, subresource)
+        case "daemonsets.apps":
+            if new["spec"].get("template") != old["spec"].get("template"):
+                annotations = new["metadata"].setdefault("annotations", {})
+                key = "deprecated.daemonset.template.generation"
+                annotations[key] = str(int(annotations.get(key) or 0) + 1)
+
+
+def _keep_finalizers(new: Manifest, old: Manifest, subresource: str) -> None:
+    """Only the finalize subresource changes the finalizers in the spec of a namespace."""
+    if subresource == "finalize":
+        return
+    finalizers = (old.get("spec") or {}).get("finalizers")
+    new["spec"] = {"finalizers": finalizers} if finalizers else {}
 
 
 def after_update(state: State, kind: Kind, record: Record, previous: Record) -> None:
+    del previous
     if kind.resource == DEFINITIONS:
         Definitions(state).establish(record)
 
@@ -34,3 +183,5 @@ def after_update(state: State, kind: Kind, record: Record, previous: Record) -> 
 def after_delete(state: State, kind: Kind, record: Record) -> None:
     if kind.resource == DEFINITIONS:
         Definitions(state).withdraw(record.obj)
+    elif kind.resource == "services":
+        allocator(state).release(record.obj)

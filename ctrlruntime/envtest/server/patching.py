@@ -215,7 +215,20 @@ class Patcher:
             schema.drop_nulls(obj)
             schema.default(obj)
         else:
+            self._fill_builtin(kind, request, obj)
+
+    @staticmethod
+    def _fill_builtin(kind: Kind, request: Request, obj: Manifest) -> None:
+        if b"null" in request.body:
+            drop_nulls(obj)
+        if conversion.same_in_storage(kind, request.version):
             defaults.apply_defaults(kind, obj)
+            return
+        stored = conversion.to_storage(kind, obj, request.version)
+        defaults.apply_defaults(kind, stored)
+        shown = conversion.from_storage(kind, stored, request.version)
+        obj.clear()
+        obj.update(shown)
 
     @staticmethod
     def _complain(kind: Kind, request: Request, found: list[str]) -> None:
@@ -227,6 +240,19 @@ class Patcher:
                 text = f'{kind.kind} in version "{request.version}" cannot be handled as a {kind.kind}: {text}'
             raise bad_request(text)
         request.warnings.extend(text for text in found if text not in request.warnings)
+
+
+def drop_nulls(obj: Any) -> None:
+    """A null means absent in a built-in kind."""
+    if isinstance(obj, list):
+        for item in obj:
+            drop_nulls(item)
+    elif isinstance(obj, dict):
+        for name in [key for key, value in obj.items() if value is None]:
+            del obj[name]
+        for value in obj.values():
+            if isinstance(value, (dict, list)):
+                drop_nulls(value)
 
 
 def _read_json(body: bytes) -> Any:

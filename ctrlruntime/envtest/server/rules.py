@@ -1,11 +1,513 @@
-"""Validation of built-in kinds beyond their schema."""
+"""Validation of built-in kinds beyond their schema: required fields, enums, immutable parts."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
 from ctrlruntime.api.kinds import Manifest
-from ctrlruntime.envtest.server.errors import FieldError
+from ctrlruntime.envtest.server.checking import Rules
+from ctrlruntime.envtest.server.definition_rules import check_definition, check_definition_update
+from ctrlruntime.envtest.server.errors import (
+    FieldError,
+    bad_value,
+    duplicate,
+    forbidden_field,
+    not_supported,
+    required,
+)
 from ctrlruntime.envtest.server.kinds import Kind
+from ctrlruntime.envtest.server.metadata import label, validate_labels
+from ctrlruntime.envtest.server.selectors import matches_selector
+
+_Object = dict[str, Any]
+_Errors = Iterable[FieldError]
+_CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
+_CONFIG_KEY_TEXT: Final = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' "
+    "(e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is "
+    "'[-._a-zA-Z0-9]+')"
+)
+_IMMUTABLE: Final = "field is immutable"
+
+# -- pods ----------------------------------------------------------------------------------
+
+
+def _container_names(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            name = container.get("name")
+            if not name:
+                continue
+            path = f"{prefix}{field}[{index}].name"
+            for text in label(name):
+                yield bad_value(path, name, text)
+            if name in seen:
+                yield duplicate(path, name)
+            seen.add(name)
+
+
+def _volume_mounts(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    volumes = {volume.get("name") for volume in spec.get("volumes") or ()}
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            for at, mount in enumerate(container.get("volumeMounts") or ()):
+                name = mount.get("name")
+                path = f"{prefix}{field}[{index}].volumeMounts[{at}].name"
+                if not name:
+                    yield required(path)
+                elif name not in volumes:
+                    yield FieldError(path, "FieldValueNotFound", f'Not found: "{name}"')
+
+
+_PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
+_PULL: Final = ("Always", "IfNotPresent", "Never")
+_CONTAINER: Final = Rules(
+    required={"name": "", "image": ""},
+    enums={"imagePullPolicy": _PULL, "terminationMessagePolicy": ("FallbackToLogsOnError", "File")},
+    within={
+        "ports": Rules(required={"containerPort": ""}, enums={"protocol": _PROTOCOLS}),
+        "env": Rules(required={"name": ""}),
+        "volumeMounts": Rules(required={"mountPath": ""}),
+    },
+)
+_POD_SPEC: Final = Rules(
+    required={"containers": ""},
+    enums={
+        "restartPolicy": ("Always", "OnFailure", "Never"),
+        "dnsPolicy": ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"),
+    },
+    minimum={"terminationGracePeriodSeconds": 0},
+    within={
+        "containers": _CONTAINER,
+        "initContainers": _CONTAINER,
+        "volumes": Rules(required={"name": ""}),
+    },
+    checks=(_container_names, _volume_mounts),
+)
+_TEMPLATE: Final = Rules(within={"spec": _POD_SPEC})
+
+
+def _always(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    """Pods of a controller that replaces them are restarted always."""
+    template = (spec.get("template") or {}).get("spec") or {}
+    policy = template.get("restartPolicy")
+    if policy != "Always" and policy:
+        yield not_supported(f"{prefix}template.spec.restartPolicy", policy, ("Always",))
+
+
+def _selects_template(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    selector = spec.get("selector")
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    if selector is None:
+        yield required(f"{prefix}selector")
+    elif not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        detail = "empty selector is invalid for deployment"
+        yield bad_value(f"{prefix}selector", selector, detail)
+    if selector is None or not matches_selector(selector, labels):
+        detail = "`selector` does not match template `labels`"
+        yield bad_value(f"{prefix}template.metadata.labels", labels or None, detail)
+    yield from validate_labels(labels, f"{prefix}template.metadata.labels")
+    if not (spec.get("template") or {}).get("spec"):
+        yield required(f"{prefix}template.spec.containers")
+
+
+def _job_restart(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    template = (spec.get("template") or {}).get("spec") or {}
+    policy = template.get("restartPolicy")
+    path = f"{prefix}template.spec.restartPolicy"
+    if policy in {None, "", "Always"}:
+        yield required(path, 'valid values: "OnFailure", "Never"')
+    elif policy not in {"OnFailure", "Never"}:
+        yield not_supported(path, policy, ("OnFailure", "Never"))
+
+
+def _schedule(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    schedule = spec.get("schedule") or ""
+    if not schedule:
+        yield required(f"{prefix}schedule")
+    elif not schedule.startswith("@"):
+        fields = schedule.split()
+        if len(fields) != 5:
+            detail = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
+            yield bad_value(f"{prefix}schedule", schedule, detail)
+
+
+_REPLICAS: Final = {"replicas": 0, "minReadySeconds": 0, "revisionHistoryLimit": 0}
+_SET_CHECKS: Final = (_selects_template, _always)
+_SET: Final = Rules(minimum=_REPLICAS, within={"template": _TEMPLATE}, checks=_SET_CHECKS)
+_JOB_SPEC: Final = Rules(
+    minimum={"completions": 0, "parallelism": 0, "backoffLimit": 0, "activeDeadlineSeconds": 0},
+    enums={"completionMode": ("Indexed", "NonIndexed")},
+    within={"template": _TEMPLATE},
+    checks=(_job_restart,),
+)
+
+# -- core ----------------------------------------------------------------------------------
+
+
+def _config_keys(obj: _Object, prefix: str) -> Iterator[FieldError]:
+    for field in ("data", "binaryData"):
+        for key in obj.get(field) or {}:
+            if not _CONFIG_KEY.fullmatch(key):
+                yield bad_value(f"{prefix}{field}[{key}]", key, _CONFIG_KEY_TEXT)
+
+
+def _secret_types(obj: _Object, prefix: str) -> Iterator[FieldError]:
+    data = obj.get("data") or {}
+    needed = {
+        "kubernetes.io/tls": ("tls.crt", "tls.key"),
+        "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+        "kubernetes.io/dockercfg": (".dockercfg",),
+        "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    }
+    for key in needed.get(str(obj.get("type")), ()):
+        if key not in data:
+            yield required(f"{prefix}data[{key}]")
+
+
+def _service(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    ports = spec.get("ports") or []
+    if not ports and spec.get("type") != "ExternalName" and spec.get("clusterIP") != "None":
+        yield required(f"{prefix}ports")
+    names: set[str] = set()
+    for index, port in enumerate(ports):
+        path = f"{prefix}ports[{index}]"
+        number = port.get("port")
+        if not isinstance(number, int) or not 0 < number < 65536:
+            yield bad_value(f"{path}.port", number or 0, "must be between 1 and 65535, inclusive")
+        name = port.get("name") or ""
+        if len(ports) > 1 and not name:
+            yield required(f"{path}.name")
+        elif name and name in names:
+            yield duplicate(f"{path}.name", name)
+        names.add(name)
+    if spec.get("type") == "ExternalName" and not spec.get("externalName"):
+        yield required(f"{prefix}externalName")
+
+
+def _event(obj: _Object, prefix: str) -> Iterator[FieldError]:
+    involved = (obj.get("involvedObject") or {}).get("namespace") or ""
+    namespace = obj["metadata"].get("namespace") or ""
+    if involved != namespace and not (not involved and namespace == "default"):
+        detail = "does not match event.namespace"
+        yield bad_value(f"{prefix}involvedObject.namespace", involved, detail)
+
+
+def _paths(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    if not spec.get("rules") and not spec.get("defaultBackend"):
+        detail = "either `defaultBackend` or `rules` must be specified"
+        yield bad_value(prefix.rstrip("."), spec.get("rules"), detail)
+    for index, rule in enumerate(spec.get("rules") or ()):
+        for at, path in enumerate((rule.get("http") or {}).get("paths") or ()):
+            where = f"{prefix}rules[{index}].http.paths[{at}]"
+            kind = path.get("pathType")
+            if not kind:
+                yield required(f"{where}.pathType", "pathType must be specified")
+            elif kind not in {"Exact", "Prefix", "ImplementationSpecific"}:
+                allowed = ("Exact", "ImplementationSpecific", "Prefix")
+                yield not_supported(f"{where}.pathType", kind, allowed)
+            elif kind != "ImplementationSpecific" and not str(path.get("path", "")).startswith("/"):
+                yield bad_value(f"{where}.path", path.get("path", ""), "must be an absolute path")
+
+
+def _budget(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+        detail = "minAvailable and maxUnavailable cannot be both set"
+        yield bad_value(prefix.rstrip("."), spec, detail)
+
+
+def _autoscaler(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    most, least = spec.get("maxReplicas") or 0, spec.get("minReplicas", 1)
+    if most < 1:
+        yield bad_value(f"{prefix}maxReplicas", most, "must be greater than 0")
+    elif most < least:
+        detail = "must be greater than or equal to `minReplicas`"
+        yield bad_value(f"{prefix}maxReplicas", most, detail)
+
+
+def _lease(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    seconds, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    if seconds is not None and seconds <= 0:
+        yield bad_value(f"{prefix}leaseDurationSeconds", seconds, "must be greater than 0")
+    if transitions is not None and transitions < 0:
+        detail = "must be greater than or equal to 0"
+        yield bad_value(f"{prefix}leaseTransitions", transitions, detail)
+
+
+def _webhooks(obj: _Object, prefix: str) -> Iterator[FieldError]:
+    names: set[str] = set()
+    for index, hook in enumerate(obj.get("webhooks") or ()):
+        path = f"{prefix}webhooks[{index}]"
+        name = hook.get("name") or ""
+        if name.count(".") < 2:
+            detail = "should be a domain with at least three segments separated by dots"
+            yield bad_value(f"{path}.name", name, detail)
+        if name in names:
+            yield duplicate(f"{path}.name", name)
+        names.add(name)
+        yield from _webhook(hook, path)
+
+
+def _webhook(hook: _Object, path: str) -> Iterator[FieldError]:
+    if hook.get("sideEffects") not in {"None", "NoneOnDryRun"}:
+        text = "must specify one of None, NoneOnDryRun"
+        if hook.get("sideEffects"):
+            yield not_supported(
+                f"{path}.sideEffects", hook["sideEffects"], ("None", "NoneOnDryRun")
+            )
+        else:
+            yield required(f"{path}.sideEffects", text)
+    client = hook.get("clientConfig") or {}
+    if bool(client.get("url")) == bool(client.get("service")):
+        text = "exactly one of url or service is required"
+        yield required(f"{path}.clientConfig", text)
+    if not hook.get("admissionReviewVersions"):
+        text = "must specify one of v1, v1beta1"
+        yield required(f"{path}.admissionReviewVersions", text)
+
+
+_ROLE_RULES: Final = Rules(required={"verbs": "verbs must contain at least one value"})
+_ROLE: Final = Rules(within={"rules": _ROLE_RULES})
+_ROLE_BINDING: Final = Rules(
+    required={"roleRef": ""},
+    within={
+        "roleRef": Rules(required={"name": ""}, enums={"kind": ("ClusterRole", "Role")}),
+        "subjects": Rules(
+            required={"name": ""}, enums={"kind": ("Group", "ServiceAccount", "User")}
+        ),
+    },
+)
+_HOOKS: Final = Rules(checks=(_webhooks,))
+_TABLE: Final[dict[tuple[str, str], Rules]] = {
+    ("", "Pod"): Rules(within={"spec": _POD_SPEC}, required={"spec": ""}),
+    ("apps", "Deployment"): Rules(
+        required={"spec": ""},
+        within={
+            "spec": Rules(
+                minimum=_REPLICAS,
+                within={
+                    "template": _TEMPLATE,
+                    "strategy": Rules(enums={"type": ("Recreate", "RollingUpdate")}),
+                },
+                checks=_SET_CHECKS,
+            )
+        },
+    ),
+    ("apps", "StatefulSet"): Rules(
+        required={"spec": ""},
+        within={
+            "spec": Rules(
+                enums={"podManagementPolicy": ("OrderedReady", "Parallel")},
+                minimum=_REPLICAS,
+                within={"template": _TEMPLATE},
+                checks=_SET_CHECKS,
+            )
+        },
+    ),
+    ("apps", "DaemonSet"): Rules(required={"spec": ""}, within={"spec": _SET}),
+    ("apps", "ReplicaSet"): Rules(required={"spec": ""}, within={"spec": _SET}),
+    ("batch", "Job"): Rules(required={"spec": ""}, within={"spec": _JOB_SPEC}),
+    ("batch", "CronJob"): Rules(
+        required={"spec": ""},
+        within={
+            "spec": Rules(
+                enums={"concurrencyPolicy": ("Allow", "Forbid", "Replace")},
+                within={"jobTemplate": Rules(within={"spec": _JOB_SPEC})},
+                checks=(_schedule,),
+            )
+        },
+    ),
+    ("", "ConfigMap"): Rules(checks=(_config_keys,)),
+    ("", "Secret"): Rules(checks=(_config_keys, _secret_types)),
+    ("", "Service"): Rules(
+        within={
+            "spec": Rules(
+                enums={
+                    "type": ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"),
+                    "sessionAffinity": ("ClientIP", "None"),
+                    "externalTrafficPolicy": ("Cluster", "Local"),
+                },
+                within={"ports": Rules(enums={"protocol": _PROTOCOLS})},
+                checks=(_service,),
+            )
+        }
+    ),
+    ("", "Event"): Rules(checks=(_event,)),
+    ("", "PersistentVolumeClaim"): Rules(
+        within={
+            "spec": Rules(
+                required={"accessModes": "at least 1 access mode is required", "resources": ""},
+                enums={"volumeMode": ("Block", "Filesystem")},
+            )
+        }
+    ),
+    ("networking.k8s.io", "Ingress"): Rules(within={"spec": Rules(checks=(_paths,))}),
+    ("policy", "PodDisruptionBudget"): Rules(within={"spec": Rules(checks=(_budget,))}),
+    ("autoscaling", "HorizontalPodAutoscaler"): Rules(
+        within={
+            "spec": Rules(
+                minimum={"minReplicas": 1},
+                within={"scaleTargetRef": Rules(required={"kind": "", "name": ""})},
+                checks=(_autoscaler,),
+            )
+        }
+    ),
+    ("coordination.k8s.io", "Lease"): Rules(within={"spec": Rules(checks=(_lease,))}),
+    ("storage.k8s.io", "StorageClass"): Rules(
+        required={"provisioner": ""},
+        enums={
+            "reclaimPolicy": ("Delete", "Retain"),
+            "volumeBindingMode": ("Immediate", "WaitForFirstConsumer"),
+        },
+    ),
+    ("rbac.authorization.k8s.io", "Role"): _ROLE,
+    ("rbac.authorization.k8s.io", "ClusterRole"): _ROLE,
+    ("rbac.authorization.k8s.io", "RoleBinding"): _ROLE_BINDING,
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _ROLE_BINDING,
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _HOOKS,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _HOOKS,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): Rules(checks=(check_definition,)),
+}
+
+# -- updates -------------------------------------------------------------------------------
+
+
+def _get(obj: _Object, path: str) -> Any:
+    node: Any = obj
+    for part in path.split("."):
+        node = node.get(part) if isinstance(node, dict) else None
+    return node
+
+
+def _fixed(*paths: str) -> Callable[[_Object, _Object], _Errors]:
+    """Fields that keep the value they were created with."""
+
+    def check(new: _Object, old: _Object) -> Iterator[FieldError]:
+        for path in paths:
+            if _get(new, path) != _get(old, path):
+                yield bad_value(path, _get(new, path), _IMMUTABLE)
+
+    return check
+
+
+def _immutable_data(new: _Object, old: _Object) -> Iterator[FieldError]:
+    if not old.get("immutable"):
+        return
+    text = "field is immutable when `immutable` is set"
+    if not new.get("immutable"):
+        yield forbidden_field("immutable", text)
+    for field in ("data", "binaryData"):
+        if (new.get(field) or {}) != (old.get(field) or {}):
+            yield forbidden_field(field, text)
+
+
+def _stateful_set(new: _Object, old: _Object) -> Iterator[FieldError]:
+    free = {
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    }
+    if _without(new["spec"], free) != _without(old["spec"], free):
+        yield forbidden_field(
+            "spec",
+            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
+            "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "
+            "'minReadySeconds' are forbidden",
+        )
+
+
+def _without(spec: _Object, names: Iterable[str]) -> _Object:
+    dropped = set(names)
+    return {key: value for key, value in spec.items() if key not in dropped}
+
+
+def _pod(new: _Object, old: _Object) -> Iterator[FieldError]:
+    if _pod_frozen(new["spec"]) != _pod_frozen(old["spec"]):
+        yield forbidden_field(
+            "spec",
+            "pod updates may not change fields other than `spec.containers[*].image`,"
+            "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` "
+            "(only additions to existing tolerations),`spec.terminationGracePeriodSeconds` "
+            "(allow it to be set to 1 if it was previously negative)",
+        )
+
+
+def _pod_frozen(spec: _Object) -> _Object:
+    frozen = _without(spec, {"activeDeadlineSeconds", "tolerations", "schedulingGates"})
+    for field in ("containers", "initContainers"):
+        if spec.get(field):
+            frozen[field] = [_without(item, {"image"}) for item in spec[field]]
+    frozen.pop("ephemeralContainers", None)
+    if spec.get("schedulingGates"):
+        frozen.pop("nodeSelector", None)
+        frozen.pop("affinity", None)
+    return frozen
+
+
+def _claim(new: _Object, old: _Object) -> Iterator[FieldError]:
+    free = {"resources", "volumeAttributesClassName"}
+    if not old["spec"].get("volumeName"):
+        free.add("volumeName")
+    if not old["spec"].get("storageClassName"):
+        free.add("storageClassName")
+    if _without(new["spec"], free) != _without(old["spec"], free):
+        yield forbidden_field(
+            "spec",
+            "spec is immutable after creation except resources.requests and "
+            "volumeAttributesClassName for bound claims",
+        )
+
+
+def _service_update(new: _Object, old: _Object) -> Iterator[FieldError]:
+    before, after = old["spec"].get("clusterIP"), new["spec"].get("clusterIP")
+    kept = {old["spec"].get("type"), new["spec"].get("type")}
+    if before and "ExternalName" not in kept and after != before:
+        value = new["spec"].get("clusterIPs")
+        yield bad_value("spec.clusterIPs[0]", value, "may not change once set")
+
+
+def _role_ref(new: _Object, old: _Object) -> Iterator[FieldError]:
+    if new.get("roleRef") != old.get("roleRef"):
+        yield bad_value("roleRef", new.get("roleRef"), "cannot change roleRef")
+
+
+_UPDATES: Final[dict[tuple[str, str], tuple[Callable[[_Object, _Object], _Errors], ...]]] = {
+    ("apps", "Deployment"): (_fixed("spec.selector"),),
+    ("apps", "ReplicaSet"): (_fixed("spec.selector"),),
+    ("apps", "DaemonSet"): (_fixed("spec.selector"),),
+    ("apps", "StatefulSet"): (_stateful_set,),
+    ("apps", "ControllerRevision"): (_fixed("data"),),
+    ("batch", "Job"): (_fixed("spec.completions", "spec.selector", "spec.template"),),
+    ("", "Pod"): (_pod,),
+    ("", "ConfigMap"): (_immutable_data,),
+    ("", "Secret"): (_fixed("type"), _immutable_data),
+    ("", "PersistentVolumeClaim"): (_claim,),
+    ("", "Service"): (_service_update,),
+    ("storage.k8s.io", "StorageClass"): (
+        _fixed("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"),
+    ),
+    ("scheduling.k8s.io", "PriorityClass"): (_fixed("value"),),
+    ("rbac.authorization.k8s.io", "RoleBinding"): (_role_ref,),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): (_role_ref,),
+    ("discovery.k8s.io", "EndpointSlice"): (_fixed("addressType"),),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): (check_definition_update,),
+}
 
 
 def check(kind: Kind, new: Manifest, old: Manifest | None, subresource: str) -> list[FieldError]:
-    return []
+    """Findings on a built-in object; `old` is the stored one of an update."""
+    if subresource == "status":
+        return []
+    key = (kind.group, kind.kind)
+    found = _TABLE[key].run(new) if key in _TABLE else []
+    if old is not None and subresource not in {"binding", "ephemeralcontainers", "resize"}:
+        for test in _UPDATES.get(key, ()):
+            found += test(new, old)
+    return found

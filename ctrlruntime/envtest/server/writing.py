@@ -122,12 +122,22 @@ class Writer:
         state = self._state
         if kind.namespaced:
             self._check_namespace(kind, request, obj)
-        obj = await self._admit(kind, request, "CREATE", obj, None)
         self._name(kind, obj)
+        hooks.admit(state, kind, obj)
+        obj = await self._admit(kind, request, "CREATE", obj, None)
         strategy.prepare_create(kind, obj, state.now())
         if not tracked:
             obj = self._track(kind, request, None, obj)
         hooks.before_create(state, kind, obj)
+        try:
+            return await self._insert(kind, request, obj)
+        except BaseException:
+            hooks.undo_create(state, kind, obj)
+            raise
+
+    async def _insert(self, kind: Kind, request: Request, obj: Manifest) -> Answer:
+        """The last steps of a create: checks, and into the storage."""
+        state = self._state
         strategy.validate(state, kind, request.version, obj, None, "")
         await self._approve(kind, request, "CREATE", obj, None)
         name = obj["metadata"]["name"]
@@ -272,7 +282,7 @@ class Writer:
         if bucket.get(record.namespace, record.name) is not record:
             return None
         new["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]
-        if new == live:
+        if new == live or same_but_times(new, live):
             return Answer(200, state.encode(kind, record, request.version, request.form))
         stored = self._to_storage(kind, request, new)
         if request.dry_run:
@@ -348,6 +358,20 @@ class Writer:
             del metadata["resourceVersion"]
             record.raw = orjson.dumps(stored)
         return self._state.encode(kind, record, request.version, request.form)
+
+
+def same_but_times(new: Manifest, live: Manifest) -> bool:
+    """Whether a write changed nothing but the times of its field managers: then it is none."""
+    after, before = new["metadata"].get("managedFields"), live["metadata"].get("managedFields")
+    if not after or not before or len(after) != len(before):
+        return False
+    if any(new.get(key) != live.get(key) for key in new.keys() | live.keys() if key != "metadata"):
+        return False
+    for name in new["metadata"].keys() | live["metadata"].keys():
+        if name != "managedFields" and new["metadata"].get(name) != live["metadata"].get(name):
+            return False
+    pairs = zip(after, before, strict=True)
+    return all({**one, "time": ""} == {**other, "time": ""} for one, other in pairs)
 
 
 def _finished(kind: Kind, obj: Manifest) -> bool:
