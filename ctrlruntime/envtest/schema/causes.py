@@ -21,6 +21,13 @@ class Cause:
         return f"{self.field}: {self.message}"
 
 
+@dataclass(frozen=True, slots=True)
+class Verbatim:
+    """A value whose members are shown in their own order."""
+
+    members: dict[str, Any]
+
+
 def join(causes: Iterable[Cause]) -> str:
     """The causes as the ``message`` of the answer lists them."""
     texts = list(dict.fromkeys(str(cause) for cause in causes))
@@ -75,6 +82,8 @@ def quoted(text: str) -> str:
 
 def shown(value: Any) -> str:
     """A value as the messages print it: strings quoted, objects as JSON."""
+    if isinstance(value, Verbatim):
+        return orjson.dumps(value.members).decode()
     if isinstance(value, float):
         return f"{value:.17g}" if float(f"{value:g}") != value else f"{value:g}"
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()

@@ -12,12 +12,13 @@ from ctrlruntime.envtest.merge.typed import TypeNode
 from ctrlruntime.envtest.schema import builtin, pruning
 from ctrlruntime.envtest.schema.builtin_types import BuiltinTypes, PatchNode
 from ctrlruntime.envtest.schema.causes import Cause
+from ctrlruntime.envtest.schema.cel import has_rules, run_rules
 from ctrlruntime.envtest.schema.defaulting import default, drop_nulls
 from ctrlruntime.envtest.schema.embedded import check_embedded
 from ctrlruntime.envtest.schema.listtypes import duplicates
 from ctrlruntime.envtest.schema.reset import builtin_reset, custom_reset
 from ctrlruntime.envtest.schema.structural import Structural, merge_type
-from ctrlruntime.envtest.schema.validation import ABSENT, validate
+from ctrlruntime.envtest.schema.validation import ABSENT, BLOCKING, UNCHECKED, validate
 
 Manifest = dict[str, Any]
 
@@ -67,6 +68,7 @@ class CustomSchema(TypeSchema):
         self, raw: dict[str, Any], metadata: TypeNode, *, status: bool, object_meta: TypeNode
     ) -> None:
         self.structural = Structural(raw)
+        self._rules = has_rules(self.structural)
         super().__init__(
             merge_type(self.structural, metadata, root=True), custom_reset(status=status)
         )
@@ -88,6 +90,11 @@ class CustomSchema(TypeSchema):
         found = validate(obj, self.structural.raw, "", before)
         found.extend(check_embedded(obj, self.structural, ""))
         found.extend(duplicates(obj, self.structural, ""))
+        if self._rules:
+            if any(cause.type in BLOCKING for cause in found):
+                found.append(UNCHECKED)
+            else:
+                found.extend(run_rules(obj, self.structural, "", before))
         return found
 
 

@@ -210,6 +210,8 @@ class Model:
         causes = self.schema.validate(new, self.live)
         if causes:
             return 422, "; ".join(map(str, causes))
+        # What is read back from storage has gone through decoding.
+        self.schema.drop_nulls(new)
         created = self.live is None
         self.live = new
         return (201 if created else 200), ""
