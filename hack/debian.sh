@@ -1,4 +1,4 @@
-#!/usr/bin/env bash
+# shellcheck shell=bash
 # Debian packages of any suite, fetched and unpacked without touching the system's own package state.
 # Sourced by envtest-assets.sh and kubectl.sh; needs apt-get and dpkg, no root.
 

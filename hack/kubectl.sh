@@ -28,7 +28,6 @@ kubectl() {
     put "$work/tree/usr/bin/kubectl" "$dir" kubectl
     rm -rf "$work"
   fi
-  printf '%s\n' "$dir/kubectl"
 }
 
 main() {
@@ -43,6 +42,7 @@ main() {
   lock "$ASSETS/kubectl"
   [[ ${1:-all} == 1.32 ]] || kubectl 1.20 bookworm kubernetes-client
   [[ ${1:-all} == 1.20 ]] || kubectl 1.32 trixie kubectl
+  [[ $# -eq 0 || $1 == all ]] || printf '%s\n' "$ASSETS/kubectl/$1/kubectl"
 }
 
 main "$@"
