@@ -18,6 +18,8 @@ from pydantic import GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from .identifiers import cel_name
+
 __all__ = [
     "CEL",
     "Atomic",
@@ -206,7 +208,7 @@ class SelectableField(_SchemaMarker):
 def _count(fields: tuple[str, ...]) -> str:
     if len(fields) < 2:
         raise ValueError("at least two fields (wire names) are needed")
-    listed = ", ".join(f"has(self.{field})" for field in fields)
+    listed = ", ".join(f"has(self.{cel_name(field)})" for field in fields)
     return f"[{listed}].filter(x, x == true).size()"
 
 

@@ -7,7 +7,8 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import PydanticUndefined, core_schema, to_jsonable_python
+from pydantic_core import PydanticUndefined, SchemaSerializer, core_schema, to_jsonable_python
+from pydantic_core import SchemaError as CoreSchemaError
 
 from ctrlruntime.api.model import ApiModel
 
@@ -44,7 +45,7 @@ class _Generator(GenerateJsonSchema):
             return inner
         if value is None or value is PydanticUndefined:
             return inner
-        return {**inner, "default": _wire_value(value)}
+        return {**inner, "default": _wire_value(value, schema["schema"])}
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -83,13 +84,24 @@ def _evaluate(schema: core_schema.WithDefaultSchema) -> Any:
     return first
 
 
-def _wire_value(value: Any) -> Any:
-    if isinstance(value, ApiModel):
-        return value.to_wire()
+def _wire_value(value: Any, schema: core_schema.CoreSchema) -> Any:
+    """A default as its field would be written."""
     if isinstance(value, set | frozenset):
         return sorted(to_jsonable_python(value))
+    try:
+        return SchemaSerializer(schema).to_python(value, mode="json", **_AS_WRITTEN)
+    except CoreSchemaError:  # refers to models that are defined further out
+        return to_jsonable_python(_plain(value), by_alias=True)
+
+
+_AS_WRITTEN: dict[str, Any] = {"by_alias": True, "exclude_unset": True}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, ApiModel):
+        return value.to_wire()
     if isinstance(value, list | tuple):
-        return [_wire_value(item) for item in value]
+        return [_plain(item) for item in value]
     if isinstance(value, dict):
-        return {key: _wire_value(item) for key, item in value.items()}
-    return to_jsonable_python(value, by_alias=True)
+        return {key: _plain(item) for key, item in value.items()}
+    return value

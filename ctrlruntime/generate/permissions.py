@@ -142,10 +142,13 @@ def rbac(*rules: Rule) -> Callable[[T], T]:
 
 
 def rules_of(target: object) -> tuple[Rule, ...]:
-    """The rules attached to a function or class, and to the methods of a class."""
-    attached: tuple[Rule, ...] = getattr(target, _ATTRIBUTE, ())
-    if isinstance(target, type):
-        for member in vars(target).values():
+    """The rules attached to a function or, with those of its methods and parents, to a class."""
+    if not isinstance(target, type):
+        return tuple(getattr(target, _ATTRIBUTE, ()))
+    attached: tuple[Rule, ...] = ()
+    for cls in reversed(target.__mro__):
+        attached += vars(cls).get(_ATTRIBUTE, ())
+        for member in vars(cls).values():
             attached += tuple(getattr(member, _ATTRIBUTE, ()))
     return attached
 

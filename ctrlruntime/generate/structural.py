@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ctrlruntime.api.identifiers import cel_name
 from ctrlruntime.api.markers import CEL, RULES, PrintColumn
 
 from .errors import SchemaError
-from .identifiers import cel_name
 from .lint import check_node
 
 __all__ = ["Found", "SchemaOptions", "Structural"]
