@@ -433,6 +433,8 @@ class _Leadership:
         self._manager.logger.info("New leader", leader=identity)
 
     def _tell(self, what: str) -> None:
+        if not self._manager.options.leader_election_events:
+            return
         elector = self._manager._elector
         identity = elector.identity if elector is not None else ""
         self._manager.recorder.event(

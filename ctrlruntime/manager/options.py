@@ -35,6 +35,8 @@ class ManagerOptions:
     leader_election_labels: Mapping[str, str] = field(default_factory=dict)
     leader_election_identity: str = ""
     """By default ``<hostname>_<uuid>``."""
+    leader_election_events: bool = True
+    """Whether taking and giving up the lead is recorded as an event on the Lease."""
     election: ElectionOptions = field(default_factory=ElectionOptions)
 
     metrics_bind_address: str = ":8080"
@@ -81,3 +83,4 @@ def check_election(options: ManagerOptions) -> None:
             f"leader election by {lock!r} is not supported: use leases (the locks configmaps, "
             "endpoints, configmapsleases and endpointsleases are gone from Kubernetes)"
         )
+    lease_namespace(options)

@@ -48,7 +48,7 @@ def entry(name: str = "a", *, rv: str = "1", **metadata: Any) -> Entry:
 
 def owner(
     name: str, *, version: str = "apps/v1", kind: str = "Deployment", controller: bool = True
-):  # type: ignore[no-untyped-def]
+) -> dict[str, Any]:
     reference = {"apiVersion": version, "kind": kind, "name": name, "uid": f"uid-{name}"}
     return {**reference, "controller": True} if controller else reference
 

@@ -1,0 +1,28 @@
+"""The manager: starts and stops everything of a process in order, and serves what it tells."""
+
+from ctrlruntime.manager.election import ElectionOptions
+from ctrlruntime.manager.manager import (
+    CacheRunnable,
+    GracePeriodExceeded,
+    LeaderElectionLost,
+    Manager,
+)
+from ctrlruntime.manager.options import ManagerOptions
+from ctrlruntime.manager.runnables import FuncRunnable, Group, Runnable, StoppingError
+from ctrlruntime.manager.runner import run
+from ctrlruntime.manager.watchdog import GCOptions
+
+__all__ = [
+    "CacheRunnable",
+    "ElectionOptions",
+    "FuncRunnable",
+    "GCOptions",
+    "GracePeriodExceeded",
+    "Group",
+    "LeaderElectionLost",
+    "Manager",
+    "ManagerOptions",
+    "Runnable",
+    "StoppingError",
+    "run",
+]

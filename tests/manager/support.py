@@ -1,0 +1,114 @@
+"""Runnables that note what happens to them, and managers on free ports."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import structlog
+
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.client.config import Config
+from ctrlruntime.manager import ElectionOptions, Group, Manager, ManagerOptions
+
+CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
+LEASE = GroupVersionKind("coordination.k8s.io", "v1", "Lease")
+EVENT = GroupVersionKind("events.k8s.io", "v1", "Event")
+
+QUICK = ElectionOptions(lease_duration=3.0, renew_deadline=1.0, retry_period=0.2)
+
+
+def manager(config: Config, **options: Any) -> Manager:
+    """A manager on loopback with free ports."""
+    defaults: dict[str, Any] = {
+        "metrics_bind_address": "127.0.0.1:0",
+        "health_bind_address": "127.0.0.1:0",
+    }
+    if options.get("leader_election"):
+        defaults |= {
+            "leader_election_id": "tests",
+            "leader_election_namespace": "default",
+            "election": QUICK,
+        }
+    return Manager(config, ManagerOptions(**{**defaults, **options}), logger=structlog.get_logger())
+
+
+@contextlib.asynccontextmanager
+async def running(subject: Manager) -> AsyncIterator[asyncio.Task[None]]:
+    """Runs a manager for the length of the block, until it leads; checks that no task is left."""
+    before = asyncio.all_tasks()
+    task = asyncio.create_task(subject.start())
+    elected = asyncio.create_task(subject.elected.wait())
+    try:
+        await asyncio.wait({task, elected}, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+        yield task
+    finally:
+        elected.cancel()
+        subject.stop()
+        with contextlib.suppress(Exception, asyncio.CancelledError):
+            await asyncio.wait_for(task, 20)
+    await asyncio.sleep(0)
+    left = {t for t in asyncio.all_tasks() - before if not t.done() and not _serves(t)}
+    assert not left
+
+
+def _serves(task: asyncio.Task[Any]) -> bool:
+    """Whether a task is a connection of the API server in this process."""
+    return "RequestHandler" in repr(task.get_coro())
+
+
+class Recorded:
+    """A runnable that writes its life into ``log``."""
+
+    def __init__(
+        self,
+        name: str,
+        log: list[str],
+        group: Group | None = None,
+        *,
+        ready: asyncio.Event | None = None,
+        slow_end: float = 0.0,
+    ) -> None:
+        self.name = name
+        self.log = log
+        self.slow_end = slow_end
+        self.began = asyncio.Event()
+        if group is not None:
+            self.runnable_group = group
+        if ready is not None:
+            self.wait_ready = ready.wait
+
+    def __repr__(self) -> str:
+        return f"Recorded({self.name!r})"
+
+    async def start(self) -> None:
+        self.log.append(f"start {self.name}")
+        self.began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            if self.slow_end:
+                await asyncio.sleep(self.slow_end)
+            self.log.append(f"stop {self.name}")
+
+
+class Failing:
+    """A runnable that fails when told, in the group given."""
+
+    def __init__(self, error: Exception, group: Group = Group.OTHERS) -> None:
+        self.runnable_group = group
+        self.error = error
+        self.now = asyncio.Event()
+
+    async def start(self) -> None:
+        await self.now.wait()
+        raise self.error
+
+
+async def eventually(condition: Callable[[], bool], timeout: float = 20.0) -> None:
+    """Waits until ``condition`` holds."""
+    async with asyncio.timeout(timeout):
+        while not condition():  # noqa: ASYNC110 - what is looked at is not ours
+            await asyncio.sleep(0.01)

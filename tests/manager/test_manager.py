@@ -1,0 +1,553 @@
+"""Starting, running and stopping: requirements MG-* against the embedded API server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from structlog.testing import capture_logs
+
+from ctrlruntime.cache.cache import Cache
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.config import Config
+from ctrlruntime.controller import Builder, ControllerOptions, Request
+from ctrlruntime.envtest.server import APIServer, ServerOptions
+from ctrlruntime.manager import (
+    FuncRunnable,
+    GracePeriodExceeded,
+    Group,
+    LeaderElectionLost,
+    Manager,
+    ManagerOptions,
+    StoppingError,
+)
+from ctrlruntime.manager.http import AddressError
+
+from .support import (
+    CONFIG_MAP,
+    EVENT,
+    LEASE,
+    Failing,
+    Recorded,
+    eventually,
+    manager,
+    running,
+)
+
+UNREACHABLE = Config(host="http://127.0.0.1:9")
+
+
+async def get(port: int | None, path: str) -> tuple[int, str]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}{path}") as response,
+    ):
+        return response.status, await response.text()
+
+
+@pytest.mark.criterion("MG-01")
+async def test_a_missing_config_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"Config.load\(\)"):
+        Manager(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.criterion("MG-01")
+@pytest.mark.parametrize("option", ["metrics_bind_address", "health_bind_address"])
+async def test_a_port_in_use_fails_when_the_manager_is_made(option: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(AddressError, match=f"cannot listen on {address}"):
+            manager(UNREACHABLE, **{option: address})
+
+
+@pytest.mark.parametrize("address", ["8080", "localhost:http", ":99999"])
+async def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(AddressError, match="is not"):
+        manager(UNREACHABLE, metrics_bind_address=address)
+
+
+@pytest.mark.criterion("MG-02")
+@pytest.mark.criterion("MG-03")
+async def test_groups_start_in_order_and_stop_in_the_reverse(config: Config) -> None:
+    log: list[str] = []
+    gates = {group: asyncio.Event() for group in Group}
+    subject = manager(config)
+    runnables = {
+        group: Recorded(group.value, log, group, ready=gates[group]) for group in reversed(Group)
+    }
+    for runnable in runnables.values():
+        subject.add(runnable)
+    task = asyncio.create_task(subject.start())
+    for count, group in enumerate(Group, 1):
+        await asyncio.wait_for(runnables[group].began.wait(), 10)
+        assert log == [f"start {g.value}" for g in list(Group)[:count]]
+        assert not subject.elected.is_set()
+        gates[group].set()
+    await asyncio.wait_for(subject.elected.wait(), 10)
+    log.clear()
+    subject.stop()
+    await task
+    assert sorted(log[:2]) == ["stop others", "stop warm-up"]
+    assert log[2:] == [
+        "stop leader election",
+        "stop caches",
+        "stop webhooks",
+        "stop http servers",
+    ]
+
+
+@pytest.mark.criterion("MG-02")
+async def test_caches_are_synced_before_what_comes_later(config: Config) -> None:
+    subject = manager(config)
+    subject.cache.declare(CONFIG_MAP)
+    seen: list[bool] = []
+
+    async def look() -> None:
+        seen.append(subject.cache.synced)
+
+    subject.add(FuncRunnable(look, needs_leader_election=False))
+    subject.add(FuncRunnable(look))
+    async with running(subject):
+        await eventually(lambda: len(seen) == 2)
+    assert seen == [True, True]
+
+
+@pytest.mark.criterion("MG-04")
+async def test_an_error_of_a_runnable_is_raised_after_all_others_stopped(config: Config) -> None:
+    log: list[str] = []
+    failing = Failing(OSError("disk is gone"))
+    subject = manager(config)
+    subject.add(failing)
+    subject.add(Recorded("leader", log))
+    subject.add(Recorded("other", log, Group.OTHERS))
+    task = asyncio.create_task(subject.start())
+    await asyncio.wait_for(subject.elected.wait(), 10)
+    failing.now.set()
+    with pytest.raises(OSError, match="disk is gone"):
+        await task
+    assert log[-2:] == ["stop other", "stop leader"]
+
+
+@pytest.mark.criterion("MG-05")
+async def test_an_exceeded_grace_period_is_named_and_keeps_the_first_error(config: Config) -> None:
+    failing = Failing(OSError("disk is gone"))
+    subject = manager(config, graceful_shutdown_timeout=0.1)
+    subject.add(failing)
+    slow = Recorded("slow", [], slow_end=5)
+    subject.add(slow)
+    task = asyncio.create_task(subject.start())
+    await asyncio.wait_for(slow.began.wait(), 10)
+    failing.now.set()
+    with pytest.raises(GracePeriodExceeded, match=r"grace period of 0.1 s.*slow") as caught:
+        await task
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+@pytest.mark.criterion("MG-06")
+async def test_a_timeout_of_0_does_not_wait_and_a_negative_one_has_no_bound(config: Config) -> None:
+    log: list[str] = []
+    hasty = manager(config, graceful_shutdown_timeout=0)
+    stuck = Recorded("stuck", log, slow_end=1)
+    hasty.add(stuck)
+    task = asyncio.create_task(hasty.start())
+    await asyncio.wait_for(stuck.began.wait(), 10)
+    hasty.stop()
+    await task
+    assert log == ["start stuck"]
+    patient = manager(config, graceful_shutdown_timeout=-1)
+    slow = Recorded("slow", log, slow_end=0.3)
+    patient.add(slow)
+    task = asyncio.create_task(patient.start())
+    await asyncio.wait_for(slow.began.wait(), 10)
+    patient.stop()
+    await task
+    assert "stop slow" in log
+    await eventually(lambda: "stop stuck" in log)
+
+
+@pytest.mark.criterion("MG-07")
+async def test_a_runnable_added_late_runs_at_once_and_after_stop_is_refused(config: Config) -> None:
+    subject = manager(config)
+    late = Recorded("late", [])
+    async with running(subject):
+        subject.add(late)
+        await asyncio.wait_for(late.began.wait(), 10)
+    with pytest.raises(StoppingError, match="takes no new runnables"):
+        subject.add(Recorded("too late", []))
+
+
+@pytest.mark.criterion("MG-08")
+async def test_a_second_start_is_an_error(config: Config) -> None:
+    subject = manager(config)
+    async with running(subject):
+        with pytest.raises(RuntimeError, match="started already"):
+            await subject.start()
+        with pytest.raises(RuntimeError, match="after the manager was started"):
+            subject.add_healthz_check("late", lambda: None)
+
+
+@pytest.mark.criterion("MG-09")
+@pytest.mark.criterion("MG-12")
+@pytest.mark.criterion("MG-15")
+async def test_only_the_leader_runs_what_needs_leadership(config: Config) -> None:
+    first, second = (manager(config, leader_election=True) for _ in range(2))
+    waiting, free = Recorded("leader", []), Recorded("free", [], Group.OTHERS)
+    second.add(waiting)
+    second.add(free)
+    async with running(first):
+        assert first.elected.is_set()
+        task = asyncio.create_task(second.start())
+        await asyncio.wait_for(free.began.wait(), 10)
+        status, text = await get(second.metrics_port, "/metrics")
+        assert status == 200
+        assert 'leader_election_master_status{name="tests"} 0.0' in text
+        second.stop()
+        await task
+        assert not waiting.began.is_set()
+        assert not second.elected.is_set()
+    third = manager(config, leader_election=True)
+    heir = Recorded("heir", [])
+    third.add(heir)
+    async with running(third):
+        assert third.elected.is_set()
+        assert heir.began.is_set()
+
+
+@pytest.mark.criterion("MG-10")
+@pytest.mark.criterion("LE-04")
+async def test_a_lost_lease_ends_the_manager_without_waiting(config: Config) -> None:
+    subject = manager(config, leader_election=True, graceful_shutdown_timeout=60)
+    log: list[str] = []
+    slow = Recorded("slow", log, slow_end=1)
+    subject.add(slow)
+    task = asyncio.create_task(subject.start())
+    await asyncio.wait_for(slow.began.wait(), 10)
+    async with Client.connect(config) as client:
+        lease = await client.get(LEASE, "tests", "default")
+        lease["spec"]["holderIdentity"] = "thief"
+        await client.update(lease)
+        with pytest.raises(LeaderElectionLost, match="leader election lost"):
+            await asyncio.wait_for(task, 10)
+        assert log == ["start slow"]
+        lease = await client.get(LEASE, "tests", "default")
+        assert lease["spec"]["holderIdentity"] == "thief"
+    await eventually(lambda: "stop slow" in log)
+
+
+@pytest.mark.criterion("MG-11")
+async def test_the_lease_is_kept_until_leader_runnables_ended(config: Config) -> None:
+    holders: list[str] = []
+    began = asyncio.Event()
+    async with Client.connect(config) as client:
+
+        async def work() -> None:
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(1.5)
+                lease = await client.get(LEASE, "tests", "default")
+                holders.append(lease["spec"]["holderIdentity"])
+
+        subject = manager(config, leader_election=True, leader_election_identity="me")
+        subject.add(FuncRunnable(work))
+        task = asyncio.create_task(subject.start())
+        await asyncio.wait_for(began.wait(), 10)
+        subject.stop()
+        await task
+        assert holders == ["me"]
+        released = await client.get(LEASE, "tests", "default")
+        assert released["spec"]["holderIdentity"] == ""
+        assert released["spec"]["leaseDurationSeconds"] == 1
+
+
+@pytest.mark.criterion("LE-05")
+@pytest.mark.criterion("LE-12")
+async def test_the_next_candidate_takes_over_a_released_lease(config: Config) -> None:
+    first, second = (manager(config, leader_election=True) for _ in range(2))
+    leading = asyncio.create_task(first.start())
+    await asyncio.wait_for(first.elected.wait(), 10)
+    _, text = await get(first.metrics_port, "/metrics")
+    assert 'leader_election_master_status{name="tests"} 1.0' in text
+    async with asyncio.TaskGroup() as group:
+        group.create_task(second.start())
+        await asyncio.sleep(0.5)
+        assert not second.elected.is_set()
+        first.stop()
+        await leading
+        await asyncio.wait_for(second.elected.wait(), 2)
+        second.stop()
+
+
+@pytest.mark.criterion("LE-09")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"leader_election_id": ""}, "needs leader_election_id"),
+        ({"leader_election_resource_lock": "configmaps"}, "use leases"),
+    ],
+)
+async def test_incomplete_leader_election_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        manager(UNREACHABLE, leader_election=True, **options)
+
+
+@pytest.mark.criterion("LE-09")
+async def test_leader_election_without_a_namespace_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="needs leader_election_namespace"):
+        manager(UNREACHABLE, leader_election=True, leader_election_namespace="")
+
+
+@pytest.mark.criterion("MG-13")
+async def test_elected_is_set_without_an_election_too(config: Config) -> None:
+    subject = manager(config)
+    assert not subject.elected.is_set()
+    async with running(subject):
+        assert subject.elected.is_set()
+
+
+@pytest.mark.criterion("MG-14")
+async def test_health_and_readiness(config: Config) -> None:
+    subject = manager(config)
+    healthy = True
+
+    def database() -> bool:
+        return healthy
+
+    async def broken() -> None:
+        raise OSError("secret detail")
+
+    subject.add_healthz_check("database", database)
+    subject.add_readyz_check("broken", broken)
+    with pytest.raises(ValueError, match="a check 'database'"):
+        subject.add_healthz_check("database", database)
+    async with running(subject):
+        port = subject.health_port
+        assert await get(port, "/healthz") == (200, "ok")
+        for path in ("/healthz/", "/healthz/database", "/healthz/database/"):
+            assert (await get(port, path))[0] == 200
+        assert (await get(port, "/healthz/unknown"))[0] == 404
+        status, text = await get(port, "/readyz")
+        assert status == 500
+        assert "[+]caches ok" in text
+        assert "[-]broken failed: reason withheld" in text
+        assert "secret detail" not in text
+        assert (await get(port, "/readyz?exclude=broken"))[0] == 200
+        _, text = await get(port, "/readyz?exclude=broken&exclude=typo&verbose")
+        assert "cannot be excluded: no matches for typo" in text
+        healthy = False
+        assert (await get(port, "/healthz"))[0] == 500
+        assert (await get(port, "/healthz/database"))[0] == 500
+
+
+@pytest.mark.criterion("MG-14")
+async def test_ready_only_when_caches_are_synced(server: APIServer, config: Config) -> None:
+    server.options.latency.read = 1.0
+    subject = manager(config)
+    subject.cache.declare(CONFIG_MAP)
+    task = asyncio.create_task(subject.start())
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                status, _ = await get(subject.health_port, "/readyz")
+                break
+            except aiohttp.ClientError:
+                await asyncio.sleep(0.01)
+    assert status == 500
+    await asyncio.wait_for(subject.elected.wait(), 10)
+    assert (await get(subject.health_port, "/readyz"))[0] == 200
+    subject.stop()
+    await task
+
+
+@pytest.mark.criterion("MG-15")
+async def test_metrics_with_extra_handlers_stop_at_shutdown(config: Config) -> None:
+    async def hello(_request: web.Request) -> web.Response:
+        return web.Response(text="hello")
+
+    subject = manager(config)
+    subject.add_metrics_handler("/extra", hello)
+    with pytest.raises(ValueError, match="cannot be replaced"):
+        subject.add_metrics_handler("/metrics", hello)
+    async with running(subject):
+        status, text = await get(subject.metrics_port, "/metrics")
+        assert status == 200
+        assert "ctrlruntime_loop_stall_seconds_bucket" in text
+        assert "process_resident_memory_bytes" in text
+        assert await get(subject.metrics_port, "/extra") == (200, "hello")
+        port = subject.metrics_port
+    with pytest.raises(aiohttp.ClientError):
+        await get(port, "/metrics")
+
+
+@pytest.mark.criterion("MG-16")
+async def test_diagnostics_only_when_asked_for(config: Config) -> None:
+    off = manager(config, metrics_bind_address="0", health_bind_address="0")
+    assert (off.diagnostics_port, off.metrics_port, off.health_port) == (None, None, None)
+    on = manager(config, diagnostics_bind_address="127.0.0.1:0")
+    async with running(on):
+        status, text = await get(on.diagnostics_port, "/debug/stacks")
+        assert status == 200
+        assert "CacheRunnable" in text
+        assert "tasks" in (await get(on.diagnostics_port, "/debug/tasks"))[1]
+    off.close()
+
+
+@pytest.mark.criterion("MG-17")
+async def test_an_event_recorded_during_shutdown_is_delivered(config: Config) -> None:
+    subject = manager(config)
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            subject.recorder.event(namespace, "Normal", "Leaving", "Stop", "good bye")
+
+    subject.add(FuncRunnable(work))
+    async with running(subject):
+        await asyncio.sleep(0)
+    async with Client.connect(config) as client:
+        events = await client.list(EVENT, "default")
+    assert [event["note"] for event in events if event["reason"] == "Leaving"] == ["good bye"]
+
+
+@pytest.mark.criterion("MG-18")
+async def test_errors_while_stopping_are_logged_and_cancellation_is_none(config: Config) -> None:
+    async def fails_at_the_end() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise OSError("while stopping")
+
+    with capture_logs() as logs:
+        subject = manager(config)
+        subject.add(FuncRunnable(fails_at_the_end))
+        task = asyncio.create_task(subject.start())
+        await asyncio.wait_for(subject.elected.wait(), 10)
+        await asyncio.sleep(0)
+        subject.stop()
+        await task
+    errors = [line for line in logs if line["log_level"] == "error"]
+    assert [line["event"] for line in errors] == ["Error while stopping"]
+
+
+@pytest.mark.criterion("MG-18")
+async def test_cancelling_start_stops_everything_first(config: Config) -> None:
+    log: list[str] = []
+    subject = manager(config)
+    subject.add(Recorded("leader", log))
+    async with running(subject) as task:
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert log == ["start leader", "stop leader"]
+
+
+PROGRAM = """
+    import asyncio, sys
+    from ctrlruntime.client.config import Config
+    from ctrlruntime.manager import FuncRunnable, Manager, ManagerOptions, run
+
+    async def main():
+        manager = Manager(Config(host="http://127.0.0.1:9"), ManagerOptions(
+            metrics_bind_address="0", health_bind_address="0", handle_signals=True))
+        async def work():
+            print("ready", flush=True)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                print("stopping", flush=True)
+                await asyncio.sleep({linger})
+        manager.add(FuncRunnable(work))
+        await manager.start()
+        print("clean", flush=True)
+
+    run(main())
+"""
+
+
+@pytest.mark.criterion("MG-19")
+@pytest.mark.parametrize(("linger", "second", "status"), [(0, False, 0), (60, True, 1)])
+async def test_the_first_signal_stops_and_the_second_exits_with_1(
+    linger: int, second: bool, status: int
+) -> None:
+    program = textwrap.dedent(PROGRAM).replace("{linger}", str(linger))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        program,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(Path.cwd())},
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(30):
+        assert await process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert await process.stdout.readline() == b"stopping\n"
+        if second:
+            process.send_signal(signal.SIGINT)
+        rest = await process.stdout.read()
+        assert await process.wait() == status
+    assert rest == (b"" if second else b"clean\n")
+
+
+@pytest.mark.criterion("MG-20")
+async def test_a_second_cluster_is_synced_before_controllers_start(config: Config) -> None:
+    from ctrlruntime.controller import KindSource, enqueue_self
+
+    async with APIServer(ServerOptions()) as other:
+        there = Client.connect(Config(host=other.url))
+        await there.create(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "far", "namespace": "default"},
+            }
+        )
+        subject = manager(config)
+        east = Cache(there)
+        subject.add_cluster("east", east)
+        with pytest.raises(ValueError, match="needs a name"):
+            subject.add_cluster("", east)
+        seen: asyncio.Queue[tuple[Request, bool]] = asyncio.Queue()
+
+        async def reconcile(request: Request) -> None:
+            seen.put_nowait((request, east.synced))
+
+        source = KindSource(east, CONFIG_MAP, enqueue_self, cluster="east")
+        Builder(subject).watches_source(source).named("far").build(reconcile)
+        async with running(subject):
+            found = await asyncio.wait_for(seen.get(), 10)
+        assert found == (Request("default", "far", "east"), True)
+        await there.close()
+
+
+async def test_the_manager_gives_controllers_their_defaults(config: Config) -> None:
+    subject = manager(config, controller=ControllerOptions(group_kind_concurrency={"ConfigMap": 7}))
+
+    async def nothing(request: Request) -> None: ...
+
+    controller = Builder(subject).for_(CONFIG_MAP).build(nothing)
+    assert controller.settings.workers == 7
+    subject.close()
+
+
+async def test_documented_defaults() -> None:
+    options = ManagerOptions()
+    assert (options.metrics_bind_address, options.health_bind_address) == (":8080", ":8081")
+    assert options.graceful_shutdown_timeout == 30.0
+    election = options.election
+    assert (election.lease_duration, election.renew_deadline, election.retry_period) == (15, 10, 2)
