@@ -67,6 +67,21 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.tests = {name: test for name, test in self.tests.items() if name in _TESTS}
         self.filters = self._filters()
 
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """`obj[key]`: keys and places only; what is missing is undefined, never a method instead."""
+        if isinstance(obj, Undefined):
+            return obj
+        try:
+            return obj[argument]
+        except (TypeError, LookupError, AttributeError):
+            return self.undefined(obj=obj, name=argument)
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """`obj.name`: a mapping's key before its methods, so that data wins."""
+        if isinstance(obj, Mapping) and attribute in obj:
+            return obj[attribute]
+        return super().getattr(obj, attribute)
+
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Listed methods of text, lists and mappings, and what `loop` tells."""
         if isinstance(obj, Undefined):

@@ -1,0 +1,208 @@
+"""Templates that want too much: each fails with a clear error, and the event loop goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from internal.tenancy.rendering import Renderer, RendererOptions, RenderError
+from internal.tenancy.rendering.errors import LimitExceeded, TemplateError
+from internal.tenancy.rendering.limits import INLINE, LONGEST_TEXT, Meter
+from internal.tenancy.rendering.templates import Templates, namespace
+from internal.tenancy.rendering.worker import Quarantine
+
+
+def manifest(text: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "X", "metadata": {"name": "x"}, "spec": {"a": text}}
+
+
+def doubling(start: str, join: str, times: int) -> str:
+    steps = "".join(f"{{% set x = {join.replace('x', 'x')} %}}" for _ in range(times))
+    return f"{{% set x = {start} %}}{steps}{{{{ x }}}}"
+
+
+TOO_MUCH = {
+    "nested ranges": "{% for i in range(9000) %}{% for j in range(9000) %}x{% endfor %}{% endfor %}",
+    "nested ranges in Go": "{{ range until 9000 }}{{ range until 9000 }}x{{ end }}{{ end }}",
+    "a long range": "{{ range(1000000000) | len }}",
+    "a long range with steps": "{{ range(0, 1000000000, 2) | len }}",
+    "a huge string by *": "{{ 'x' * 1000000000 }}",
+    "a huge list by *": "{{ [1] * 1000000000 }}",
+    "a huge string by repeat": "{{ repeat 1000000000 .uid }}",
+    "repeats of repeats": '{{ "x" | repeat 2000 | repeat 2000 | repeat 2000 }}',
+    "a huge string by indent": "{{ indent 1000000000 .uid }}",
+    "a huge string by replace": '{{ "a" | repeat 10000 | replace "a" (repeat 10000 "a") }}',
+    "a huge string by join": '{{ range(10000) | join("x" | repeat(10000)) }}',
+    "a huge string by doubling": doubling("'xxxxxxxx'", "x ~ x", 60),
+    "a huge string by adding": doubling("'xxxxxxxx'", "x + x", 60),
+    "a huge list by doubling": doubling("[1]", "x + x", 60),
+    "a list that contains itself often": doubling("[1]", "[x, x]", 60),
+    "a mapping that contains itself often": doubling("1", "{'a': x, 'b': x}", 60),
+    "a wide format by %": "{{ '%1000000000d' % 1 }}",
+    "a wide format by printf": '{{ printf "%1000000000d" 1 }}',
+    "a power": "{{ 10 ** 10 ** 10 }}",
+    "a power of a float": "{{ 1e300 ** 60 }}",
+    "a large product": "{{ 9999999999 * 9999999999 }}",
+    "a large product by mul": "{{ mul 9999999999 9999999999 }}",
+    "long digits": "{{ ('9' | repeat(100000)) | int + ('1' | repeat(30)) | int }}",
+    "deep parentheses": "{{ " + "(" * 300 + "1" + ")" * 300 + " }}",
+    "a deep list": "{{ " + "[" * 90 + "]" * 90 + " }}",
+    "much work on much text": "".join(
+        '{{ "x" | repeat 1000000 | title | len }}' for _ in range(20)
+    ),
+    "much output": "{{ 'x' | repeat(1000000) }}" * 3,
+}
+
+
+@pytest.mark.criterion("BAD-TEMPLATE")
+@pytest.mark.parametrize("name", TOO_MUCH)
+async def test_what_wants_too_much_fails_and_the_loop_goes_on(
+    renderer: Renderer, name: str
+) -> None:
+    with pytest.raises(RenderError) as caught:
+        await renderer.render(manifest(TOO_MUCH[name]), {"uid": "acme"})
+    if name == "long digits":
+        assert "64 bits" in caught.value.message or "number" in caught.value.message
+    assert caught.value.path in {"spec.a", ""}
+    assert len(caught.value.message) < 400
+    assert not caught.value.transient
+    good = await renderer.render(manifest("{{ .uid }}"), {"uid": "acme"})
+    assert good["spec"]["a"] == "acme"
+
+
+@pytest.mark.criterion("RENDER-STALL")
+@pytest.mark.parametrize("name", ["a huge string by doubling", "much work on much text"])
+async def test_the_loop_gets_its_turn_while_a_template_is_worked_on(
+    renderer: Renderer, name: str
+) -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.create_task(count())
+    with pytest.raises(RenderError):
+        await renderer.render(manifest(TOO_MUCH[name]), {"uid": "acme"})
+    counting.cancel()
+    assert turns > 5
+    assert renderer.worker_starts == 1
+
+
+@pytest.mark.criterion("RENDER-WORKER")
+async def test_an_overrun_ends_the_worker_and_the_next_job_gets_a_new_one() -> None:
+    renderer = Renderer(RendererOptions(deadline=0.3))
+    runaway = manifest('{{ regexMatch "x*x*x*x*x*x*x*x*y" (repeat 9000 "x") }}')
+    with pytest.raises(RenderError, match="was stopped") as caught:
+        await renderer.render(runaway, {"uid": "a"})
+    assert caught.value.transient
+    loops = manifest("{% for i in [1, 2] %}{{ uid }}{% endfor %}")
+    assert (await renderer.render(loops, {"uid": "b"}))["spec"]["a"] == "bb"
+    assert renderer.worker_starts == 2
+    with pytest.raises(RenderError, match="overran its deadline before"):
+        await renderer.render(runaway, {"uid": "a"})
+    assert renderer.worker_starts == 2
+    await renderer.close()
+
+
+@pytest.mark.criterion("RENDER-WORKER")
+async def test_others_are_rendered_on_the_loop_while_one_overruns() -> None:
+    renderer = Renderer(RendererOptions(deadline=1.0))
+    runaway = manifest('{{ regexMatch "x*x*x*x*x*x*x*x*y" (repeat 9000 "x") }}')
+    slow = asyncio.create_task(renderer.render(runaway, {"uid": "a"}))
+    for number in range(50):
+        made = await renderer.render(manifest("{{ .uid }}"), {"uid": str(number)})
+        assert made["spec"]["a"] == str(number)
+        await asyncio.sleep(0)
+    assert not slow.done()
+    with pytest.raises(RenderError):
+        await slow
+    await renderer.close()
+
+
+@pytest.mark.criterion("RENDER-WORKER")
+def test_a_manifest_with_many_overruns_is_refused_for_a_minute() -> None:
+    now = 0.0
+    quarantine = Quarantine(lambda: now)
+    for row in range(3):
+        assert not quarantine.refuses(1, row)
+        quarantine.record(1, row)
+    assert quarantine.refuses(1, 99)
+    assert not quarantine.refuses(2, 0)
+    now = 61.0
+    assert not quarantine.refuses(1, 99)
+
+
+@pytest.mark.criterion("RENDER-WORKER")
+async def test_both_paths_give_the_same(renderer: Renderer) -> None:
+    text = '{{ .uid }}-{{ .n | int }}-{{ dict "a" (list 1 2.5 true) | toJson }}'
+    inline = await renderer.render(manifest(text), {"uid": "ü🚀", "n": "4"})
+    assert renderer.worker_starts == 0
+    forced = manifest(text)
+    forced["status"] = "{% for i in [1] %}{% endfor %}"
+    worked = await renderer.render(forced, {"uid": "ü🚀", "n": "4"})
+    assert renderer.worker_starts == 1
+    assert worked["spec"] == inline["spec"]
+
+
+@pytest.mark.criterion("BAD-1MIB")
+async def test_a_value_of_one_mebibyte_renders(renderer: Renderer) -> None:
+    big = "x" * 1024 * 1024
+    made = await renderer.render(manifest("{{ .big }}"), {"big": big})
+    assert made["spec"]["a"] == big
+    with pytest.raises(RenderError, match="longer than"):
+        await renderer.render(manifest("{{ .big }}{{ .big }}{{ .big }}"), {"big": big})
+
+
+PIECES = st.sampled_from(
+    [
+        "{{ uid }}", "{{ .uid | upper }}", "{{ repeat 500 .uid }}", "{{ uid ~ uid }}",
+        "{{ range until 50 }}", "{{ end }}", "{% for i in range(60) %}", "{% endfor %}",
+        "{% set x = uid ~ uid %}", "{% set x = x ~ x %}", "{{ x }}", "{{ 2 ** 63 }}", "text", "{{",
+        "{{ if .uid }}", "{{ else }}", "{{ toJson (list . .) }}", "{{ uid * 99 }}", "{{ 9 // 0 }}",
+        "{% raw %}", "{% endraw %}", "{{ uid.split('a') }}", "{{- -}}", "{{ . }}", "{{ $ }}",
+    ]
+)  # fmt: skip
+
+
+@pytest.mark.criterion("RENDER-BOUNDED")
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=300)
+@given(st.lists(PIECES, max_size=14).map("".join))
+def test_whatever_the_template_the_result_is_bounded_or_a_template_error(text: str) -> None:
+    templates = Templates()
+    templates.meter.begin(INLINE)
+    started = time.process_time()
+    with contextlib.suppress(TemplateError):
+        made = templates.render(text, namespace({"uid": "acme"}))
+        assert len(str(made)) <= LONGEST_TEXT * 2
+    assert time.process_time() - started < 5
+
+
+@pytest.mark.criterion("RENDER-BOUNDED")
+@given(
+    st.recursive(
+        st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    ),
+    st.integers(0, 500),
+)
+def test_the_meter_charges_at_least_every_character(value: Any, limit: int) -> None:
+    def characters(item: Any) -> int:
+        if isinstance(item, str):
+            return len(item)
+        if isinstance(item, dict):
+            return sum(characters(inner) for inner in item.values())
+        return sum(map(characters, item)) if isinstance(item, list) else 0
+
+    meter = Meter(INLINE)
+    meter._work = limit
+    if characters(value) > limit:
+        with pytest.raises(LimitExceeded):
+            meter.weigh(value)
