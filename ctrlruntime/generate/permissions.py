@@ -3,8 +3,8 @@
     @rbac(Rule(groups=("batch",), resources=("jobs",), verbs=("get", "list", "watch", "create")))
     class Backups: ...
 
-A controller's watches imply most of its rules: ``reconciles``, ``owns``, ``watches`` and
-``writes_events`` spell them out for a kind; ``@rbac`` adds the rest.
+A controller's watches imply most of its rules (``declared``); ``@rbac`` and the functions below
+add the rest.
 """
 
 from __future__ import annotations
@@ -13,26 +13,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from ctrlruntime.api.kinds import Manifest, RESTMapping
+from ctrlruntime.api.kinds import Manifest
 
 __all__ = [
     "Rule",
+    "declared",
     "leads",
     "normalised",
-    "owns",
     "rbac",
     "reads_crds",
-    "reconciles",
     "roles",
     "rules_of",
-    "watches",
     "writes_events",
 ]
 
 T = TypeVar("T")
-
-READ = ("get", "list", "watch")
-WRITE = ("create", "delete", "patch", "update")
 
 _ATTRIBUTE = "__rbac_rules__"
 
@@ -60,7 +55,7 @@ class Rule:
                 raise TypeError(f"{name} is a tuple of words, not a string")
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if not self.verbs:
-            raise ValueError("a rule needs verbs, for example READ")
+            raise ValueError("a rule needs verbs, for example get, list, watch")
         if bool(self.urls) == bool(self.resources):
             raise ValueError("a rule is about resources or about URLs, one of the two")
         if self.resources and not self.groups:
@@ -69,31 +64,17 @@ class Rule:
             raise ValueError("a rule about URLs cannot be in a namespace")
 
 
-def watches(mapping: RESTMapping, namespace: str | None = None) -> tuple[Rule, ...]:
-    """What watching a kind needs."""
-    return (_rule(mapping, READ, namespace),)
-
-
-def owns(mapping: RESTMapping, namespace: str | None = None) -> tuple[Rule, ...]:
-    """What keeping objects of a kind needs: to watch and to write them."""
-    return (_rule(mapping, (*READ, *WRITE), namespace),)
-
-
-def reconciles(
-    mapping: RESTMapping, namespace: str | None = None, *, finalizers: bool = True
+def declared(
+    permissions: Iterable[tuple[str, str, Sequence[str]]], namespace: str | None = None
 ) -> tuple[Rule, ...]:
-    """What reconciling a kind needs: to watch and patch it, its status and its finalizers.
+    """The rules that a controller's declarations imply: ``declared(controller.permissions)``.
 
-    ``finalizers`` is also what owner references with blockOwnerDeletion need where the admission
-    plugin OwnerReferencesPermissionEnforcement is on.
+    Each permission is ``(group, plural, verbs)``; a subresource is ``plural/name``.
     """
-    rules = [
-        _rule(mapping, (*READ, "patch", "update"), namespace),
-        _rule(mapping, ("get", "patch", "update"), namespace, "status"),
-    ]
-    if finalizers:
-        rules.append(_rule(mapping, ("update",), namespace, "finalizers"))
-    return tuple(rules)
+    return tuple(
+        Rule(groups=(group,), resources=(plural,), verbs=tuple(verbs), namespace=namespace)
+        for group, plural, verbs in permissions
+    )
 
 
 def writes_events(namespace: str | None = None) -> tuple[Rule, ...]:
@@ -126,7 +107,7 @@ def reads_crds() -> tuple[Rule, ...]:
         Rule(
             groups=("apiextensions.k8s.io",),
             resources=("customresourcedefinitions",),
-            verbs=READ,
+            verbs=("get", "list", "watch"),
         ),
     )
 
@@ -184,18 +165,6 @@ def roles(rules: Iterable[Rule], name: str = "manager-role") -> list[Manifest]:
             }
         )
     return manifests
-
-
-def _rule(
-    mapping: RESTMapping, verbs: Sequence[str], namespace: str | None, subresource: str = ""
-) -> Rule:
-    resource = f"{mapping.plural}/{subresource}" if subresource else mapping.plural
-    return Rule(
-        groups=(mapping.gvk.group,),
-        resources=(resource,),
-        verbs=tuple(verbs),
-        namespace=namespace if mapping.namespaced else None,
-    )
 
 
 def _sorted(rule: Rule) -> Rule:

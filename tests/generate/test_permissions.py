@@ -8,21 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctrlruntime.api import BUILTIN, GroupVersionKind
 from ctrlruntime.generate import (
     Rule,
+    declared,
     normalised,
-    owns,
     rbac,
-    reconciles,
     roles,
-    watches,
     writes_events,
 )
 from ctrlruntime.generate.permissions import rules_of
-
-DEPLOYMENT = BUILTIN[GroupVersionKind("apps", "v1", "Deployment")]
-NODE = BUILTIN[GroupVersionKind("", "v1", "Node")]
 
 
 def rule(groups: str, resources: str, verbs: str, **more: Any) -> Rule:
@@ -78,18 +72,13 @@ def test_no_rules_make_no_roles() -> None:
     assert roles([]) == []
 
 
-def test_declarations_of_a_controller_spell_out_their_rules() -> None:
-    (watched,) = watches(DEPLOYMENT)
-    assert watched == rule("apps", "deployments", "get,list,watch")
-    (owned,) = owns(DEPLOYMENT, "ns")
-    assert set(owned.verbs) == {"get", "list", "watch", "create", "delete", "patch", "update"}
-    assert owned.namespace == "ns"
-    assert [item.resources[0] for item in reconciles(DEPLOYMENT)] == [
-        "deployments",
-        "deployments/status",
-        "deployments/finalizers",
-    ]
-    assert watches(NODE, "ns")[0].namespace is None
+def test_declarations_of_a_controller_become_rules() -> None:
+    permissions = [("apps", "deployments", ("get", "list")), ("", "pods/status", ("patch",))]
+    assert declared(permissions, "ns") == (
+        rule("apps", "deployments", "get,list", namespace="ns"),
+        rule("", "pods/status", "patch", namespace="ns"),
+    )
+    assert declared(permissions)[0].namespace is None
 
 
 def test_rules_are_found_on_functions_classes_and_methods() -> None:
