@@ -14,7 +14,7 @@ from aiohttp import web
 from ctrlruntime.envtest.server.bootstrap import bootstrap
 from ctrlruntime.envtest.server.certificates import Authority
 from ctrlruntime.envtest.server.dispatch import Dispatcher, Reply
-from ctrlruntime.envtest.server.errors import StatusError, internal, too_large
+from ctrlruntime.envtest.server.errors import PageNotFound, StatusError, internal, too_large
 from ctrlruntime.envtest.server.gc import GarbageCollector
 from ctrlruntime.envtest.server.namespaces import NamespaceController
 from ctrlruntime.envtest.server.options import ServerOptions
@@ -165,6 +165,9 @@ def _response(request: Request, reply: Reply) -> web.Response:
 
 
 def _error(request: Request, error: StatusError) -> web.Response:
+    if isinstance(error, PageNotFound):
+        body = error.message.encode() + b"\n"
+        return _response(request, Reply(404, body, "text/plain; charset=utf-8"))
     reply = Reply(error.code, orjson.dumps(error.status()))
     if error.retry_after is not None:
         reply.headers.append(("Retry-After", str(error.retry_after)))

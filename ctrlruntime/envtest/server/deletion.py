@@ -11,7 +11,13 @@ import orjson
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.server import hooks
 from ctrlruntime.envtest.server.codec import body_as_json
-from ctrlruntime.envtest.server.errors import StatusError, bad_request, conflict, not_found
+from ctrlruntime.envtest.server.errors import (
+    StatusError,
+    bad_request,
+    conflict,
+    forbidden,
+    not_found,
+)
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.reading import select
 from ctrlruntime.envtest.server.request import Request
@@ -21,6 +27,7 @@ from ctrlruntime.envtest.server.writing import Answer
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
+_PROTECTED: Final = frozenset({"default", "kube-public", "kube-system"})
 _POLICIES: Final = ("Background", "Foreground", "Orphan")
 
 # Kinds whose deletion answers the object instead of a Status.
@@ -58,7 +65,7 @@ class DeleteOptions:
         preconditions = given.get("preconditions") or {}
         grace = given.get("gracePeriodSeconds")
         if grace is None and "gracePeriodSeconds" in query:
-            grace = int(query["gracePeriodSeconds"])
+            grace = request.number("gracePeriodSeconds")
         orphan = given.get("orphanDependents")
         if orphan is None and "orphanDependents" in query:
             orphan = request.flag("orphanDependents")
@@ -117,6 +124,8 @@ class Deleter:
         if record is None:
             raise not_found(kind.group, kind.plural, request.name)
         _check_preconditions(kind, record, options)
+        if kind.resource == "namespaces" and record.name in _PROTECTED:
+            raise forbidden("", "namespaces", record.name, "this namespace may not be deleted")
         await self._admit(kind, request, record)
         record = bucket.get(namespace, request.name)
         if record is None:
@@ -140,7 +149,7 @@ class Deleter:
         chosen = select(kind, request)
         bucket = self._state.bucket(kind)
         found = [r for r in bucket.scan(chosen.namespace) if chosen.matches(r.obj)]
-        limit = int(request.query.get("limit") or 0)
+        limit = max(0, request.number("limit"))
         shown: list[bytes] = []
         for record in found[: limit or None]:
             await self._admit(kind, request, record)

@@ -11,7 +11,7 @@ import orjson
 from ctrlruntime.envtest.server import discovery
 from ctrlruntime.envtest.server.auth import Authenticator, Authorizer
 from ctrlruntime.envtest.server.deletion import Deleter
-from ctrlruntime.envtest.server.errors import method_not_allowed, unknown_path
+from ctrlruntime.envtest.server.errors import PageNotFound, method_not_allowed, unknown_path
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.reading import Reader
 from ctrlruntime.envtest.server.request import Request, check_options, negotiate
@@ -116,6 +116,8 @@ class Dispatcher:
 
     def _outside(self, request: Request) -> Reply:
         path = request.path.rstrip("/") or "/"
+        if request.method != "GET" and path.startswith("/api"):
+            raise method_not_allowed()
         if path in {"/healthz", "/readyz", "/livez"} or path.startswith(
             ("/healthz/", "/readyz/", "/livez/")
         ):
@@ -161,6 +163,8 @@ def _json(body: Any) -> Reply:
 
 def _check_method(kind: Kind, request: Request) -> None:
     """405 for a method the path does not have: POST to an object, PUT to a collection."""
+    if request.method == "HEAD":
+        raise method_not_allowed()
     named = bool(request.name)
     fits = request.verb in {"list", "create", "deletecollection"}
     if request.verb not in kind.verbs or named == fits:
@@ -169,4 +173,6 @@ def _check_method(kind: Kind, request: Request) -> None:
         raise method_not_allowed()
     across = kind.namespaced and not request.namespace
     if across and request.verb not in {"list", "watch"}:
+        if kind.custom:
+            raise PageNotFound
         raise unknown_path() if named else method_not_allowed()

@@ -125,6 +125,18 @@ def unknown_path() -> StatusError:
     return StatusError(404, "NotFound", text, {})
 
 
+class PageNotFound(StatusError):
+    """A path that no group serves: answered in plain text."""
+
+    def __init__(self) -> None:
+        super().__init__(404, "NotFound", "404 page not found")
+
+
+def bad_number(value: str) -> StatusError:
+    """An integer option that is none."""
+    return bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
+
+
 def already_exists(group: str, resource: str, name: str) -> StatusError:
     text = f'{qualified(group, resource)} "{name}" already exists'
     return StatusError(409, "AlreadyExists", text, _details(group, resource, name))

@@ -93,9 +93,10 @@ class Reader:
     def _page(self, kind: Kind, request: Request, chosen: Selection) -> Page:
         query = request.query
         bucket = self._state.bucket(kind)
-        limit = int(query.get("limit") or 0)
+        limit = max(0, request.number("limit"))
         if token := query.get("continue"):
             return self._continue(bucket, chosen, token, limit)
+        request.number("timeoutSeconds")
         self._check_version_options(request, bucket)
         records = self._matching(bucket, chosen)
         return self._cut(bucket, chosen, records, self._state.storage.revision, limit)

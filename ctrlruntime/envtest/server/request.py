@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 from urllib.parse import parse_qsl, unquote
 
-from ctrlruntime.envtest.server.errors import StatusError, bad_request, not_acceptable
+from ctrlruntime.envtest.server.errors import StatusError, bad_number, not_acceptable
 from ctrlruntime.envtest.server.options import User
 
 Form = Literal["full", "partial", "table"]
@@ -51,6 +51,14 @@ class Request:
 
     def flag(self, name: str) -> bool:
         return self.query.get(name, "") in _TRUE
+
+    def number(self, name: str) -> int:
+        """An integer option; 0 where absent. Raises BadRequest."""
+        value = self.query.get(name) or "0"
+        try:
+            return int(value)
+        except ValueError:
+            raise bad_number(value) from None
 
     @property
     def content_type(self) -> str:
@@ -168,10 +176,8 @@ def _invalid_options(name: str, text: str, kind: str = "CreateOptions") -> Statu
 
 
 def parse_version(value: str) -> int:
-    """A resourceVersion option. Raises BadRequest."""
+    """A resourceVersion option. Raises StatusError 500, as upstream."""
     if not value.isascii() or not value.isdigit():
-        raise bad_request(
-            f'resourceVersion: Invalid value: "{value}": '
-            f'strconv.ParseUint: parsing "{value}": invalid syntax'
-        )
+        text = f'strconv.ParseUint: parsing "{value}": invalid syntax'
+        raise StatusError(500, "", f'resourceVersion: Invalid value: "{value}": {text}')
     return int(value)

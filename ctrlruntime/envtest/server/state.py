@@ -11,7 +11,7 @@ from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.schema.registry import SchemaRegistry, TypeSchema
 from ctrlruntime.envtest.server import conversion, table
 from ctrlruntime.envtest.server.builtin import builtin_kinds
-from ctrlruntime.envtest.server.errors import unknown_path
+from ctrlruntime.envtest.server.errors import PageNotFound, StatusError, unknown_path
 from ctrlruntime.envtest.server.kinds import Catalog, Kind
 from ctrlruntime.envtest.server.options import ServerOptions
 from ctrlruntime.envtest.server.request import Form, Request
@@ -48,8 +48,13 @@ class State:
         assert request.group is not None  # noqa: S101 - the dispatcher sends API requests only
         kind = self.catalog.find(request.group, request.version, request.resource)
         if kind is None:
-            raise unknown_path()
+            raise self._unknown(request.group)
         return kind
+
+    def _unknown(self, group: str) -> StatusError:
+        """Built-in groups answer a Status, the others a plain page."""
+        builtin = any(kind.group == group and not kind.custom for kind in self.catalog)
+        return unknown_path() if builtin else PageNotFound()
 
     def bucket(self, kind: Kind) -> Bucket:
         return self.storage.bucket(kind.bucket)

@@ -48,7 +48,8 @@ def prepare_update(kind: Kind, new: Manifest, old: Manifest, subresource: str) -
     """Restore what this write may not touch, and count the generation."""
     metadata, before = new["metadata"], old["metadata"]
     for name in _KEPT:
-        _restore(metadata, before, name)
+        if name != "uid" or not metadata.get("uid"):
+            _restore(metadata, before, name)
     metadata.pop("selfLink", None)
     _restore(metadata, before, "generation")
     if subresource == "status":
@@ -121,5 +122,4 @@ def schema_errors(
 
 def must_have_version(kind: Kind, name: str) -> StatusError:
     error = bad_value("metadata.resourceVersion", 0, "must be specified for an update")
-    shown = FieldError(error.field, error.reason, error.message.replace(": 0:", ": 0x0:"))
-    return invalid(kind.group, kind.kind, name, [shown])
+    return invalid(kind.group, kind.plural, name, [error])

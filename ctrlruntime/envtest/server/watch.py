@@ -52,7 +52,7 @@ class WatchOptions:
         send = request.flag("sendInitialEvents")
         number = parse_version(version) if version else 0
         start = None if send or (number == 0 and initial is None) else number
-        timeout = float(query.get("timeoutSeconds") or 0) or _DEFAULT_TIMEOUT
+        timeout = float(request.number("timeoutSeconds")) or _DEFAULT_TIMEOUT
         return cls(
             start=start,
             bookmarks=request.flag("allowWatchBookmarks"),

@@ -65,11 +65,7 @@ class Writer:
         self._place(kind, request, sent)
         name = sent["metadata"].get("name") or ""
         if name != request.name:
-            raise bad_request(
-                f"the name of the object ({name}) does not match the name on the URL ({request.name})"
-                if name
-                else "name must be provided"
-            )
+            raise _other_name(name, request.name)
         raw = orjson.dumps(sent)
 
         def make(live: Manifest | None) -> Manifest:
@@ -244,20 +240,33 @@ class Writer:
         self, kind: Kind, request: Request, new: Manifest, live: Manifest
     ) -> None:
         metadata, before = new["metadata"], live["metadata"]
+        if request.verb == "patch":
+            name = metadata.get("name")
+            if name != before["name"]:
+                raise _other_name(name or "", before["name"])
+        uid = metadata.get("uid") or ""
+        if uid and uid != before["uid"] and request.verb == "update":
+            raise self._other_uid(kind, before, uid)
         version = metadata.get("resourceVersion") or ""
         if not version or version == "0":
             if (request.verb == "update" and not kind.unconditional_update) or kind.custom:
                 raise strategy.must_have_version(kind, request.name)
         elif version != before["resourceVersion"]:
+            if not version.isdigit():
+                text = f'strconv.ParseUint: parsing "{version}": invalid syntax'
+                raise StatusError(500, "", text)
             raise conflict(kind.group, kind.plural, request.name)
         metadata["resourceVersion"] = before["resourceVersion"]
-        uid = metadata.get("uid") or ""
-        if uid and uid != before["uid"]:
-            why = (
-                f"Precondition failed: UID in precondition: {uid}, "
-                f"UID in object meta: {before['uid']}"
-            )
-            raise conflict(kind.group, kind.plural, request.name, why)
+
+    @staticmethod
+    def _other_uid(kind: Kind, before: Manifest, uid: str) -> StatusError:
+        key = f"/registry/{kind.resource}/{before.get('namespace', '')}/{before['name']}"
+        why = (
+            f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, "
+            f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
+            f"UID in object meta: {before['uid']}"
+        )
+        return conflict(kind.group, kind.plural, before["name"], why)
 
     async def _replace(
         self,
@@ -358,6 +367,14 @@ class Writer:
             del metadata["resourceVersion"]
             record.raw = orjson.dumps(stored)
         return self._state.encode(kind, record, request.version, request.form)
+
+
+def _other_name(given: str, expected: str) -> StatusError:
+    if not given:
+        return bad_request("name must be provided")
+    return bad_request(
+        f"the name of the object ({given}) does not match the name on the URL ({expected})"
+    )
 
 
 def same_but_times(new: Manifest, live: Manifest) -> bool:
