@@ -228,7 +228,10 @@ class Informer:
             async with asyncio.TaskGroup() as group:
                 for reflector in reflectors:
                     group.create_task(reflector.run())
-        except* KindMissing as missing:
+        except ExceptionGroup as failures:  # a raise in "except*" would come out in a group again
+            missing = failures.subgroup(KindMissing)
+            if missing is None:
+                raise
             raise missing.exceptions[0] from None
 
     def _reflector(self, scope: str) -> Reflector:
