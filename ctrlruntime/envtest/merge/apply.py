@@ -187,7 +187,8 @@ def _finish(live: Manifest | None, obj: Manifest, managers: Managers) -> Manifes
     if live is None:
         return managed.with_entries(obj, entries)
     stored = (live.get("metadata") or {}).get("managedFields")
-    if managed.same_but_times(stored, entries) and obj == managed.without_entries(live):
+    unchanged = managed.same_but_times(stored, entries) and obj == managed.without_entries(live)
+    if unchanged and stored is not None:
         entries = stored
     return managed.with_entries(obj, entries)
 

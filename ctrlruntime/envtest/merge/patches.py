@@ -125,13 +125,13 @@ def _pointer(text: Any) -> list[str]:
     return [part.replace("~1", "/").replace("~0", "~") for part in ("" + text).split("/")]
 
 
-def _index(token: str, length: int) -> int:
-    if token == "0" or (token.isascii() and token.isdigit() and not token.startswith("0")):
-        index = int(token)
+def _index(step: str, length: int) -> int:
+    if step == "0" or (step.isascii() and step.isdigit() and not step.startswith("0")):
+        index = int(step)
         if index < length:
             return index
-    elif token[:1] == "-" and token[1:].isdigit() and 0 < int(token[1:]) <= length:
-        return length - int(token[1:])
+    elif step[:1] == "-" and step[1:].isdigit() and 0 < int(step[1:]) <= length:
+        return length - int(step[1:])
     raise _failed()
 
 
@@ -165,14 +165,14 @@ def _test(root: Any, path: list[str], expected: Any) -> None:
 
 def _add(root: Any, path: list[str], value: Any) -> None:
     container = _find(root, path[:-1])
-    token = path[-1]
+    step = path[-1]
     if isinstance(container, dict):
-        container[token] = value
+        container[step] = value
     elif isinstance(container, list):
-        if token == "-":
+        if step == "-":
             container.append(value)
         else:
-            container.insert(_index(token, len(container) + 1), value)
+            container.insert(_index(step, len(container) + 1), value)
     else:
         raise _failed()
 

@@ -44,8 +44,7 @@ def strategic_merge(
     """``doc`` patched. Raises :class:`PatchError` for a patch that does not fit."""
     if not isinstance(patch, dict):
         raise PatchError("Invalid JSON Patch", code=500, reason="")
-    merged = _merge_maps(doc, patch, schema)
-    return {} if merged is None else merged
+    return _merge_maps(doc, patch, schema)
 
 
 def _bad(message: str) -> PatchError:
@@ -54,12 +53,13 @@ def _bad(message: str) -> PatchError:
 
 def _merge_maps(
     doc: dict[str, Any] | None, patch: dict[str, Any], schema: PatchSchema | None
-) -> dict[str, Any] | None:
+) -> dict[str, Any]:
     directive = patch.get(_PATCH)
     if directive == "delete":
         return {}
     if directive == "replace":
-        return _cleaned({key: value for key, value in patch.items() if key != _PATCH})
+        replaced: dict[str, Any] = _cleaned(patch)
+        return replaced
     if directive not in (None, "merge"):
         raise _bad(f"unknown $patch type found: {directive}")
     merged = dict(doc or {})
@@ -118,7 +118,7 @@ def _merge_member(
     if isinstance(value, dict):
         if isinstance(mine, dict) and "replace" not in strategies:
             return _merge_maps(mine, value, schema)
-        return _cleaned(_merge_maps({}, value, schema) or {})
+        return _cleaned(_merge_maps({}, value, schema))
     if isinstance(value, list):
         if "merge" not in strategies or schema is None:
             return [_cleaned(item) for item in value]
@@ -162,7 +162,7 @@ def _merge_item(merged: list[Any], item: dict[str, Any], schema: PatchSchema) ->
     if found:
         merged[found[0]] = _merge_maps(merged[found[0]], item, child)
     else:
-        merged.append(_cleaned(_merge_maps({}, item, child) or {}))
+        merged.append(_cleaned(_merge_maps({}, item, child)))
 
 
 def _merge_scalars(mine: list[Any], patch: list[Any], order: list[Any] | None) -> list[Any]:

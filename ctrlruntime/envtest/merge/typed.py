@@ -25,7 +25,7 @@ class MapType:
     large schemas be built piece by piece.
     """
 
-    __slots__ = ("_fields", "_load", "atomic", "element")
+    __slots__ = ("_named", "atomic", "element")
 
     def __init__(
         self,
@@ -36,15 +36,14 @@ class MapType:
     ) -> None:
         self.atomic = atomic
         self.element = element
-        self._load = named if callable(named) else None
-        self._fields: dict[str, TypeNode] | None = None if callable(named) else named
+        self._named = named
 
     @property
     def fields(self) -> dict[str, TypeNode]:
-        if self._fields is None:
-            assert self._load is not None
-            self._fields = self._load()
-        return self._fields
+        named = self._named
+        if callable(named):
+            named = self._named = named()
+        return named
 
     def child(self, name: str) -> TypeNode | None:
         """The type of one field; ``None`` when the schema does not declare it."""

@@ -27,11 +27,32 @@ from ctrlruntime.envtest.schema.validation import ABSENT, kind_of, partner_items
 RULES = "x-kubernetes-validations"
 
 _STRING: Final = r"""[rRbB]{0,2}(?:\"\"\".*?\"\"\"|'''.*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
-_TOKEN = re.compile(rf"(?P<string>{_STRING})|(?P<size>\bsize(?=\s*\())", re.S)
+_TOKEN = re.compile(rf"(?P<string>{_STRING})|(?P<size>\bsize(?=\s*\())", re.DOTALL)
 _BARE = frozenset(name.rpartition(".")[2] for name in FUNCTIONS) | NATIVE
 _RESERVED = frozenset(
-    "true false null in as break const continue else for function if import let loop package "
-    "namespace return var void while".split()
+    [
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ]
 )
 
 
@@ -227,9 +248,9 @@ def _execute(program: cel.Program, variables: dict[str, Any]) -> Any:
         return program.execute(cel.Context(variables, FUNCTIONS))
     except KeyError as error:
         raise RuleError(f"no such key: {error.args[0]}") from error
-    except Exception as error:  # noqa: BLE001 - the evaluator raises whatever a function raised
+    except Exception as error:
         text = str(error)
-        wrapped = re.search(r"call failed: \w+: (.*?)\. Check function arguments", text, re.S)
+        wrapped = re.search(r"call failed: \w+: (.*?)\. Check function arguments", text, re.DOTALL)
         raise RuleError(wrapped.group(1) if wrapped else text) from error
 
 
@@ -339,8 +360,26 @@ def _expression_problem(expression: str, node: Structural, root: bool) -> str | 
 
 
 _NAMES = frozenset(
-    "self oldSelf int uint double bool string bytes list map null_type type google optional sets "
-    "strings ip math".split()
+    [
+        "self",
+        "oldSelf",
+        "int",
+        "uint",
+        "double",
+        "bool",
+        "string",
+        "bytes",
+        "list",
+        "map",
+        "null_type",
+        "type",
+        "google",
+        "optional",
+        "sets",
+        "strings",
+        "ip",
+        "math",
+    ]
 )
 _BINDING = re.compile(r"\.(?:all|exists|exists_one|existsOne|map|filter)\(\s*([A-Za-z_]\w*)\s*,")
 
@@ -362,7 +401,10 @@ def _marked(expression: str, place: int, problem: str) -> str:
     )
 
 
-_CHAIN = re.compile(rf"{_STRING}|(?<![\w.])(?:self|oldSelf)((?:\.[A-Za-z_]\w*(?!\w*\s*\())+)", re.S)
+_CEL_TYPES = {"string": "string", "boolean": "bool", "integer": "int", "number": "double"}
+_CHAIN = re.compile(
+    rf"{_STRING}|(?<![\w.])(?:self|oldSelf)((?:\.[A-Za-z_]\w*(?!\w*\s*\())+)", re.DOTALL
+)
 
 
 def _undefined_field(expression: str, node: Structural, root: bool) -> str | None:
@@ -378,10 +420,17 @@ def _undefined_field(expression: str, node: Structural, root: bool) -> str | Non
             known = {escaped(each): child for each, child in current.properties.items()}
             if (top or current.embedded) and name in ("apiVersion", "kind", "metadata"):
                 break
+            tested = expression[: match.start()].rstrip().endswith("has(")
+            mark = match.start() - 1 if tested else place
+            if current.type in ("string", "boolean", "integer", "number"):
+                if current.raw.get("format"):
+                    break
+                problem = f"type '{_CEL_TYPES[current.type]}' does not support field selection"
+                return _marked(expression, mark, problem)
             if current.type != "object" or isinstance(current.additional, Structural):
                 break
             if name not in known:
-                return _marked(expression, place, f"undefined field '{name}'")
+                return _marked(expression, mark, f"undefined field '{name}'")
             place, current, top = place + len(name) + 1, known[name], False
     return None
 

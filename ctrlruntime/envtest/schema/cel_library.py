@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -98,7 +99,7 @@ def _order(value: Any) -> Any:
 
 def _compare(left: Any, right: Any) -> int:
     a, b = _order(left), _order(right)
-    return (a > b) - (a < b)
+    return int(a > b) - int(a < b)
 
 
 def _as_integer(value: Any) -> int:
@@ -187,7 +188,7 @@ def _part(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _sorted(values: list[Any]) -> bool:
-    return all(a <= b for a, b in zip(values, values[1:], strict=False))
+    return all(a <= b for a, b in pairwise(values))
 
 
 def _extreme(pick: Callable[..., Any], name: str) -> Callable[[list[Any]], Any]:
@@ -201,13 +202,13 @@ def _extreme(pick: Callable[..., Any], name: str) -> Callable[[list[Any]], Any]:
 
 def _index(values: Any, item: Any, *rest: Any) -> int:
     if isinstance(values, str):
-        return stdlib.index_of(values, item, *rest)
+        return values.find(item, *rest)
     return next((place for place, each in enumerate(values) if each == item), -1)
 
 
 def _last_index(values: Any, item: Any, *rest: Any) -> int:
     if isinstance(values, str):
-        return stdlib.last_index_of(values, item, *rest)
+        return values.rfind(item, 0, *(end + len(item) for end in rest))
     places = [place for place, each in enumerate(values) if each == item]
     return places[-1] if places else -1
 
@@ -310,11 +311,13 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         else _address(value) in ipaddress.ip_network("ff02::/16")
     ),
     "isLinkLocalUnicast": lambda value: _address(value).is_link_local,
-    "isGlobalUnicast": lambda value: not (
-        _address(value).is_unspecified
-        or _address(value).is_loopback
-        or _address(value).is_multicast
-        or _address(value).is_link_local
+    "isGlobalUnicast": lambda value: (
+        not (
+            _address(value).is_unspecified
+            or _address(value).is_loopback
+            or _address(value).is_multicast
+            or _address(value).is_link_local
+        )
     ),
     "cidr": _cidr,
     "isCIDR": _holds(_cidr_of),

@@ -23,28 +23,34 @@ def prune(value: Any, node: Structural, *, root: bool = True, remove: bool = Tru
 def _prune(
     value: Any, node: Structural, path: str, known_meta: bool, remove: bool, found: list[str]
 ) -> None:
-    if isinstance(value, list):
-        if node.items is None:
-            return
+    if isinstance(value, dict):
+        _prune_map(value, node, path, known_meta, remove, found)
+    elif isinstance(value, list) and node.items is not None:
         for index, item in enumerate(value):
             if isinstance(item, dict | list):
-                _prune(item, node.items, f"{path}[{index}]", node.items.embedded, remove, found)
-        return
-    if not isinstance(value, dict):
-        return
+                _prune(item, node.items, f"{path}[{index}]", False, remove, found)
+
+
+def _prune_map(
+    value: dict[str, Any],
+    node: Structural,
+    path: str,
+    known_meta: bool,
+    remove: bool,
+    found: list[str],
+) -> None:
     open_ended = node.preserve or node.additional is True
-    known_meta = known_meta or node.embedded
+    known = _TYPE_META if known_meta or node.embedded else frozenset[str]()
     unknown: list[str] = []
     for name, item in value.items():
-        if known_meta and name in _TYPE_META:
+        if name in known:
             continue
         member = node.child(name)
-        if member is None:
-            if not open_ended:
-                unknown.append(name)
-        elif isinstance(item, dict | list):
-            here = f"{path}.{name}" if path else name
-            _prune(item, member, here, member.embedded, remove, found)
+        if member is not None:
+            if isinstance(item, dict | list):
+                _prune(item, member, f"{path}.{name}" if path else name, False, remove, found)
+        elif not open_ended:
+            unknown.append(name)
     for name in unknown:
         found.append(f"{path}.{name}" if path else name)
         if remove:

@@ -13,8 +13,7 @@ _BY_EXPONENT = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _NANO = Decimal("1E-9")
 
 SYNTAX_MESSAGE = (
-    "quantities must match the regular expression "
-    "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 )
 
 
@@ -76,9 +75,10 @@ def _binary(value: int) -> str:
 
 def _decimal(value: Decimal, *, exponent: bool) -> str:
     power = -9
-    while power < 18 and (value.scaleb(-(power + 3))) == value.scaleb(
-        -(power + 3)
-    ).to_integral_value():
+    while (
+        power < 18
+        and (value.scaleb(-(power + 3))) == value.scaleb(-(power + 3)).to_integral_value()
+    ):
         power += 3
     mantissa = int(value.scaleb(-power))
     if exponent:

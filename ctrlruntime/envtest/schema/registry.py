@@ -10,6 +10,12 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.envtest.merge.fields import FieldSet
 from ctrlruntime.envtest.merge.typed import TypeNode
 from ctrlruntime.envtest.schema import builtin, pruning
+from ctrlruntime.envtest.schema.builtin_fields import (
+    BuiltinFields,
+    mismatches,
+    normalize_quantities,
+    unknown,
+)
 from ctrlruntime.envtest.schema.builtin_types import BuiltinTypes, PatchNode
 from ctrlruntime.envtest.schema.causes import Cause
 from ctrlruntime.envtest.schema.cel import has_rules, run_rules
@@ -19,6 +25,7 @@ from ctrlruntime.envtest.schema.listtypes import duplicates
 from ctrlruntime.envtest.schema.reset import builtin_reset, custom_reset
 from ctrlruntime.envtest.schema.structural import Structural, merge_type
 from ctrlruntime.envtest.schema.validation import ABSENT, BLOCKING, UNCHECKED, validate
+from ctrlruntime.envtest.schema.zero import zero_value
 
 Manifest = dict[str, Any]
 
@@ -47,6 +54,13 @@ class TypeSchema:
 
     def drop_nulls(self, obj: Manifest) -> None:
         """Remove nulls that are not allowed, in place, as decoding a body does; custom kinds."""
+
+    def normalize(self, obj: Manifest) -> None:
+        """Write quantities in canonical form, in place; built-in kinds only."""
+
+    def mismatch(self, obj: Manifest) -> str | None:
+        """Why the body does not decode into the kind (answer: 400); built-in kinds only."""
+        return None
 
     def prune(self, obj: Manifest) -> list[str]:
         """Remove unknown fields in place; returns their paths."""
@@ -99,22 +113,51 @@ class CustomSchema(TypeSchema):
 
 
 class BuiltinSchema(TypeSchema):
-    """A built-in kind."""
+    """A built-in kind. Values are validated by the server's own rules for each kind, not here."""
 
-    def __init__(self, gvk: GroupVersionKind, source: builtin.Definitions, types: BuiltinTypes):
+    def __init__(
+        self,
+        gvk: GroupVersionKind,
+        source: builtin.Definitions,
+        types: BuiltinTypes,
+        nodes: BuiltinFields,
+    ) -> None:
         self.gvk = gvk
-        name = source.name_of(gvk)
-        super().__init__(types.named(name), builtin_reset(gvk))
-        self.patch = PatchNode(source, {"$ref": name})
+        self._name = source.name_of(gvk)
+        self._nodes = nodes
+        super().__init__(types.named(self._name), builtin_reset(gvk))
+        self.patch = PatchNode(source, {"$ref": self._name})
+
+    def empty(self) -> Manifest:
+        declared = self._nodes.named(self._name).fields
+        return {key: part for key, part in zero_value(self._name).items() if key in declared}
+
+    def normalize(self, obj: Manifest) -> None:
+        normalize_quantities(obj, self._nodes.named(self._name))
 
     def prune(self, obj: Manifest) -> list[str]:
-        return []
+        return sorted(unknown(obj, self._nodes.named(self._name), remove=True))
 
     def unknown_fields(self, obj: Manifest) -> list[str]:
-        return []
+        return sorted(unknown(obj, self._nodes.named(self._name)))
+
+    def mismatch(self, obj: Manifest) -> str | None:
+        for path, found, wanted in mismatches(obj, self._nodes.named(self._name)):
+            go = _GO_TYPES.get(wanted, wanted)
+            return f"json: cannot unmarshal {found} into Go struct field {path} of type {go}"
+        return None
 
     def validate(self, obj: Manifest, old: Manifest | None = None) -> list[Cause]:
         return []
+
+
+_GO_TYPES = {
+    "integer": "int32",
+    "number": "float64",
+    "boolean": "bool",
+    "array": "[]interface {}",
+    "object": "map[string]interface {}",
+}
 
 
 class SchemaRegistry:
@@ -123,6 +166,7 @@ class SchemaRegistry:
     def __init__(self, source: builtin.Definitions | None = None) -> None:
         self._source = source or builtin.definitions()
         self._types = BuiltinTypes(self._source)
+        self._nodes = BuiltinFields(self._source)
         self._builtin: dict[GroupVersionKind, BuiltinSchema] = {}
         self._custom: dict[tuple[bytes, bool], CustomSchema] = {}
 
@@ -130,7 +174,7 @@ class SchemaRegistry:
         """The schema of a built-in kind. Raises :class:`builtin.UnknownKind`."""
         found = self._builtin.get(gvk)
         if found is None:
-            found = self._builtin[gvk] = BuiltinSchema(gvk, self._source, self._types)
+            found = self._builtin[gvk] = BuiltinSchema(gvk, self._source, self._types, self._nodes)
         return found
 
     def for_crd_version(self, schema: dict[str, Any], *, status: bool = True) -> TypeSchema:

@@ -57,7 +57,7 @@ class Structural:
         items = raw.get("items")
         self.items = Structural(items) if isinstance(items, dict) else None
         self.additional = _additional(raw.get("additionalProperties"))
-        self.has_defaults = self.default is not NO_DEFAULT or any(
+        self.has_defaults: bool = self.default is not NO_DEFAULT or any(
             child.has_defaults for child in self.children()
         )
 
