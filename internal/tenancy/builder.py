@@ -18,6 +18,7 @@ from ctrlruntime.resources.desired import Desired, PatchStrategy
 from ctrlruntime.resources.revision import revision
 from internal.tenancy.graph import Graph
 from internal.tenancy.ignore_fields import IgnoreFieldError, drift_paths
+from internal.tenancy.marks import RESOURCE_ID
 from internal.tenancy.naming import IllegalName, ResourceKey, check_name
 from internal.tenancy.policies import Tie, tracking
 from internal.tenancy.rendering import Manifest, Renderer, RenderError, combine
@@ -119,9 +120,7 @@ async def build(
 ) -> Build:
     """The tenant's resources. Raises GraphError when they cannot be put in order."""
     resources = {item.id: item for _, item in resource_lists(tenant.spec)}
-    graph = _graph(
-        tuple((item.id, tuple(item.depend_ids)) for _, item in resource_lists(tenant.spec))
-    )
+    graph = graph_of(tenant)
     levels = graph.level_of()
     built: list[BuiltResource] = []
     taken: dict[tuple[object, str, str], str] = {}
@@ -137,6 +136,13 @@ async def build(
                 item = BuiltResource(resource=item.resource, level=item.level, problem=problem)
         built.append(item)
     return Build(tuple(built), graph)
+
+
+def graph_of(tenant: Tenant) -> Graph:
+    """The graph of a tenant's resources; equal templates share one. Raises GraphError."""
+    return _graph(
+        tuple((item.id, tuple(item.depend_ids)) for _, item in resource_lists(tenant.spec))
+    )
 
 
 @lru_cache(maxsize=256)
@@ -228,7 +234,7 @@ def _desired(
         once=resource.creation_policy is CreationPolicy.ONCE,
         reference=marks.tie is Tie.REFERENCE,
         labels=marks.labels,
-        annotations=marks.annotations,
+        annotations={**marks.annotations, RESOURCE_ID: resource.id},
         ignored=drift_paths(cleaned, resource.ignore_fields),
     )
 

@@ -13,6 +13,9 @@ from ctrlruntime.client.errors import NoKindMatch
 from ctrlruntime.resources import OWNER
 from internal.tenancy.readiness import EXISTENCE
 
+FIRST_LIST_TIMEOUT = 10.0
+"""Seconds a pass waits for the first list of a kind; a right that is missing must not hold it up."""
+
 OWNER_INDEX = "owner-key"
 """Index of every child informer: the recorded owner key."""
 
@@ -45,6 +48,7 @@ class ChildKinds:
     _users: dict[Hashable, frozenset[GroupVersionKind]] = field(default_factory=dict)
     _uses: Counter[GroupVersionKind] = field(default_factory=Counter)
     _watched: dict[GroupVersionKind, _Watched] = field(default_factory=dict)
+    _unreadable: dict[GroupVersionKind, str] = field(default_factory=dict)
     _missing: dict[GroupVersionKind, set[Hashable]] = field(default_factory=dict)
 
     def use(self, user: Hashable, kinds: frozenset[GroupVersionKind]) -> None:
@@ -63,7 +67,7 @@ class ChildKinds:
             waiting.discard(user)
 
     async def mapping(self, gvk: GroupVersionKind, user: Hashable) -> RESTMapping | None:
-        """The mapping of a kind, its informer synced; None while the server does not serve it.
+        """The mapping of a kind, its informer synced; None while it is not served or not readable.
 
         `user` is then remembered and returned by `appeared` once it does.
         """
@@ -76,8 +80,17 @@ class ChildKinds:
                 return None
             watched = self._watched.get(gvk) or self._declare(mapping)
             self._watched[gvk] = watched
-        await watched.handle.informer.wait_synced()
+        try:
+            await watched.handle.informer.wait_synced(FIRST_LIST_TIMEOUT)
+        except TimeoutError as error:
+            self._unreadable[gvk] = str(error)
+            return None
+        self._unreadable.pop(gvk, None)
         return watched.mapping
+
+    def trouble(self, gvk: GroupVersionKind) -> str:
+        """Why a kind cannot be used although the server serves it; empty if it can."""
+        return self._unreadable.get(gvk, "")
 
     def appeared(self) -> frozenset[Hashable]:
         """Users that waited for a kind; to be called when discovery changed."""

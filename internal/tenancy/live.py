@@ -72,6 +72,15 @@ class LiveObjects:
             ]
         await self._patch_json(mapping, entry, operations)
 
+    async def remove_annotation(self, mapping: RESTMapping, entry: Entry, annotation: str) -> None:
+        """Take one annotation off, if it still has the value that was seen."""
+        path = f"/metadata/annotations/{annotation.replace('~', '~0').replace('/', '~1')}"
+        operations: list[dict[str, Any]] = [
+            {"op": "test", "path": path, "value": entry.annotations[annotation]},
+            {"op": "remove", "path": path},
+        ]
+        await self._patch_json(mapping, entry, operations)
+
     async def _patch_json(
         self, mapping: RESTMapping, entry: Entry, operations: list[dict[str, Any]]
     ) -> None:

@@ -8,14 +8,15 @@ from typing import Generic, TypeVar
 from ctrlruntime.api.kinds import GroupKind
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Job(Generic[T]):
+class Job(Generic[T_co]):
     """One write, and the type of resource whose pool it runs in."""
 
     kind: GroupKind
-    run: Callable[[], Awaitable[T]]
+    run: Callable[[], Awaitable[T_co]]
 
 
 class WorkerPools:
@@ -32,12 +33,12 @@ class WorkerPools:
 
     async def run(self, jobs: Iterable[Job[T]]) -> list[T | Exception]:
         """Run all jobs; results in their order. An exception of one job is its result."""
-        tasks: list[asyncio.Task[T | Exception]] = []
         async with asyncio.TaskGroup() as group:
-            for job in jobs:
-                task: asyncio.Task[T | Exception] = group.create_task(self._one(job))
-                tasks.append(task)
+            tasks = [self._start(group, job) for job in jobs]
         return [task.result() for task in tasks]
+
+    def _start(self, group: asyncio.TaskGroup, job: Job[T]) -> asyncio.Task[T | Exception]:
+        return group.create_task(self._one(job))
 
     async def _one(self, job: Job[T]) -> T | Exception:
         pool = self._pools.setdefault(job.kind, asyncio.Semaphore(self._per_type))

@@ -47,4 +47,4 @@ class StatusWriter:
 
 def status_fields(status: ApiModel) -> dict[str, Any]:
     """A status as it stands on the wire."""
-    return status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return status.to_wire(exclude_unset=False)

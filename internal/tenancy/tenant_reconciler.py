@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
@@ -132,12 +132,22 @@ class TenantReconciler:
             self._builds.move_to_end(entry.key)
             return known[1], known[2]
         variables = variables_of(tenant, sensitive)
-        made = await build(tenant, variables, self.renderer, mappings.get)
+        made = self._explained(await build(tenant, variables, self.renderer, mappings.get))
         if not any(item.transient for item in made.resources):
             self._builds[entry.key] = (version, made, variables)
             if len(self._builds) > self.remembered:
                 self._builds.popitem(last=False)
         return made, variables
+
+    def _explained(self, made: Build) -> Build:
+        """Problems with kinds that are served but cannot be read, said as what they are."""
+        items = [
+            replace(item, problem=trouble, transient=True)
+            if item.missing_kind is not None and (trouble := self.children.trouble(item.missing_kind))
+            else item
+            for item in made.resources
+        ]
+        return Build(tuple(items), made.graph)
 
     async def _mappings(
         self, tenant: Tenant, entry: Entry, request: Request

@@ -23,7 +23,7 @@ LARGEST_INTEGER = 2**63 - 1
 DEEPEST_VALUE = 64
 """How deep lists and mappings may nest, in manifests and in values."""
 
-NODE_COST = 16
+NODE_COST = 64
 """Work charged for visiting one element of a list or mapping, in units of one character."""
 
 
@@ -95,7 +95,6 @@ class Meter:
         waiting: list[Any] = [value]
         while waiting:
             item = waiting.pop()
-            self.work(NODE_COST)
             if isinstance(item, str | bytes):
                 self.work(len(item))
             elif isinstance(item, Mapping):

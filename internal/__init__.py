@@ -1,0 +1,1 @@
+"""Business logic, one package per system."""

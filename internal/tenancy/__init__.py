@@ -1,0 +1,1 @@
+"""Tenants from SQL rows: the business logic of the tenancy system."""

@@ -1,0 +1,111 @@
+"""Templates as their tenants need them, and what is wrong with them; each looked at once."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from apis.tenancy import TenantRegistry, TenantTemplate, resource_lists
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.cache.entry import Entry
+from internal.tenancy.graph import Graph, GraphError
+from internal.tenancy.ignore_fields import check
+from internal.tenancy.rendering import Renderer, RenderError, combine
+from internal.tenancy.tenants import Blueprint
+
+ALWAYS_KNOWN = frozenset({"uid", "activate", "registryId", "hubId", "templateRef"})
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What can be said of a template without any row."""
+
+    problems: tuple[str, ...]
+    variables: frozenset[str]
+    """Variables that it reads and gives no default."""
+    cyclic: bool = False
+
+
+@dataclass(slots=True)
+class Blueprints:
+    """Checks and prepares templates, remembering the result per version of each."""
+
+    renderer: Renderer
+    _prepared: dict[tuple[str, str], tuple[str, Blueprint]] = field(default_factory=dict)
+    _verdicts: dict[tuple[str, str], tuple[str, Verdict]] = field(default_factory=dict)
+
+    def of(self, entries: Iterable[Entry]) -> dict[str, Blueprint]:
+        """Blueprints by template name."""
+        return {entry.name: self._blueprint(entry) for entry in entries}
+
+    async def invalid(self, entries: Iterable[Entry]) -> dict[str, str]:
+        """Templates that must not be rolled out, with the first reason."""
+        verdicts = {entry.name: await self.verdict(entry) for entry in entries}
+        return {name: v.problems[0] for name, v in verdicts.items() if v.problems}
+
+    async def verdict(self, entry: Entry) -> Verdict:
+        """What is wrong with a template."""
+        version = f"{entry.uid}/{entry.generation}"
+        known = self._verdicts.get(entry.key)
+        if known is not None and known[0] == version:
+            return known[1]
+        verdict = await self._examine(entry.typed(TenantTemplate))
+        self._verdicts[entry.key] = (version, verdict)
+        return verdict
+
+    def forget(self, namespace: str, name: str) -> None:
+        """The template is gone."""
+        self._prepared.pop((namespace, name), None)
+        self._verdicts.pop((namespace, name), None)
+
+    def _blueprint(self, entry: Entry) -> Blueprint:
+        version = f"{entry.uid}/{entry.generation}"
+        known = self._prepared.get(entry.key)
+        if known is not None and known[0] == version:
+            return known[1]
+        made = Blueprint.of(entry.typed(TenantTemplate))
+        self._prepared[entry.key] = (version, made)
+        return made
+
+    async def _examine(self, template: TenantTemplate) -> Verdict:
+        problems: list[str] = []
+        variables: set[str] = set()
+        cyclic = False
+        resources = [resource for _, resource in resource_lists(template.spec)]
+        try:
+            Graph.of(resources)
+        except GraphError as error:
+            problems += error.problems
+            cyclic = error.cyclic
+        for resource in resources:
+            problems += [f"{resource.id}: {text}" for text in check(resource.ignore_fields)]
+            try:
+                GroupVersionKind.of(resource.spec)
+                manifest = combine(
+                    resource.spec,
+                    name=resource.name_template,
+                    namespace=resource.target_namespace,
+                    labels=resource.labels_template,
+                    annotations=resource.annotations_template,
+                )
+                report = await self.renderer.check(manifest)
+            except (RenderError, ValueError) as error:
+                problems.append(f"{resource.id}: {error}")
+                continue
+            problems += [f"{resource.id}: {error}" for error in report.errors]
+            problems += _no_name(resource.id, manifest)
+            variables |= report.variables - report.optional
+        return Verdict(tuple(problems), frozenset(variables), cyclic)
+
+
+def _no_name(resource: str, manifest: dict[str, object]) -> list[str]:
+    metadata = manifest.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("name"):
+        return []
+    return [f"{resource}: it has neither nameTemplate nor spec.metadata.name"]
+
+
+def variables_of(registry: TenantRegistry) -> frozenset[str]:
+    """The variables that a registry's rows give."""
+    known = ALWAYS_KNOWN | frozenset(registry.spec.extra_value_mappings)
+    if registry.spec.value_mappings.host_or_url:
+        known |= {"hostOrUrl", "host"}
+    return known

@@ -1,0 +1,117 @@
+"""Queries of a registry's data source: its settings put together, its rows read, timed."""
+
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+
+from apis.tenancy import SecretKeyRef, TenantRegistry
+from ctrlruntime.queue import Request
+from internal.tenancy.metrics import TenancyMetrics
+from internal.tenancy.rows import Reading, columns, read
+from internal.tenancy.secrets import SecretUnavailable, WatchedSecrets
+from internal.tenancy.sources import (
+    MySQLSettings,
+    Settings,
+    SourceError,
+    Sources,
+    SQLiteSettings,
+    TLSSettings,
+)
+
+
+class CredentialsUnavailable(SourceError):
+    """A Secret with credentials is not there."""
+
+    reason = "CredentialsUnavailable"
+
+
+@dataclass(slots=True)
+class Queries:
+    """Reads rows. `sqlite_root`: directory of the SQLite files that are allowed; None allows none."""
+
+    sources: Sources
+    secrets: WatchedSecrets
+    metrics: TenancyMetrics
+    clock: Callable[[], float]
+    sqlite_root: Path | None = None
+
+    async def run(self, request: Request, registry: TenantRegistry) -> Reading:
+        """All rows of the registry, sorted in. Raises SourceError."""
+        started, result = self.clock(), "error"
+        try:
+            settings = await self._settings(request, registry)
+            source = await self.sources.get(request, settings)
+            wanted = columns(registry.spec)
+            rows = []
+            async with aclosing(source.pages(wanted)) as pages:
+                async for page in pages:
+                    rows.extend(page)
+            result = "success"
+            return read(rows, registry.spec)
+        finally:
+            self.metrics.query_seconds.labels(request.name, request.namespace, result).observe(
+                self.clock() - started
+            )
+
+    async def forget(self, request: Request) -> None:
+        """The registry is gone: close its connections, stop watching its Secrets."""
+        await self.sources.release(request)
+        await self.secrets.keep_only(request, frozenset())
+
+    async def _settings(self, request: Request, registry: TenantRegistry) -> Settings:
+        source = registry.spec.source
+        if source.sqlite is not None and source.type == "sqlite":
+            return SQLiteSettings(
+                path=source.sqlite.path,
+                table=source.sqlite.table,
+                root=self.sqlite_root,
+                page_size=source.sqlite.page_size,
+            )
+        mysql = source.mysql
+        if mysql is None:
+            raise SourceError(f"spec.source.{source.type} is missing")
+        tls = None
+        password = await self._value(request, mysql.password_ref) or ""
+        if mysql.tls is not None:
+            tls = TLSSettings(
+                mode=mysql.tls.mode,
+                ca=await self._value(request, mysql.tls.ca_ref),
+                certificate=await self._value(request, mysql.tls.cert_ref),
+                key=await self._value(request, mysql.tls.key_ref),
+            )
+        await self.secrets.keep_only(request, _places(request, registry))
+        return MySQLSettings(
+            host=mysql.host,
+            port=mysql.port,
+            username=mysql.username,
+            password=password,
+            database=mysql.database,
+            table=mysql.table,
+            tls=tls,
+            connect_timeout=mysql.connect_timeout_seconds,
+            read_timeout=mysql.read_timeout_seconds,
+            pool_size=mysql.pool_size,
+            page_size=mysql.page_size,
+        )
+
+    async def _value(self, request: Request, reference: SecretKeyRef | None) -> str | None:
+        if reference is None:
+            return None
+        try:
+            return await self.secrets.read(
+                request, request.namespace, reference.name, reference.key
+            )
+        except SecretUnavailable as error:
+            raise CredentialsUnavailable(str(error)) from None
+
+
+def _places(request: Request, registry: TenantRegistry) -> frozenset[tuple[str, str]]:
+    mysql = registry.spec.source.mysql
+    if mysql is None:
+        return frozenset()
+    tls = mysql.tls
+    references = [mysql.password_ref]
+    if tls is not None:
+        references += [tls.ca_ref, tls.cert_ref, tls.key_ref]
+    return frozenset((request.namespace, ref.name) for ref in references if ref is not None)

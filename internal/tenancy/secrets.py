@@ -1,0 +1,61 @@
+"""Single Secrets that settings refer to: each watched by itself, whole, and nothing else."""
+
+import base64
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+from ctrlruntime.cache.cache import Cache, InformerHandle
+from internal.tenancy.values import SECRET
+
+Place = tuple[str, str]
+
+
+class SecretUnavailable(Exception):
+    """A Secret, or a key of it, that is referred to is not there."""
+
+
+@dataclass(slots=True)
+class _Watched:
+    handle: InformerHandle
+    users: set[Hashable] = field(default_factory=set)
+
+
+class WatchedSecrets:
+    """Reads keys of Secrets by a watch of exactly these Secrets, so that a change is seen at once."""
+
+    def __init__(self, cache: Cache, on_change: Callable[[frozenset[Hashable]], None]) -> None:
+        """`on_change` gets the users of a Secret that was changed, made or deleted."""
+        self._cache = cache
+        self._on_change = on_change
+        self._watched: dict[Place, _Watched] = {}
+
+    async def read(self, user: Hashable, namespace: str, name: str, key: str) -> str:
+        """The value of one key. Raises SecretUnavailable."""
+        watched = self._watched.get((namespace, name)) or self._watch((namespace, name))
+        watched.users.add(user)
+        await watched.handle.informer.wait_synced()
+        entry = watched.handle.informer.store.get(namespace, name)
+        if entry is None:
+            raise SecretUnavailable(f"there is no Secret {name!r} in namespace {namespace!r}")
+        data = entry.field("data") or {}
+        if key not in data:
+            raise SecretUnavailable(f"the Secret {name!r} has no key {key!r}")
+        return base64.b64decode(data[key]).decode("utf-8", "replace")
+
+    async def keep_only(self, user: Hashable, places: frozenset[Place]) -> None:
+        """Release every Secret that `user` refers to no more."""
+        for place in [p for p, w in self._watched.items() if user in w.users and p not in places]:
+            watched = self._watched[place]
+            watched.users.discard(user)
+            if not watched.users:
+                del self._watched[place]
+                await watched.handle.release()
+
+    def _watch(self, place: Place) -> _Watched:
+        namespace, name = place
+        handle = self._cache.declare(
+            SECRET, namespaces=[namespace], fields=f"metadata.name={name}", metadata_only=False
+        )
+        watched = self._watched[place] = _Watched(handle)
+        handle.informer.add_handler(lambda _event: self._on_change(frozenset(watched.users)))
+        return watched

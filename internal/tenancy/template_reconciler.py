@@ -1,0 +1,146 @@
+"""Reconciles one TenantTemplate: is it usable, and how far has it been carried out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from apis.tenancy import TenantRegistry, TenantTemplate, TenantTemplateStatus
+from ctrlruntime.api.conditions import Condition, find_condition, set_condition
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.store import Store
+from ctrlruntime.controller.directives import is_paused, requested
+from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.events import EventRecorder
+from ctrlruntime.queue import Request
+from internal.tenancy.blueprints import Blueprints, Verdict, variables_of
+from internal.tenancy.statuses import StatusWriter
+from internal.tenancy.tally import Counts, Tally
+
+STATUS_PERIOD = 1.0
+LONGEST_MESSAGE = 1024
+
+
+@dataclass(slots=True)
+class TemplateReconciler:
+    """Checks templates and reports on them. It writes nothing but their status."""
+
+    templates: Store
+    registries: Store
+    blueprints: Blueprints
+    statuses: StatusWriter
+    tally: Tally
+    recorder: EventRecorder
+    clock: Callable[[], datetime]
+    monotonic: Callable[[], float]
+    _written: dict[Request, float] = field(default_factory=dict)
+
+    async def reconcile(self, request: Request) -> Result | None:
+        """One pass. Raises the client's errors when the server gives no usable answer."""
+        entry = self.templates.get(request.namespace, request.name)
+        if entry is None:
+            self.blueprints.forget(request.namespace, request.name)
+            self._written.pop(request, None)
+            return None
+        if entry.deletion_timestamp is not None or is_paused(entry.annotations):
+            return None
+        template = entry.typed(TenantTemplate)
+        wait = self._written.get(request, float("-inf")) + STATUS_PERIOD - self.monotonic()
+        if wait > 0:
+            return Result(requeue_after=wait)
+        registry = self.registries.get(request.namespace, template.spec.registry_id)
+        counts = self.tally.counts(("template", request.namespace, request.name))
+        verdict = await self.blueprints.verdict(entry)
+        status = template_status(
+            template.status,
+            verdict,
+            counts,
+            registry=None if registry is None else registry.typed(TenantRegistry),
+            registry_id=template.spec.registry_id,
+            generation=entry.generation,
+            handled=requested(entry.annotations),
+            now=self.clock(),
+        )
+        self._announce(template, status)
+        if await self.statuses.write(TenantTemplate.mapping(), entry, template.status, status):
+            self._written[request] = self.monotonic()
+        return None
+
+    def _announce(self, template: TenantTemplate, status: TenantTemplateStatus) -> None:
+        before = find_condition(template.status.conditions, "Valid")
+        after = find_condition(status.conditions, "Valid")
+        if after is None or after.status == "True":
+            return
+        if before is None or (before.status, before.reason) != (after.status, after.reason):
+            self.recorder.event(template, "Warning", after.reason, "Validate", after.message)
+
+
+def template_status(
+    previous: TenantTemplateStatus,
+    verdict: Verdict,
+    counts: Counts,
+    *,
+    registry: TenantRegistry | None,
+    registry_id: str,
+    generation: int,
+    handled: str,
+    now: datetime,
+) -> TenantTemplateStatus:
+    """The status to write. Pure."""
+    status = previous.model_copy(deep=True)
+    status.observed_generation = generation
+    status.total_tenants, status.ready_tenants = counts.total, counts.ready
+    status.last_handled_reconcile = handled
+    for condition in (
+        _valid(verdict, registry, registry_id),
+        _known(verdict, registry),
+        _applied(counts),
+    ):
+        if condition is not None:
+            condition.observed_generation = generation
+            set_condition(status.conditions, condition, now)
+    return status
+
+
+def _valid(verdict: Verdict, registry: TenantRegistry | None, registry_id: str) -> Condition:
+    if verdict.problems:
+        reason = "DependencyCycle" if verdict.cyclic else "ValidationFailed"
+        return _condition("Valid", False, reason, "; ".join(verdict.problems))
+    if registry is None:
+        message = f"There is no TenantRegistry {registry_id!r} in this namespace."
+        return _condition("Valid", False, "RegistryNotFound", message)
+    return _condition("Valid", True, "ValidationPassed", "The template can be used.")
+
+
+def _known(verdict: Verdict, registry: TenantRegistry | None) -> Condition | None:
+    if registry is None:
+        return None
+    unknown = sorted(verdict.variables - variables_of(registry))
+    if unknown:
+        message = f"The registry maps no column to {', '.join(unknown)}, and there is no default."
+        return _condition("VariablesKnown", False, "UnknownVariables", message)
+    return _condition("VariablesKnown", True, "AllVariablesKnown", "")
+
+
+def _applied(counts: Counts) -> Condition:
+    if counts.total == 0:
+        return _condition("Applied", False, "NoTenants", "The template has no tenants.")
+    if counts.ready == counts.total:
+        return _condition("Applied", True, "AllTenantsReady", "All tenants are ready.")
+    return _condition("Applied", False, "NotAllTenantsReady", "Not all tenants are ready.")
+
+
+def _condition(kind: str, holds: bool, reason: str, message: str) -> Condition:
+    return Condition.model_validate(
+        {
+            "type": kind,
+            "status": "True" if holds else "False",
+            "reason": reason,
+            "message": message[:LONGEST_MESSAGE],
+        }
+    )
+
+
+def request_of(entry: Entry) -> Request:
+    """The template that a tenant was made from."""
+    spec = entry.field("spec") or {}
+    return Request(entry.namespace, str(spec.get("templateRef", "")))

@@ -1,0 +1,175 @@
+"""The builder of Tenants: a row and a template to the desired Tenant, and back to what plans need."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.resources import OWNER_UID, Desired, Owner, missing_leaves, revision
+from internal.tenancy.marks import (
+    FINALIZER,
+    KINDS,
+    REGISTRY,
+    TEMPLATE,
+    format_kinds,
+    kinds_of,
+    parse_kinds,
+)
+from internal.tenancy.naming import ResourceKey, label_value
+from internal.tenancy.plan import DesiredTenant, ExistingTenant
+from internal.tenancy.rows import ActiveRow
+from internal.tenancy.values import SECRET, secret_name, values_secret
+
+LISTS_EXCLUDED = frozenset({"registryId"})
+
+
+@dataclass(frozen=True, slots=True)
+class Blueprint:
+    """A template's content, prepared once for all its tenants."""
+
+    name: str
+    generation: int
+    lists: Manifest
+    kinds: frozenset[GroupVersionKind]
+    revision: str
+
+    @classmethod
+    def of(cls, template: TenantTemplate) -> "Blueprint":
+        """From a template as it stands."""
+        spec = template.spec.to_wire()
+        lists = {name: items for name, items in spec.items() if name not in LISTS_EXCLUDED}
+        name, generation = template.metadata.name or "", template.metadata.generation or 0
+        return cls(name, generation, lists, kinds_of(template), revision(lists))
+
+
+@dataclass(slots=True)
+class TenantBuilder:
+    """Builds the objects of one registry."""
+
+    registry: TenantRegistry
+    blueprints: Mapping[str, Blueprint]
+
+    @property
+    def namespace(self) -> str:
+        return self.registry.metadata.namespace or ""
+
+    def labels(self, tenant: DesiredTenant) -> dict[str, str]:
+        """Labels of a tenant and its Secret."""
+        return {
+            REGISTRY: label_value(self.registry.metadata.name or ""),
+            TEMPLATE: label_value(tenant.template.name),
+        }
+
+    def tenant(self, tenant: DesiredTenant, before: Entry | None) -> Desired:
+        """The desired Tenant. `before` is what exists: kinds it may still use are not forgotten."""
+        blueprint = self.blueprints[tenant.template.name]
+        spec: Manifest = {
+            "uid": tenant.row.uid,
+            "templateRef": tenant.template.name,
+            "registryId": self.registry.metadata.name,
+            "templateRevision": blueprint.revision,
+            "variables": dict(tenant.row.variables),
+            **blueprint.lists,
+        }
+        if tenant.row.sensitive:
+            spec["sensitiveVariables"] = {
+                "secretName": secret_name(tenant.name),
+                "names": sorted(tenant.row.sensitive),
+            }
+        manifest: Manifest = {
+            "apiVersion": Tenant.gvk().api_version,
+            "kind": Tenant.gvk().kind,
+            "metadata": {
+                "name": tenant.name,
+                "namespace": self.namespace,
+                "labels": self.labels(tenant),
+                "finalizers": [FINALIZER],
+            },
+            "spec": spec,
+        }
+        kinds = format_kinds(blueprint.kinds | _still_used(before))
+        return Desired(
+            mapping=Tenant.mapping(), manifest=manifest, force=True, annotations={KINDS: kinds}
+        )
+
+    def secret(self, name: str, labels: Mapping[str, str], row: ActiveRow) -> Desired:
+        """The Secret with the row's sensitive variables."""
+        manifest = values_secret(self.namespace, name, labels, row.sensitive)
+        return Desired(mapping=SECRET, manifest=manifest, force=True)
+
+
+def _still_used(before: Entry | None) -> frozenset[GroupVersionKind]:
+    """Kinds on record for a tenant that its last status does not show to be gone."""
+    if before is None:
+        return frozenset()
+    recorded = parse_kinds(before.annotations.get(KINDS, ""))
+    status = before.field("status") or {}
+    if status.get("observedGeneration") != before.generation:
+        return recorded  # its resources may be half way
+    applied = set()
+    for key in status.get("appliedResources") or ():
+        try:
+            applied.add(ResourceKey.parse(key).kind)
+        except ValueError:
+            return recorded
+    return frozenset(kind for kind in recorded if kind.group_kind in applied)
+
+
+@dataclass(slots=True)
+class ExistingTenants:
+    """Tenants in the cluster as plans see them; each is decoded once per resourceVersion."""
+
+    _known: dict[tuple[str, str], tuple[str, ExistingTenant]] = field(default_factory=dict)
+    _intact: dict[tuple[str, frozenset[str], bytes], bool] = field(default_factory=dict)
+
+    def of(self, entry: Entry, owner: Owner) -> ExistingTenant:
+        """What a plan needs of one tenant. Its Secret is not looked at here."""
+        version = f"{owner.uid}/{entry.uid}/{entry.resource_version}"
+        known = self._known.get(entry.key)
+        if known is not None and known[0] == version:
+            return known[1]
+        spec = entry.field("spec") or {}
+        variables = spec.get("variables") or {}
+        tenant = ExistingTenant(
+            name=entry.name,
+            uid=str(spec.get("uid", "")),
+            template=str(spec.get("templateRef", "")),
+            version=str(spec.get("templateRevision", "")),
+            variables=variables,
+            intact=self._is_intact(entry, spec, owner),
+            deleting=entry.deletion_timestamp is not None,
+        )
+        self._known[entry.key] = (version, tenant)
+        return tenant
+
+    def forget(self, namespace: str, name: str) -> None:
+        """The tenant is gone."""
+        self._known.pop((namespace, name), None)
+
+    def _is_intact(self, entry: Entry, spec: Manifest, owner: Owner) -> bool:
+        """Whether every field we applied is still ours. Tenants of one template share the answer."""
+        if entry.annotations.get(OWNER_UID) != owner.uid or entry.owned is None:
+            return False
+        if not any(reference.uid == owner.uid for reference in entry.owners):
+            return False
+        key = (
+            str(spec.get("templateRevision", "")),
+            frozenset(spec.get("variables") or ()),
+            entry.owned,
+        )
+        known = self._intact.get(key)
+        if known is None:
+            applied = {
+                "metadata": {
+                    "labels": {REGISTRY: "", TEMPLATE: ""},
+                    "finalizers": [FINALIZER],
+                    "annotations": {KINDS: "", OWNER_UID: ""},
+                },
+                "spec": spec,
+            }
+            known = not missing_leaves(applied, entry.owned)
+            if len(self._intact) > 4096:
+                self._intact.clear()
+            self._intact[key] = known
+        return known

@@ -1,0 +1,1 @@
+"""The manager: an operator built on ctrlruntime."""

@@ -1,0 +1,5 @@
+"""`python -m manager`."""
+
+from manager.cli import main
+
+main(prog_name="manager")

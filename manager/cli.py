@@ -1,0 +1,72 @@
+"""The command line of the manager."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ctrlruntime.manager import run as run_on_uvloop
+from manager.controllers.tenancy import TenancyOptions
+from manager.options import LEADER_ELECTION_ID, RunOptions
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.group(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """The control plane for fleets of single-tenant deployments."""
+
+
+@main.command()
+@click.option("--kubeconfig", type=_PATH, help="Default: $KUBECONFIG, in-cluster, ~/.kube/config.")
+@click.option("--context", help="Context of the kubeconfig.")
+@click.option(
+    "--embedded", is_flag=True, help="Start an embedded API server and simulated nodes; use them."
+)
+@click.option(
+    "--namespace", "namespaces", multiple=True, help="Watch this namespace only. Repeatable."
+)
+@click.option("--leader-elect", is_flag=True, help="Let one of several managers work at a time.")
+@click.option("--leader-election-id", default=LEADER_ELECTION_ID, help="Name of the Lease.")
+@click.option("--leader-election-namespace", default="", help="Default: the Pod's namespace.")
+@click.option("--metrics-bind-address", default=":8080", help='Address of /metrics; "0" is off.')
+@click.option(
+    "--health-probe-bind-address", default=":8081", help='Address of the probes; "0" is off.'
+)
+@click.option("--registry-concurrency", default=3, help="Registries worked on at once.")
+@click.option("--template-concurrency", default=5, help="Templates worked on at once.")
+@click.option("--tenant-concurrency", default=10, help="Tenants worked on at once.")
+@click.option("--writes-per-type", default=16, help="Writes of one resource type at once.")
+@click.option("--writes-total", default=64, help="Writes at once, of all types.")
+@click.option(
+    "--allow-sqlite",
+    "sqlite_root",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Allow SQLite sources, of files in this directory.",
+)
+@click.option(
+    "--tenant-series", default=500, help="Most tenants with metrics of their own (if not ready)."
+)
+@click.option("--every-tenant-series", is_flag=True, help="Metrics of its own for every tenant.")
+@click.option("--log-format", type=click.Choice(["json", "console"]), default="json")
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info"
+)
+def run(**given: Any) -> None:
+    """Run the controllers."""
+    from manager.run import run_manager  # noqa: PLC0415 - keeps `manager --help` quick
+
+    tenancy = TenancyOptions(**{name: given.pop(name) for name in TENANCY_OPTIONS})
+    run_on_uvloop(run_manager(RunOptions(tenancy=tenancy, **given)))
+
+
+TENANCY_OPTIONS = (
+    "registry_concurrency",
+    "template_concurrency",
+    "tenant_concurrency",
+    "writes_per_type",
+    "writes_total",
+    "sqlite_root",
+    "tenant_series",
+    "every_tenant_series",
+)

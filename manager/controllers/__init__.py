@@ -1,0 +1,1 @@
+"""The controllers of each system, put together."""

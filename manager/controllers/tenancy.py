@@ -1,0 +1,313 @@
+"""The tenancy system's three controllers, wired to the runtime."""
+
+import asyncio
+import time
+from collections.abc import Hashable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.cache.cache import InformerHandle
+from ctrlruntime.cache.events import Deleted, Event, Updated
+from ctrlruntime.controller.builder import Builder
+from ctrlruntime.controller.intake import EventQueue
+from ctrlruntime.controller.options import ControllerOptions
+from ctrlruntime.controller.predicates import generation_changed
+from ctrlruntime.manager import FuncRunnable, Manager
+from ctrlruntime.queue import Request
+from ctrlruntime.resources import OWNER, Control
+from internal.tenancy.blueprints import Blueprints
+from internal.tenancy.children import OWNER_INDEX, ChildKinds, entries_of, owner_keys
+from internal.tenancy.claims import Claims
+from internal.tenancy.counting import TenantCounting
+from internal.tenancy.live import LiveObjects
+from internal.tenancy.marks import FIELD_MANAGER, VALUES
+from internal.tenancy.metrics import TenancyMetrics
+from internal.tenancy.pools import WorkerPools
+from internal.tenancy.queries import Queries
+from internal.tenancy.readiness import ReadinessTimers
+from internal.tenancy.registry_reconciler import REGISTRY_INDEX, RegistryReconciler, registry_of
+from internal.tenancy.removal import Remover
+from internal.tenancy.rendering import Renderer
+from internal.tenancy.reports import TenantReports
+from internal.tenancy.secrets import WatchedSecrets
+from internal.tenancy.sources import Sources
+from internal.tenancy.statuses import StatusWriter
+from internal.tenancy.tally import Tally
+from internal.tenancy.template_reconciler import TemplateReconciler
+from internal.tenancy.tenant_reconciler import TenantReconciler
+from internal.tenancy.values import SECRET, SensitiveValues
+from internal.tenancy.wakeups import ChildEvents, Wakeups, more_than_status_changed
+from internal.tenancy.walk import Walker
+
+CRD: RESTMapping = BUILTIN[
+    GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+]
+STATUS_DELAY = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenancyOptions:
+    """Options of the tenancy system."""
+
+    registry_concurrency: int = 3
+    template_concurrency: int = 5
+    tenant_concurrency: int = 10
+    writes_per_type: int = 16
+    """Writes of one resource type that are under way at once."""
+    writes_total: int = 64
+    """Writes that are under way at once."""
+    sqlite_root: Path | None = None
+    """Directory of the SQLite files that registries may name; None allows none."""
+    tenant_series: int = 500
+    """Most tenants with metric series of their own; only those that are not ready have any."""
+    every_tenant_series: bool = False
+    """Series for every tenant."""
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What the three controllers share."""
+
+    manager: Manager
+    options: TenancyOptions
+    tenants: InformerHandle
+    registries: InformerHandle
+    templates: InformerHandle
+    values: InformerHandle
+    children: ChildKinds
+    child_events: ChildEvents
+    claims: Claims
+    control: Control
+    pools: WorkerPools
+    renderer: Renderer
+    blueprints: Blueprints
+    live: LiveObjects
+    statuses: StatusWriter
+    metrics: TenancyMetrics
+    tally: Tally
+    tenant_wakeups: Wakeups
+    registry_wakeups: Wakeups
+    template_wakeups: Wakeups
+
+
+def add_tenancy(manager: Manager, options: TenancyOptions) -> None:
+    """Add the controllers of registries, templates and tenants to a manager."""
+    parts = _make_parts(manager, options)
+    tally = TenantCounting(parts.tally, lambda kind, request: _counts_changed(parts, kind, request))
+    parts.tenants.informer.add_handler(tally)
+    _add_tenant_controller(parts)
+    _add_template_controller(parts)
+    _add_registry_controller(parts)
+    manager.add(FuncRunnable(lambda: _end(parts), name="renderer"))
+
+
+def _make_parts(manager: Manager, options: TenancyOptions) -> _Parts:
+    cache, client = manager.cache, manager.client
+    tenants = cache.declare(
+        Tenant, track_manager=FIELD_MANAGER, indexes={OWNER_INDEX: owner_keys}
+    )
+    registries = cache.declare(TenantRegistry)
+    claims = Claims()
+    child_events = ChildEvents(claims)
+    renderer = Renderer()
+
+    def alive(uid: str) -> bool:
+        stores = (tenants.informer.store, registries.informer.store)
+        return any(store.count("uid", uid) for store in stores)
+
+    for handle in (tenants, registries):
+        handle.informer.store.add_index("uid", lambda entry: (entry.uid,))
+    return _Parts(
+        manager=manager,
+        options=options,
+        tenants=tenants,
+        registries=registries,
+        templates=cache.declare(TenantTemplate, indexes={REGISTRY_INDEX: registry_of}),
+        values=cache.declare(SECRET, labels=f"{VALUES}=true"),
+        children=ChildKinds(
+            cache, manager.live_client.mapper.resolve, FIELD_MANAGER, child_events.deliver
+        ),
+        child_events=child_events,
+        claims=claims,
+        control=Control(cache, field_manager=FIELD_MANAGER, alive=alive),
+        pools=WorkerPools(per_type=options.writes_per_type, total=options.writes_total),
+        renderer=renderer,
+        blueprints=Blueprints(renderer),
+        live=LiveObjects(cache, client, FIELD_MANAGER),
+        statuses=StatusWriter(client, FIELD_MANAGER),
+        metrics=TenancyMetrics(
+            manager.metrics.registry,
+            cap=options.tenant_series,
+            every_tenant=options.every_tenant_series,
+        ),
+        tally=Tally(),
+        tenant_wakeups=Wakeups("tenants to look at again"),
+        registry_wakeups=Wakeups("registries to look at again"),
+        template_wakeups=Wakeups("templates to look at again"),
+    )
+
+
+async def _end(parts: _Parts) -> None:
+    """Runs as long as the manager leads, then ends the renderer's worker process."""
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await parts.renderer.close()
+
+
+def _counts_changed(parts: _Parts, kind: str, request: Request) -> None:
+    wakeups = parts.registry_wakeups if kind == "registry" else parts.template_wakeups
+    wakeups.wake(request, "counts of tenants changed", after=STATUS_DELAY)
+
+
+def _add_tenant_controller(parts: _Parts) -> None:
+    timers = ReadinessTimers()
+    reconciler = TenantReconciler(
+        tenants=parts.tenants.informer.store,
+        mapping=Tenant.mapping(),
+        children=parts.children,
+        walker=Walker(
+            control=parts.control,
+            live=parts.live,
+            pools=parts.pools,
+            timers=timers,
+            clock=_now,
+            on_apply=parts.metrics.applied,
+        ),
+        remover=Remover(parts.control, parts.pools, _now),
+        renderer=parts.renderer,
+        values=SensitiveValues(parts.values.informer),
+        statuses=parts.statuses,
+        live=parts.live,
+        claims=parts.claims,
+        reports=TenantReports(parts.manager.recorder, parts.metrics),
+        timers=timers,
+        clock=_now,
+    )
+
+    def values_changed(event: Event, queue: EventQueue) -> None:
+        for entry in entries_of(event)[-1:]:
+            queue.add(Request(entry.namespace, entry.name.removesuffix("-values")))
+
+    def definition_changed(_event: Event, _queue: EventQueue) -> None:
+        parts.manager.cache.notify_discovery_changed()
+        for user in parts.children.appeared():
+            if isinstance(user, Request):
+                parts.tenant_wakeups.wake(user, "a kind appeared")
+
+    builder = (
+        Builder(parts.manager)
+        .for_(Tenant, predicates=[more_than_status_changed])
+        .watches(SECRET, values_changed, labels=f"{VALUES}=true")
+        .watches(CRD, definition_changed, metadata_only=True)
+        .watches_source(parts.child_events)
+        .watches_source(parts.tenant_wakeups)
+        .options(ControllerOptions(max_concurrent_reconciles=parts.options.tenant_concurrency))
+    )
+    builder.build(reconciler)
+
+
+def _add_template_controller(parts: _Parts) -> None:
+    reconciler = TemplateReconciler(
+        templates=parts.templates.informer.store,
+        registries=parts.registries.informer.store,
+        blueprints=parts.blueprints,
+        statuses=parts.statuses,
+        tally=parts.tally,
+        recorder=parts.manager.recorder,
+        clock=_now,
+        monotonic=time.monotonic,
+    )
+
+    def registry_changed(event: Event, queue: EventQueue) -> None:
+        for entry in entries_of(event)[-1:]:
+            key = f"{entry.namespace}/{entry.name}"
+            for template in parts.templates.informer.store.by_index(REGISTRY_INDEX, key):
+                queue.add(Request(template.namespace, template.name))
+
+    (
+        Builder(parts.manager)
+        .for_(TenantTemplate, predicates=[more_than_status_changed])
+        .watches(TenantRegistry, registry_changed, predicates=[generation_changed])
+        .watches_source(parts.template_wakeups)
+        .options(ControllerOptions(max_concurrent_reconciles=parts.options.template_concurrency))
+        .build(reconciler)
+    )
+
+
+def _add_registry_controller(parts: _Parts) -> None:
+    wakeups = parts.registry_wakeups
+
+    def credentials_changed(users: frozenset[Hashable]) -> None:
+        for request in reconciler.query_now(users):
+            wakeups.wake(request, "credentials changed")
+
+    reconciler = RegistryReconciler(
+        registries=parts.registries.informer.store,
+        templates=parts.templates.informer.store,
+        tenants=parts.tenants.informer.store,
+        children=parts.children,
+        queries=Queries(
+            sources=Sources(),
+            secrets=WatchedSecrets(parts.manager.cache, credentials_changed),
+            metrics=parts.metrics,
+            clock=time.monotonic,
+            sqlite_root=parts.options.sqlite_root,
+        ),
+        control=parts.control,
+        pools=parts.pools,
+        blueprints=parts.blueprints,
+        statuses=parts.statuses,
+        live=parts.live,
+        tally=parts.tally,
+        metrics=parts.metrics,
+        recorder=parts.manager.recorder,
+        clock=_now,
+        monotonic=time.monotonic,
+    )
+
+    def template_changed(event: Event, queue: EventQueue) -> None:
+        for entry in entries_of(event):
+            for key in registry_of(entry):
+                namespace, _, name = key.partition("/")
+                reconciler.replan(Request(namespace, name))
+                queue.add(Request(namespace, name))
+
+    def tenant_changed(event: Event, queue: EventQueue) -> None:
+        """A tenant that went, or that somebody changed: compare again."""
+        if not isinstance(event, Deleted | Updated):
+            return
+        if isinstance(event, Deleted):
+            reconciler.existing.forget(event.old.namespace, event.old.name)
+        for entry in entries_of(event)[:1]:
+            request = owning_registry(entry.annotations.get(OWNER, ""))
+            if request is not None:
+                reconciler.replan(request)
+                queue.add(request)
+
+    (
+        Builder(parts.manager)
+        .for_(TenantRegistry, predicates=[more_than_status_changed])
+        .watches(TenantTemplate, template_changed, predicates=[generation_changed])
+        .watches(Tenant, tenant_changed, predicates=[more_than_status_changed])
+        .watches_source(wakeups)
+        .options(ControllerOptions(max_concurrent_reconciles=parts.options.registry_concurrency))
+        .build(reconciler)
+    )
+
+
+def owning_registry(key: str) -> Request | None:
+    """The registry that an owner key names."""
+    prefix = f"{TenantRegistry.gvk().group_kind}/"
+    if not key.startswith(prefix):
+        return None
+    namespace, _, name = key.removeprefix(prefix).partition("/")
+    return Request(namespace, name)

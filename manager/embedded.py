@@ -1,0 +1,28 @@
+"""A cluster for trying things out: the embedded API server and simulated nodes, with our CRDs."""
+
+from pathlib import Path
+
+from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from ctrlruntime.envtest import Environment
+
+KINDS = (TenantRegistry, TenantTemplate, Tenant)
+
+
+class EmbeddedCluster:
+    """An API server in a process of its own, simulated nodes in another. State is in memory."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """`folder` keeps logs and kubeconfigs; without one they go with the cluster."""
+        self._environment = Environment("embedded-process", nodes=True, folder=folder)
+
+    async def __aenter__(self) -> "EmbeddedCluster":
+        await self._environment.start()
+        await self._environment.install_crds(*KINDS)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._environment.stop()
+
+    def kubeconfig(self, user: str) -> Path:
+        """The path of a user's kubeconfig; users are `admin` and `manager`."""
+        return self._environment.kubeconfig(user)

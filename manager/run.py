@@ -1,0 +1,25 @@
+"""`manager run`: connect, add the controllers, run until told to stop."""
+
+from contextlib import AsyncExitStack
+
+from ctrlruntime.client.config import Config
+from ctrlruntime.manager import Manager
+from ctrlruntime.manager.logs import configure
+from manager.controllers.tenancy import add_tenancy
+from manager.embedded import EmbeddedCluster
+from manager.options import RunOptions
+
+
+async def run_manager(options: RunOptions) -> None:
+    """Run until SIGTERM or SIGINT. Raises what made the manager stop."""
+    logger = configure(format=options.log_format, level=options.log_level)
+    async with AsyncExitStack() as stack:
+        kubeconfig = options.kubeconfig
+        if options.embedded:
+            cluster = await stack.enter_async_context(EmbeddedCluster())
+            kubeconfig = cluster.kubeconfig("manager")
+            logger.info("Embedded API server", kubeconfig=str(cluster.kubeconfig("admin")))
+        config = await Config.load(kubeconfig, options.context)
+        manager = Manager(config, options.manager_options(), logger=logger)
+        add_tenancy(manager, options.tenancy)
+        await manager.start()
