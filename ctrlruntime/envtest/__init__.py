@@ -1,6 +1,24 @@
 """Test environments: an API server, users, a proxy with a request log and faults, simulated nodes."""
 
-from ctrlruntime.envtest.environment import Environment
-from ctrlruntime.envtest.users import User, administrator
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ctrlruntime.envtest.environment import Environment
+    from ctrlruntime.envtest.users import User, administrator
 
 __all__ = ["Environment", "User", "administrator"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads on first use: the proxy's process has no need of the API server's schemas."""
+    if name == "Environment":
+        from ctrlruntime.envtest.environment import Environment
+
+        return Environment
+    if name in ("User", "administrator"):
+        from ctrlruntime.envtest import users
+
+        return getattr(users, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
