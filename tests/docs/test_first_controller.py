@@ -1,0 +1,89 @@
+"""The controller of docs/first-controller.md does what the page says."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import types
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctrlruntime.api import BUILTIN, GroupVersionKind
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import NotFound
+from ctrlruntime.envtest import Environment
+from ctrlruntime.manager import Manager, ManagerOptions
+
+PAGE = Path(__file__).parents[2] / "docs" / "first-controller.md"
+DEPLOYMENT = BUILTIN[GroupVersionKind("apps", "v1", "Deployment")]
+
+
+@pytest.fixture(scope="module")
+def website() -> Any:
+    found = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert found is not None
+    module = types.ModuleType("website")
+    sys.modules["website"] = module
+    exec(compile(found[1], "website.py", "exec"), module.__dict__)
+    return module
+
+
+@pytest.fixture
+async def client(website: Any) -> AsyncIterator[Client]:
+    async with Environment() as env:
+        await env.install_crds(website.Website)
+        options = ManagerOptions(name="website", metrics_bind_address="0", health_bind_address="0")
+        manager = Manager(env.config("manager"), options)
+        website.setup(manager)
+        running = asyncio.create_task(manager.start())
+        try:
+            yield env.client("admin")
+        finally:
+            manager.stop()
+            await running
+
+
+async def eventually(look: Callable[[], Any]) -> Any:
+    """The first true answer; AssertionError after twenty seconds."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                if answer := await look():
+                    return answer
+            except NotFound:
+                pass
+            await asyncio.sleep(0.02)
+
+
+async def test_a_website_gets_a_deployment_and_a_status(website: Any, client: Client) -> None:
+    site = website.Website.from_manifest(
+        {"metadata": {"name": "hello", "namespace": "default"}, "spec": {"image": "nginx:1.27"}}
+    )
+    await client.create(site)
+
+    async def deployed() -> Any:
+        return await client.get(DEPLOYMENT, "hello", "default")
+
+    deployment = await eventually(deployed)
+    assert deployment["metadata"]["ownerReferences"][0]["name"] == "hello"
+    patch = {"status": {"replicas": 1, "readyReplicas": 1}}
+    await client.patch_status(DEPLOYMENT, "hello", "default", patch)
+
+    async def ready() -> Any:
+        found = await client.get(website.Website, "hello", "default")
+        return [c for c in found.status.conditions if c.type == "Ready" and c.status == "True"]
+
+    (condition,) = await eventually(ready)
+    assert condition.message == "1 of 1 are ready"
+
+    change = {"spec": {"replicas": 5}}
+    await client.patch(DEPLOYMENT, "hello", "default", change)
+
+    async def reverted() -> Any:
+        return (await client.get(DEPLOYMENT, "hello", "default"))["spec"]["replicas"] == 1
+
+    await eventually(reverted)
