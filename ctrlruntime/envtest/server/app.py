@@ -11,6 +11,7 @@ import orjson
 import structlog
 from aiohttp import web
 
+from ctrlruntime.envtest.server.admission import Admission
 from ctrlruntime.envtest.server.bootstrap import bootstrap
 from ctrlruntime.envtest.server.certificates import Authority
 from ctrlruntime.envtest.server.dispatch import Dispatcher, Reply
@@ -33,6 +34,7 @@ class APIServer:
         self.options = options or ServerOptions()
         self.state = State(self.options)
         self._dispatcher = Dispatcher(self.state)
+        self._admission: Admission | None = None
         self._runner: web.ServerRunner | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._streams: set[asyncio.Task[Any]] = set()
@@ -52,6 +54,7 @@ class APIServer:
     async def start(self) -> None:
         """Listen. Raises OSError where the port is taken."""
         bootstrap(self.state)
+        self._admission = self.state.admission = Admission(self.state)
         server = web.Server(self._handle, access_log=None)
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=1.0)
         await self._runner.setup()
@@ -85,6 +88,8 @@ class APIServer:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        if self._admission is not None:
+            await self._admission.close()
 
     async def __aenter__(self) -> APIServer:
         await self.start()

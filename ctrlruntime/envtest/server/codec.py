@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 import orjson
 import yaml
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.envtest.schema.strict import strict_decode
 from ctrlruntime.envtest.server.errors import (
     StatusError,
     bad_request,
+    bad_value,
+    invalid,
     unsupported_media_type,
 )
 from ctrlruntime.envtest.server.kinds import Kind
@@ -68,30 +70,10 @@ def decode_object(kind: Kind, request: Request) -> tuple[Manifest, list[str]]:
             '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
         )
     errors: list[str] = []
-    if request.field_validation != "Ignore" and may_repeat_keys(body, obj):
-        obj, errors = strict_decode(body)
+    if request.field_validation != "Ignore":
+        errors = strict_decode(body)[1]
     check_type(kind, request, obj)
     return obj, errors
-
-
-def strict_decode(body: bytes) -> tuple[Manifest, list[str]]:
-    """Decode JSON and report keys that occur twice in one object; the last one wins."""
-    errors: list[str] = []
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in found:
-                errors.append(f'duplicate field "{key}"')
-            found[key] = value
-        return found
-
-    return json.loads(body, object_pairs_hook=unique), errors
-
-
-def may_repeat_keys(body: bytes, obj: Any) -> bool:
-    """A cheap test that has no false negatives: a key that was lost is a colon that is gone."""
-    return body.count(b":") != orjson.dumps(obj).count(b":") or b"\\u003" in body
 
 
 def _unreadable(kind: Kind, body: bytes, error: str) -> StatusError:
@@ -148,9 +130,9 @@ def _check_custom_type(kind: Kind, request: Request, obj: Manifest) -> None:
     if obj["apiVersion"] != kind.api_version(request.version):
         raise _other_version(obj["apiVersion"], kind.api_version(request.version))
     if obj["kind"] != kind.kind:
-        raise bad_request(
-            f"{obj['apiVersion']}, Kind={obj['kind']} cannot be handled as a {kind.kind}"
-        )
+        error = bad_value("kind", obj["kind"], f"must be {kind.kind}")
+        name = (obj.get("metadata") or {}).get("name") or ""
+        raise invalid(kind.group, obj["kind"], name, [error])
 
 
 _STRINGS: Final = ("name", "generateName", "namespace", "uid", "resourceVersion")
@@ -172,6 +154,10 @@ def _check_metadata(kind: Kind, request: Request, obj: Manifest) -> None:
             raise _wrong_type(kind, request, value, f"metadata.{name}", "string")
     for name in _MAPS:
         _check_map(kind, request, metadata, name)
+    _check_lists(kind, request, metadata)
+
+
+def _check_lists(kind: Kind, request: Request, metadata: Manifest) -> None:
     for name in ("finalizers", "ownerReferences", "managedFields"):
         value = metadata.get(name)
         if value is not None and not isinstance(value, list):

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ctrlruntime.envtest.server.quantity import normalise
-
 Rule = Callable[[dict[str, Any]], None]
 
 
@@ -16,14 +14,12 @@ class Defaults:
     """Defaults of one object.
 
     `values` are set where absent; `within` are the defaults of its members (objects, or lists of
-    objects) where present; `rules` run last, for what depends on other fields; `quantities` are
-    members that hold resource lists.
+    objects) where present; `rules` run last, for what depends on other fields.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
     within: Mapping[str, Defaults] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
-    quantities: tuple[str, ...] = ()
 
     def fill(self, obj: Any) -> None:
         if isinstance(obj, list):
@@ -39,10 +35,6 @@ class Defaults:
             member = obj.get(name)
             if member or (isinstance(member, dict) and inner.values):
                 inner.fill(member)
-        for name in self.quantities:
-            member = obj.get(name)
-            if isinstance(member, dict):
-                normalise(member)
         for rule in self.rules:
             rule(obj)
 

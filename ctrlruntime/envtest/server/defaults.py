@@ -79,6 +79,11 @@ def _metrics(spec: _Object) -> None:
         spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
 
 
+def _event_times(event: _Object) -> None:
+    for name in ("firstTimestamp", "lastTimestamp", "eventTime"):
+        event.setdefault(name, None)
+
+
 def _policy_types(spec: _Object) -> None:
     if spec.get("policyTypes") is None:
         spec["policyTypes"] = ["Ingress"] + (["Egress"] if spec.get("egress") else [])
@@ -116,7 +121,6 @@ CLAIM: Final = Defaults(
     {
         "spec": Defaults(
             {"volumeMode": "Filesystem"},
-            {"resources": Defaults(quantities=("limits", "requests"))},
         )
     },
 )
@@ -239,37 +243,19 @@ _TABLE: Final[dict[tuple[str, str], Defaults]] = {
             "spec": Defaults(
                 {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"},
                 {"hostPath": Defaults({"type": ""})},
-                quantities=("capacity",),
             )
         }
     ),
     ("", "Namespace"): Defaults({"spec": {}}),
     ("", "Node"): Defaults({"spec": {}}),
-    ("", "ResourceQuota"): Defaults({"spec": {}}, {"spec": Defaults(quantities=("hard",))}),
+    ("", "ResourceQuota"): Defaults({"spec": {}}, {"spec": Defaults()}),
     ("", "LimitRange"): Defaults(
-        within={
-            "spec": Defaults(
-                within={
-                    "limits": Defaults(
-                        rules=(_limit_range,),
-                        quantities=("max", "min", "default", "defaultRequest"),
-                    )
-                }
-            )
-        }
+        within={"spec": Defaults(within={"limits": Defaults(rules=(_limit_range,))})}
     ),
     ("", "Endpoints"): Defaults(within={"subsets": Defaults(within={"ports": _TCP})}),
     ("", "Event"): Defaults(
         {"source": {}, "reportingComponent": "", "reportingInstance": "", "involvedObject": {}},
-        rules=(
-            lambda event: (
-                [
-                    event.setdefault(name, None)
-                    for name in ("firstTimestamp", "lastTimestamp", "eventTime")
-                ]
-                and None
-            ),
-        ),
+        rules=(_event_times,),
     ),
     ("discovery.k8s.io", "EndpointSlice"): Defaults(
         within={

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
+from ctrlruntime.envtest.schema.crd import validate_crd_schema
 from ctrlruntime.envtest.server.errors import (
     FieldError,
     bad_value,
@@ -17,9 +17,6 @@ from ctrlruntime.envtest.server.errors import (
 from ctrlruntime.envtest.server.metadata import label_1035, subdomain
 
 _Object = dict[str, Any]
-_KEYS: Final = ("allOf", "anyOf", "oneOf")
-_STRUCTURAL_ONLY: Final = ("type", "default", "additionalProperties", "nullable", "title")
-_TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 
 
 def check_definition(obj: _Object, prefix: str) -> Iterator[FieldError]:
@@ -79,10 +76,8 @@ def _versions(spec: _Object) -> Iterator[FieldError]:
             yield duplicate(f"{path}.name", name)
         seen.add(name)
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
-        if schema is None:
-            yield required(f"{path}.schema.openAPIV3Schema", "schemas are required")
-            continue
-        yield from check_schema(schema, f"{path}.schema.openAPIV3Schema", root=True)
+        for cause in validate_crd_schema(schema, f"{path}.schema.openAPIV3Schema"):
+            yield FieldError(cause.field, cause.type, cause.message)
         yield from _columns(version, path)
     if sum(1 for version in versions if version.get("storage")) != 1:
         detail = "must have exactly one version marked as storage version"
@@ -122,96 +117,6 @@ def _conversion(conversion: _Object) -> Iterator[FieldError]:
     elif webhook:
         text = 'should not be set when strategy is not set to "Webhook"'
         yield forbidden_field("spec.conversion.webhook", text)
-
-
-def check_schema(
-    schema: _Object, path: str, *, root: bool = False, nested: bool = False
-) -> Iterator[FieldError]:
-    """The rules of structural schemas; `nested` is inside allOf, anyOf, oneOf or not."""
-    kind = schema.get("type")
-    if nested:
-        yield from _nested(schema, path)
-    elif not kind and not schema.get("x-kubernetes-int-or-string"):
-        if not schema.get("x-kubernetes-preserve-unknown-fields") or root:
-            detail = (
-                "must not be empty at the root"
-                if root
-                else "must not be empty for specified object fields"
-            )
-            detail = (
-                "must not be empty for specified array items" if path.endswith(".items") else detail
-            )
-            yield required(f"{path}.type", detail)
-    elif root and kind != "object":
-        yield bad_value(f"{path}.type", kind, "must be object at the root")
-    elif kind and kind not in _TYPES:
-        yield not_supported(f"{path}.type", kind, _TYPES)
-    if "$ref" in schema:
-        yield forbidden_field(f"{path}.$ref", "$ref is not supported")
-    if pattern := schema.get("pattern"):
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            text = f"must be a valid regular expression, but isn't: {error}"
-            yield bad_value(f"{path}.pattern", pattern, text)
-    yield from _members(schema, path, nested=nested)
-
-
-def _nested(schema: _Object, path: str) -> Iterator[FieldError]:
-    for field in _STRUCTURAL_ONLY:
-        if field in schema and not (field == "type" and schema.get("x-kubernetes-int-or-string")):
-            if field == "type" and path.rpartition(".")[0].endswith("int"):
-                continue
-            yield forbidden_field(f"{path}.{field}", "must be empty to be structural")
-
-
-def _members(schema: _Object, path: str, *, nested: bool) -> Iterator[FieldError]:
-    properties = schema.get("properties") or {}
-    if properties and schema.get("additionalProperties"):
-        yield forbidden_field(
-            f"{path}.additionalProperties",
-            "additionalProperties and properties are mutual exclusive",
-        )
-    for name, member in properties.items():
-        yield from check_schema(member, f"{path}.properties[{name}]", nested=nested)
-    extra = schema.get("additionalProperties")
-    if isinstance(extra, dict):
-        yield from check_schema(extra, f"{path}.additionalProperties", nested=nested)
-    items = schema.get("items")
-    if isinstance(items, dict):
-        yield from check_schema(items, f"{path}.items", nested=nested)
-    elif schema.get("type") == "array" and not nested:
-        yield required(f"{path}.items", "must be specified")
-    yield from _list_keys(schema, path)
-    if schema.get("x-kubernetes-int-or-string"):
-        return
-    for key in _KEYS:
-        for index, member in enumerate(schema.get(key) or ()):
-            yield from check_schema(member, f"{path}.{key}[{index}]", nested=True)
-    if isinstance(schema.get("not"), dict):
-        yield from check_schema(schema["not"], f"{path}.not", nested=True)
-
-
-def _list_keys(schema: _Object, path: str) -> Iterator[FieldError]:
-    kind = schema.get("x-kubernetes-list-type")
-    if kind not in {None, "atomic", "map", "set"}:
-        yield not_supported(f"{path}.x-kubernetes-list-type", kind, ("atomic", "map", "set"))
-    keys = schema.get("x-kubernetes-list-map-keys") or []
-    if kind == "map" and not keys:
-        text = "must not be empty if x-kubernetes-list-type is map"
-        yield required(f"{path}.x-kubernetes-list-map-keys", text)
-    items = schema.get("items") or {}
-    needed = items.get("required") or []
-    for key in keys if kind == "map" else ():
-        member = (items.get("properties") or {}).get(key)
-        if member is None:
-            text = "entries must all be names of item properties"
-            yield bad_value(f"{path}.x-kubernetes-list-map-keys", keys, text)
-        elif key not in needed and "default" not in member:
-            yield required(
-                f"{path}.items.properties[{key}].default",
-                "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property",
-            )
 
 
 def check_definition_update(new: _Object, old: _Object) -> Iterator[FieldError]:

@@ -83,10 +83,8 @@ def qualified_name(value: str) -> list[str]:
     if not slash:
         prefix, name = "", value
     elif "/" in name:
-        return [
-            f"a qualified name {_NAME_PART} with an optional DNS subdomain prefix and '/' "
-            "(e.g. 'example.com/MyName')"
-        ]
+        text = f"a qualified name {_NAME_PART} with an optional DNS subdomain prefix and '/' "
+        return [text + "(e.g. 'example.com/MyName')"]
     texts: list[str] = []
     if slash and not prefix:
         texts.append("prefix part must be non-empty")
@@ -181,9 +179,11 @@ def _owners(owners: list[dict[str, Any]]) -> list[FieldError]:
         field = "metadata.ownerReferences"
         if not owner.get("apiVersion"):
             errors.append(bad_value(f"{field}.apiVersion", "", "version must not be empty"))
-        for part in ("kind", "name", "uid"):
-            if not owner.get(part):
-                errors.append(bad_value(f"{field}.{part}", "", f"{part} must not be empty"))
+        errors += [
+            bad_value(f"{field}.{part}", "", f"{part} must not be empty")
+            for part in ("kind", "name", "uid")
+            if not owner.get(part)
+        ]
         if owner.get("apiVersion") == "v1" and owner.get("kind") == "Event":
             errors.append(bad_value(field, "/v1, Kind=Event", "is disallowed from being an owner"))
     if len(controllers) > 1:
@@ -224,7 +224,9 @@ def validate_metadata_update(new: Manifest, old: Manifest) -> list[FieldError]:
                 f"found new finalizers []string{{{listed}}}"
             )
             errors.append(forbidden_field("metadata.finalizers", detail))
-    for part in ("name", "namespace", "uid", "creationTimestamp"):
-        if new.get(part) != old.get(part):
-            errors.append(bad_value(f"metadata.{part}", new.get(part), "field is immutable"))
+    errors += [
+        bad_value(f"metadata.{part}", new.get(part), "field is immutable")
+        for part in ("name", "namespace", "uid", "creationTimestamp")
+        if new.get(part) != old.get(part)
+    ]
     return errors

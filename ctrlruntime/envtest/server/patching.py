@@ -13,8 +13,9 @@ from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.merge.apply import ApplyConflict, ApplyRejected, apply
 from ctrlruntime.envtest.merge.patches import PatchError, json_patch, merge_patch, strategic_merge
 from ctrlruntime.envtest.schema.registry import TypeSchema
+from ctrlruntime.envtest.schema.strict import DecodeError, strict_decode
 from ctrlruntime.envtest.server import conversion, defaults
-from ctrlruntime.envtest.server.codec import check_type, may_repeat_keys, read_yaml, strict_decode
+from ctrlruntime.envtest.server.codec import check_type, read_yaml
 from ctrlruntime.envtest.server.errors import (
     StatusError,
     apply_conflict,
@@ -85,10 +86,10 @@ class Patcher:
     def _repeated(request: Request) -> list[str]:
         if request.field_validation == "Ignore":
             return []
-        body = request.body
-        if not may_repeat_keys(body, _read_json(body)):
+        try:
+            return strict_decode(request.body)[1]
+        except DecodeError:
             return []
-        return list(strict_decode(body)[1])
 
     def _apply(self, kind: Kind, request: Request) -> Patch:
         if not request.query.get("fieldManager"):
@@ -128,10 +129,10 @@ class Patcher:
                 raise bad_request(f"error decoding YAML: {error}") from None
         if not isinstance(applied, dict):
             raise bad_request("error decoding YAML: the patch is not an object")
-        for name in ("apiVersion", "kind"):
-            if not applied.get(name):
+        for field in ("apiVersion", "kind"):
+            if not applied.get(field):
                 shown = orjson.dumps(applied).decode()
-                title = "Kind" if name == "kind" else name
+                title = "Kind" if field == "kind" else field
                 raise bad_request(f"Object '{title}' is missing in '{shown}'")
         metadata = applied.setdefault("metadata", {})
         name = (metadata or {}).get("name")
@@ -148,7 +149,7 @@ class Patcher:
                     "the namespace of the provided object does not match the namespace sent on the request"
                 )
             applied["metadata"]["namespace"] = request.namespace
-        return applied, []
+        return applied, self._repeated(request)
 
     def _note_unknown(
         self, kind: Kind, request: Request, applied: Manifest, repeated: list[str]
@@ -217,10 +218,16 @@ class Patcher:
         else:
             self._fill_builtin(kind, request, obj)
 
-    @staticmethod
-    def _fill_builtin(kind: Kind, request: Request, obj: Manifest) -> None:
+    def _fill_builtin(self, kind: Kind, request: Request, obj: Manifest) -> None:
         if b"null" in request.body:
             drop_nulls(obj)
+        schema = self._state.schema(kind, request.version)
+        if (mismatch := schema.mismatch(obj)) is not None:
+            raise bad_request(
+                f'{kind.kind} in version "{request.version}" cannot be handled as a {kind.kind}: '
+                f"{mismatch}"
+            )
+        schema.normalize(obj)
         if conversion.same_in_storage(kind, request.version):
             defaults.apply_defaults(kind, obj)
             return

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ctrlruntime.envtest.schema.quantity import QuantityError, value_of
 from ctrlruntime.envtest.server.defaulting import Defaults
-from ctrlruntime.envtest.server.quantity import value
 
 _Object = dict[str, Any]
 _SOURCES: Final = frozenset({"name"})
@@ -43,7 +43,6 @@ _PROBE: Final = Defaults(
 )
 _HANDLER: Final = Defaults(within={"httpGet": _HTTP_GET})
 _FIELD_REF: Final = Defaults({"apiVersion": "v1"})
-_RESOURCES: Final = Defaults(quantities=("limits", "requests"))
 CONTAINER: Final = Defaults(
     {
         "resources": {},
@@ -57,13 +56,12 @@ CONTAINER: Final = Defaults(
         "readinessProbe": _PROBE,
         "startupProbe": _PROBE,
         "lifecycle": Defaults(within={"postStart": _HANDLER, "preStop": _HANDLER}),
-        "resources": _RESOURCES,
     },
     (_pull_policy,),
 )
 _MODE: Final = Defaults({"defaultMode": 0o644})
 _DOWNWARD: Final = Defaults(within={"items": Defaults(within={"fieldRef": _FIELD_REF})})
-_CLAIM_SPEC: Final = Defaults({"volumeMode": "Filesystem"}, {"resources": _RESOURCES})
+_CLAIM_SPEC: Final = Defaults({"volumeMode": "Filesystem"})
 _VOLUME: Final = Defaults(
     within={
         "secret": _MODE,
@@ -105,7 +103,6 @@ POD_SPEC: Final = Defaults(
         "volumes": _VOLUME,
     },
     (_service_account,),
-    ("overhead",),
 )
 TEMPLATE: Final = Defaults({"spec": {}}, {"spec": POD_SPEC})
 
@@ -167,6 +164,6 @@ def quality_of_service(spec: _Object) -> str:
 
 def _amount(text: Any) -> Any:
     try:
-        return value(str(text)) if text is not None else None
-    except ValueError:
+        return value_of(text) if text is not None else None
+    except QuantityError:
         return None

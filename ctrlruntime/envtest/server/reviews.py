@@ -68,6 +68,7 @@ class Reviews:
         if path is not None:
             asked = Attributes(user, path.get("verb") or "", path=path.get("path") or "/")
         else:
+            resource = resource or {}
             asked = Attributes(
                 user,
                 resource.get("verb") or "",
