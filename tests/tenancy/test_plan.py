@@ -215,7 +215,8 @@ def test_one_changed_row_writes_only_its_own_tenant() -> None:
     made = plan(changed, [WEB], existing)
     assert [item.tenant.name for item in made.updates] == ["b-web"]
     assert made.updates[0].reasons == (UpdateReason.DATA,)
-    assert made.creates == made.deletes == ()
+    assert made.creates == ()
+    assert made.deletes == ()
 
 
 @pytest.mark.criterion("PLAN-REASONS")

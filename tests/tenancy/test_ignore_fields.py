@@ -1,0 +1,68 @@
+"""Fields that keep their live value, each from its own place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from internal.tenancy.ignore_fields import IgnoreFieldError, check, drift_paths, preserve
+
+
+def workload(replicas: int, **cpu: str) -> dict[str, Any]:
+    containers = [{"name": name, "resources": {"cpu": value}} for name, value in cpu.items()]
+    return {"kind": "Deployment", "spec": {"replicas": replicas, "containers": containers}}
+
+
+@pytest.mark.criterion("IGNORE-FIELD")
+@pytest.mark.parametrize("path", ["$.spec.replicas", "spec.replicas", "$['spec']['replicas']"])
+def test_a_field_keeps_its_live_value(path: str) -> None:
+    assert preserve(workload(2), workload(7), [path])["spec"]["replicas"] == 7
+
+
+@pytest.mark.criterion("IGNORE-WILDCARD")
+def test_every_match_of_a_wildcard_keeps_its_own_value_by_name_not_by_place() -> None:
+    desired = workload(1, app="1", sidecar="2", fresh="3")
+    live = workload(1, injected="99", sidecar="20", app="10")
+    made = preserve(desired, live, ["$.spec.containers[*].resources"])
+    assert (
+        made["spec"]["containers"]
+        == workload(1, app="10", sidecar="20", fresh="3")["spec"]["containers"]
+    )
+    assert desired == workload(1, app="1", sidecar="2", fresh="3")
+
+
+@pytest.mark.criterion("IGNORE-ABSENT")
+def test_absent_fields_do_no_harm_on_either_side() -> None:
+    desired = workload(2, app="1")
+    assert preserve(desired, {"spec": {}}, ["$.spec.replicas", "$.nope.x[*].y"]) == desired
+    live = {"data": {"mine": "1", "theirs": "2"}}
+    assert preserve({"data": {"mine": "0"}}, live, ["$.data.theirs"]) == {"data": {"mine": "0"}}
+    made = preserve({"data": {"mine": "0"}}, live, ["$.data.theirs"], add_missing=True)
+    assert made == {"data": {"mine": "0", "theirs": "2"}}
+
+
+@pytest.mark.criterion("IGNORE-IDENTITY")
+@pytest.mark.parametrize("path", ["$.kind", "$.metadata", "$.metadata.name", "$"])
+def test_the_identity_of_an_object_is_never_taken_from_the_live_one(path: str) -> None:
+    desired = {"kind": "A", "metadata": {"name": "a"}}
+    assert preserve(desired, {"kind": "B", "metadata": {"name": "b"}}, [path]) == desired
+
+
+@pytest.mark.criterion("IGNORE-CHECK")
+def test_wrong_paths_are_reported() -> None:
+    problems = check(["$.a", "$.[", "", "$[?match(@.a, '(a+)+')]"])
+    assert len(problems) == 3
+    with pytest.raises(IgnoreFieldError):
+        preserve({}, {}, ["$.["])
+
+
+@pytest.mark.criterion("IGNORE-DRIFT")
+def test_drift_is_told_the_paths_as_it_names_them() -> None:
+    desired = workload(1, app="1", sidecar="2")
+    paths = ["$.spec.replicas", "$.spec.containers[*].resources", "$.gone"]
+    assert drift_paths(desired, paths) == (
+        "spec.containers[0].resources",
+        "spec.containers[1].resources",
+        "spec.replicas",
+    )

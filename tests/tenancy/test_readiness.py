@@ -1,0 +1,231 @@
+"""Readiness per kind, and the clocks that turn waiting into failure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from internal.tenancy.readiness import (
+    READY,
+    Phase,
+    ReadinessTimers,
+    assess,
+    failed,
+    not_ready,
+)
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+def obj(api_version: str, kind: str, status: Any = None, generation: int = 1, **spec: Any) -> Any:
+    found = {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": "x", "generation": generation},
+        "spec": spec,
+    }
+    return found if status is None else {**found, "status": status}
+
+
+def deployment(wanted: int, **counts: Any) -> Any:
+    status = {"observedGeneration": 1, **counts}
+    return obj("apps/v1", "Deployment", status, replicas=wanted)
+
+
+def full(count: int) -> dict[str, Any]:
+    return {
+        "replicas": count,
+        "updatedReplicas": count,
+        "readyReplicas": count,
+        "availableReplicas": count,
+    }
+
+
+def condition(name: str, status: str = "True", **more: Any) -> dict[str, Any]:
+    return {"conditions": [{"type": name, "status": status, **more}]}
+
+
+LB = {"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}]}}
+DAEMON = {"observedGeneration": 1, "desiredNumberScheduled": 2, "numberReady": 2}
+
+READY_OBJECTS = {
+    "Deployment": deployment(3, **full(3)),
+    "Deployment of none": deployment(0),
+    "StatefulSet": obj("apps/v1", "StatefulSet", {"observedGeneration": 1, **full(2)}, replicas=2),
+    "StatefulSet of none": obj("apps/v1", "StatefulSet", {"observedGeneration": 1}, replicas=0),
+    "StatefulSet with partition": obj(
+        "apps/v1",
+        "StatefulSet",
+        {"observedGeneration": 1, **full(3), "updatedReplicas": 1}
+        | {"currentRevision": "a", "updateRevision": "b"},
+        replicas=3,
+        updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"partition": 2}},
+    ),
+    "StatefulSet OnDelete": obj(
+        "apps/v1",
+        "StatefulSet",
+        {
+            "observedGeneration": 1,
+            "readyReplicas": 3,
+            "currentRevision": "a",
+            "updateRevision": "b",
+        },
+        replicas=3,
+        updateStrategy={"type": "OnDelete"},
+    ),
+    "DaemonSet": obj(
+        "apps/v1", "DaemonSet", {**DAEMON, "updatedNumberScheduled": 2, "numberAvailable": 2}
+    ),
+    "DaemonSet on no node": obj("apps/v1", "DaemonSet", {"observedGeneration": 1}),
+    "Job": obj("batch/v1", "Job", condition("Complete")),
+    "Pod": obj("v1", "Pod", condition("Ready")),
+    "Pod done": obj("v1", "Pod", {"phase": "Succeeded"}),
+    "Service": obj("v1", "Service"),
+    "Service balanced": obj("v1", "Service", LB, type="LoadBalancer"),
+    "Ingress by rules": obj("networking.k8s.io/v1", "Ingress", rules=[{}]),
+    "Ingress by address": obj("networking.k8s.io/v1", "Ingress", LB),
+    "Claim": obj("v1", "PersistentVolumeClaim", {"phase": "Bound"}),
+    "Namespace": obj("v1", "Namespace", {"phase": "Active"}),
+    "Autoscaler": obj("autoscaling/v2", "HorizontalPodAutoscaler", condition("AbleToScale")),
+    "ConfigMap": obj("v1", "ConfigMap"),
+    "CronJob": obj("batch/v1", "CronJob"),
+    "custom without status": obj("acme.io/v1", "Thing"),
+    "custom Ready": obj("acme.io/v1", "Thing", condition("Ready")),
+    "custom Available": obj("acme.io/v1", "Thing", condition("Available")),
+    "custom, other conditions": obj("acme.io/v1", "Thing", condition("Synced", "False")),
+    "another group's Deployment": obj("acme.io/v1", "Deployment", {}),
+    "definition": obj(
+        "apiextensions.k8s.io/v1", "CustomResourceDefinition", condition("Established")
+    ),
+}
+
+
+@pytest.mark.criterion("READY-KINDS")
+@pytest.mark.parametrize("name", READY_OBJECTS)
+def test_ready(name: str) -> None:
+    assert assess(READY_OBJECTS[name]) == READY
+
+
+NOT_READY_OBJECTS = {
+    "Deployment of an old generation": (
+        obj("apps/v1", "Deployment", {"observedGeneration": 1, **full(1)}, generation=2),
+        "has not seen",
+    ),
+    "Deployment without status": (obj("apps/v1", "Deployment"), "has not seen"),
+    "Deployment, default replicas": (
+        obj("apps/v1", "Deployment", {"observedGeneration": 1}),
+        "0 of 1 replicas are updated",
+    ),
+    "Deployment losing a pod": (
+        deployment(3, **{**full(3), "readyReplicas": 2}),
+        "2 of 3 replicas are ready",
+    ),
+    "Deployment with old pods": (deployment(1, **{**full(1), "replicas": 2}), "old replicas"),
+    "StatefulSet half updated": (
+        obj(
+            "apps/v1",
+            "StatefulSet",
+            {"observedGeneration": 1, **full(3), "updatedReplicas": 1}
+            | {"currentRevision": "a", "updateRevision": "b"},
+            replicas=3,
+        ),
+        "1 of 3 replicas are updated",
+    ),
+    "DaemonSet": (obj("apps/v1", "DaemonSet", DAEMON), "0 of 2 replicas are updated"),
+    "Job": (obj("batch/v1", "Job", {"active": 1}), "not completed"),
+    "Job suspended": (obj("batch/v1", "Job", suspend=True), "suspended"),
+    "Service": (obj("v1", "Service", type="LoadBalancer"), "no address"),
+    "Ingress": (obj("networking.k8s.io/v1", "Ingress"), "neither rules"),
+    "Claim": (obj("v1", "PersistentVolumeClaim", {"phase": "Pending"}), "not bound"),
+    "Namespace": (obj("v1", "Namespace", {"phase": "Terminating"}), "not active"),
+    "Autoscaler": (obj("autoscaling/v2", "HorizontalPodAutoscaler"), "not able"),
+    "custom": (obj("acme.io/v1", "Thing", condition("Ready", "False")), "Ready is False"),
+    "custom of an old generation": (
+        obj("acme.io/v1", "Thing", {"observedGeneration": 1, **condition("Ready")}, generation=2),
+        "has not seen",
+    ),
+}
+
+
+@pytest.mark.criterion("READY-KINDS")
+@pytest.mark.parametrize("name", NOT_READY_OBJECTS)
+def test_not_ready_with_a_reason(name: str) -> None:
+    found, reason = NOT_READY_OBJECTS[name]
+    assessed = assess(found)
+    assert assessed.phase is Phase.NOT_READY
+    assert reason in assessed.reason
+
+
+@pytest.mark.criterion("READY-FAILED")
+@pytest.mark.parametrize(
+    "found",
+    [
+        obj("batch/v1", "Job", condition("Failed", reason="BackoffLimitExceeded")),
+        obj("v1", "PersistentVolumeClaim", {"phase": "Lost"}),
+        obj("v1", "Pod", {"phase": "Failed"}),
+        obj("acme.io/v1", "Thing", condition("Stalled")),
+        deployment(1, **condition("Progressing", "False", reason="ProgressDeadlineExceeded")),
+    ],
+)
+def test_failed(found: Any) -> None:
+    assert assess(found).phase is Phase.FAILED
+
+
+@pytest.mark.criterion("READY-KINDS")
+def test_what_is_being_deleted_is_not_ready_and_a_claim_may_wait_for_its_pod() -> None:
+    doomed = deployment(1, **full(1))
+    doomed["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+    assert assess(doomed).phase is Phase.NOT_READY
+    pending = obj("v1", "PersistentVolumeClaim", {"phase": "Pending"})
+    assert assess(pending, binds_on_first_use=True) == READY
+
+
+WAITING = not_ready("0 of 1 replicas are ready")
+
+
+@pytest.mark.criterion("READY-TIMEOUT")
+def test_the_clock_starts_with_a_new_revision_and_not_with_a_repeated_apply() -> None:
+    timers = ReadinessTimers()
+    timers.applied("a", "r1", NOW)
+    assert timers.observe("a", "r1", WAITING, MINUTE, NOW)[1] == MINUTE
+    timers.applied("a", "r1", NOW + MINUTE / 2)
+    assert timers.observe("a", "r1", WAITING, MINUTE, NOW + MINUTE / 2)[1] == MINUTE / 2
+    late, again = timers.observe("a", "r1", WAITING, MINUTE, NOW + MINUTE)
+    assert (late.phase, again) == (Phase.FAILED, None)
+    assert late.reason == "not ready within 60 s: 0 of 1 replicas are ready"
+    timers.applied("a", "r2", NOW + MINUTE)
+    assert timers.observe("a", "r2", WAITING, MINUTE, NOW + MINUTE)[1] == MINUTE
+
+
+@pytest.mark.criterion("READY-OLD-WORKLOAD")
+def test_a_healthy_old_workload_that_loses_a_pod_has_its_whole_timeout() -> None:
+    timers = ReadinessTimers()
+    timers.applied("a", "r1", NOW)
+    timers.observe("a", "r1", READY, MINUTE, NOW)
+    months_later = NOW + timedelta(days=90)
+    state, again = timers.observe("a", "r1", WAITING, MINUTE, months_later)
+    assert (state, again) == (WAITING, MINUTE)
+    recovered, _ = timers.observe("a", "r1", READY, MINUTE, months_later + MINUTE / 2)
+    assert recovered == READY
+
+
+@pytest.mark.criterion("READY-RESTART")
+def test_what_the_status_calls_failed_stays_failed_over_a_restart_until_it_is_ready() -> None:
+    timers = ReadinessTimers()
+    state, _ = timers.observe("a", "r1", WAITING, MINUTE, NOW, failed_before=True)
+    assert state.phase is Phase.FAILED
+    assert timers.observe("a", "r1", READY, MINUTE, NOW, failed_before=True)[0] == READY
+    state, _ = timers.observe("a", "r1", WAITING, MINUTE, NOW, failed_before=True)
+    assert state == WAITING
+    timers.forget("a")
+    assert len(timers) == 0
+
+
+@pytest.mark.criterion("READY-FAILED")
+def test_a_failure_of_the_object_itself_needs_no_timeout() -> None:
+    timers = ReadinessTimers()
+    state, _ = timers.observe("a", "r1", failed("the job failed"), MINUTE, NOW)
+    assert state.reason == "the job failed"
