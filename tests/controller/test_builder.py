@@ -1,0 +1,392 @@
+"""Controllers as they are built, against the embedded API server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import structlog
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.cache.events import Event, Generic
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.config import Config
+from ctrlruntime.client.errors import NotFound
+from ctrlruntime.controller import (
+    Builder,
+    BuilderError,
+    Channel,
+    ChannelSource,
+    ControllerOptions,
+    Request,
+    SourceSyncTimeout,
+    current,
+    enqueue_mapped,
+    enqueue_self,
+)
+from ctrlruntime.controller.predicates import generation_changed
+from ctrlruntime.manager import Manager, ManagerOptions
+
+CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
+SECRET = GroupVersionKind("", "v1", "Secret")
+DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
+CRD = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+WIDGET = RESTMapping(GroupVersionKind("example.com", "v1", "Widget"), "widgets", True)
+
+
+class Runs:
+    """A reconciler that puts each request into a queue."""
+
+    def __init__(self) -> None:
+        self.seen: asyncio.Queue[Request] = asyncio.Queue()
+        self.reasons: dict[Request, frozenset[str]] = {}
+
+    async def reconcile(self, request: Request) -> None:
+        self.reasons[request] = current().reasons
+        self.seen.put_nowait(request)
+
+    async def next(self) -> Request:
+        return await asyncio.wait_for(self.seen.get(), 10)
+
+
+def manager(config: Config, **options: Any) -> Manager:
+    quiet: dict[str, Any] = {"metrics_bind_address": "0", "health_bind_address": "0"}
+    return Manager(config, ManagerOptions(**{**quiet, **options}), logger=structlog.get_logger())
+
+
+@contextlib.asynccontextmanager
+async def running(subject: Manager) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(subject.start())
+    try:
+        await asyncio.wait_for(subject.elected.wait(), 10)
+        yield task
+    finally:
+        subject.stop()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+async def client(config: Config) -> AsyncIterator[Client]:
+    async with Client.connect(config) as client:
+        yield client
+
+
+def config_map(name: str, **metadata: Any) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "default", **metadata},
+        "data": {"key": "value"},
+    }
+
+
+@pytest.mark.criterion("CT-25")
+async def test_primary_and_owned_objects_lead_to_the_owner(config: Config, client: Client) -> None:
+    subject, runs = manager(config), Runs()
+    Builder(subject).for_(CONFIG_MAP).owns(SECRET).build(runs)
+    key = Request("default", "parent")
+    async with running(subject):
+        parent = await client.create(config_map("parent"))
+        assert await runs.next() == key
+        parent["data"] = {"key": "other"}
+        await client.update(parent)
+        assert await runs.next() == key
+        reference = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": "parent",
+            "uid": parent["metadata"]["uid"],
+            "controller": True,
+        }
+        child = await client.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {
+                    "name": "child",
+                    "namespace": "default",
+                    "ownerReferences": [reference],
+                },
+            }
+        )
+        assert await runs.next() == key
+        assert runs.reasons[key] == {"Secret default/child created"}
+        child["stringData"] = {"a": "b"}
+        await client.update(child)
+        assert await runs.next() == key
+        await client.delete(SECRET, "child", "default")
+        assert await runs.next() == key
+        assert runs.reasons[key] == {"Secret default/child deleted"}
+        await client.delete(CONFIG_MAP, "parent", "default")
+        assert await runs.next() == key
+
+
+@pytest.mark.criterion("CT-16")
+async def test_all_series_exist_with_0_before_the_first_run(config: Config) -> None:
+    subject = manager(config)
+    options = ControllerOptions(max_concurrent_reconciles=3)
+    Builder(subject).for_(CONFIG_MAP).named("settings").options(options).build(Runs())
+    value = subject.metrics.registry.get_sample_value
+    name = {"controller": "settings"}
+    for result in ("success", "error", "requeue", "requeue_after"):
+        assert value("controller_runtime_reconcile_total", {**name, "result": result}) == 0
+    for series in (
+        "controller_runtime_reconcile_errors_total",
+        "controller_runtime_terminal_reconcile_errors_total",
+        "controller_runtime_reconcile_panics_total",
+        "controller_runtime_reconcile_timeouts_total",
+        "controller_runtime_reconcile_time_seconds_count",
+        "controller_runtime_active_workers",
+    ):
+        assert value(series, name) == 0, series
+    assert value("controller_runtime_max_concurrent_reconciles", name) == 3
+    both = {**name, "name": "settings"}
+    for series in (
+        "workqueue_adds_total",
+        "workqueue_retries_total",
+        "workqueue_queue_duration_seconds_count",
+        "workqueue_work_duration_seconds_count",
+        "workqueue_unfinished_work_seconds",
+        "workqueue_longest_running_processor_seconds",
+    ):
+        assert value(series, both) == 0, series
+    assert value("workqueue_depth", {**both, "priority": "0"}) == 0
+    subject.close()
+
+
+@pytest.mark.criterion("CT-19")
+async def test_two_controllers_of_one_name_are_refused_unless_allowed(config: Config) -> None:
+    subject = manager(config)
+    Builder(subject).for_(CONFIG_MAP).build(Runs())
+    with pytest.raises(ValueError, match="names must be unique"):
+        Builder(subject).for_(CONFIG_MAP).build(Runs())
+    relaxed = ControllerOptions(skip_name_validation=True)
+    Builder(subject).for_(CONFIG_MAP).options(relaxed).build(Runs())
+    subject.close()
+
+
+async def define_widgets(client: Client) -> None:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    names = {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"}
+    await client.create(
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "widgets.example.com"},
+            "spec": {
+                "group": "example.com",
+                "scope": "Namespaced",
+                "names": names,
+                "versions": [version],
+            },
+        }
+    )
+
+
+@pytest.mark.criterion("SH-01")
+async def test_a_kind_that_appears_later_is_waited_for(config: Config, client: Client) -> None:
+    subject, runs = manager(config), Runs()
+    controller = Builder(subject).for_(WIDGET).build(runs)
+    async with running(subject) as task:
+        await asyncio.sleep(0.3)
+        assert not task.done()
+        await define_widgets(client)
+        widget = {
+            "apiVersion": "example.com/v1",
+            "kind": "Widget",
+            "metadata": {"name": "w", "namespace": "default"},
+        }
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    await client.create(widget, kind=WIDGET)
+                    break
+                except NotFound:
+                    await asyncio.sleep(0.05)
+        subject.cache.notify_discovery_changed()
+        assert await runs.next() == Request("default", "w")
+        assert controller.name == "widget"
+
+
+@pytest.mark.criterion("SH-01")
+async def test_the_sync_timeout_bounds_the_wait_for_a_kind(config: Config) -> None:
+    subject = manager(config)
+    options = ControllerOptions(cache_sync_timeout=0.3)
+    Builder(subject).for_(WIDGET).options(options).build(Runs())
+    with pytest.raises(
+        SourceSyncTimeout, match=r"waiting for kind source example.com/v1, Kind=Wid"
+    ):
+        await asyncio.wait_for(subject.start(), 10)
+
+
+@pytest.mark.criterion("SH-01")
+async def test_an_optional_kind_holds_nothing_up(config: Config, client: Client) -> None:
+    subject, runs = manager(config), Runs()
+    handler = enqueue_mapped(lambda entry: [Request("default", f"of-{entry.name}")])
+    Builder(subject).for_(CONFIG_MAP).watches(WIDGET, handler, optional=True).build(runs)
+    async with running(subject):
+        await client.create(config_map("a"))
+        assert await runs.next() == Request("default", "a")
+
+
+@pytest.mark.criterion("SH-10")
+async def test_incomplete_controllers_are_refused_with_the_fix(config: Config) -> None:
+    subject = manager(config)
+    with pytest.raises(BuilderError, match="nothing is watched"):
+        Builder(subject).named("x").build(Runs())
+    with pytest.raises(BuilderError, match="called twice"):
+        Builder(subject).for_(CONFIG_MAP).for_(SECRET)
+    with pytest.raises(BuilderError, match="needs for_"):
+        Builder(subject).owns(SECRET).named("x").build(Runs())
+    with pytest.raises(BuilderError, match="needs a name"):
+        Builder(subject).watches(SECRET, enqueue_self).build(Runs())
+    with pytest.raises(BuilderError, match="needs a reconciler"):
+        Builder(subject).for_(SECRET).named("none").build(None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="RESTMapping"):
+        Builder(subject).for_(WIDGET.gvk)
+    builder = Builder(subject).for_(CONFIG_MAP)
+    builder.build(Runs())
+    with pytest.raises(BuilderError, match="one builder for each"):
+        builder.build(Runs())
+    subject.close()
+
+
+@pytest.mark.criterion("SH-11")
+async def test_name_and_log_keys_come_from_the_kind(config: Config) -> None:
+    subject = manager(config)
+    controller = Builder(subject).for_(DEPLOYMENT).build(Runs())
+    assert controller.name == "deployment"
+    bound = structlog.get_context(controller.logger)
+    assert bound["controllerGroup"] == "apps"
+    assert bound["controllerKind"] == "Deployment"
+    subject.close()
+
+
+@pytest.mark.criterion("SH-11")
+async def test_the_event_filter_comes_before_the_predicates_of_a_watch(
+    config: Config, client: Client
+) -> None:
+    asked: list[str] = []
+
+    def note(name: str, event: Event) -> bool:
+        asked.append(name)
+        return True
+
+    subject, runs, channel = manager(config), Runs(), Channel()
+    (
+        Builder(subject)
+        .for_(CONFIG_MAP, predicates=[lambda event: note("own", event)])
+        .event_filter(lambda event: note("global", event))
+        .watches_source(ChannelSource(channel, enqueue_self))
+        .build(runs)
+    )
+    async with running(subject):
+        await client.create(config_map("a"))
+        await runs.next()
+        assert asked == ["global", "own"]
+        await channel.send(Generic(key=("default", "raw")))
+        assert await runs.next() == Request("default", "raw")
+        assert asked == ["global", "own"]
+
+
+async def test_a_status_update_is_blocked_by_the_generation_predicate(
+    config: Config, client: Client
+) -> None:
+    subject, runs = manager(config), Runs()
+    Builder(subject).for_(DEPLOYMENT, predicates=[generation_changed]).build(runs)
+    template = {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    deployment: Manifest = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template},
+    }
+    async with running(subject):
+        created = await client.create(deployment)
+        await runs.next()
+        created["status"] = {"observedGeneration": 1}
+        created = await client.update_status(created)
+        created["spec"]["replicas"] = 3
+        await client.update(created)
+        await runs.next()
+        assert runs.reasons[Request("default", "web")] == {"Deployment default/web updated"}
+        assert runs.seen.empty()
+
+
+async def test_permissions_are_those_of_the_declared_watches(config: Config) -> None:
+    subject = manager(config)
+    controller = (
+        Builder(subject)
+        .for_(WIDGET)
+        .owns(DEPLOYMENT, metadata_only=True)
+        .watches(SECRET, enqueue_self)
+        .permission("", "pods", "delete")
+        .build(Runs())
+    )
+    assert controller.permissions() == (
+        ("", "pods", ("delete",)),
+        ("", "secrets", ("get", "list", "watch")),
+        ("apps", "deployments", ("create", "delete", "get", "list", "patch", "update", "watch")),
+        ("example.com", "widgets", ("get", "list", "patch", "update", "watch")),
+        ("example.com", "widgets/finalizers", ("update",)),
+        ("example.com", "widgets/status", ("get", "patch", "update")),
+    )
+    subject.close()
+
+
+async def test_spans_lead_from_the_event_to_the_write(config: Config, client: Client) -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    subject = manager(config, tracer_provider=provider)
+    done = asyncio.Event()
+
+    async def reconcile(request: Request) -> None:
+        if request.name != "source":
+            return
+        await subject.client.create(config_map("written"))
+        done.set()
+
+    Builder(subject).for_(CONFIG_MAP).build(reconcile)
+    async with running(subject):
+        await client.create(config_map("source"))
+        await asyncio.wait_for(done.wait(), 10)
+    spans = exporter.get_finished_spans()
+    write = next(span for span in spans if span.name == "create configmaps")
+    run = next(
+        span
+        for span in spans
+        if span.name == "reconcile configmap"
+        and (span.attributes or {}).get("k8s.object.name") == "source"
+    )
+    assert write.parent is not None
+    assert run.context is not None
+    assert write.parent.span_id == run.context.span_id
+    events = {
+        span.context.span_id: span
+        for span in spans
+        if span.name == "ConfigMap event"
+        if span.context
+    }
+    causes = [events[link.context.span_id] for link in run.links]
+    assert [(cause.attributes or {})["event"] for cause in causes] == [
+        "ConfigMap default/source created"
+    ]
+    assert run.context.trace_id not in {
+        cause.context.trace_id for cause in causes if cause.context is not None
+    }

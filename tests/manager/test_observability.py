@@ -1,0 +1,229 @@
+"""Metrics, logs, the watchdog and the garbage collector."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import io
+import json
+import time
+
+import pytest
+import structlog
+
+from ctrlruntime.manager.logs import REDACTED, make_logger
+from ctrlruntime.manager.metrics import (
+    MAX_PRIORITIES,
+    PRIORITY_OVERFLOW,
+    QUEUE_BUCKETS,
+    RECONCILE_BUCKETS,
+    Metrics,
+)
+from ctrlruntime.manager.watchdog import GCDiscipline, GCOptions, LoopWatchdog
+from ctrlruntime.queue import QueueCore, Request
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
+    metrics.refresh()
+    return metrics.registry.get_sample_value(name, {"name": "q", "controller": "q", **labels})
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def watched_queue(metrics: Metrics, clock: Clock) -> QueueCore:
+    queue = QueueCore(clock, observer=metrics.controller("q", 1))
+    metrics.watch_queue("q", queue)
+    return queue
+
+
+@pytest.mark.criterion("WQ-17")
+def test_queue_metrics_follow_a_script_exactly(clock: Clock) -> None:
+    metrics = Metrics()
+    queue = watched_queue(metrics, clock)
+    a, b = Request("default", "a"), Request("default", "b")
+    queue.add(a)
+    queue.add(a)
+    assert sample(metrics, "workqueue_depth", priority="0") == 1
+    assert sample(metrics, "workqueue_adds_total") == 1
+    clock.now += 0.00005
+    queue.pop()
+    queue.add(b, rate_limited=True)
+    assert sample(metrics, "workqueue_retries_total") == 1
+    assert sample(metrics, "workqueue_depth", priority="0") == 0
+    assert sample(metrics, "workqueue_queue_duration_seconds_count") == 1
+    assert sample(metrics, "workqueue_queue_duration_seconds_bucket", le="1e-05") == 0
+    assert sample(metrics, "workqueue_queue_duration_seconds_bucket", le="0.0001") == 1
+    clock.now += 2
+    assert sample(metrics, "workqueue_unfinished_work_seconds") == pytest.approx(2)
+    queue.pop()
+    clock.now += 1
+    assert sample(metrics, "workqueue_unfinished_work_seconds") == pytest.approx(4)
+    assert sample(metrics, "workqueue_longest_running_processor_seconds") == pytest.approx(3)
+    queue.done(a)
+    queue.done(b)
+    assert sample(metrics, "workqueue_unfinished_work_seconds") == 0
+    assert sample(metrics, "workqueue_work_duration_seconds_sum") == pytest.approx(4)
+    assert sample(metrics, "workqueue_adds_total") == 2
+
+
+@pytest.mark.criterion("PQ-10")
+def test_depth_by_priority(clock: Clock) -> None:
+    metrics = Metrics()
+    queue = watched_queue(metrics, clock)
+    queue.add(Request("default", "a"), priority=-100)
+    queue.add(Request("default", "later"), after=5)
+    assert sample(metrics, "workqueue_depth", priority="-100") == 1
+    assert sample(metrics, "workqueue_depth", priority="0") is None
+    queue.add(Request("default", "a"))
+    assert sample(metrics, "workqueue_depth", priority="-100") == 0
+    assert sample(metrics, "workqueue_depth", priority="0") == 1
+
+
+@pytest.mark.criterion("PQ-11")
+def test_more_than_25_priorities_share_a_label(clock: Clock) -> None:
+    metrics = Metrics()
+    queue = watched_queue(metrics, clock)
+    for priority in range(40):
+        queue.add(Request("default", str(priority)), priority=priority)
+    assert MAX_PRIORITIES == 25
+    assert sample(metrics, "workqueue_depth", priority="24") == 1
+    assert sample(metrics, "workqueue_depth", priority="25") is None
+    assert sample(metrics, "workqueue_depth", priority=PRIORITY_OVERFLOW) == 15
+
+
+def test_buckets_are_controller_runtimes() -> None:
+    assert len(RECONCILE_BUCKETS) == 40
+    assert RECONCILE_BUCKETS[0] == 0.005
+    assert RECONCILE_BUCKETS[-1] == 60
+    assert len(QUEUE_BUCKETS) == 12
+    assert QUEUE_BUCKETS[0] == 1e-08
+    assert QUEUE_BUCKETS[-1] == pytest.approx(1000)
+
+
+async def test_rendering_happens_off_the_loop() -> None:
+    metrics = Metrics()
+    threads: list[bool] = []
+    loop = asyncio.get_running_loop()
+    render = metrics.render
+
+    def noted() -> bytes:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            threads.append(True)
+        return render()
+
+    metrics.render = noted  # type: ignore[method-assign]
+    body, content_type = await metrics.scrape()
+    assert loop.is_running()
+    assert threads == [True]
+    assert b"# TYPE controller_runtime_reconcile_total counter" in body
+    assert content_type.startswith("text/plain")
+
+
+class TestLogs:
+    def test_json_lines_with_fixed_keys(self) -> None:
+        out = io.StringIO()
+        logger = make_logger(stream=out).bind(controller="tenant", namespace="a", name="b")
+        logger.info("Hello", request=Request("a", "b"))
+        logger.debug("not shown")
+        line = json.loads(out.getvalue())
+        assert line.pop("ts").endswith("Z")
+        assert line == {
+            "level": "info",
+            "msg": "Hello",
+            "controller": "tenant",
+            "namespace": "a",
+            "name": "b",
+            "request": "a/b",
+        }
+
+    @pytest.mark.parametrize("format", ["json", "console"])
+    def test_nothing_secret_is_written(self, format: str) -> None:  # noqa: A002
+        secret = {
+            "kind": "Secret",
+            "metadata": {
+                "name": "s",
+                "namespace": "n",
+                "annotations": {"last-applied": "hunter2"},
+            },
+            "data": {"password": "hunter2"},
+        }
+        out = io.StringIO()
+        logger = make_logger(stream=out, format=format)  # type: ignore[arg-type]
+        logger.info("Applied", obj=secret, items=[secret], nested={"inner": secret})
+        logger.info("Connecting", password="hunter2", settings={"token": "hunter2"})
+        logger.info("Raw", data={"key": "hunter2"}, stringData={"key": "hunter2"})
+        assert "hunter2" not in out.getvalue()
+        assert REDACTED in out.getvalue()
+
+    def test_objects_are_named_not_dumped(self) -> None:
+        out = io.StringIO()
+        tenant = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "a", "namespace": "b"},
+            "spec": {"big": "x" * 1000},
+        }
+        make_logger(stream=out).info("Seen", obj=tenant)
+        assert json.loads(out.getvalue())["obj"] == {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "namespace": "b",
+            "name": "a",
+        }
+
+    def test_exceptions_keep_their_stack(self) -> None:
+        out = io.StringIO()
+        try:
+            raise KeyError("spec")
+        except KeyError:
+            make_logger(stream=out).exception("Failed")
+        assert "KeyError" in json.loads(out.getvalue())["exception"]
+
+    def test_an_unknown_level_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="not one of debug"):
+            make_logger(level="loud")
+
+
+async def test_the_watchdog_sees_a_loop_that_stands_still() -> None:
+    stalls: list[float] = []
+    watchdog = LoopWatchdog(stalls.append, structlog.get_logger(), interval=0.01)
+    task = asyncio.create_task(watchdog.start())
+    await asyncio.sleep(0.05)
+    time.sleep(0.2)  # noqa: ASYNC251 - the loop is to stand still
+    await asyncio.sleep(0.05)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert max(stalls) >= 0.15
+
+
+def test_the_collector_rests_during_the_initial_lists_and_is_put_back() -> None:
+    thresholds, pauses = gc.get_threshold(), []
+    discipline = GCDiscipline(
+        GCOptions(manage=True), lambda generation, seconds: pauses.append((generation, seconds))
+    )
+    discipline.before_caches()
+    try:
+        assert not gc.isenabled()
+        discipline.after_caches()
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > 0
+        assert gc.get_threshold() == GCOptions().thresholds
+        assert pauses
+    finally:
+        discipline.end()
+    assert gc.get_threshold() == thresholds
+    assert gc.get_freeze_count() == 0
+    assert not any(callback == discipline._time for callback in gc.callbacks)
