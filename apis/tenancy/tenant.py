@@ -20,8 +20,6 @@ class SensitiveVariables(ApiModel):
     """Secret in the tenant's namespace with one key for each variable."""
     names: Annotated[list[str], ListSet()] = Field(default_factory=list)
     """The variables."""
-    revision: str = ""
-    """Changes whenever a value does; nothing can be learned of the values from it."""
 
 
 class TenantSpec(ResourceLists):
