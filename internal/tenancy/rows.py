@@ -107,13 +107,15 @@ def mapping_problems(spec: TenantRegistrySpec) -> list[str]:
 
 def read(rows: Iterable[Row], spec: TenantRegistrySpec) -> Reading:
     """Sorts rows into active, inactive and invalid. Of rows with one uid the first counts."""
-    reader = _Reader(spec)
+    reader = RowReader(spec)
     for row in rows:
         reader.take(row)
     return reader.reading()
 
 
-class _Reader:
+class RowReader:
+    """Sorts rows in as their pages come; `reading` ends it. A page takes milliseconds, no more."""
+
     def __init__(self, spec: TenantRegistrySpec) -> None:
         self._mappings = spec.value_mappings
         self._extra = {
