@@ -183,7 +183,8 @@ class Controller:
         await _all(self._serve() for _ in range(self.settings.workers))
 
     async def _serve(self) -> None:
-        while True:
+        task = asyncio.current_task()
+        while task is None or not task.cancelling():  # a reconciler may have swallowed it
             try:
                 item = await self.queue.get()
             except QueueShutDown:

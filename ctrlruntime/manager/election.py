@@ -7,6 +7,7 @@ change, and takes over when the record has stayed the same for the duration it n
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import socket
 import uuid
@@ -231,7 +232,7 @@ class LeaderElector:
 
     def _record(self, current: LeaderRecord | None) -> LeaderRecord:
         now = self._now()
-        duration = int(self.options.lease_duration)
+        duration = math.ceil(self.options.lease_duration)
         record = LeaderRecord(
             holder=self.identity, lease_duration=duration, acquire_time=now, renew_time=now
         )

@@ -12,14 +12,16 @@ from structlog.typing import FilteringBoundLogger
 from ctrlruntime.cache.cache import Cache, CacheOptions
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
+from ctrlruntime.controller.controller import Controller
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.pace import Pace
-from ctrlruntime.events.recorder import DropReason, EventRecorder
+from ctrlruntime.controller.permissions import Permission, combine
+from ctrlruntime.events.recorder import EVENT, DropReason, EventRecorder
 from ctrlruntime.manager import diagnostics
 from ctrlruntime.manager.election import LeaderElector, default_identity
 from ctrlruntime.manager.health import Check, Checks
 from ctrlruntime.manager.http import HTTPServer, listen
-from ctrlruntime.manager.lease import LeaseLock
+from ctrlruntime.manager.lease import LEASE, LeaseLock
 from ctrlruntime.manager.logs import make_logger
 from ctrlruntime.manager.metrics import Metrics
 from ctrlruntime.manager.options import ManagerOptions, check_election, lease_namespace
@@ -36,6 +38,12 @@ STOP_ORDER = (
     (Group.WEBHOOKS,),
     (Group.HTTP_SERVERS,),
 )
+
+
+FLUSH = 5.0
+"""Seconds for events recorded during the shutdown."""
+LOST_FLUSH = 0.5
+"""The same when leadership is lost and the process has to go."""
 
 
 class LeaderElectionLost(RuntimeError):
@@ -115,6 +123,7 @@ class Manager:
         self.health = Checks(self.options.liveness_path, self.logger)
         self.readiness = Checks(self.options.readiness_path, self.logger)
         self._names: set[str] = set()
+        self._controllers: list[Controller] = []
         self._groups = {
             group: RunnableGroup(group, self._runnable_failed, self.logger) for group in Group
         }
@@ -136,6 +145,8 @@ class Manager:
         self.add(CacheRunnable(self.cache))
         self.add(LoopWatchdog(self.metrics.loop_stall.observe, self.logger))
         self.readiness.add("caches", self._caches_ready)
+        if self.options.leader_election:
+            self.health.add("leader-election", self._check_election)
 
     # -- what controllers and programs use ---------------------------------------------------
 
@@ -179,6 +190,17 @@ class Manager:
             warmup: Callable[[], Awaitable[None]] = runnable.warmup  # type: ignore[attr-defined]
             self._groups[Group.WARMUP].add(runnable, warmup)
         self._groups[group_of(runnable)].add(runnable)
+        if isinstance(runnable, Controller):
+            self._controllers.append(runnable)
+
+    def permissions(self) -> tuple[Permission, ...]:
+        """What the controllers added so far declare, and what events and the election need."""
+        needed: list[Permission] = [(EVENT.group, "events", ("create", "patch"))]
+        if self.options.leader_election:
+            needed.append((LEASE.group, "leases", ("create", "get", "update")))
+        for controller in self._controllers:
+            needed += controller.permissions()
+        return combine(needed)
 
     def add_cluster(self, name: str, cache: Cache) -> None:
         """Adds the cache of a further cluster: it is synced before any controller starts.
@@ -314,8 +336,9 @@ class Manager:
         timeout = 0.0 if self._lease_lost else self.options.graceful_shutdown_timeout
         ended = await self._stop_groups(timeout)
         await self._end_election(release=ended)
-        await self.recorder.stop()
+        await self.recorder.stop(LOST_FLUSH if self._lease_lost else FLUSH)
         self._gc.end()
+        self.close()
         await self.live_client.close()
         if not ended and timeout > 0:
             first = self._error
@@ -407,6 +430,10 @@ class Manager:
 
     def _caches_ready(self) -> bool:
         return self.cache.synced
+
+    def _check_election(self) -> None:
+        if self._elector is not None:
+            self._elector.check()
 
     async def _serve_metrics(self, _request: web.Request) -> web.Response:
         body, content_type = await self.metrics.scrape()

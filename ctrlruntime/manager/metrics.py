@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
+from collections import Counter as Tally
 from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -148,14 +149,14 @@ class _ControllerCollector:
 
 class _QueueCollector:
     def __init__(self, controllers: dict[str, ControllerSeries]) -> None:
-        self.queues: dict[str, QueueCore] = {}
+        self.queues: dict[str, list[QueueCore]] = {}
         self.running: dict[str, tuple[float, float]] = {}
         self._controllers = controllers
 
     def refresh(self) -> None:
         """Takes, on the loop, what must not be read while the loop changes it."""
-        for name, queue in self.queues.items():
-            seconds = list(queue.running_for())
+        for name, queues in self.queues.items():
+            seconds = [running for queue in queues for running in queue.running_for()]
             self.running[name] = (sum(seconds), max(seconds, default=0.0))
 
     def collect(self) -> Iterable[Metric]:
@@ -177,12 +178,15 @@ class _QueueCollector:
         longest = GaugeMetricFamily(
             "workqueue_longest_running_processor_seconds", "Longest run in progress.", labels=labels
         )
-        for name, queue in list(self.queues.items()):
+        for name, queues in list(self.queues.items()):
             key = [name, name]
-            for priority, count in depth_labels(dict(queue.stats.depth)):
+            total: Tally[int] = Tally()
+            for queue in queues:
+                total.update(dict(queue.stats.depth))
+            for priority, count in depth_labels(total):
                 depth.add_metric([*key, priority], count)
-            adds.add_metric(key, queue.stats.adds)
-            retries.add_metric(key, queue.stats.retries)
+            adds.add_metric(key, sum(queue.stats.adds for queue in queues))
+            retries.add_metric(key, sum(queue.stats.retries for queue in queues))
             series = self._controllers[name]
             _add_durations(waited, key, series.queue_time)
             _add_durations(worked, key, series.work_time)
@@ -314,8 +318,8 @@ class Metrics:
         return series
 
     def watch_queue(self, name: str, queue: QueueCore) -> None:
-        """Reads the counts of ``queue`` whenever metrics are rendered."""
-        self._queues.queues[name] = queue
+        """Reads the counts of ``queue`` whenever metrics are rendered. Queues of one name add up."""
+        self._queues.queues.setdefault(name, []).append(queue)
 
     def before_render(self, refresh: Callable[[], None]) -> None:
         """Has ``refresh`` called on the loop before each rendering, to set gauges."""

@@ -451,6 +451,25 @@ async def test_stopping_cancels_running_reconciles_and_awaits_them() -> None:
         assert ended == ["cleaned up"]
 
 
+@pytest.mark.criterion("CT-24")
+async def test_a_reconciler_that_swallows_the_cancellation_gets_no_further_item() -> None:
+    async def stubborn() -> None:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            return
+
+    script = Script(stubborn)
+    subject = controller(script)
+    async with running(subject) as task:
+        subject.queue.add(A)
+        subject.queue.add(B)
+        await script.until(1)
+        task.cancel()
+        await asyncio.wait_for(asyncio.gather(task, return_exceptions=True), 60)
+    assert script.runs == [A]
+
+
 async def test_workers_leave_the_loop_its_turn() -> None:
     """A backlog of reconciles that never wait must not hold up other tasks."""
     turns = 0

@@ -17,7 +17,7 @@ CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 LEASE = GroupVersionKind("coordination.k8s.io", "v1", "Lease")
 EVENT = GroupVersionKind("events.k8s.io", "v1", "Event")
 
-QUICK = ElectionOptions(lease_duration=3.0, renew_deadline=1.0, retry_period=0.2)
+QUICK = ElectionOptions(lease_duration=15.0, renew_deadline=10.0, retry_period=0.2)
 
 
 def manager(config: Config, **options: Any) -> Manager:

@@ -285,7 +285,7 @@ async def test_the_next_candidate_takes_over_a_released_lease(config: Config) ->
         assert not second.elected.is_set()
         first.stop()
         await leading
-        await asyncio.wait_for(second.elected.wait(), 2)
+        await asyncio.wait_for(second.elected.wait(), 10)
         second.stop()
 
 
@@ -504,6 +504,52 @@ async def test_the_first_signal_stops_and_the_second_exits_with_1(
     assert rest == (b"" if second else b"clean\n")
 
 
+LEADER = """
+    import asyncio, sys
+    from ctrlruntime.client.config import Config
+    from ctrlruntime.manager import ElectionOptions, FuncRunnable, Manager, ManagerOptions, run
+
+    async def main():
+        manager = Manager(Config(host=sys.argv[1]), ManagerOptions(
+            metrics_bind_address="0", health_bind_address="0", leader_election=True,
+            leader_election_id="tests", leader_election_namespace="default",
+            election=ElectionOptions(retry_period=0.2)))
+        async def stubborn():
+            print("leading", flush=True)
+            while True:
+                try:
+                    await asyncio.sleep(3600)
+                except asyncio.CancelledError:
+                    print("ignored", flush=True)
+        manager.add(FuncRunnable(stubborn))
+        await manager.start()
+
+    run(main())
+"""
+
+
+@pytest.mark.criterion("MG-10")
+async def test_a_program_that_lost_its_lease_exits_whatever_still_runs(config: Config) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        textwrap.dedent(LEADER),
+        config.host,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path.cwd())},
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(30), Client.connect(config) as client:
+        assert await process.stdout.readline() == b"leading\n"
+        lease = await client.get(LEASE, "tests", "default")
+        lease["spec"]["holderIdentity"] = "thief"
+        await client.update(lease)
+        _, errors = await process.communicate()
+    assert process.returncode == 1
+    assert b"leader election lost" in errors
+
+
 @pytest.mark.criterion("MG-20")
 async def test_a_second_cluster_is_synced_before_controllers_start(config: Config) -> None:
     from ctrlruntime.controller import KindSource, enqueue_self
@@ -533,6 +579,30 @@ async def test_a_second_cluster_is_synced_before_controllers_start(config: Confi
             found = await asyncio.wait_for(seen.get(), 10)
         assert found == (Request("default", "far", "east"), True)
         await there.close()
+
+
+@pytest.mark.criterion("LE-11")
+async def test_a_leader_has_a_health_check_of_its_renewals(config: Config) -> None:
+    subject = manager(config, leader_election=True)
+    async with running(subject):
+        assert await get(subject.health_port, "/healthz/leader-election") == (200, "ok")
+
+
+async def test_permissions_of_all_controllers_events_and_election(config: Config) -> None:
+    subject = manager(config, leader_election=True)
+
+    async def nothing(request: Request) -> None: ...
+
+    Builder(subject).for_(CONFIG_MAP).build(nothing)
+    resources = [f"{plural}.{group}" for group, plural, _ in subject.permissions()]
+    assert resources == [
+        "configmaps.",
+        "configmaps/finalizers.",
+        "configmaps/status.",
+        "leases.coordination.k8s.io",
+        "events.events.k8s.io",
+    ]
+    subject.close()
 
 
 async def test_the_manager_gives_controllers_their_defaults(config: Config) -> None:
