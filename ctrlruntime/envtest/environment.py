@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -219,21 +220,20 @@ class Environment:
         self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
         return folder
 
+    def proxy_options(self, given: ProxyOptions | None = None) -> ProxyOptions:
+        """Options of a proxy that knows the users and trusts the server; plain http itself."""
+        options = given or ProxyOptions()
+        users = {u.token: u.name for u in self._users.values()} | dict(options.users)
+        ca_data = self.backend.ca_data
+        server_tls = options.server_tls or (server_context(ca_data) if ca_data else None)
+        return replace(options, users=users, server_tls=server_tls)
+
     async def _start_proxy(self, given: ProxyOptions, backend: Backend) -> None:
-        tls = given.tls
-        if self._tls and tls is None:
+        options = self.proxy_options(given)
+        if self._tls and options.tls is None:
             authority = Authority("envtest proxy")
             self._proxy_ca = authority.ca_data
-            tls = authority.server_context([given.host, "localhost"])
-        ca_data = backend.ca_data
-        options = ProxyOptions(
-            host=given.host,
-            port=given.port,
-            users={u.token: u.name for u in self._users.values()} | dict(given.users),
-            tls=tls,
-            server_tls=given.server_tls or (server_context(ca_data) if ca_data else None),
-            keep=given.keep,
-        )
+            options = replace(options, tls=authority.server_context([given.host, "localhost"]))
         self._proxy = Proxy(backend.url, options)
         self._stack.push_async_callback(self._proxy.stop)
         await self._proxy.start()

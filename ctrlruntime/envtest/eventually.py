@@ -1,0 +1,183 @@
+"""Assertions on what an API server comes to hold, by watch and with a time limit (komega's idea).
+
+    pod = await eventually(client, POD, "web-0", "shop", {"status": {"phase": "Running"}})
+
+While nothing changes nothing is asked. When the time is over, AssertionError says what was still
+missing at the last state seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, cast
+
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.api.resource import KindRef, Resource
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import Expired, TransportError
+from ctrlruntime.envtest.differences import Expected, differences
+
+TIMEOUT = 10.0
+
+
+async def eventually(
+    client: Client,
+    kind: KindRef,
+    name: str,
+    namespace: str | None = None,
+    expect: Expected = ...,
+    *,
+    timeout: float = TIMEOUT,
+) -> Any:
+    """Waits until the object is as expected, and returns it (typed for typed kinds).
+
+    `expect` is part of a manifest (see `differences`) or a function of the object that returns
+    whether it is well or asserts. Raises AssertionError after `timeout` seconds.
+    """
+    last = ["no answer yet"]
+    try:
+        async with (
+            asyncio.timeout(timeout),
+            aclosing(_states(client, kind, name, namespace)) as states,
+        ):
+            async for state in states:
+                last = ["there is no such object"] if state is None else _compare(expect, state)
+                if not last:
+                    return state
+    except TimeoutError:
+        pass
+    lines = "\n".join(f"  {line}" for line in last)
+    raise AssertionError(f"{_title(kind, name, namespace)} after {timeout:g} s:\n{lines}")
+
+
+async def eventually_gone(
+    client: Client,
+    kind: KindRef,
+    name: str,
+    namespace: str | None = None,
+    *,
+    timeout: float = TIMEOUT,
+) -> None:
+    """Waits until the object does not exist. AssertionError tells what holds it."""
+    last: Any = None
+    try:
+        async with (
+            asyncio.timeout(timeout),
+            aclosing(_states(client, kind, name, namespace)) as states,
+        ):
+            async for state in states:
+                if state is None:
+                    return
+                last = _manifest(state)["metadata"]
+    except TimeoutError:
+        pass
+    last = last or {}
+    raise AssertionError(
+        f"{_title(kind, name, namespace)} is still there after {timeout:g} s; deletionTimestamp "
+        f"{last.get('deletionTimestamp')}, finalizers {last.get('finalizers', [])}"
+    )
+
+
+async def consistently(
+    client: Client,
+    kind: KindRef,
+    name: str,
+    namespace: str | None = None,
+    expect: Expected = ...,
+    *,
+    seconds: float = 1.0,
+) -> None:
+    """Fails at the first state within `seconds` in which the object is not as expected."""
+    try:
+        async with (
+            asyncio.timeout(seconds),
+            aclosing(_states(client, kind, name, namespace)) as states,
+        ):
+            async for state in states:
+                last = ["there is no such object"] if state is None else _compare(expect, state)
+                if last:
+                    lines = "\n".join(f"  {line}" for line in last)
+                    raise AssertionError(f"{_title(kind, name, namespace)}:\n{lines}")
+    except TimeoutError:
+        return
+
+
+async def eventually_holds(
+    question: Callable[[], Any | Awaitable[Any]],
+    *,
+    timeout: float = TIMEOUT,
+    interval: float = 0.02,
+) -> Any:
+    """Asks until the answer is true, and returns it; for what no watch tells.
+
+    AssertionErrors of the question are its way to say no. Raises AssertionError with the last of
+    them, or the last answer, after `timeout` seconds.
+    """
+    last = "no answer yet"
+    try:
+        async with asyncio.timeout(timeout):
+            while True:
+                try:
+                    answer = question()
+                    if inspect.isawaitable(answer):
+                        answer = await answer
+                    if answer:
+                        return answer
+                    last = f"the answer was {answer!r}"
+                except AssertionError as error:
+                    last = str(error)
+                await asyncio.sleep(interval)
+    except TimeoutError:
+        name = getattr(question, "__qualname__", repr(question))
+        raise AssertionError(f"{name} after {timeout:g} s: {last}") from None
+
+
+async def _states(
+    client: Client, kind: KindRef, name: str, namespace: str | None
+) -> AsyncGenerator[Any, None]:
+    """The object now and after each change; None while it does not exist."""
+    fields = f"metadata.name={name}"
+    while True:
+        pages = client.pages(cast("GroupVersionKind", kind), namespace, fields=fields)
+        async with aclosing(pages):
+            page = await anext(pages)
+        yield page.items[0] if page.items else None
+        events = client.watch(
+            cast("GroupVersionKind", kind),
+            namespace,
+            fields=fields,
+            resource_version=page.resource_version,
+        )
+        try:
+            async with aclosing(events):
+                async for type_, obj in events:
+                    if type_ != "BOOKMARK":
+                        yield None if type_ == "DELETED" else obj
+        except (Expired, TransportError):
+            continue
+
+
+def _compare(expect: Expected, state: Any) -> list[str]:
+    return differences(expect, state if callable(expect) else _manifest(state))
+
+
+def _manifest(state: Any) -> Any:
+    return state.to_manifest() if isinstance(state, Resource) else state
+
+
+def _title(kind: KindRef, name: str, namespace: str | None) -> str:
+    gvk: Any = kind if isinstance(kind, GroupVersionKind) else kind.gvk
+    label = (gvk() if callable(gvk) else gvk).kind
+    return f"{label} {namespace + '/' if namespace else ''}{name}"
+
+
+__all__ = [
+    "consistently",
+    "differences",
+    "eventually",
+    "eventually_gone",
+    "eventually_holds",
+]
