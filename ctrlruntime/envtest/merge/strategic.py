@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import orjson
 
 from ctrlruntime.envtest.merge.patch_error import PatchError
+from ctrlruntime.envtest.merge.typed import go_value
 
 _PATCH = "$patch"
 _RETAIN = "$retainKeys"
@@ -48,7 +49,7 @@ def strategic_merge(
 
 
 def _bad(message: str) -> PatchError:
-    return PatchError(message, code=400, reason="BadRequest")
+    return PatchError(message, code=500, reason="")
 
 
 def _merge_maps(
@@ -65,24 +66,23 @@ def _merge_maps(
     merged = dict(doc or {})
     _retain_keys(merged, patch)
     deletions, orders = _parallel(patch)
-    for key, value in patch.items():
-        if key in (_PATCH, _RETAIN) or key.startswith((_DELETE_FROM, _ORDER)):
-            continue
-        child = schema.field(key) if schema is not None else None
-        order = orders.pop(key, None)
-        if key in deletions and isinstance(merged.get(key), list):
-            merged[key] = _without(merged[key], deletions.pop(key))
-        if value is None:
-            merged.pop(key, None)
-            continue
-        merged[key] = _merge_member(merged.get(key), value, child, order)
     for key, values in deletions.items():
         if isinstance(merged.get(key), list):
             merged[key] = _without(merged[key], values)
+    for key, value in patch.items():
+        if key in (_PATCH, _RETAIN) or key.startswith((_DELETE_FROM, _ORDER)):
+            continue
+        if value is None:
+            merged.pop(key, None)
+            continue
+        child = schema.field(key) if schema is not None else None
+        merged[key] = _merge_member(merged.get(key), value, child)
     for key, order in orders.items():
         child = schema.field(key) if schema is not None else None
         if isinstance(merged.get(key), list):
-            merged[key] = _ordered(merged[key], None, order, child.merge_key if child else "")
+            before = (doc or {}).get(key)
+            known = before if isinstance(before, list) else []
+            merged[key] = _ordered(merged[key], order, known, child.merge_key if child else "")
     return merged
 
 
@@ -111,9 +111,7 @@ def _parallel(patch: dict[str, Any]) -> tuple[dict[str, list[Any]], dict[str, li
     return deletions, orders
 
 
-def _merge_member(
-    mine: Any, value: Any, schema: PatchSchema | None, order: list[Any] | None
-) -> Any:
+def _merge_member(mine: Any, value: Any, schema: PatchSchema | None) -> Any:
     strategies = schema.strategies if schema is not None else frozenset[str]()
     if isinstance(value, dict):
         if isinstance(mine, dict) and "replace" not in strategies:
@@ -122,33 +120,33 @@ def _merge_member(
     if isinstance(value, list):
         if "merge" not in strategies or schema is None:
             return [_cleaned(item) for item in value]
-        current = mine if isinstance(mine, list) else []
-        return _merge_lists(current, value, schema, order)
+        return _merge_lists(mine if isinstance(mine, list) else [], value, schema)
     return value
 
 
-def _merge_lists(
-    mine: list[Any], patch: list[Any], schema: PatchSchema, order: list[Any] | None
-) -> list[Any]:
-    if not schema.merge_key:
-        return _merge_scalars(mine, patch, order)
+def _merge_lists(mine: list[Any], patch: list[Any], schema: PatchSchema) -> list[Any]:
     key = schema.merge_key
+    if not key:
+        merged: list[Any] = []
+        for item in [*mine, *patch]:
+            if item not in merged:
+                merged.append(item)
+        return _ordered(merged, patch, mine, "")
     for item in patch:
         if not isinstance(item, dict):
-            raise _bad(f"expected a list of objects with the merge key {key}, got {_shown(item)}")
-    replaces = any(item.get(_PATCH) == "replace" for item in patch)
-    if replaces:
+            raise _bad(f"expected a list of objects with the merge key {key}, got {go_value(item)}")
+    if any(item.get(_PATCH) == "replace" for item in patch):
         return [_cleaned(item) for item in patch if item.get(_PATCH) != "replace"]
     merged = list(mine)
     for item in patch:
         _merge_item(merged, item, schema)
-    return _ordered(merged, patch, order, key)
+    return _ordered(merged, patch, mine, key)
 
 
 def _merge_item(merged: list[Any], item: dict[str, Any], schema: PatchSchema) -> None:
     key = schema.merge_key
     if key not in item:
-        raise _bad(f"map: {_shown(item)} does not contain declared merge key: {key}")
+        raise _bad(f"map: {go_value(item)} does not contain declared merge key: {key}")
     found = [
         index
         for index, each in enumerate(merged)
@@ -165,47 +163,33 @@ def _merge_item(merged: list[Any], item: dict[str, Any], schema: PatchSchema) ->
         merged.append(_cleaned(_merge_maps({}, item, child)))
 
 
-def _merge_scalars(mine: list[Any], patch: list[Any], order: list[Any] | None) -> list[Any]:
-    merged: list[Any] = []
-    for item in [*mine, *patch]:
-        if item not in merged:
-            merged.append(item)
-    return _ordered(merged, patch, order, "")
+def _ordered(items: list[Any], order: list[Any], before: list[Any], key: str) -> list[Any]:
+    """Items that ``order`` names come in its order.
 
-
-def _ordered(
-    items: list[Any], patch: list[Any] | None, order: list[Any] | None, key: str
-) -> list[Any]:
-    """Bring the items that ``order`` names into its order; the others keep their neighbours."""
-    if order is None:
-        return items
+    The others come where the list before had them: in front of the first named item that was
+    behind them there, else at the end.
+    """
 
     def name(item: Any) -> Any:
-        return item.get(key) if key and isinstance(item, dict) else item
+        part = item.get(key) if key and isinstance(item, dict) else item
+        return orjson.dumps(part) if isinstance(part, dict | list) else part
 
-    wanted = {_frozen(name(entry)): place for place, entry in enumerate(order)}
-    named = [item for item in items if _frozen(name(item)) in wanted]
-    named.sort(key=lambda item: wanted[_frozen(name(item))])
-    position = {id(item): index for index, item in enumerate(items)}
-    rest = [item for item in items if _frozen(name(item)) not in wanted]
+    wanted = {name(entry): place for place, entry in enumerate(order)}
+    position = {name(entry): place for place, entry in enumerate(before)}
+    named = sorted((i for i in items if name(i) in wanted), key=lambda item: wanted[name(item)])
+    others = [item for item in items if name(item) not in wanted]
+    others.sort(key=lambda item: position.get(name(item), len(before)))
     out: list[Any] = []
-    left = right = 0
-    while left < len(named) and right < len(rest):
-        if position[id(rest[right])] < position[id(named[left])]:
-            out.append(rest[right])
-            right += 1
-        else:
-            out.append(named[left])
-            left += 1
-    return [*out, *named[left:], *rest[right:]]
+    for item in named:
+        mark = position.get(name(item))
+        while mark is not None and others and position.get(name(others[0]), mark) < mark:
+            out.append(others.pop(0))
+        out.append(item)
+    return out + others
 
 
 def _without(items: list[Any], gone: list[Any]) -> list[Any]:
     return [item for item in items if item not in gone]
-
-
-def _frozen(value: Any) -> Any:
-    return orjson.dumps(value) if isinstance(value, dict | list) else value
 
 
 def _cleaned(value: Any) -> Any:
@@ -225,7 +209,3 @@ def _cleaned(value: Any) -> Any:
             if not (isinstance(item, dict) and item.get(_PATCH) == "delete")
         ]
     return value
-
-
-def _shown(value: Any) -> str:
-    return orjson.dumps(value).decode()

@@ -22,7 +22,7 @@ from ctrlruntime.envtest.schema import causes
 from ctrlruntime.envtest.schema.causes import Cause
 from ctrlruntime.envtest.schema.cel_library import FUNCTIONS, NATIVE, SIZE
 from ctrlruntime.envtest.schema.structural import Structural
-from ctrlruntime.envtest.schema.validation import ABSENT, kind_of, partner_items
+from ctrlruntime.envtest.schema.validation import ABSENT, NOWHERE, kind_of, partner_items
 
 RULES = "x-kubernetes-validations"
 
@@ -216,6 +216,8 @@ def run_rules(
             child = node.child(name)
             if child is not None:
                 here = f"{path}.{name}" if path else name
+                if path and name not in node.properties:
+                    here = f"{path}[{name}]"
                 yield from run_rules(item, child, here, before.get(name, ABSENT), root=False)
 
 
@@ -237,7 +239,7 @@ def _run(
         holds = _execute(rule.program, variables)
     except RuleError as error:
         detail = f"{error} evaluating rule: {_fixed_message(rule)}"
-        yield causes.invalid(path, kind_of(value), detail)
+        yield causes.invalid(path or NOWHERE, kind_of(value), detail)
         return
     if holds is not True:
         yield _broken(rule, value, path, variables)
@@ -273,7 +275,7 @@ def _message(rule: _Rule, variables: dict[str, Any]) -> str:
 
 def _broken(rule: _Rule, value: Any, path: str, variables: dict[str, Any]) -> Cause:
     message = _message(rule, variables)
-    where = path + _suffix(rule.raw.get("fieldPath") or "", path)
+    where = path + _suffix(rule.raw.get("fieldPath") or "", path) or NOWHERE
     reason = rule.raw.get("reason") or "FieldValueInvalid"
     if reason == "FieldValueRequired":
         return causes.required(where, message)

@@ -4,54 +4,63 @@ from __future__ import annotations
 
 from typing import Any
 
+from ctrlruntime.envtest.schema.builtin_fields import FieldNode, unknown
 from ctrlruntime.envtest.schema.structural import Structural
 
 _TYPE_META = frozenset({"apiVersion", "kind", "metadata"})
 
 
-def prune(value: Any, node: Structural, *, root: bool = True, remove: bool = True) -> list[str]:
+class Pruner:
+    """Finds the unknown fields of one value; ``metadata`` is the type of object metadata."""
+
+    def __init__(self, metadata: FieldNode | None, *, remove: bool) -> None:
+        self._metadata = metadata
+        self._remove = remove
+        self.found: list[str] = []
+
+    def visit(self, value: Any, node: Structural, path: str, *, root: bool = False) -> None:
+        if isinstance(value, dict):
+            self._map(value, node, path, root)
+        elif isinstance(value, list) and node.items is not None:
+            for index, item in enumerate(value):
+                if isinstance(item, dict | list):
+                    self.visit(item, node.items, f"{path}[{index}]")
+
+    def _map(self, value: dict[str, Any], node: Structural, path: str, root: bool) -> None:
+        open_ended = node.preserve or node.additional is True
+        whole = root or node.embedded
+        unknown_here: list[str] = []
+        for name, item in value.items():
+            if whole and name in _TYPE_META:
+                if name == "metadata" and self._metadata is not None:
+                    here = f"{path}.metadata" if path else name
+                    self.found += unknown(item, self._metadata, here, remove=self._remove)
+                continue
+            member = node.child(name)
+            if member is not None:
+                if isinstance(item, dict | list):
+                    self.visit(item, member, f"{path}.{name}" if path else name)
+            elif not open_ended:
+                unknown_here.append(name)
+        for name in unknown_here:
+            self.found.append(f"{path}.{name}" if path else name)
+            if self._remove:
+                del value[name]
+
+
+def prune(
+    value: Any,
+    node: Structural,
+    *,
+    root: bool = True,
+    remove: bool = True,
+    metadata: FieldNode | None = None,
+) -> list[str]:
     """Remove unknown fields (changes ``value``) and return their paths, sorted.
 
-    ``root``: the value is a whole object, whose apiVersion, kind and metadata are always known.
-    ``remove=False`` only looks.
+    ``root``: the value is a whole object, whose apiVersion, kind and metadata are always known;
+    the members of ``metadata`` are held against its type. ``remove=False`` only looks.
     """
-    found: list[str] = []
-    _prune(value, node, "", root, remove, found)
-    return sorted(found)
-
-
-def _prune(
-    value: Any, node: Structural, path: str, known_meta: bool, remove: bool, found: list[str]
-) -> None:
-    if isinstance(value, dict):
-        _prune_map(value, node, path, known_meta, remove, found)
-    elif isinstance(value, list) and node.items is not None:
-        for index, item in enumerate(value):
-            if isinstance(item, dict | list):
-                _prune(item, node.items, f"{path}[{index}]", False, remove, found)
-
-
-def _prune_map(
-    value: dict[str, Any],
-    node: Structural,
-    path: str,
-    known_meta: bool,
-    remove: bool,
-    found: list[str],
-) -> None:
-    open_ended = node.preserve or node.additional is True
-    known = _TYPE_META if known_meta or node.embedded else frozenset[str]()
-    unknown: list[str] = []
-    for name, item in value.items():
-        if name in known:
-            continue
-        member = node.child(name)
-        if member is not None:
-            if isinstance(item, dict | list):
-                _prune(item, member, f"{path}.{name}" if path else name, False, remove, found)
-        elif not open_ended:
-            unknown.append(name)
-    for name in unknown:
-        found.append(f"{path}.{name}" if path else name)
-        if remove:
-            del value[name]
+    pruner = Pruner(metadata, remove=remove)
+    pruner.visit(value, node, "", root=root)
+    return sorted(pruner.found)

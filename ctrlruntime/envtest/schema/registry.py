@@ -12,6 +12,7 @@ from ctrlruntime.envtest.merge.typed import TypeNode
 from ctrlruntime.envtest.schema import builtin, pruning
 from ctrlruntime.envtest.schema.builtin_fields import (
     BuiltinFields,
+    FieldNode,
     mismatches,
     normalize_quantities,
     unknown,
@@ -79,9 +80,10 @@ class CustomSchema(TypeSchema):
     """A structural schema of a CRD version."""
 
     def __init__(
-        self, raw: dict[str, Any], metadata: TypeNode, *, status: bool, object_meta: TypeNode
+        self, raw: dict[str, Any], metadata: TypeNode, *, status: bool, object_meta: FieldNode
     ) -> None:
         self.structural = Structural(raw)
+        self._metadata = object_meta
         self._rules = has_rules(self.structural)
         super().__init__(
             merge_type(self.structural, metadata, root=True), custom_reset(status=status)
@@ -94,10 +96,10 @@ class CustomSchema(TypeSchema):
         drop_nulls(obj, self.structural)
 
     def prune(self, obj: Manifest) -> list[str]:
-        return pruning.prune(obj, self.structural)
+        return pruning.prune(obj, self.structural, metadata=self._metadata)
 
     def unknown_fields(self, obj: Manifest) -> list[str]:
-        return pruning.prune(obj, self.structural, remove=False)
+        return pruning.prune(obj, self.structural, metadata=self._metadata, remove=False)
 
     def validate(self, obj: Manifest, old: Manifest | None = None) -> list[Cause]:
         before: Any = ABSENT if old is None else old
@@ -187,6 +189,7 @@ class SchemaRegistry:
         found = self._custom.get(key)
         if found is None:
             metadata = self._types.named(builtin.OBJECT_META)
-            found = CustomSchema(schema, metadata, status=status, object_meta=metadata)
+            members = self._nodes.named(builtin.OBJECT_META)
+            found = CustomSchema(schema, metadata, status=status, object_meta=members)
             self._custom[key] = found
         return found

@@ -137,8 +137,14 @@ CRD: dict[str, Any] = {
 class Model:
     """What a server keeps of one object: the write path of a custom resource without the wire."""
 
-    def __init__(self, registry: SchemaRegistry) -> None:
-        self.schema: TypeSchema = registry.for_crd_version(SCHEMA)
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        schema: dict[str, Any] | None = None,
+        version: str = API_VERSION,
+    ) -> None:
+        self.schema: TypeSchema = registry.for_crd_version(schema or SCHEMA)
+        self.version = version
         self.live: dict[str, Any] | None = None
         self.clock = 0
 
@@ -153,7 +159,7 @@ class Model:
                 manager=manager,
                 force=force,
                 schema=self.schema,
-                api_version=API_VERSION,
+                api_version=self.version,
                 now=self._now(),
                 subresource=subresource,
             )
@@ -172,7 +178,7 @@ class Model:
             self._restrict(new, subresource),
             manager=manager,
             schema=self.schema,
-            api_version=API_VERSION,
+            api_version=self.version,
             now=self._now(),
             subresource=subresource,
         )
