@@ -33,6 +33,7 @@ def bootstrap(state: State) -> None:
 def put(state: State, resource: str, obj: Manifest) -> None:
     """Store an object of the server's own making, complete but for its system fields."""
     metadata = obj["metadata"]
+    obj = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], **obj}
     metadata["uid"] = str(uuid.uuid4())
     metadata["creationTimestamp"] = state.now()
     state.storage.create(state.storage.bucket(resource), obj)

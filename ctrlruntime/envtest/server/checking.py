@@ -49,7 +49,7 @@ class Rules:
             if isinstance(value, int) and value < least:
                 yield bad_value(prefix + name, value, f"must be greater than or equal to {least}")
         for name, rules in self.within.items():
-            if obj.get(name):
+            if obj.get(name) is not None:
                 yield from rules.run(obj[name], prefix + name)
         for check in self.checks:
             yield from check(obj, prefix)

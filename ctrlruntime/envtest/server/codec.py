@@ -64,15 +64,15 @@ def decode_object(kind: Kind, request: Request) -> tuple[Manifest, list[str]]:
     if obj is None:
         raise _unreadable(kind, body, "unexpected end of JSON input")
     if not isinstance(obj, dict):
-        raise bad_request(
-            f"couldn't get version/kind; json parse error: json: cannot unmarshal "
-            f"{_json_type(obj)} into Go value of type struct "
-            '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
-        )
+        text = f"json: cannot unmarshal {_json_type(obj)} into Go value of type struct "
+        text += '{ APIVersion string "json:\\"apiVersion,omitempty\\""; '
+        text += 'Kind string "json:\\"kind,omitempty\\"" }'
+        raise _unreadable(kind, body.hex().encode(), text)
     errors: list[str] = []
     if request.field_validation != "Ignore":
         errors = strict_decode(body)[1]
     check_type(kind, request, obj)
+    errors += _unknown_metadata(kind, obj)
     return obj, errors
 
 
@@ -107,12 +107,28 @@ def check_type(kind: Kind, request: Request, obj: Manifest) -> None:
     elif given_kind not in {None, "", kind.kind}:
         raise bad_request(
             f'{given_kind} in version "{(given_version or api_version).rpartition("/")[2]}" cannot be handled as a '
-            f"{kind.kind}: converting ({given_kind}) to ({kind.kind}): unknown conversion"
+            f"{kind.kind}: converting (v1.{given_kind}) to (core.{kind.kind}): unknown conversion"
         )
     elif given_version not in {None, "", api_version}:
         raise _other_version(given_version, api_version)
     obj["apiVersion"], obj["kind"] = api_version, kind.kind
     _check_metadata(kind, request, obj)
+
+
+_METADATA: Final = frozenset(
+    ["name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations", "ownerReferences", "finalizers", "managedFields"]
+)
+
+
+def _unknown_metadata(kind: Kind, obj: Manifest) -> list[str]:
+    """The metadata of custom kinds has the fields of ObjectMeta, whatever their schema says."""
+    if not kind.custom:
+        return []
+    metadata = obj["metadata"]
+    unknown = [name for name in metadata if name not in _METADATA]
+    for name in unknown:
+        del metadata[name]
+    return [f'unknown field "metadata.{name}"' for name in unknown]
 
 
 def _other_version(given: Any, expected: str) -> StatusError:

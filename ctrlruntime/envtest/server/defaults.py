@@ -323,6 +323,8 @@ def apply_defaults(kind: Kind, obj: Manifest) -> None:
         default_pod(obj)
     elif kind.kind == "CustomResourceDefinition":
         default_definition(obj)
+    elif kind.kind == "Event":
+        _TABLE["", "Event"].fill(obj)
     elif (table := _TABLE.get((kind.group, kind.kind))) is not None:
         table.fill(obj)
 

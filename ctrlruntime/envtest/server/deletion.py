@@ -90,6 +90,12 @@ def _read_body(request: Request) -> dict[str, Any] | None:
         raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
     if not isinstance(body, dict):
         raise bad_request("the body of a delete request must be DeleteOptions")
+    if (given := body.get("kind")) not in {None, "", "DeleteOptions"}:
+        version = body.get("apiVersion") or ""
+        raise bad_request(
+            f'no kind "{given}" is registered for version "{version}" in scheme '
+            '"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"'
+        )
     return body
 
 
@@ -156,8 +162,8 @@ class Deleter:
             current = bucket.get(record.namespace, record.name)
             if current is None:
                 continue
-            _, last = self.remove(kind, current, options)
-            shown.append(self._state.encode(kind, last, request.version, request.form))
+            self.remove(kind, current, options)
+            shown.append(self._state.encode_item(kind, current, request.version, request.form))
         head = orjson.dumps(
             {
                 "kind": kind.list_name,
@@ -175,7 +181,10 @@ class Deleter:
         grace = _grace(kind, obj, options)
         waits = bool(finalizers) or grace > 0 or _namespace_waits(kind, obj)
         if not waits:
-            return self._drop(kind, record, options)
+            if kind.resource != "pods":
+                return self._drop(kind, record, options)
+            self._mark(kind, obj, 0)
+            return self._drop(kind, record, options, obj)
         if finalizers:
             metadata["finalizers"] = finalizers
         else:
@@ -206,10 +215,12 @@ class Deleter:
             metadata.pop("deletionGracePeriodSeconds", None)
             obj.setdefault("status", {})["phase"] = "Terminating"
 
-    def _drop(self, kind: Kind, record: Record, options: DeleteOptions) -> tuple[bool, Record]:
+    def _drop(
+        self, kind: Kind, record: Record, options: DeleteOptions, last: Manifest | None = None
+    ) -> tuple[bool, Record]:
         if options.dry_run:
             return True, record
-        final = self._state.storage.delete(self._state.bucket(kind), record)
+        final = self._state.storage.delete(self._state.bucket(kind), record, last)
         hooks.after_delete(self._state, kind, final)
         return True, final
 

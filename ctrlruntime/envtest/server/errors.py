@@ -142,6 +142,13 @@ def already_exists(group: str, resource: str, name: str) -> StatusError:
     return StatusError(409, "AlreadyExists", text, _details(group, resource, name))
 
 
+def being_deleted(group: str, resource: str, name: str) -> StatusError:
+    """The name is still taken by an object on its way out."""
+    error = already_exists(group, resource, name)
+    error.message = f"object is being deleted: {error.message}"
+    return error
+
+
 def generate_name_exhausted(group: str, resource: str, name: str) -> StatusError:
     text = f'{qualified(group, resource)} "{name}" already exists, the server was not able to generate a unique name for the object'
     details = _details(group, resource, name, retryAfterSeconds=1)

@@ -32,6 +32,8 @@ def admit(state: State, kind: Kind, obj: Manifest) -> None:
             _default_class(state, obj)
         case "persistentvolumes":
             _finalizer(obj, "kubernetes.io/pv-protection")
+        case "nodes":
+            _not_ready(obj)
         case "namespaces":
             labels = obj["metadata"].setdefault("labels", {})
             if name := obj["metadata"].get("name"):
@@ -100,6 +102,37 @@ def _namespace(state: State, obj: Manifest) -> None:
         finalizers.append("kubernetes")
 
 
+_NODE_INFO: Final = (
+    "machineID",
+    "systemUUID",
+    "bootID",
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+    "operatingSystem",
+    "architecture",
+)
+
+
+def _node(state: State, obj: Manifest) -> None:
+    del state
+    status = obj.setdefault("status", {})
+    status.setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 0}})
+    info = status.setdefault("nodeInfo", {})
+    for name in _NODE_INFO:
+        info.setdefault(name, "")
+
+
+def _not_ready(obj: Manifest) -> None:
+    """A new node takes no pods until something says that it is ready."""
+    taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    taints = obj["spec"].setdefault("taints", [])
+    if taint not in taints:
+        taints.append(taint)
+
+
 def _service(state: State, obj: Manifest) -> None:
     allocator(state).assign(obj)
 
@@ -121,6 +154,7 @@ _CREATES: Final[dict[str, Callable[[State, Manifest], None]]] = {
     "jobs.batch": _job,
     "daemonsets.apps": _daemon_set,
     "namespaces": _namespace,
+    "nodes": _node,
     "services": _service,
     "secrets": _secret,
 }

@@ -189,7 +189,7 @@ class Reader:
                 kind, version, shown, str(page.revision), include=include, list_metadata=metadata
             )
             return orjson.dumps(rendered)
-        items = [state.encode(kind, record, version, request.form) for record in page.records]
+        items = [state.encode_item(kind, record, version, request.form) for record in page.records]
         if request.form == "partial":
             head = _head("PartialObjectMetadataList", "meta.k8s.io/v1", metadata)
         else:

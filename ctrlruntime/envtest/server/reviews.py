@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from ctrlruntime.api.kinds import Manifest
-from ctrlruntime.envtest.server.auth import Attributes, Authenticator, Authorizer
+from ctrlruntime.envtest.server.auth import ISSUER, Attributes, Authenticator, Authorizer
 from ctrlruntime.envtest.server.codec import decode_object
 from ctrlruntime.envtest.server.errors import bad_request
 from ctrlruntime.envtest.server.kinds import Kind
@@ -56,8 +56,12 @@ class Reviews:
     def _token(self, spec: Manifest) -> dict[str, Any]:
         user = self._authenticator.user_of(spec.get("token") or "")
         if user is None:
-            return {"user": {}, "error": "[invalid bearer token]"}
-        return {"authenticated": True, "user": user_info(user), "audiences": spec.get("audiences")}
+            return {"user": {}, "error": "invalid bearer token"}
+        return {
+            "authenticated": True,
+            "user": user_info(user),
+            "audiences": spec.get("audiences") or [ISSUER],
+        }
 
     def _access(self, user: User, spec: Manifest) -> dict[str, Any]:
         resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")

@@ -505,7 +505,7 @@ def check(kind: Kind, new: Manifest, old: Manifest | None, subresource: str) -> 
     """Findings on a built-in object; `old` is the stored one of an update."""
     if subresource == "status":
         return []
-    key = (kind.group, kind.kind)
+    key = ("" if kind.kind == "Event" else kind.group, kind.kind)
     found = _TABLE[key].run(new) if key in _TABLE else []
     if old is not None and subresource not in {"binding", "ephemeralcontainers", "resize"}:
         for test in _UPDATES.get(key, ()):

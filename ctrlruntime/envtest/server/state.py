@@ -32,6 +32,7 @@ class State:
         self.schemas = SchemaRegistry()
         self.admission: Admission | None = None
         self.allocations: dict[str, Any] = {}
+        self._leads: dict[tuple[str, str, str], bytes] = {}
         self.tokens: Authenticator | None = None
         self._compiled: dict[Any, TypeSchema] = {}
         self._now_text: tuple[int, str] = (0, "")
@@ -99,6 +100,17 @@ class State:
         if record.epoch == kind.epoch and record.obj["apiVersion"] == kind.api_version(version):
             return record.raw
         return record.form((kind.epoch, version), lambda: self._reread(kind, record, version))
+
+    def encode_item(self, kind: Kind, record: Record, version: str, form: Form) -> bytes:
+        """One object as an item of a list: those of built-in kinds do not repeat their type."""
+        raw = self.encode(kind, record, version, form)
+        if kind.custom or form != "full":
+            return raw
+        lead = self._leads.get((kind.group, kind.kind, version))
+        if lead is None:
+            named = {"kind": kind.kind, "apiVersion": kind.api_version(version)}
+            lead = self._leads[kind.group, kind.kind, version] = orjson.dumps(named)[:-1] + b","
+        return b"{" + raw[len(lead) :] if raw.startswith(lead) else raw
 
     def _converter(self, kind: Kind, record: Record, version: str) -> Callable[[], bytes]:
         return lambda: orjson.dumps(conversion.from_storage(kind, record.obj, version))

@@ -10,7 +10,7 @@ import uuid
 from typing import Final
 
 from ctrlruntime.api.kinds import Manifest
-from ctrlruntime.envtest.server import defaults, rules
+from ctrlruntime.envtest.server import conversion, defaults, rules
 from ctrlruntime.envtest.server.errors import FieldError, StatusError, bad_value, invalid
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.metadata import validate_metadata, validate_metadata_update
@@ -27,6 +27,7 @@ def counts_generation(kind: Kind) -> bool:
 def prepare_create(kind: Kind, obj: Manifest, now: str) -> None:
     """System fields of a new object; status is what the server gives it."""
     metadata = obj["metadata"]
+    tidy(metadata)
     for name in ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
         metadata.pop(name, None)
     metadata["uid"] = str(uuid.uuid4())
@@ -35,6 +36,13 @@ def prepare_create(kind: Kind, obj: Manifest, now: str) -> None:
         metadata["generation"] = 1
     if kind.has_status:
         _initial_status(kind, obj)
+
+
+def tidy(metadata: Manifest) -> None:
+    """Empty lists and maps of metadata are never stored."""
+    for name in ("labels", "annotations", "finalizers", "ownerReferences"):
+        if name in metadata and not metadata[name]:
+            del metadata[name]
 
 
 def _initial_status(kind: Kind, obj: Manifest) -> None:
@@ -47,6 +55,7 @@ def _initial_status(kind: Kind, obj: Manifest) -> None:
 def prepare_update(kind: Kind, new: Manifest, old: Manifest, subresource: str) -> None:
     """Restore what this write may not touch, and count the generation."""
     metadata, before = new["metadata"], old["metadata"]
+    tidy(metadata)
     for name in _KEPT:
         if name != "uid" or not metadata.get("uid"):
             _restore(metadata, before, name)
@@ -55,7 +64,7 @@ def prepare_update(kind: Kind, new: Manifest, old: Manifest, subresource: str) -
     if subresource == "status":
         _only_status(kind, new, old)
         return
-    if kind.has_status:
+    if kind.has_status and subresource != "binding":
         _restore(new, old, "status")
     if counts_generation(kind) and _content_differs(kind, new, old):
         metadata["generation"] = before.get("generation", 0) + 1
@@ -106,9 +115,18 @@ def validate(
         errors += validate_metadata_update(metadata, old["metadata"])
     errors += schema_errors(state, kind, version, new, old)
     if not kind.custom:
-        errors += rules.check(kind, new, old, subresource)
+        errors += _rule_errors(kind, version, new, old, subresource)
     if errors:
         raise invalid(kind.group, kind.kind, metadata.get("name", ""), errors)
+
+
+def _rule_errors(
+    kind: Kind, version: str, new: Manifest, old: Manifest | None, subresource: str
+) -> list[FieldError]:
+    if not conversion.same_in_storage(kind, version):
+        new = conversion.to_storage(kind, new, version)
+        old = None if old is None else conversion.to_storage(kind, old, version)
+    return rules.check(kind, new, old, subresource)
 
 
 def schema_errors(

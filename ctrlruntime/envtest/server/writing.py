@@ -17,6 +17,7 @@ from ctrlruntime.envtest.server.errors import (
     StatusError,
     already_exists,
     bad_request,
+    being_deleted,
     conflict,
     forbidden,
     generate_name_exhausted,
@@ -138,7 +139,10 @@ class Writer:
         await self._approve(kind, request, "CREATE", obj, None)
         name = obj["metadata"]["name"]
         bucket = state.bucket(kind)
-        if bucket.get(obj["metadata"].get("namespace", ""), name) is not None:
+        present = bucket.get(obj["metadata"].get("namespace", ""), name)
+        if present is not None:
+            if present.obj["metadata"].get("deletionTimestamp"):
+                raise being_deleted(kind.group, kind.plural, name)
             if obj["metadata"].get("generateName") and not request.name:
                 raise generate_name_exhausted(kind.group, kind.plural, name)
             raise already_exists(kind.group, kind.plural, name)
@@ -348,8 +352,9 @@ class Writer:
 
     def _to_storage(self, kind: Kind, request: Request, obj: Manifest) -> Manifest:
         stored = conversion.to_storage(kind, obj, request.version)
-        if stored is obj or stored.get("metadata") is obj.get("metadata"):
-            stored = {**stored, "metadata": dict(stored["metadata"])}
+        # Kind and apiVersion lead, so that lists of built-in kinds can leave them out by slicing.
+        lead = {"kind": stored["kind"], "apiVersion": stored["apiVersion"]}
+        stored = {**lead, **stored, "metadata": dict(stored["metadata"])}
         if kind.custom and request.version != kind.storage_version:
             self._state.schema(kind, kind.storage_version).prune(stored)
         size = len(orjson.dumps(stored))
