@@ -6,7 +6,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, WithJsonSchema
+from pydantic import ConfigDict, Field, WithJsonSchema
 
 from ctrlruntime.api import (
     CEL,
@@ -158,7 +158,9 @@ class ValueMappings(ApiModel):
 
 
 class ColumnMapping(ApiModel):
-    """A mapping with options."""
+    """A mapping with options. An unknown option is refused: a misspelt `sensitive` must not pass."""
+
+    model_config = ConfigDict(extra="forbid")
 
     column: Column
     """Column that the variable is read from."""

@@ -1,0 +1,1 @@
+"""Counts and figures; `make bench...` runs them."""
