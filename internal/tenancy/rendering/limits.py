@@ -36,8 +36,8 @@ class Limits:
     output: int
 
 
-INLINE = Limits(steps=0, work=2 * MIB, output=2 * MIB)
-"""On the event loop: about 10 ms at worst, and no loops at all."""
+INLINE = Limits(steps=0, work=1 * MIB, output=2 * MIB)
+"""On the event loop: about 10 ms, 25 at worst, and no loops at all."""
 
 WORKER = Limits(steps=100_000, work=24 * MIB, output=2 * MIB)
 """In the worker process, where a deadline backs up the counters."""

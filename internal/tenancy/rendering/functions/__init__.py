@@ -74,8 +74,9 @@ REFUSED: Mapping[str, str] = {
 """Known functions that are left out on purpose, and why."""
 
 COSTS: Mapping[str, int] = {
+    **dict.fromkeys(("kebabcase", "snakecase", "camelcase"), 64),
     **dict.fromkeys(("toYaml", "quote", "printf"), 32),
-    **dict.fromkeys(("title", "kebabcase", "snakecase", "camelcase", "nospace"), 16),
-    **dict.fromkeys(("fromJson", "mustFromJson", "from_json", "toHost", "uniq", "unique"), 4),
+    **dict.fromkeys(("title", "nospace", "urlquery", "toHost"), 16),
+    **dict.fromkeys(("fromJson", "mustFromJson", "from_json", "uniq", "unique", "sortAlpha"), 4),
 }
 """Work per character of argument, where it is more than 1."""

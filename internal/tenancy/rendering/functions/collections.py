@@ -100,6 +100,13 @@ def pairs(items: Any) -> list[tuple[Any, Any]]:
     return list(enumerate(elements(items)))
 
 
+def keys(mapping: Any) -> list[str]:
+    """The keys in order."""
+    if not isinstance(mapping, Mapping):
+        raise TemplateError("keys: the value is not a mapping")
+    return sorted(map(to_text, mapping))
+
+
 def first(items: Any) -> Any:
     """The first element, or None of an empty list."""
     found = items[:1] if isinstance(items, str) else elements(items)[:1]
@@ -181,7 +188,7 @@ COLLECTIONS: dict[str, Callable[..., Any]] = {
     "index": index,
     "get": lambda mapping, key: mapping.get(to_text(key), ""),
     "hasKey": lambda mapping, key: to_text(key) in mapping,
-    "keys": lambda mapping: sorted(mapping),
+    "keys": keys,
     "values": elements,
     "has": lambda item, items: item in elements(items),
     "each": elements,
