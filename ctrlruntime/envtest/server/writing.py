@@ -213,6 +213,8 @@ class Writer:
                 return await self._create_by_update(kind, request, make, tracked=tracked)
             live = self._state.load(kind, record, request.version)
             new = make(live)
+            if new is live:  # changed in place: what was is needed beside it
+                live = self._state.load(kind, record, request.version)
             self._check_preconditions(kind, request, new, live)
             answer = await self._replace(kind, request, record, live, new, tracked=tracked)
             if answer is not None:
