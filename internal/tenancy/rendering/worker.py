@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
@@ -19,6 +20,8 @@ _PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from internal.tenancy.rendering.process import main; main(float(sys.argv[2]))"
 )
+_ENVIRONMENT = ("PATH", "LANG", "PYTHONPATH", "LD_LIBRARY_PATH", "PYTHONDONTWRITEBYTECODE")
+"""What the worker gets of the manager's environment: nothing that could be a secret."""
 STARTUP_SECONDS = 30.0
 QUARANTINE_SECONDS = 60.0
 OVERRUNS_PER_MANIFEST = 3
@@ -75,7 +78,7 @@ class Worker:
             str(self.deadline),
             stdin=PIPE,
             stdout=PIPE,
-            env={"PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
+            env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
             start_new_session=True,
         )
         self.restarts += 1
