@@ -72,7 +72,9 @@ def _lists(expected: Sequence[Any], actual: Any, path: str) -> list[str]:
 
 def _key(expected: Sequence[Any]) -> str | None:
     for key in _KEYS:
-        if expected and all(isinstance(item, Mapping) and key in item for item in expected):
+        if expected and all(
+            isinstance(item, Mapping) and isinstance(item.get(key), str | int) for item in expected
+        ):
             return key
     return None
 

@@ -56,7 +56,7 @@ def conditions(
         moved = old is None or old.get("status") != new["status"]
         times = {"lastTransitionTime": timestamp(now) if moved else old["lastTransitionTime"]}  # type: ignore[index]
         if update_time:
-            same = old is not None and all(old.get(k) == v for k, v in new.items())
+            same = old is not None and all(old.get(k, "") == v for k, v in new.items())
             times["lastUpdateTime"] = old["lastUpdateTime"] if same and old else timestamp(now)
         result.append({**{k: v for k, v in new.items() if v != ""}, **times})
     return result

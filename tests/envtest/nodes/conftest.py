@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from ctrlruntime.client.client import Client
+from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.nodes.cluster import NodeOptions
+from ctrlruntime.envtest.nodes.program import SimulatedNodes
+
+
+@pytest.fixture
+async def env() -> AsyncIterator[Environment]:
+    async with Environment(proxy=True, users=("admin", "observed")) as environment:
+        yield environment
+
+
+@pytest.fixture
+def client(env: Environment) -> Client:
+    return env.client()
+
+
+@pytest.fixture
+async def start(env: Environment) -> AsyncIterator[Callable[..., asyncio.Future[None]]]:
+    """Runs simulated nodes as user `observed`, through the proxy."""
+    running: list[tuple[SimulatedNodes, asyncio.Task[None]]] = []
+
+    async def begin(**options: object) -> None:
+        kubeconfig = env.kubeconfig("observed")
+        nodes = SimulatedNodes(
+            env.config("observed"),
+            NodeOptions(**options),  # type: ignore[arg-type]
+            kubeconfig=kubeconfig,
+        )
+        running.append((nodes, asyncio.create_task(nodes.start())))
+        await nodes.manager.elected.wait()
+
+    yield begin  # type: ignore[misc]
+    for nodes, task in running:
+        nodes.manager.stop()
+        await task
+
+
+@pytest.fixture
+async def nodes(start: Callable[..., asyncio.Future[None]]) -> None:
+    await start()
