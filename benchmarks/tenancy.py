@@ -126,9 +126,7 @@ class Bench:
             (f"t{i:06}", f"https://t{i}.example.com", 1, "basic", "registry.example.com/web:1", 1)
             for i in range(self.rows)
         ]
-        self.database.insert(
-            DATABASE, f"INSERT INTO {TABLE} VALUES (%s, %s, %s, %s, %s, %s)", rows
-        )
+        self.database.insert(DATABASE, f"INSERT INTO {TABLE} VALUES (%s, %s, %s, %s, %s, %s)", rows)
 
     async def _rest(self) -> None:
         await asyncio.sleep(SETTLE_SECONDS)

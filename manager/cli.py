@@ -54,7 +54,7 @@ def main() -> None:
 )
 def run(**given: Any) -> None:
     """Run the controllers."""
-    from manager.run import run_manager  # noqa: PLC0415 - keeps `manager --help` quick
+    from manager.run import run_manager
 
     tenancy = TenancyOptions(**{name: given.pop(name) for name in TENANCY_OPTIONS})
     run_on_uvloop(run_manager(RunOptions(tenancy=tenancy, **given)))
@@ -70,3 +70,37 @@ TENANCY_OPTIONS = (
     "tenant_series",
     "every_tenant_series",
 )
+
+
+@main.command()
+@click.option("--output-dir", type=_PATH, default=Path("config"), help="Directory to write to.")
+@click.option(
+    "--check", is_flag=True, help="Write nothing; fail with a diff if files have drifted."
+)
+def manifests(output_dir: Path, check: bool) -> None:
+    """Write CRDs and RBAC from code."""
+    from manager import manifests as made
+
+    if check:
+        difference = made.check(output_dir)
+        if difference:
+            raise click.ClickException(
+                f"generated files have drifted; run `make generate`\n{difference}"
+            )
+        click.echo("generated files match the code")
+        return
+    for path in made.generate(output_dir):
+        click.echo(f"wrote {path}")
+
+
+@main.command()
+@click.option("--rows", default=50, help="Rows of the seeded table.")
+@click.option(
+    "--folder", type=_PATH, default=Path(".run"), help="Where table, kubeconfig and logs go."
+)
+@click.option("--exit-when-ready", is_flag=True, help="Stop as soon as every tenant is ready.")
+def demo(rows: int, folder: Path, exit_when_ready: bool) -> None:
+    """See it work: embedded API server, simulated nodes, a table, two templates, the manager."""
+    from manager.demo import run_demo
+
+    run_on_uvloop(run_demo(rows, folder, exit_when_ready=exit_when_ready))

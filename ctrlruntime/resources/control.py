@@ -83,6 +83,10 @@ class Control:
         found = self._cache.entry(mapping, entry.name, entry.namespace or None)
         return found is not None and found.uid == entry.uid
 
+    def holds(self, entry: Entry, owner: Owner) -> bool:
+        """Whether `entry` is the owner's, adoptable ones included."""
+        return self.judge(entry, owner).standing is not Standing.FOREIGN
+
     def judge(self, entry: Entry, owner: Owner, *, wrote: bool = False) -> Verdict:
         """Whose `entry` is; see :func:`ctrlruntime.resources.ownership.judge`."""
         return judge(entry, owner, alive=self._alive, wrote=wrote)
@@ -139,7 +143,13 @@ class Control:
         return True
 
     async def release(
-        self, mapping: RESTMapping, entry: Entry, owner: Owner, *, labels: dict[str, Any], annotations: dict[str, Any]
+        self,
+        mapping: RESTMapping,
+        entry: Entry,
+        owner: Owner,
+        *,
+        labels: dict[str, Any],
+        annotations: dict[str, Any],
     ) -> bool:
         """Let go of an object that is ours without deleting it.
 
@@ -187,7 +197,9 @@ class Control:
     ) -> Reason | None:
         reason = difference(desired, entry, owner, verdict, self._settled.get(desired.key))
         if reason is None and entry.owned is not None and not desired.once:
-            self._settle(desired.key, entry.owned)  # looked at in full once, by identity from now on
+            self._settle(
+                desired.key, entry.owned
+            )  # looked at in full once, by identity from now on
         return reason
 
     def _settle(self, key: ObjectKey, owned: bytes) -> None:

@@ -124,4 +124,6 @@ def _tracked(desired: Desired, entry: Entry, owner: Owner) -> bool:
 
 
 def _ignored(path: str, ignored: tuple[str, ...]) -> bool:
-    return any(path == prefix or path.startswith((f"{prefix}.", f"{prefix}[")) for prefix in ignored)
+    return any(
+        path == prefix or path.startswith((f"{prefix}.", f"{prefix}[")) for prefix in ignored
+    )

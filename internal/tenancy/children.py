@@ -19,6 +19,7 @@ FIRST_LIST_TIMEOUT = 10.0
 OWNER_INDEX = "owner-key"
 """Index of every child informer: the recorded owner key."""
 
+
 def owner_keys(entry: Entry) -> Iterable[str]:
     """Index function: the recorded owner key of an object, if it has one."""
     key = entry.annotations.get(OWNER)

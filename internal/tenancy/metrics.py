@@ -26,13 +26,22 @@ class TenancyMetrics:
         self._conditions: dict[tuple[str, str], tuple[str, ...]] = {}
         self._registries: set[tuple[str, str]] = set()
         self.desired = Gauge(
-            "tenant_resources_desired", "Resources a tenant should have.", _PER_TENANT, registry=registry
+            "tenant_resources_desired",
+            "Resources a tenant should have.",
+            _PER_TENANT,
+            registry=registry,
         )
         self.ready = Gauge(
-            "tenant_resources_ready", "Resources of a tenant that are ready.", _PER_TENANT, registry=registry
+            "tenant_resources_ready",
+            "Resources of a tenant that are ready.",
+            _PER_TENANT,
+            registry=registry,
         )
         self.failed = Gauge(
-            "tenant_resources_failed", "Resources of a tenant that failed.", _PER_TENANT, registry=registry
+            "tenant_resources_failed",
+            "Resources of a tenant that failed.",
+            _PER_TENANT,
+            registry=registry,
         )
         self.conflicted = Gauge(
             "tenant_resources_conflicted",
@@ -47,19 +56,33 @@ class TenancyMetrics:
             registry=registry,
         )
         self.hidden = Gauge(
-            "tenant_series_hidden", "Tenants that are not ready and beyond the cap.", registry=registry
+            "tenant_series_hidden",
+            "Tenants that are not ready and beyond the cap.",
+            registry=registry,
         )
         self.registry_desired = Gauge(
-            "registry_desired", "Tenants a registry should have.", ("registry", "namespace"), registry=registry
+            "registry_desired",
+            "Tenants a registry should have.",
+            ("registry", "namespace"),
+            registry=registry,
         )
         self.registry_ready = Gauge(
-            "registry_ready", "Tenants of a registry that are ready.", ("registry", "namespace"), registry=registry
+            "registry_ready",
+            "Tenants of a registry that are ready.",
+            ("registry", "namespace"),
+            registry=registry,
         )
         self.registry_failed = Gauge(
-            "registry_failed", "Tenants of a registry that have failed.", ("registry", "namespace"), registry=registry
+            "registry_failed",
+            "Tenants of a registry that have failed.",
+            ("registry", "namespace"),
+            registry=registry,
         )
         self.rows = Gauge(
-            "registry_rows", "Rows by what became of them.", ("registry", "namespace", "state"), registry=registry
+            "registry_rows",
+            "Rows by what became of them.",
+            ("registry", "namespace", "state"),
+            registry=registry,
         )
         self.query_seconds = Histogram(
             "registry_query_duration_seconds",
@@ -75,7 +98,10 @@ class TenancyMetrics:
             registry=registry,
         )
         self.removals = Counter(
-            "tenant_resources_removed_total", "Resources deleted or let go of.", ("result",), registry=registry
+            "tenant_resources_removed_total",
+            "Resources deleted or let go of.",
+            ("result",),
+            registry=registry,
         )
         self._waiting: set[tuple[str, str]] = set()
 

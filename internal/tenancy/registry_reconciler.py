@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
+from pydantic import ValidationError
+
 from apis.tenancy import Tenant, TenantRegistry
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.store import Store
@@ -100,7 +102,11 @@ class RegistryReconciler:
         if entry is None:
             await self._forget(request)
             return None
-        registry = entry.typed(TenantRegistry)
+        try:
+            registry = entry.typed(TenantRegistry)
+        except ValidationError as error:
+            await self.statuses.refuse(TenantRegistry.mapping(), entry, "Ready", error, self.clock)
+            return None
         if entry.deletion_timestamp is not None:
             return await self._tear_down(registry, entry, request)
         if is_paused(entry.annotations):
@@ -145,9 +151,7 @@ class RegistryReconciler:
         state.replan |= state.synced.reading != reading or bool(state.synced.troubles)
         state.synced.reading, state.synced.error = reading, None
 
-    def _note_failure(
-        self, registry: TenantRegistry, state: _Registry, error: SourceError
-    ) -> None:
+    def _note_failure(self, registry: TenantRegistry, state: _Registry, error: SourceError) -> None:
         before = next((c for c in registry.status.conditions if c.type == "Ready"), None)
         if before is None or before.reason != error.reason:
             self.recorder.event(
@@ -291,9 +295,7 @@ class RegistryReconciler:
 
     # -- telling -------------------------------------------------------------------------------
 
-    async def _report(
-        self, request: Request, registry: TenantRegistry, state: _Registry
-    ) -> Result:
+    async def _report(self, request: Request, registry: TenantRegistry, state: _Registry) -> Result:
         now = self.monotonic()
         entry = self.registries.get(request.namespace, request.name)
         if entry is None:
@@ -332,7 +334,9 @@ class RegistryReconciler:
         owner = owner_of(entry)
         tenants = self.tenants.by_index(OWNER_INDEX, owner.key)
         jobs = [
-            Job(Tenant.gvk().group_kind, partial(self.control.delete, Tenant.mapping(), item, owner))
+            Job(
+                Tenant.gvk().group_kind, partial(self.control.delete, Tenant.mapping(), item, owner)
+            )
             for item in tenants
             if item.deletion_timestamp is None
         ]

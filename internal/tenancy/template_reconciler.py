@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from pydantic import ValidationError
+
 from apis.tenancy import TenantRegistry, TenantTemplate, TenantTemplateStatus
 from ctrlruntime.api.conditions import Condition, find_condition, set_condition
 from ctrlruntime.cache.entry import Entry
@@ -43,7 +45,11 @@ class TemplateReconciler:
             return None
         if entry.deletion_timestamp is not None or is_paused(entry.annotations):
             return None
-        template = entry.typed(TenantTemplate)
+        try:
+            template = entry.typed(TenantTemplate)
+        except ValidationError as error:
+            await self.statuses.refuse(TenantTemplate.mapping(), entry, "Valid", error, self.clock)
+            return None
         wait = self._written.get(request, float("-inf")) + STATUS_PERIOD - self.monotonic()
         if wait > 0:
             return Result(requeue_after=wait)

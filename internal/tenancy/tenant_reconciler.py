@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
+from pydantic import ValidationError
+
 from apis.tenancy import Tenant
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.entry import Entry
@@ -82,7 +84,11 @@ class TenantReconciler:
         if entry is None:
             self._forget(request)
             return None
-        tenant = entry.typed(Tenant)
+        try:
+            tenant = entry.typed(Tenant)
+        except ValidationError as error:
+            await self.statuses.refuse(Tenant.mapping(), entry, "Ready", error, self.clock)
+            return None
         owner = Owner(
             gvk=self.mapping.gvk, namespace=entry.namespace, name=entry.name, uid=entry.uid
         )
@@ -143,7 +149,8 @@ class TenantReconciler:
         """Problems with kinds that are served but cannot be read, said as what they are."""
         items = [
             replace(item, problem=trouble, transient=True)
-            if item.missing_kind is not None and (trouble := self.children.trouble(item.missing_kind))
+            if item.missing_kind is not None
+            and (trouble := self.children.trouble(item.missing_kind))
             else item
             for item in made.resources
         ]

@@ -216,9 +216,7 @@ class _Pass:
         self._walker.on_apply(kind, result, resource.conflict_policy.value)
 
 
-def _with_live_values(
-    desired: Desired, resource: TResource, live: Mapping[str, Any]
-) -> Desired:
+def _with_live_values(desired: Desired, resource: TResource, live: Mapping[str, Any]) -> Desired:
     """The desired object with the live values of its ignored fields; its revision stays the same."""
     manifest = preserve(desired.manifest, live, resource.ignore_fields)
     return replace(desired, manifest=manifest, revision=desired.revision)

@@ -111,9 +111,7 @@ def add_tenancy(manager: Manager, options: TenancyOptions) -> None:
 
 def _make_parts(manager: Manager, options: TenancyOptions) -> _Parts:
     cache, client = manager.cache, manager.client
-    tenants = cache.declare(
-        Tenant, track_manager=FIELD_MANAGER, indexes={OWNER_INDEX: owner_keys}
-    )
+    tenants = cache.declare(Tenant, track_manager=FIELD_MANAGER, indexes={OWNER_INDEX: owner_keys})
     registries = cache.declare(TenantRegistry)
     claims = Claims()
     child_events = ChildEvents(claims)

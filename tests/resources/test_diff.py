@@ -136,7 +136,9 @@ def test_a_live_owner_of_another_uid_is_a_conflict_and_never_deleted() -> None:
 @pytest.mark.criterion("ownership")
 def test_an_object_nobody_recorded_is_foreign() -> None:
     entry = DECODER.decode(
-        orjson.dumps({"metadata": {"name": "a", "namespace": "ns", "uid": "x", "resourceVersion": "1"}})
+        orjson.dumps(
+            {"metadata": {"name": "a", "namespace": "ns", "uid": "x", "resourceVersion": "1"}}
+        )
     )
     found = diff(by_key(entry), [desired()], OWNER)
     assert [conflict.holder for conflict in found.conflicts] == ["nobody recorded"]

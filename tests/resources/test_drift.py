@@ -81,8 +81,10 @@ def test_an_entry_that_holds_every_leaf_is_no_drift() -> None:
             ["spec.template.spec.containers[0].args"],
         ),
         (
-            'f:spec/f:template/f:spec/f:containers/k:{"name":"web"}/f:ports/'
-            'k:{"containerPort":80,"protocol":"TCP"}',
+            (
+                'f:spec/f:template/f:spec/f:containers/k:{"name":"web"}/f:ports/'
+                'k:{"containerPort":80,"protocol":"TCP"}'
+            ),
             ["spec.template.spec.containers[0].ports[0]"],
         ),
         (
