@@ -183,14 +183,24 @@ def _check_typed(applied: Manifest, live: Manifest, schema: MergeSchema) -> None
 
 
 def _finish(live: Manifest | None, obj: Manifest, managers: Managers) -> Manifest:
-    entries = managed.encode(managers)
+    return restore_times(live, managed.with_entries(obj, managed.encode(managers)))
+
+
+def restore_times(live: Manifest | None, new: Manifest) -> Manifest:
+    """``new`` with the stored ``managedFields`` where nothing but their times differs.
+
+    A server calls it again once defaults and resets are done, so that a write that changes nothing
+    is none. What only the server sets (resourceVersion, generation) must agree already.
+    """
     if live is None:
-        return managed.with_entries(obj, entries)
+        return new
     stored = (live.get("metadata") or {}).get("managedFields")
-    unchanged = managed.same_but_times(stored, entries) and obj == managed.without_entries(live)
-    if unchanged and stored is not None:
-        entries = stored
-    return managed.with_entries(obj, entries)
+    entries = (new.get("metadata") or {}).get("managedFields")
+    if stored is None or stored == entries or not managed.same_but_times(stored, entries):
+        return new
+    if managed.without_entries(new) != managed.without_entries(live):
+        return new
+    return managed.with_entries(new, stored)
 
 
 class _Conflicting(Exception):

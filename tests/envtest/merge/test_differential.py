@@ -79,8 +79,9 @@ def test_random_sequences_agree_with_the_real_server(oracle: Oracle) -> None:
         name = f"w{seed}-{sequence}"
         model = Model(registry)
         history: list[str] = []
+        last: list[Any] = []
         for _ in range(_LENGTH):
-            code = _step(oracle, model, rng, name, history)
+            code = _step(oracle, model, rng, name, history, last)
             codes[code] = codes.get(code, 0) + 1
         oracle.call("PATCH", f"{_PATH}/{name}", {"metadata": {"finalizers": None}}, MERGE)
         oracle.call("DELETE", f"{_PATH}/{name}")
@@ -88,11 +89,22 @@ def test_random_sequences_agree_with_the_real_server(oracle: Oracle) -> None:
     assert codes.get(409, 0) > 0
 
 
-def _step(oracle: Oracle, model: Model, rng: random.Random, name: str, history: list[str]) -> int:
-    kind = rng.randrange(10)
+def _step(
+    oracle: Oracle,
+    model: Model,
+    rng: random.Random,
+    name: str,
+    history: list[str],
+    last: list[Any],
+) -> int:
+    kind = rng.randrange(12)
     before = _view(model.live)
-    if model.live is None or kind < 5:
-        obj, manager, force = applied(rng, name), rng.choice("abc"), rng.random() < 0.4
+    if model.live is None or kind < 5 or kind > 9:
+        if kind > 9 and last:
+            obj, manager, force = last[0]
+        else:
+            obj, manager, force = applied(rng, name), rng.choice("abc"), rng.random() < 0.4
+        last[:] = [(obj, manager, force)]
         path = f"{_PATH}/{name}?fieldManager={manager}&force={str(force).lower()}"
         history.append(f"apply {manager} force={force} {obj}")
         real = oracle.call("PATCH", path, obj, APPLY)

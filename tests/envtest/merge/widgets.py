@@ -6,7 +6,13 @@ import copy
 import random
 from typing import Any
 
-from ctrlruntime.envtest.merge.apply import ApplyConflict, ApplyRejected, apply, track_update
+from ctrlruntime.envtest.merge.apply import (
+    ApplyConflict,
+    ApplyRejected,
+    apply,
+    restore_times,
+    track_update,
+)
 from ctrlruntime.envtest.merge.patches import merge_patch
 from ctrlruntime.envtest.schema.registry import SchemaRegistry, TypeSchema
 
@@ -219,7 +225,7 @@ class Model:
         # What is read back from storage has gone through decoding.
         self.schema.drop_nulls(new)
         created = self.live is None
-        self.live = new
+        self.live = restore_times(self.live, new)
         return (201 if created else 200), ""
 
 
