@@ -1,9 +1,10 @@
 """One kind under watch: the store, who is told of changes, and whether the first list is through."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import structlog
@@ -170,9 +171,7 @@ class Informer:
     async def run(self) -> None:
         """Until cancelled."""
         self._started_at = self._clock()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._resync())
-            await self._follow()
+        await _first_to_end(self._resync(), self._follow())
 
     def widen(self, *, metadata_only: bool, track_manager: str | None) -> bool:
         """Takes in what a further declaration asks for. True if a running informer has to start again."""
@@ -256,6 +255,7 @@ class Informer:
     async def _resync(self) -> None:
         period = self._around.options.resync
         if period is None:
+            await asyncio.Event().wait()
             return
         random = self._around.options.reflector.random
         while True:
@@ -394,6 +394,23 @@ class Informer:
             namespaces=selection.namespaces or (),
             selective=bool(selection.labels or selection.fields),
         )
+
+
+async def _first_to_end(*endless: Coroutine[Any, Any, None]) -> None:
+    """Runs them side by side; when one ends, by an error, the others end too and it is raised.
+
+    A TaskGroup would leave its task marked as cancelled when the error is caught (CPython before
+    3.13), and later time limits inside it would then not work.
+    """
+    tasks = [asyncio.ensure_future(each) for each in endless]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class _ScopeSink:

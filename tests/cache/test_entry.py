@@ -107,7 +107,9 @@ def test_list_items_do_not_keep_their_page_alive() -> None:
 
 
 def test_null_and_absent_metadata_are_the_same() -> None:
-    body = b'{"metadata":{"name":"a","creationTimestamp":null,"labels":null,"ownerReferences":null}}'
+    body = (
+        b'{"metadata":{"name":"a","creationTimestamp":null,"labels":null,"ownerReferences":null}}'
+    )
     entry = EntryDecoder(DEPLOYMENT).decode(body)
     assert (entry.labels, entry.owners, entry.creation_timestamp) == ({}, (), "")
 

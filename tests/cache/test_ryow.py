@@ -121,6 +121,19 @@ class TestLists:
         list(ledger.replace(ticket, [], "8"))
         assert store.get("ns", "a") is not None
 
+    def test_a_write_answered_while_a_list_is_taken_over(self, entry_of: EntryOf) -> None:
+        ledger, store = ledger_of()
+        take_over(ledger, [entry_of("gone", uid="1", resourceVersion="3")], "5")
+        listed = [entry_of(name, uid=name, resourceVersion="8") for name in ("a", "b")]
+        steps = ledger.replace(ledger.begin_list(), listed, "10")
+        # Answers to writes from before the list, of which the list knows more:
+        ledger.wrote(entry_of("gone", uid="1", resourceVersion="9"))
+        assert store.get("ns", "gone") is None
+        ledger.wrote(entry_of("b", uid="b", resourceVersion="7"))
+        assert store.get("ns", "b") is listed[1]
+        list(steps)
+        assert {entry.name for entry in store} == {"a", "b"}
+
     def test_a_trusted_list_overrules_everything(self, entry_of: EntryOf) -> None:
         ledger, store = ledger_of()
         ledger.wrote(entry_of("a", uid="1", resourceVersion="90"))

@@ -1,0 +1,457 @@
+"""The reflector against a scripted server, on a virtual clock."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import pytest
+
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.cache.backoff import Backoff, BackoffOptions
+from ctrlruntime.cache.events import Created, Deleted, Event, Updated
+from ctrlruntime.cache.informer import Informer, InformerOptions, Selection, Surroundings
+from ctrlruntime.cache.listwatch import WatchRequest
+from ctrlruntime.cache.reflector import ReflectorOptions
+from ctrlruntime.client.errors import (
+    APIError,
+    Expired,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Timeout,
+    TooManyRequests,
+    TransportError,
+)
+from tests.cache.conftest import manifest
+
+pytestmark = pytest.mark.looptime
+
+MAPPING = RESTMapping(GroupVersionKind("", "v1", "ConfigMap"), "configmaps", True)
+
+
+def page(version: int, *objects: dict[str, Any], more: str = "") -> bytes:
+    metadata = {"resourceVersion": str(version)} | ({"continue": more} if more else {})
+    return orjson.dumps({"kind": "ConfigMapList", "metadata": metadata, "items": objects})
+
+
+def obj(name: str, version: int, uid: str = "") -> dict[str, Any]:
+    return manifest(name, uid=uid or f"uid-{name}", resourceVersion=str(version))
+
+
+def event(type_: str, body: dict[str, Any]) -> bytes:
+    return orjson.dumps({"type": type_, "object": body})
+
+
+def bookmark(version: int, *, initial_end: bool = False) -> bytes:
+    metadata: dict[str, Any] = {"resourceVersion": str(version)}
+    if initial_end:
+        metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+    return event("BOOKMARK", {"kind": "ConfigMap", "metadata": metadata})
+
+
+def status(code: int, reason: str) -> bytes:
+    return event("ERROR", {"kind": "Status", "code": code, "reason": reason, "message": reason})
+
+
+Step = bytes | Exception | float
+"""A page or line, a failure, or seconds to wait."""
+
+
+@dataclass
+class ScriptedServer:
+    """Answers the n-th list and the n-th watch as scripted; the last watch stays open."""
+
+    lists: list[list[Step]] = field(default_factory=list)
+    watches: list[list[Step]] = field(default_factory=list)
+    requests: list[Any] = field(default_factory=list)
+    """("list", not_older_than, limit) and WatchRequest, with the time, in order."""
+
+    def _record(self, request: Any) -> None:
+        self.requests.append((asyncio.get_running_loop().time(), request))
+
+    @property
+    def log(self) -> list[str]:
+        return [
+            f"watch {r.resource_version}" if isinstance(r, WatchRequest) else "list"
+            for _, r in self.requests
+        ]
+
+    async def pages(
+        self, *, limit: int, not_older_than: str | None = None, name: str | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        self._record(("list", not_older_than, limit))
+        assert self.lists, "a list that the script does not foresee"
+        async for item in self._play(self.lists.pop(0)):
+            yield item
+
+    async def watch(self, request: WatchRequest) -> AsyncGenerator[bytes, None]:
+        self._record(request)
+        steps = self.watches.pop(0) if self.watches else None
+        async for item in self._play(steps or []):
+            yield item
+        if steps is None:
+            await asyncio.get_running_loop().create_future()
+
+    async def _play(self, steps: list[Step]) -> AsyncGenerator[bytes, None]:
+        for step in steps:
+            if isinstance(step, Exception):
+                raise step
+            if isinstance(step, float):
+                await asyncio.sleep(step)
+            else:
+                yield step
+
+
+class Watched:
+    """An informer that follows a scripted server, and what its handler was told."""
+
+    def __init__(self, server: ScriptedServer, **options: Any) -> None:
+        loop = asyncio.get_running_loop()
+        options = {"streaming": False, "random": lambda: 0.0, "clock": loop.time, **options}
+
+        async def resolve() -> RESTMapping:
+            return MAPPING
+
+        self.server = server
+        self.informer = Informer(
+            MAPPING,
+            Selection(),
+            Surroundings(
+                resolve=resolve,
+                list_watch=lambda _informer, _namespace: server,
+                options=InformerOptions(reflector=ReflectorOptions(**options), resync=None),
+            ),
+        )
+        self.told: list[Event] = []
+        self.informer.add_handler(self.told.append)
+        self.task = loop.create_task(self.informer.run())
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(entry.name for entry in self.informer.store)
+
+    async def requests(self, count: int) -> None:
+        """Until the server has been asked so often."""
+        while len(self.server.requests) < count:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)
+
+
+Follow = Callable[..., Watched]
+
+
+@pytest.fixture
+async def follow() -> AsyncGenerator[Follow, None]:
+    made: list[Watched] = []
+
+    def start(server: ScriptedServer, **options: Any) -> Watched:
+        made.append(Watched(server, **options))
+        return made[-1]
+
+    yield start
+    for watched in made:
+        watched.task.cancel()
+        await asyncio.gather(watched.task, return_exceptions=True)
+
+
+@pytest.mark.criterion("RF-01")
+async def test_a_consistent_list_then_a_watch_from_its_version(follow: Follow) -> None:
+    server = ScriptedServer(
+        [[page(10, obj("a", 3), obj("b", 4))]], [[event("ADDED", obj("c", 11)), 1e6]]
+    )
+    watched = follow(server)
+    await watched.requests(2)
+    assert server.log == ["list", "watch 10"]
+    assert server.requests[0][1] == ("list", None, 500)
+    assert watched.names == ["a", "b", "c"]
+
+
+@pytest.mark.criterion("RF-02")
+async def test_a_watch_ended_by_the_server_goes_on_from_the_last_version(follow: Follow) -> None:
+    server = ScriptedServer(
+        [[page(10)]],
+        [[event("ADDED", obj("a", 12)), 300.0], [301.0], [event("ADDED", obj("b", 15))]],
+    )
+    watched = follow(server)
+    await watched.requests(5)
+    assert server.log == ["list", "watch 10", "watch 12", "watch 12", "watch 15"]
+
+
+@pytest.mark.criterion("RF-03")
+@pytest.mark.parametrize(
+    "refusal", [Expired("too old"), status(410, "Expired"), status(410, "Gone")], ids=str
+)
+async def test_410_makes_it_list_again(follow: Follow, refusal: Step) -> None:
+    server = ScriptedServer([[page(10, obj("a", 3))], [page(50, obj("b", 40))]], [[100.0, refusal]])
+    watched = follow(server)
+    await watched.requests(4)
+    assert server.log == ["list", "watch 10", "list", "watch 50"]
+    assert server.requests[2][0] == pytest.approx(100.0, abs=0.05)  # at once
+    assert watched.names == ["b"]
+
+
+async def test_410_right_after_a_list_does_not_make_it_run_in_circles(follow: Follow) -> None:
+    server = ScriptedServer([[page(10)]] * 20, [[Expired("too old")]] * 20)
+    follow(server)
+    await asyncio.sleep(20.0)
+    assert 4 <= len(server.requests) <= 14
+
+
+@pytest.mark.criterion("RF-04")
+async def test_too_large_resource_version_makes_it_list_without_one(follow: Follow) -> None:
+    too_large = Timeout("Too large resource version: 10, current: 4")
+    server = ScriptedServer([[page(10)], [page(4, obj("a", 3))]], [[too_large]])
+    watched = follow(server)
+    await watched.requests(4)
+    assert server.log == ["list", "watch 10", "list", "watch 4"]
+    assert watched.names == ["a"]
+
+
+@pytest.mark.criterion("RF-05")
+@pytest.mark.parametrize(
+    "failure",
+    [
+        TooManyRequests("slow down"),
+        TransportError("connection refused", sent=False),
+        Forbidden("no"),
+        APIError("bad gateway", code=502),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_failures_of_a_watch_wait_and_keep_the_store(
+    follow: Follow, failure: Exception
+) -> None:
+    server = ScriptedServer([[page(10, obj("a", 3))]], [[failure], [failure]])
+    watched = follow(server)
+    await watched.requests(4)
+    assert server.log == ["list", "watch 10", "watch 10", "watch 10"]
+    times = [at for at, _ in server.requests]
+    assert times[2] - times[1] == pytest.approx(0.8, abs=0.05)
+    assert times[3] - times[2] == pytest.approx(1.6, abs=0.05)
+    assert watched.names == ["a"]
+    assert watched.informer.last_error is failure
+
+
+async def test_retry_after_is_honoured(follow: Follow) -> None:
+    server = ScriptedServer([[page(10)]], [[TooManyRequests("slow down", retry_after=7.0)]])
+    watched = follow(server)
+    await watched.requests(3)
+    assert server.requests[2][0] - server.requests[1][0] == pytest.approx(7.0, abs=0.05)
+
+
+@pytest.mark.criterion("RF-06")
+def test_backoff_grows_with_jitter_and_resets_after_two_healthy_minutes() -> None:
+    now = 0.0
+    draw = 0.0
+    backoff = Backoff(BackoffOptions(), clock=lambda: now, random=lambda: draw)
+    delays = []
+    for _ in range(8):
+        delays.append(backoff.delay())
+        now += delays[-1]
+    assert delays == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
+    draw = 0.999
+    assert 59.0 < backoff.delay() < 60.0
+    now += 60.0 + 119.0
+    assert backoff.delay() > 30.0
+    now += 60.0 + 121.0
+    assert 1.5 < backoff.delay() < 1.6
+
+
+@pytest.mark.criterion("RF-07")
+async def test_what_vanished_during_a_disconnect_is_told_as_deleted(follow: Follow) -> None:
+    server = ScriptedServer(
+        [[page(10, obj("a", 3), obj("b", 4))], [page(50, obj("b", 4))]], [[60.0, Expired("old")]]
+    )
+    watched = follow(server)
+    await watched.requests(4)
+    gone = watched.told[-1]
+    assert isinstance(gone, Deleted)
+    assert gone.unknown
+    assert gone.old.decode()["data"] == {"k": "v"}
+
+
+@pytest.mark.criterion("RF-08")
+async def test_a_bookmark_advances_the_version_without_an_event(follow: Follow) -> None:
+    server = ScriptedServer([[page(10)]], [[bookmark(99), 300.0]])
+    watched = follow(server)
+    await watched.requests(3)
+    assert server.log[-1] == "watch 99"
+    assert watched.told == []
+    assert watched.informer.resource_version == 99
+
+
+@pytest.mark.criterion("RF-09")
+async def test_pages_are_followed_and_an_expired_page_makes_it_list_whole(follow: Follow) -> None:
+    server = ScriptedServer(
+        [
+            [page(10, obj("a", 3), more="t"), Expired("token too old")],
+            [page(11, obj("a", 3), obj("b", 4))],
+        ]
+    )
+    watched = follow(server)
+    await watched.requests(3)
+    assert [r[1] for r in server.requests[:2]] == [("list", None, 500), ("list", None, 0)]
+    assert watched.names == ["a", "b"]
+
+
+@pytest.mark.criterion("RF-10")
+async def test_watch_timeouts_are_random_between_five_and_ten_minutes(follow: Follow) -> None:
+    draws = iter([0.0, 0.5, 0.999, 0.25])
+    server = ScriptedServer([[page(10)]], [[2.0], [2.0], [2.0]])
+    watched = follow(server, random=lambda: next(draws))
+    await watched.requests(5)
+    timeouts = [r.timeout for _, r in server.requests if isinstance(r, WatchRequest)]
+    assert timeouts == pytest.approx([300.0, 450.0, 599.7, 375.0])
+
+
+@pytest.mark.criterion("RF-11")
+async def test_a_streaming_list_is_visible_only_once_it_is_whole(follow: Follow) -> None:
+    server = ScriptedServer(
+        [],
+        [
+            [
+                event("ADDED", obj("a", 3)),
+                event("ADDED", obj("b", 4)),
+                bookmark(5),
+                5.0,
+                event("MODIFIED", obj("a", 6)),
+                event("DELETED", obj("b", 7)),
+                bookmark(9, initial_end=True),
+                event("ADDED", obj("c", 10)),
+                1e6,
+            ]
+        ],
+    )
+    watched = follow(server, streaming=True)
+    await asyncio.sleep(4.0)
+    assert watched.names == []
+    assert not watched.informer.synced
+    await watched.informer.wait_synced(5.0)
+    await asyncio.sleep(0.1)
+    assert watched.names == ["a", "c"]
+    assert [type(e) for e in watched.told] == [Created, Created]
+    assert [e.initial for e in watched.told if isinstance(e, Created)] == [True, False]
+    assert len(server.requests) == 1  # the same stream serves as the watch
+    request = server.requests[0][1]
+    assert request.initial_events
+    assert request.resource_version is None
+
+
+@pytest.mark.criterion("RF-12")
+async def test_a_server_without_streaming_lists_is_listed_in_pages(follow: Follow) -> None:
+    refusal = Invalid("sendInitialEvents is forbidden for watch unless WatchList is enabled")
+    server = ScriptedServer([[page(10, obj("a", 3))], [page(20)]], [[refusal], [60.0, Expired("")]])
+    watched = follow(server, streaming=True)
+    await watched.requests(5)
+    assert server.log == ["watch None", "list", "watch 10", "list", "watch 20"]
+    assert server.requests[1][0] == pytest.approx(0.0, abs=0.05)
+
+
+@pytest.mark.criterion("RF-12")
+@pytest.mark.parametrize("end", [[], [TransportError("reset")], [status(500, "InternalError")]])
+async def test_a_broken_streaming_list_leaves_nothing_behind(
+    follow: Follow, end: list[Step]
+) -> None:
+    server = ScriptedServer(
+        [[page(10, obj("b", 3))]], [[event("ADDED", obj("a", 2)), 1.0, *end], [1e6]]
+    )
+    watched = follow(server, streaming=True)
+    await watched.requests(3)
+    assert watched.names == ["b"]
+    assert [e.new.name for e in watched.told if isinstance(e, Created)] == ["b"]
+
+
+@pytest.mark.criterion("RF-13")
+async def test_a_very_short_watch_without_events_waits(follow: Follow) -> None:
+    server = ScriptedServer([[page(10)]], [[0.1], [0.1]])
+    watched = follow(server)
+    await watched.requests(4)
+    times = [at for at, _ in server.requests]
+    assert times[2] - times[1] == pytest.approx(0.9, abs=0.05)
+    assert times[3] - times[2] == pytest.approx(1.7, abs=0.05)
+
+
+@pytest.mark.criterion("RF-21")
+async def test_delete_and_recreate_between_events_is_an_update_with_another_uid(
+    follow: Follow,
+) -> None:
+    server = ScriptedServer(
+        [[page(10, obj("a", 3, uid="1"))]], [[event("MODIFIED", obj("a", 20, uid="2")), 1e6]]
+    )
+    watched = follow(server)
+    await watched.requests(2)
+    update = watched.told[-1]
+    assert isinstance(update, Updated)
+    assert (update.old.uid, update.new.uid) == ("1", "2")
+
+
+async def test_garbage_in_a_watch_is_a_broken_watch(follow: Follow) -> None:
+    server = ScriptedServer(
+        [[page(10)]],
+        [
+            [event("ADDED", obj("a", 11)), b'{"type": "ADDED", "obj'],
+            [event("ADDED", obj("b", 12)), 1e6],
+        ],
+    )
+    watched = follow(server)
+    await watched.requests(3)
+    assert server.log == ["list", "watch 10", "watch 11"]
+    assert watched.names == ["a", "b"]
+
+
+async def test_an_object_that_cannot_be_read_does_not_hide_the_others(follow: Follow) -> None:
+    server = ScriptedServer(
+        [[page(10, {"metadata": {"name": 7}}, obj("a", 3))]],
+        [[event("ADDED", {"metadata": []}), 1e6]],
+    )
+    watched = follow(server)
+    await watched.requests(2)
+    assert watched.names == ["a"]
+    assert watched.informer.synced
+
+
+async def test_a_list_older_than_our_own_write_is_repeated_not_older_than_it(
+    follow: Follow, entry_of: Callable[..., Any]
+) -> None:
+    server = ScriptedServer(
+        [[page(10)], [page(15)], [page(31, obj("a", 30))]], [[50.0, Expired("old")]]
+    )
+    watched = follow(server)
+    await watched.requests(2)
+    watched.informer.wrote(entry_of("a", uid="uid-a", resourceVersion="30"))
+    await watched.requests(5)
+    lists = [r[1] for _, r in server.requests if isinstance(r, tuple)]
+    assert lists == [None, None, "30"]
+    assert watched.names == ["a"]
+    assert not any(isinstance(e, Deleted) for e in watched.told)
+
+
+async def test_a_server_restored_from_a_backup_is_believed_after_three_lists(
+    follow: Follow, entry_of: Callable[..., Any]
+) -> None:
+    too_large = Timeout("Too large resource version: 30, current: 15")
+    server = ScriptedServer(
+        [[page(10)], [page(15)], [too_large], [page(15)], [page(16, obj("b", 14))]],
+        [[50.0, Expired("old")]],
+    )
+    watched = follow(server)
+    await watched.requests(2)
+    watched.informer.wrote(entry_of("a", uid="uid-a", resourceVersion="30"))
+    while watched.names != ["b"]:
+        await asyncio.sleep(0.1)
+    assert server.log[-1] == "watch 16"
+
+
+async def test_a_missing_kind_is_reported_and_found_when_it_appears(follow: Follow) -> None:
+    not_served = NotFound("the server could not find the requested resource")
+    server = ScriptedServer([[not_served], [not_served], [page(10, obj("a", 3))]])
+    watched = follow(server)
+    await watched.requests(2)
+    assert watched.informer.missing_since is not None
+    assert server.requests[1][0] == pytest.approx(10.0, abs=0.1)
+    watched.informer.discovery_changed()
+    await watched.informer.wait_synced(1.0)
+    assert watched.informer.missing_since is None
+    assert watched.names == ["a"]
