@@ -1,12 +1,9 @@
 """The manager: starts and stops everything of a process in order, and serves what it tells."""
 
 from ctrlruntime.manager.election import ElectionOptions
-from ctrlruntime.manager.manager import (
-    CacheRunnable,
-    GracePeriodExceeded,
-    LeaderElectionLost,
-    Manager,
-)
+from ctrlruntime.manager.leadership import LeaderElectionLost
+from ctrlruntime.manager.logs import configure as configure_logs
+from ctrlruntime.manager.manager import CacheRunnable, GracePeriodExceeded, Manager
 from ctrlruntime.manager.options import ManagerOptions
 from ctrlruntime.manager.runnables import FuncRunnable, Group, Runnable, StoppingError
 from ctrlruntime.manager.runner import run
@@ -24,5 +21,6 @@ __all__ = [
     "ManagerOptions",
     "Runnable",
     "StoppingError",
+    "configure_logs",
     "run",
 ]

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
-from aiohttp import web
+import structlog
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.cache.cache import Cache, CacheOptions
@@ -17,14 +17,13 @@ from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.pace import Pace
 from ctrlruntime.controller.permissions import Permission, combine
 from ctrlruntime.events.recorder import EVENT, DropReason, EventRecorder
-from ctrlruntime.manager import diagnostics
-from ctrlruntime.manager.election import LeaderElector, default_identity
-from ctrlruntime.manager.health import Check, Checks
-from ctrlruntime.manager.http import HTTPServer, listen
-from ctrlruntime.manager.lease import LEASE, LeaseLock
+from ctrlruntime.manager.endpoints import Endpoints, Handler
+from ctrlruntime.manager.health import Check
+from ctrlruntime.manager.leadership import Leadership
+from ctrlruntime.manager.lease import LEASE
 from ctrlruntime.manager.logs import make_logger
 from ctrlruntime.manager.metrics import Metrics
-from ctrlruntime.manager.options import ManagerOptions, check_election, lease_namespace
+from ctrlruntime.manager.options import ManagerOptions, check_election
 from ctrlruntime.manager.runnables import Group, Runnable, RunnableGroup, group_of
 from ctrlruntime.manager.signals import stop_on_signals
 from ctrlruntime.manager.tracing import request_spans
@@ -39,18 +38,10 @@ STOP_ORDER = (
     (Group.HTTP_SERVERS,),
 )
 
-
 FLUSH = 5.0
 """Seconds for events recorded during the shutdown."""
 LOST_FLUSH = 0.5
 """The same when leadership is lost and the process has to go."""
-
-
-class LeaderElectionLost(RuntimeError):
-    """The lease could not be renewed. The process must exit: another leader may be at work."""
-
-    def __init__(self) -> None:
-        super().__init__("leader election lost")
 
 
 class GracePeriodExceeded(TimeoutError):
@@ -83,8 +74,10 @@ class Manager:
     Ports are bound, and options checked, when it is made; nothing is sent before :meth:`start`.
     Make it on the event loop it will run on.
 
-    ``client`` reads live and its writes show in the cache at once; ``live_client`` bypasses the
+    ``client`` reads from the cache and its writes show there at once; ``live_client`` bypasses the
     cache altogether. ``elected`` is set once this process leads, or at once without an election.
+    Logs go to ``logger``, by default where ``structlog`` was configured to write, else as JSON to
+    standard error.
     """
 
     def __init__(
@@ -100,53 +93,28 @@ class Manager:
         self.config = config
         self.options = options if options is not None else ManagerOptions()
         check_election(self.options)
-        self.logger: FilteringBoundLogger = logger if logger is not None else make_logger()
+        self.logger: FilteringBoundLogger = logger if logger is not None else _default_logger()
         self.tracing = Tracing(self.options.tracer_provider)
         self.metrics = Metrics()
         self.pace = Pace()
         self.elected = asyncio.Event()
-        self.live_client = self._connect()
-        self.cache = Cache(
-            self.live_client,
-            cache_options if cache_options is not None else self._cache_options(),
-            self.metrics.informers,
-        )
-        self.client = self.cache.client()
-        self.metrics.before_render(lambda: self.metrics.informers.show(self.cache.stats()))
-        self.recorder = EventRecorder(
-            self.live_client,
-            self.options.name,
-            options=self.options.events,
-            metrics=_EventDrops(self.metrics),
-            logger=self.logger,
-        )
-        self.health = Checks(self.options.liveness_path, self.logger)
-        self.readiness = Checks(self.options.readiness_path, self.logger)
+        self._endpoints = Endpoints(self.options, self.metrics, self.logger)
+        self._make_clients(cache_options)
         self._names: set[str] = set()
         self._controllers: list[Controller] = []
-        self._groups = {
-            group: RunnableGroup(group, self._runnable_failed, self.logger) for group in Group
-        }
+        self._groups = {group: RunnableGroup(group, self._fail, self.logger) for group in Group}
         self._gc = GCDiscipline(
             self.options.gc,
-            lambda generation, s: self.metrics.gc_pause.labels(generation).observe(s),
+            lambda generation, seconds: self.metrics.gc_pause.labels(generation).observe(seconds),
         )
-        self._metrics_routes: list[web.AbstractRouteDef] = []
         self._stop = asyncio.Event()
         self._error: Exception | None = None
-        self._lease_lost = False
         self._stopping = False
         self._started = False
-        self._elector: LeaderElector | None = None
-        self._election_client: Client | None = None
-        self._election: asyncio.Task[None] | None = None
-        self._leading: asyncio.Task[None] | None = None
-        self._servers = self._bind()
         self.add(CacheRunnable(self.cache))
         self.add(LoopWatchdog(self.metrics.loop_stall.observe, self.logger))
-        self.readiness.add("caches", self._caches_ready)
-        if self.options.leader_election:
-            self.health.add("leader-election", self._check_election)
+        self._endpoints.readiness.add("caches", lambda: self.cache.synced)
+        self._leadership = self._make_leadership() if self.options.leader_election else None
 
     # -- what controllers and programs use ---------------------------------------------------
 
@@ -161,16 +129,16 @@ class Manager:
     @property
     def metrics_port(self) -> int | None:
         """The port ``/metrics`` is served on; None if it is off."""
-        return self._port("metrics")
+        return self._endpoints.port("metrics")
 
     @property
     def health_port(self) -> int | None:
         """The port of the health endpoints; None if they are off."""
-        return self._port("health")
+        return self._endpoints.port("health")
 
     @property
     def diagnostics_port(self) -> int | None:
-        return self._port("diagnostics")
+        return self._endpoints.port("diagnostics")
 
     def claim_controller_name(self, name: str) -> None:
         """Raises ValueError if a controller of this name exists: their metrics would mix."""
@@ -212,21 +180,19 @@ class Manager:
         self.add(CacheRunnable(cache, name))
 
     def add_healthz_check(self, name: str, check: Check) -> None:
+        """Adds a named check to the liveness endpoint, before the start."""
         self._before_start("health checks")
-        self.health.add(name, check)
+        self._endpoints.health.add(name, check)
 
     def add_readyz_check(self, name: str, check: Check) -> None:
+        """Adds a named check to the readiness endpoint, before the start."""
         self._before_start("readiness checks")
-        self.readiness.add(name, check)
+        self._endpoints.readiness.add(name, check)
 
-    def add_metrics_handler(
-        self, path: str, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> None:
+    def add_metrics_handler(self, path: str, handler: Handler) -> None:
         """Serves ``path`` next to ``/metrics``, which it cannot replace."""
         self._before_start("metrics handlers")
-        if path.rstrip("/") == "/metrics":
-            raise ValueError("/metrics cannot be replaced")
-        self._metrics_routes.append(web.get(path, handler))
+        self._endpoints.add_metrics_handler(path, handler)
 
     def stop(self) -> None:
         """Asks a running manager to stop; :meth:`start` then returns."""
@@ -234,8 +200,7 @@ class Manager:
 
     def close(self) -> None:
         """Gives back the ports of a manager that is never started."""
-        for server in self._servers.values():
-            server.close()
+        self._endpoints.close()
 
     async def start(self) -> None:
         """Runs until cancelled or stopped, or until a runnable fails, whose error it raises.
@@ -264,11 +229,12 @@ class Manager:
         if cancelled is not None:
             raise cancelled
 
-    # -- starting --------------------------------------------------------------------------------
+    # -- starting ----------------------------------------------------------------------------
 
     async def _start_groups(self) -> None:
         try:
-            self._add_servers()
+            for server in self._endpoints.servers():
+                self.add(server)
             await self._groups[Group.HTTP_SERVERS].start()
             await self._groups[Group.WEBHOOKS].start()
             self._gc.before_caches()
@@ -276,75 +242,39 @@ class Manager:
             self._gc.after_caches()
             await self._groups[Group.OTHERS].start()
             await self._groups[Group.WARMUP].start()
-            if self.options.leader_election:
-                self._election = asyncio.create_task(self._elect(), name="leader election")
+            if self._leadership is not None:
+                self._leadership.start()
             else:
                 await self._lead()
         except Exception as error:  # noqa: BLE001 - it is raised by start() after an orderly stop
             self._fail(error)
 
-    async def _elect(self) -> None:
-        options = self.options
-        namespace = lease_namespace(options)
-        self._election_client = self._connect(intercept=False)
-        lock = LeaseLock(
-            self._election_client,
-            options.leader_election_id,
-            namespace,
-            options.leader_election_labels,
-        )
-        self._elector = LeaderElector(
-            lock,
-            options.leader_election_identity or default_identity(),
-            options.election,
-            _Leadership(self, lock),
-            self.logger,
-            metrics=_LeaderGauge(self.metrics, options.leader_election_id),
-        )
-        try:
-            await self._elector.run()
-        except Exception as error:  # noqa: BLE001 - nothing but a mistake of ours gets here
-            self._fail(error)
-        else:
-            self._lease_lost = True
-            self._fail(LeaderElectionLost())
-
-    def _start_leading(self) -> None:
-        self._leading = asyncio.create_task(self._lead(), name="leader start")
-
     async def _lead(self) -> None:
         await self._groups[Group.LEADER_ELECTION].start()
         self.elected.set()
 
-    def _add_servers(self) -> None:
-        routes: dict[str, web.Application] = {
-            name: server.app for name, server in self._servers.items()
-        }
-        if "metrics" in routes:
-            routes["metrics"].add_routes([web.get("/metrics", self._serve_metrics)])
-            routes["metrics"].add_routes(self._metrics_routes)
-        if "health" in routes:
-            routes["health"].add_routes([*self.health.routes(), *self.readiness.routes()])
-        for server in self._servers.values():
-            self.add(server)
-
-    # -- stopping --------------------------------------------------------------------------------
+    # -- stopping ----------------------------------------------------------------------------
 
     async def _shut_down(self) -> None:
         self._stopping = True
         self.logger.info("Stopping")
-        timeout = 0.0 if self._lease_lost else self.options.graceful_shutdown_timeout
+        lost = self._leadership is not None and self._leadership.lost
+        timeout = 0.0 if lost else self.options.graceful_shutdown_timeout
         ended = await self._stop_groups(timeout)
-        await self._end_election(release=ended)
-        await self.recorder.stop(LOST_FLUSH if self._lease_lost else FLUSH)
+        if self._leadership is not None:  # the lease is held until nothing needs it any more
+            await self._leadership.end(release=ended)
+        await self.recorder.stop(LOST_FLUSH if lost else FLUSH)
         self._gc.end()
         self.close()
         await self.live_client.close()
         if not ended and timeout > 0:
-            first = self._error
-            self._error = GracePeriodExceeded(
-                "failed waiting for all runnables to end within grace period of "
-                f"{timeout:g} s; still running: {', '.join(self._running())}"
+            running = [name for group in self._groups.values() for name in group.running]
+            first, self._error = (
+                self._error,
+                GracePeriodExceeded(
+                    "failed waiting for all runnables to end within grace period of "
+                    f"{timeout:g} s; still running: {', '.join(running)}"
+                ),
             )
             self._error.__cause__ = first
         self.logger.info("Stopped")
@@ -364,25 +294,6 @@ class Manager:
             return False
         return True
 
-    async def _end_election(self, *, release: bool) -> None:
-        """The lease is held until nothing needs it any more."""
-        if self._leading is not None:
-            self._leading.cancel()
-        if self._election is not None:
-            if not release and self._elector is not None:
-                self._elector.keep()
-            self._election.cancel()
-        tasks = [task for task in (self._leading, self._election) if task is not None]
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._election_client is not None:
-            await self._election_client.close()
-
-    def _running(self) -> list[str]:
-        return [name for group in self._groups.values() for name in group.running]
-
-    def _runnable_failed(self, error: Exception) -> None:
-        self._fail(error)
-
     def _fail(self, error: Exception) -> None:
         if self._stopping or self._error is not None:
             self.logger.error("Error while stopping", error=repr(error))
@@ -391,94 +302,42 @@ class Manager:
         self._error = error
         self._stop.set()
 
-    # -- parts -------------------------------------------------------------------------------------
+    # -- parts -------------------------------------------------------------------------------
 
-    def _connect(self, *, intercept: bool = True) -> Client:
-        client = Client.connect(self.config, observer=self.metrics.requests)
-        if intercept and self.tracing.enabled:
-            return client.intercepted(request_spans(self.tracing))
-        return client
+    def _make_clients(self, cache_options: CacheOptions | None) -> None:
+        live = Client.connect(self.config, observer=self.metrics.requests)
+        self.live_client = (
+            live.intercepted(request_spans(self.tracing)) if self.tracing.enabled else live
+        )
+        if cache_options is None:
+            cache_options = CacheOptions(namespaces=self.options.namespaces)
+        self.cache = Cache(self.live_client, cache_options, self.metrics.informers)
+        self.client = self.cache.client()
+        self.metrics.before_render(lambda: self.metrics.informers.show(self.cache.stats()))
+        self.recorder = EventRecorder(
+            self.live_client,
+            self.options.name,
+            options=self.options.events,
+            metrics=_EventDrops(self.metrics),
+            logger=self.logger,
+        )
 
-    def _cache_options(self) -> CacheOptions:
-        return CacheOptions(namespaces=self.options.namespaces)
-
-    def _bind(self) -> dict[str, HTTPServer]:
-        addresses = {
-            "metrics": (self.options.metrics_bind_address, web.Application()),
-            "health": (self.options.health_bind_address, web.Application()),
-            "diagnostics": (self.options.diagnostics_bind_address, diagnostics.application()),
-        }
-        servers: dict[str, HTTPServer] = {}
-        try:
-            for name, (address, app) in addresses.items():
-                listener = listen(address, f"the {name} endpoint")
-                if listener is not None:
-                    servers[name] = HTTPServer(name, app, listener)
-        except Exception:
-            for server in servers.values():
-                server.close()
-            raise
-        return servers
-
-    def _port(self, name: str) -> int | None:
-        server = self._servers.get(name)
-        return server.port if server is not None else None
+    def _make_leadership(self) -> Leadership:
+        leadership = Leadership(
+            Client.connect(self.config, observer=self.metrics.requests),
+            self.options,
+            self.metrics,
+            self.recorder,
+            self.logger,
+            self._lead,
+            self._fail,
+        )
+        self._endpoints.health.add("leader-election", leadership.check)
+        return leadership
 
     def _before_start(self, what: str) -> None:
         if self._started:
             raise RuntimeError(f"{what} cannot be added after the manager was started")
-
-    def _caches_ready(self) -> bool:
-        return self.cache.synced
-
-    def _check_election(self) -> None:
-        if self._elector is not None:
-            self._elector.check()
-
-    async def _serve_metrics(self, _request: web.Request) -> web.Response:
-        body, content_type = await self.metrics.scrape()
-        return web.Response(body=body, headers={"Content-Type": content_type})
-
-
-class _Leadership:
-    """The manager's side of an election."""
-
-    def __init__(self, manager: Manager, lock: LeaseLock) -> None:
-        self._manager = manager
-        self._lock = lock
-
-    def started_leading(self) -> None:
-        self._tell("became leader")
-        self._manager._start_leading()
-
-    def stopped_leading(self) -> None:
-        elector = self._manager._elector
-        if elector is not None and self._manager.elected.is_set():
-            self._tell("stopped leading")
-
-    def new_leader(self, identity: str) -> None:
-        self._manager.logger.info("New leader", leader=identity)
-
-    def _tell(self, what: str) -> None:
-        if not self._manager.options.leader_election_events:
-            return
-        elector = self._manager._elector
-        identity = elector.identity if elector is not None else ""
-        self._manager.recorder.event(
-            self._lock.reference, "Normal", "LeaderElection", "LeaderElection", f"{identity} {what}"
-        )
-
-
-class _LeaderGauge:
-    def __init__(self, metrics: Metrics, name: str) -> None:
-        self._metrics = metrics
-        self._name = name
-
-    def leading(self, leading: bool) -> None:
-        self._metrics.leader.labels(self._name).set(leading)
-
-    def slow_path(self) -> None:
-        self._metrics.slow_renewals.labels(self._name).inc()
 
 
 class _EventDrops:
@@ -487,3 +346,10 @@ class _EventDrops:
 
     def dropped(self, reason: DropReason) -> None:
         self._metrics.events_dropped.labels(reason).inc()
+
+
+def _default_logger() -> FilteringBoundLogger:
+    if structlog.is_configured():
+        configured: FilteringBoundLogger = structlog.get_logger()
+        return configured
+    return make_logger()

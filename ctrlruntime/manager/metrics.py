@@ -327,7 +327,7 @@ class Metrics:
 
     def render(self) -> bytes:
         """The text for Prometheus. Call :meth:`refresh` on the loop before."""
-        return generate_latest(self.registry)
+        return generate_latest(_WithoutCreated(self.registry))
 
     def refresh(self) -> None:
         for refresh in self._refreshers:
@@ -337,6 +337,19 @@ class Metrics:
         """Body and content type of ``/metrics``, rendered in a thread."""
         self.refresh()
         return await asyncio.to_thread(self.render), CONTENT_TYPE_LATEST
+
+
+class _WithoutCreated(CollectorRegistry):
+    """A registry without the ``_created`` samples, which Go's client does not have."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        super().__init__()
+        self._registry = registry
+
+    def collect(self) -> Iterable[Metric]:
+        for metric in self._registry.collect():
+            metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
+            yield metric
 
 
 def depth_labels(depth: dict[int, int]) -> list[tuple[str, int]]:

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from ctrlruntime.manager.manager import GracePeriodExceeded, LeaderElectionLost
+from ctrlruntime.manager.leadership import LeaderElectionLost
+from ctrlruntime.manager.manager import GracePeriodExceeded
 
 T = TypeVar("T")
 

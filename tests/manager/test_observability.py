@@ -129,6 +129,8 @@ async def test_rendering_happens_off_the_loop() -> None:
     assert loop.is_running()
     assert threads == [True]
     assert b"# TYPE controller_runtime_reconcile_total counter" in body
+    assert b"rest_client_requests_total counter" in body
+    assert b"_created" not in body
     assert content_type.startswith("text/plain")
 
 
