@@ -33,7 +33,6 @@ SHOWN = 12
 async def run_demo(rows: int, folder: Path, *, exit_when_ready: bool = False) -> None:
     """Run until Ctrl-C, SIGTERM, or, if asked, until every tenant is ready."""
     console = Console()
-    folder.mkdir(parents=True, exist_ok=True)
     seed_table(folder / TABLE_FILE, rows)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -54,6 +53,7 @@ async def run_demo(rows: int, folder: Path, *, exit_when_ready: bool = False) ->
 
 def seed_table(path: Path, rows: int) -> None:
     """Make the table afresh."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     with sqlite3.connect(path) as table:
         table.execute(

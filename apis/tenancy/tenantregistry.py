@@ -199,7 +199,7 @@ class DeletionGuard(ApiModel):
     always_allowed_rows: Annotated[Int32, Field(ge=0)] = 1
     """Tenants of this many rows may go in one sync whatever their share, so that small tables work."""
     allow_empty: bool = False
-    """Take a query without any active row at its word, within the limits above."""
+    """Take a query that returns no rows at all at its word, within the limits above."""
 
 
 class TenantRegistrySpec(ApiModel):

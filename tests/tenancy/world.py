@@ -1,0 +1,325 @@
+"""The whole tenancy system for tests: API server, simulated nodes, a table, the manager.
+
+    async with World.start(tmp_path) as world:
+        await world.registry({"a": ..., "b": ...})
+        await world.template(...)
+        await world.ready("a-web-app")
+
+Everything talks HTTP to an embedded server; the table is an SQLite file unless a test brings a
+database of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.conditions import Condition, find_condition
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import NotFound
+from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.proxy import Counts, Mark
+from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.manager.logs import make_logger
+from manager.controllers.tenancy import TenancyOptions, add_tenancy
+
+NAMESPACE = "default"
+REGISTRY = "registry"
+TABLE = "tenants"
+COLUMNS = ("uid", "url", "active", "plan", "image", "replicas")
+SAMPLES = Path(__file__).parent.parent.parent / "config" / "samples"
+
+T = TypeVar("T")
+
+
+def mapping(api_version: str, kind: str) -> RESTMapping:
+    """How a built-in kind is served."""
+    return BUILTIN[GroupVersionKind.parse(api_version, kind)]
+
+
+CONFIG_MAP = mapping("v1", "ConfigMap")
+SECRET = mapping("v1", "Secret")
+DEPLOYMENT = mapping("apps/v1", "Deployment")
+SERVICE = mapping("v1", "Service")
+NAMESPACE_KIND = mapping("v1", "Namespace")
+
+
+@dataclass(slots=True)
+class World:
+    """Everything running, and the words tests use."""
+
+    environment: Environment
+    folder: Path
+    manager: Manager | None = None
+    options: TenancyOptions = field(default_factory=TenancyOptions)
+    _task: asyncio.Task[None] | None = None
+    _log: Any = None
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def start(
+        cls,
+        folder: Path,
+        *,
+        nodes: bool = False,
+        pods: bool = False,
+        manager: bool = True,
+        options: TenancyOptions | None = None,
+        **environment: Any,
+    ) -> AsyncIterator[World]:
+        """An empty cluster with our CRDs, an empty table, and the manager unless told otherwise."""
+        env = Environment(proxy=True, nodes=nodes, pods=pods, folder=folder, **environment)
+        async with env:
+            await env.install_crds(TenantRegistry, TenantTemplate, Tenant)
+            world = cls(env, folder, options=options or TenancyOptions(sqlite_root=folder))
+            world.make_table()
+            try:
+                if manager:
+                    await world.start_manager()
+                yield world
+            finally:
+                await world.stop_manager()
+
+    # -- the manager ---------------------------------------------------------------------------
+
+    async def start_manager(self) -> None:
+        """The manager on this loop, through the proxy, as the user `manager`."""
+        self._log = (self.folder / "manager.log").open("a")
+        self.manager = Manager(
+            self.environment.config("manager"),
+            ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
+            logger=make_logger(format="console", stream=self._log),
+        )
+        add_tenancy(self.manager, self.options)
+        self._task = asyncio.create_task(self.manager.start())
+        elected = asyncio.create_task(self.manager.elected.wait())
+        await asyncio.wait({elected, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        elected.cancel()
+        if self._task.done():
+            self._task.result()
+
+    async def stop_manager(self) -> None:
+        """Stop it in an orderly way; harmless when it does not run."""
+        if self.manager is None or self._task is None:
+            return
+        self.manager.stop()
+        await self._task
+        self.manager = self._task = None
+        self._log.close()
+
+    async def restart_manager(self) -> None:
+        """Stop and start again."""
+        await self.stop_manager()
+        await self.start_manager()
+
+    # -- the table -----------------------------------------------------------------------------
+
+    def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run one statement on the table's database."""
+        with contextlib.closing(sqlite3.connect(self.folder / "rows.sqlite")) as database, database:
+            return list(database.execute(statement, values))
+
+    def make_table(self) -> None:
+        """The empty table."""
+        self.sql(f"CREATE TABLE IF NOT EXISTS {TABLE} ({', '.join(COLUMNS)})")
+
+    def row(self, uid: str, **values: Any) -> None:
+        """Insert or replace one row; an active one unless told otherwise."""
+        row = {
+            "uid": uid,
+            "url": f"https://{uid}.example.com",
+            "active": 1,
+            "plan": "basic",
+            "image": "nginx:1",
+            "replicas": 1,
+            **values,
+        }
+        self.sql(f"DELETE FROM {TABLE} WHERE uid = ?", uid)
+        marks = ", ".join("?" * len(COLUMNS))
+        self.sql(f"INSERT INTO {TABLE} VALUES ({marks})", *(row[name] for name in COLUMNS))
+
+    def rows(self, *uids: str) -> None:
+        """Insert several."""
+        for uid in uids:
+            self.row(uid)
+
+    # -- the API -------------------------------------------------------------------------------
+
+    @property
+    def client(self) -> Client:
+        """A client past the proxy; it is not counted."""
+        return self.environment.client("envtest")
+
+    async def registry(self, name: str = REGISTRY, **spec: Any) -> None:
+        """Create a registry that reads the table every second; `spec` replaces fields."""
+        manifest = {
+            "apiVersion": TenantRegistry.gvk().api_version,
+            "kind": "TenantRegistry",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {
+                "source": {
+                    "type": "sqlite",
+                    "sqlite": {"path": "rows.sqlite", "table": TABLE},
+                    "syncInterval": "1s",
+                },
+                "valueMappings": {"uid": "uid", "hostOrUrl": "url", "activate": "active"},
+                "extraValueMappings": {"planId": "plan", "image": "image", "replicas": "replicas"},
+                **spec,
+            },
+        }
+        await self.client.create(manifest)
+
+    async def template(
+        self,
+        name: str = "web-app",
+        *,
+        registry: str = REGISTRY,
+        **lists: Iterable[Mapping[str, Any]],
+    ) -> None:
+        """Create or replace a template; without lists, the five-resource sample."""
+        if lists:
+            spec: dict[str, Any] = {key: list(items) for key, items in lists.items()}
+        else:
+            spec = yaml.safe_load((SAMPLES / "tenanttemplate.yaml").read_text())["spec"]
+        spec["registryId"] = registry
+        manifest = {
+            "apiVersion": TenantTemplate.gvk().api_version,
+            "kind": "TenantTemplate",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": spec,
+        }
+        try:
+            live = await self.client.get(TenantTemplate.mapping(), name, NAMESPACE)
+        except NotFound:
+            await self.client.create(manifest)
+            return
+        manifest["metadata"] = live["metadata"]
+        await self.client.update(manifest)
+
+    async def tenant(self, name: str) -> Tenant | None:
+        """One tenant, None if there is none."""
+        try:
+            return await self.client.get(Tenant, name, NAMESPACE)
+        except NotFound:
+            return None
+
+    async def get(
+        self, kind: RESTMapping, name: str, namespace: str = NAMESPACE
+    ) -> dict[str, Any] | None:
+        """One object, None if there is none."""
+        try:
+            return await self.client.get(kind, name, namespace if kind.namespaced else None)
+        except NotFound:
+            return None
+
+    async def eventually(
+        self, look: Callable[[], Any], holds: Callable[[Any], bool] = bool, *, timeout: float = 15.0
+    ) -> Any:
+        """Look again until `holds`; what was seen then. AssertionError with what was seen last."""
+        seen: Any = None
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    seen = await look()
+                    if holds(seen):
+                        return seen
+                    await asyncio.sleep(0.03)
+        except TimeoutError:
+            raise AssertionError(f"not within {timeout:g} s; last seen: {seen!r}") from None
+
+    async def ready(self, *names: str, timeout: float = 20.0) -> None:
+        """Wait until these tenants are ready for their current generation."""
+        for name in names:
+            await self.eventually(
+                lambda name=name: self.tenant(name), lambda t: is_ready(t), timeout=timeout
+            )
+
+    async def condition(
+        self, name: str, kind: str, status: str, reason: str | None = None, *, timeout: float = 15.0
+    ) -> Condition:
+        """Wait until a tenant's condition says this; the condition."""
+
+        async def look() -> Condition | None:
+            tenant = await self.tenant(name)
+            return None if tenant is None else find_condition(tenant.status.conditions, kind)
+
+        found: Condition = await self.eventually(
+            look,
+            lambda c: c is not None and c.status == status and reason in (None, c.reason),
+            timeout=timeout,
+        )
+        return found
+
+    async def registry_condition(
+        self, kind: str, status: str, reason: str | None = None, *, name: str = REGISTRY
+    ) -> Condition:
+        """Wait until a registry's condition says this; the condition."""
+
+        async def look() -> Condition | None:
+            registry = await self.client.get(TenantRegistry, name, NAMESPACE)
+            return find_condition(registry.status.conditions, kind)
+
+        found: Condition = await self.eventually(
+            look, lambda c: c is not None and c.status == status and reason in (None, c.reason)
+        )
+        return found
+
+    async def gone(self, kind: RESTMapping, name: str, namespace: str = NAMESPACE) -> None:
+        """Wait until an object is gone."""
+        await self.eventually(lambda: self.get(kind, name, namespace), lambda seen: seen is None)
+
+    # -- what it cost ----------------------------------------------------------------------------
+
+    def mark(self) -> Mark:
+        """Now, in the request log."""
+        return self.environment.proxy.log.mark()
+
+    def counts(self, since: Mark) -> Counts:
+        """What the manager asked since then, without leases."""
+        return self.environment.proxy.log.since(since).select(user="manager").without_leases()
+
+    async def rest(self, quiet: float = 1.5, timeout: float = 30.0) -> None:
+        """Wait until the manager has asked nothing but watches for a while."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout
+        while loop.time() < end:
+            mark = self.mark()
+            await asyncio.sleep(quiet)
+            counts = self.counts(mark)
+            if counts.total == counts.watches:
+                return
+        raise AssertionError(f"the manager does not come to rest:\n{self.counts(mark)}")
+
+
+def is_ready(tenant: Tenant | None) -> bool:
+    """Whether a tenant is ready for what its spec says now."""
+    if tenant is None:
+        return False
+    ready = find_condition(tenant.status.conditions, "Ready")
+    return (
+        ready is not None
+        and ready.status == "True"
+        and tenant.status.observed_generation == tenant.metadata.generation
+    )
+
+
+def config_map(
+    resource: str, name: str, data: Mapping[str, str] | None = None, **fields: Any
+) -> dict[str, Any]:
+    """A template entry: the simplest resource there is."""
+    return {
+        "id": resource,
+        "nameTemplate": name,
+        "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": dict(data or {"k": "v"})},
+        **fields,
+    }
