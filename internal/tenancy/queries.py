@@ -8,7 +8,7 @@ from pathlib import Path
 from apis.tenancy import SecretKeyRef, TenantRegistry
 from ctrlruntime.queue import Request
 from internal.tenancy.metrics import TenancyMetrics
-from internal.tenancy.rows import Reading, columns, read
+from internal.tenancy.rows import Reading, RowReader, columns
 from internal.tenancy.secrets import SecretUnavailable, WatchedSecrets
 from internal.tenancy.sources import (
     MySQLSettings,
@@ -42,13 +42,13 @@ class Queries:
         try:
             settings = await self._settings(request, registry)
             source = await self.sources.get(request, settings)
-            wanted = columns(registry.spec)
-            rows = []
-            async with aclosing(source.pages(wanted)) as pages:
+            reader = RowReader(registry.spec)
+            async with aclosing(source.pages(columns(registry.spec))) as pages:
                 async for page in pages:
-                    rows.extend(page)
+                    for row in page:
+                        reader.take(row)
             result = "success"
-            return read(rows, registry.spec)
+            return reader.reading()
         finally:
             self.metrics.query_seconds.labels(request.name, request.namespace, result).observe(
                 self.clock() - started

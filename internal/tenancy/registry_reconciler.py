@@ -1,5 +1,6 @@
 """Reconciles one TenantRegistry: query, plan, tenants, status."""
 
+import asyncio
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -176,17 +177,18 @@ class RegistryReconciler:
             self._with_secret(self.existing.of(item, owner), builder, rows, owner)
             for item in self.tenants.by_index(OWNER_INDEX, owner.key)
         ]
-        made = plan(
+        made = await asyncio.to_thread(  # pure, and long for many thousands of rows
+            plan,
             reading,
             [Template(name, item.revision) for name, item in builder.blueprints.items()],
             existing,
             self._guard(registry, entry),
         )
         state.synced.plan, state.synced.templates = made, len(templates)
+        await self._announce(registry, entry, made)
         held_back = await self.blueprints.invalid(templates)
         state.synced.troubles = await self._carry_out(made, builder, owner, held_back)
         await self._clean_secrets(owner, made)
-        await self._after(registry, entry, made)
 
     def _templates(self, registry: TenantRegistry) -> list[Entry]:
         key = f"{registry.metadata.namespace}/{registry.metadata.name}"
@@ -284,7 +286,8 @@ class RegistryReconciler:
             if VALUES in entry.labels and entry.name not in alive:
                 await self.control.delete(mapping, entry, owner)
 
-    async def _after(self, registry: TenantRegistry, entry: Entry, made: Plan) -> None:
+    async def _announce(self, registry: TenantRegistry, entry: Entry, made: Plan) -> None:
+        """Say what the guard holds; the word that lets deletions through counts once, so it goes first."""
         before = next((c for c in registry.status.conditions if c.type == "DeletionsHeld"), None)
         if made.held is not None and (before is None or before.status != "True"):
             self.recorder.event(
