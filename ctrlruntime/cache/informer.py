@@ -222,16 +222,7 @@ class Informer:
 
     async def _reflect(self) -> None:
         """Raises KindMissing."""
-        reflectors = [self._reflector(scope) for scope in self.selection.scopes]
-        try:
-            async with asyncio.TaskGroup() as group:
-                for reflector in reflectors:
-                    group.create_task(reflector.run())
-        except ExceptionGroup as failures:  # a raise in "except*" would come out in a group again
-            missing = failures.subgroup(KindMissing)
-            if missing is None:
-                raise
-            raise missing.exceptions[0] from None
+        await _first_to_end(*(self._reflector(scope).run() for scope in self.selection.scopes))
 
     def _reflector(self, scope: str) -> Reflector:
         return Reflector(

@@ -133,10 +133,14 @@ class Watched:
         return sorted(entry.name for entry in self.informer.store)
 
     async def requests(self, count: int) -> None:
-        """Until the server has been asked so often."""
-        while len(self.server.requests) < count:
-            await asyncio.sleep(0.01)
+        """Until the server has been asked so often and its answer has been read."""
+        await self.until(lambda: len(self.server.requests) >= count)
         await asyncio.sleep(0.01)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(3600.0):
+            while not condition():  # noqa: ASYNC110 - virtual time costs nothing
+                await asyncio.sleep(0.01)
 
 
 Follow = Callable[..., Watched]
@@ -439,8 +443,7 @@ async def test_a_server_restored_from_a_backup_is_believed_after_three_lists(
     watched = follow(server)
     await watched.requests(2)
     watched.informer.wrote(entry_of("a", uid="uid-a", resourceVersion="30"))
-    while watched.names != ["b"]:
-        await asyncio.sleep(0.1)
+    await watched.until(lambda: watched.names == ["b"])
     assert server.log[-1] == "watch 16"
 
 
