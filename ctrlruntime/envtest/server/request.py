@@ -152,24 +152,37 @@ def check_options(request: Request) -> None:
     """Query options of writes, as the handlers' validation does."""
     query = request.query
     if (value := query.get("dryRun")) is not None and value != "All":
-        raise _bad_option("dryRun", value, ("All",))
+        raise _unsupported(request, "dryRun", f'["{value}"]', ("All",))
     if (value := query.get("fieldValidation")) and value not in {"Ignore", "Warn", "Strict"}:
-        raise _bad_option("fieldValidation", value, ("", "Ignore", "Strict", "Warn"))
-    if len(query.get("fieldManager", "")) > 128:
-        raise _invalid_options("fieldManager", "Too long: may not be more than 128 bytes")
+        allowed = ("", "Ignore", "Strict", "Warn")
+        raise _unsupported(request, "fieldValidation", f'"{value}"', allowed)
+    manager = query.get("fieldManager", "")
+    if len(manager) > 128:
+        text = "Too long: may not be more than 128 bytes"
+        raise _invalid_options(request, "fieldManager", "FieldValueTooLong", text)
+    for at, sign in enumerate(manager):
+        if not sign.isprintable():
+            shown = manager.encode("unicode_escape").decode()
+            text = (
+                f'Invalid value: "{shown}": invalid character U+{ord(sign):04X} (at position {at})'
+            )
+            raise _invalid_options(request, "fieldManager", "FieldValueInvalid", text)
 
 
-def _bad_option(name: str, value: str, allowed: tuple[str, ...]) -> StatusError:
+def _unsupported(request: Request, name: str, shown: str, allowed: tuple[str, ...]) -> StatusError:
     listed = ", ".join(f'"{item}"' for item in allowed)
-    shown = f'["{value}"]' if name == "dryRun" else f'"{value}"'
-    return _invalid_options(name, f"Unsupported value: {shown}: supported values: {listed}")
+    text = f"Unsupported value: {shown}: supported values: {listed}"
+    return _invalid_options(request, name, "FieldValueNotSupported", text)
 
 
-def _invalid_options(name: str, text: str, kind: str = "CreateOptions") -> StatusError:
+def _invalid_options(request: Request, name: str, reason: str, text: str) -> StatusError:
+    kind = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}.get(
+        request.verb, "DeleteOptions"
+    )
     details: dict[str, Any] = {
         "group": "meta.k8s.io",
         "kind": kind,
-        "causes": [{"reason": text.partition(":")[0], "message": text, "field": name}],
+        "causes": [{"reason": reason, "message": text, "field": name}],
     }
     message = f'{kind}.meta.k8s.io "" is invalid: {name}: {text}'
     return StatusError(422, "Invalid", message, details)

@@ -93,14 +93,14 @@ class Subresources:
         if version and version != scale["metadata"]["resourceVersion"]:
             raise conflict(kind.group, kind.plural, request.name)
         replicas = (wanted.get("spec") or {}).get("replicas", 0)
-        _check_replicas(request, replicas)
+        _check_replicas(kind, request, replicas)
 
         def make(live: Manifest | None) -> Manifest:
-            assert live is not None  # noqa: S101 - scale never creates
-            _put(live, paths.spec, replicas)
-            return live
+            scaled = _copy(live)
+            _put(scaled, paths.spec, replicas)
+            return scaled
 
-        inner = replace(request, verb="patch", subresource="", form="full", warnings=[])
+        inner = replace(request, verb="patch", form="full", warnings=[])
         answer = await self._writer.modify(kind, inner, make)
         return Answer(200, orjson.dumps(_scale_of(kind, orjson.loads(answer.body), paths)))
 
@@ -141,14 +141,14 @@ class Subresources:
     def _spend(self, budget: Record, pod: Record, *, dry: bool) -> None:
         obj = budget.load()
         status = obj.setdefault("status", {})
-        if (status.get("disruptionsAllowed") or 0) < 1:
-            error = too_many_requests(
-                "Cannot evict pod as it would violate the pod's disruption budget.", 0
+        if (status.get("observedGeneration") or 0) < obj["metadata"].get("generation", 0):
+            raise _budget_refusal(
+                f"The disruption budget {budget.name} is still being processed by the server.", 10
             )
+        if (status.get("disruptionsAllowed") or 0) < 1:
             healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
             text = f"The disruption budget {budget.name} needs {desired} healthy pods and has {healthy} currently"
-            error.details = {"causes": [{"reason": "DisruptionBudget", "message": text}]}
-            raise error
+            raise _budget_refusal(text, 0)
         if dry:
             return
         status["disruptionsAllowed"] -= 1
@@ -164,7 +164,7 @@ class Subresources:
         now = self._state.now()
 
         def make(live: Manifest | None) -> Manifest:
-            assert live is not None  # noqa: S101 - a binding never creates
+            live = _copy(live)
             if bound := live["spec"].get("nodeName"):
                 why = f'pod {request.name} is already assigned to node "{bound}"'
                 raise conflict("", "pods/binding", request.name, why)
@@ -223,11 +223,17 @@ class Subresources:
         wanted = (sent.get("spec") or {}).get("finalizers") or []
 
         def make(live: Manifest | None) -> Manifest:
-            assert live is not None  # noqa: S101 - finalize never creates
+            live = _copy(live)
             live["spec"] = {**(live.get("spec") or {}), "finalizers": wanted}
             return live
 
         return await self._writer.modify(kind, request, make)
+
+
+def _copy(live: Manifest | None) -> Manifest:
+    """A copy to change: the write path compares it with what was there."""
+    copy: Manifest = orjson.loads(orjson.dumps(live))
+    return copy
 
 
 def _scale_paths(kind: Kind, version: str) -> ScalePaths:
@@ -287,6 +293,12 @@ def selector_text(kind: Kind, selector: Manifest) -> str:
 def _wanted_scale(request: Request, scale: Manifest) -> Manifest:
     body = orjson.loads(body_as_json(request) if request.verb == "update" else request.body)
     if request.verb == "update":
+        given = body.get("kind") or "Scale"
+        if given != "Scale":
+            raise bad_request(
+                f'{given} in version "v1" cannot be handled as a Scale: converting (v1.{given}) to '
+                "(autoscaling.Scale): unknown conversion"
+            )
         return dict(body)
     patched = (
         json_patch(scale, body) if request.content_type == JSON_PATCH else merge_patch(scale, body)
@@ -294,11 +306,14 @@ def _wanted_scale(request: Request, scale: Manifest) -> Manifest:
     return dict(patched)
 
 
-def _check_replicas(request: Request, replicas: Any) -> None:
+def _check_replicas(kind: Kind, request: Request, replicas: Any) -> None:
     if isinstance(replicas, bool) or not isinstance(replicas, int):
         raise bad_request(
             'Scale in version "v1" cannot be handled as a Scale: spec.replicas must be an integer'
         )
+    if replicas < 0 and kind.custom:
+        error = bad_value(".spec.replicas", replicas, "should be a non-negative integer")
+        raise invalid(kind.group, kind.kind, request.name, [error])
     if replicas < 0:
         error = bad_value("spec.replicas", replicas, "must be greater than or equal to 0")
         raise invalid("autoscaling", "Scale", request.name, [error])
@@ -317,6 +332,16 @@ def _put(obj: Manifest, path: str, value: Any) -> None:
     for part in parents:
         node = node.setdefault(part, {})
     node[last] = value
+
+
+def _budget_refusal(text: str, retry_after: int) -> StatusError:
+    said = "Cannot evict pod as it would violate the pod's disruption budget."
+    error = too_many_requests(said, retry_after)
+    error.details = {
+        **(error.details or {}),
+        "causes": [{"reason": "DisruptionBudget", "message": text}],
+    }
+    return error
 
 
 def _status_success() -> bytes:

@@ -1,0 +1,179 @@
+"""Lists: selectors, pages, versions, forms."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
+
+import pytest
+
+from ctrlruntime.envtest.server import ServerOptions
+
+from .conftest import Api, configmap, pod, widget
+
+PARTIAL = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def options(clock: Clock) -> ServerOptions:
+    return ServerOptions(clock=clock)
+
+
+async def names(api: Api, path: str) -> list[str]:
+    return [item["metadata"]["name"] for item in (await api.get(path))["items"]]
+
+
+@pytest.fixture
+async def fruit(api: Api) -> str:
+    for name, labels in {
+        "apple": {"color": "red", "sweet": ""},
+        "banana": {"color": "yellow"},
+        "cherry": {"color": "red"},
+        "date": {},
+    }.items():
+        await api.create(api.configmaps, configmap(name, labels=labels))
+    return api.configmaps
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("color=red", ["apple", "cherry"]),
+        ("color==red,sweet", ["apple"]),
+        ("color!=red", ["banana", "date"]),
+        ("color in (red,yellow)", ["apple", "banana", "cherry"]),
+        ("color notin (red)", ["banana", "date"]),
+        ("!color", ["date"]),
+        ("color,!sweet", ["banana", "cherry"]),
+        ("sweet=", ["apple"]),
+    ],
+)
+async def test_label_selectors(api: Api, fruit: str, selector: str, expected: list[str]) -> None:
+    assert await names(api, f"{fruit}?labelSelector={quote(selector)}") == expected
+
+
+@pytest.mark.parametrize("selector", ["a in b", "a in (b", "a,,b", "!", "a=b=c", "-a=b", "a=b c"])
+async def test_bad_label_selectors_are_refused(api: Api, selector: str) -> None:
+    path = f"{api.configmaps}?labelSelector={quote(selector)}"
+    assert (await api.fails("GET", path))[:2] == (400, "BadRequest")
+
+
+async def test_field_selectors(api: Api, fruit: str) -> None:
+    assert await names(api, f"{fruit}?fieldSelector=metadata.name=date") == ["date"]
+    assert await names(api, f"{fruit}?fieldSelector=metadata.name!=date,metadata.name!=apple") == [
+        "banana",
+        "cherry",
+    ]
+    pods = api.path("v1", "pods")
+    await api.create(pods, pod("a"))
+    bound = pod("b")
+    bound["spec"]["nodeName"] = "n1"
+    await api.create(pods, bound)
+    assert await names(api, f"{pods}?fieldSelector=spec.nodeName=n1") == ["b"]
+    assert await names(api, f"{pods}?fieldSelector=spec.nodeName=,status.phase=Pending") == ["a"]
+
+
+async def test_unknown_field_selectors_are_refused(api: Api) -> None:
+    code, _, message = await api.fails("GET", f"{api.configmaps}?fieldSelector=data.a=b")
+    assert code == 400
+    assert message == (
+        '"data.a" is not a known field selector: only "metadata.name", "metadata.namespace"'
+    )
+    code, _, message = await api.fails("GET", f"{api.path('v1', 'pods')}?fieldSelector=spec.x=b")
+    assert (code, message) == (400, "field label not supported: spec.x")
+
+
+async def test_pages_show_one_consistent_state(api: Api, fruit: str) -> None:
+    first = await api.get(f"{fruit}?limit=2")
+    assert [item["metadata"]["name"] for item in first["items"]] == ["apple", "banana"]
+    assert first["metadata"]["remainingItemCount"] == 2
+    await api.call("DELETE", f"{fruit}/cherry")
+    await api.create(fruit, configmap("cloudberry"))
+    second = await api.get(f"{fruit}?limit=2&continue={first['metadata']['continue']}")
+    assert [item["metadata"]["name"] for item in second["items"]] == ["cherry", "date"]
+    assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+    assert "continue" not in second["metadata"]
+
+
+async def test_old_continue_tokens_expire(api: Api, fruit: str, clock: Clock) -> None:
+    first = await api.get(f"{fruit}?limit=1")
+    await api.create(fruit, configmap("cloudberry"))
+    clock.now += timedelta(minutes=10)
+    token = first["metadata"]["continue"]
+    status, answer, _ = await api.send("GET", f"{fruit}?limit=1&continue={token}")
+    assert (status, answer["reason"]) == (410, "Expired")
+    rest = await names(api, f"{fruit}?continue={answer['metadata']['continue']}")
+    assert rest == ["banana", "cherry", "cloudberry", "date"]
+    assert (await api.fails("GET", f"{fruit}?limit=1&continue=abc"))[0] == 400
+
+
+async def test_versions_of_lists(api: Api, fruit: str) -> None:
+    now = (await api.get(fruit))["metadata"]["resourceVersion"]
+    for query in (
+        "?resourceVersion=0",
+        f"?resourceVersion={now}",
+        f"?resourceVersion={now}&resourceVersionMatch=NotOlderThan",
+        f"?resourceVersion={now}&resourceVersionMatch=Exact",
+    ):
+        assert len((await api.get(fruit + query))["items"]) == 4
+    code, reason, message = await api.fails("GET", f"{fruit}?resourceVersion=99999999")
+    assert (code, reason) == (504, "Timeout")
+    assert message.startswith("Timeout: Too large resource version: 99999999, current: ")
+    assert (await api.fails("GET", f"{fruit}?resourceVersionMatch=Exact"))[0] == 422
+    assert (await api.fails("GET", f"{fruit}?limit=x"))[0] == 400
+
+
+async def test_items_of_builtin_kinds_do_not_repeat_their_type(
+    api: Api, fruit: str, widgets: str
+) -> None:
+    listed = await api.get(fruit)
+    assert (listed["kind"], listed["apiVersion"]) == ("ConfigMapList", "v1")
+    assert "kind" not in listed["items"][0]
+    await api.create(widgets, widget("w"))
+    assert (await api.get(widgets))["items"][0]["kind"] == "Widget"
+
+
+async def test_metadata_only(api: Api, fruit: str) -> None:
+    _, listed, _ = await api.send("GET", fruit, Accept=PARTIAL)
+    assert listed["kind"] == "PartialObjectMetadataList"
+    assert listed["items"][0]["kind"] == "PartialObjectMetadata"
+    assert "data" not in listed["items"][0]
+    accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+    _, one, _ = await api.send("GET", f"{fruit}/date", Accept=accept)
+    assert (one["kind"], one["metadata"]["name"]) == ("PartialObjectMetadata", "date")
+
+
+async def test_forms_that_are_not_served_are_406(api: Api) -> None:
+    status, answer, _ = await api.send("GET", api.configmaps, Accept="text/html")
+    assert (status, answer["reason"]) == (406, "NotAcceptable")
+
+
+async def test_pretty(api: Api) -> None:
+    async with api.session.get(f"{api.url}{api.configmaps}?pretty=true") as answer:
+        assert b'\n  "kind": "ConfigMapList"' in await answer.read()
+
+
+async def test_all_namespaces_in_order_of_keys(api: Api) -> None:
+    for namespace in ("t1", "t1-a", "t0"):
+        await api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        path = f"/api/v1/namespaces/{namespace}/configmaps"
+        await api.create(path, configmap("z", labels={"t": "1"}))
+        await api.create(path, configmap("a", labels={"t": "1"}))
+    listed = (await api.get("/api/v1/configmaps?labelSelector=t%3D1"))["items"]
+    keys = [(item["metadata"]["namespace"], item["metadata"]["name"]) for item in listed]
+    assert keys == [
+        (namespace, name) for namespace in ("t0", "t1-a", "t1") for name in ("a", "z")
+    ]

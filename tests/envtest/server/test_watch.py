@@ -1,0 +1,170 @@
+"""Watches: what is sent, in which order, and how a watch ends."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ctrlruntime.envtest.server import ServerOptions
+
+from .conftest import Api, configmap, widget
+
+
+@pytest.fixture
+def options() -> ServerOptions:
+    return ServerOptions(watch_history=20, bookmark_interval=0.05)
+
+
+async def version(api: Api) -> str:
+    found: str = (await api.get(api.configmaps))["metadata"]["resourceVersion"]
+    return found
+
+
+async def test_current_state_then_changes(api: Api) -> None:
+    await api.create(api.configmaps, configmap("a"))
+    async with api.watch(f"{api.configmaps}?watch=true") as stream:
+        assert await stream.take(1) == [("ADDED", "a")]
+        await api.create(api.configmaps, configmap("b"))
+        await api.merge(f"{api.configmaps}/a", {"data": {"a": "2"}})
+        await api.call("DELETE", f"{api.configmaps}/b")
+        assert await stream.take(3) == [("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b")]
+
+
+async def test_changes_after_a_version(api: Api) -> None:
+    await api.create(api.configmaps, configmap("a"))
+    start = await version(api)
+    await api.create(api.configmaps, configmap("b"))
+    await api.call("DELETE", f"{api.configmaps}/b")
+    async with api.watch(f"{api.configmaps}?watch=1&resourceVersion={start}") as stream:
+        added, deleted = await stream.next(), await stream.next()
+    assert (added["type"], deleted["type"]) == ("ADDED", "DELETED")
+    rv = int(added["object"]["metadata"]["resourceVersion"])
+    assert int(deleted["object"]["metadata"]["resourceVersion"]) > rv
+
+
+async def test_too_old_a_version_is_an_error_event(api: Api) -> None:
+    start = await version(api)
+    for index in range(30):
+        await api.create(api.configmaps, configmap(f"a{index}"))
+    async with api.watch(f"{api.configmaps}?watch=1&resourceVersion={start}") as stream:
+        (event,) = await stream.rest()
+    assert event["type"] == "ERROR"
+    assert (event["object"]["code"], event["object"]["reason"]) == (410, "Expired")
+    assert event["object"]["message"].startswith(f"too old resource version: {start} (")
+
+
+async def test_objects_enter_and_leave_a_selection(api: Api) -> None:
+    path = f"{api.configmaps}?watch=1&labelSelector=on&resourceVersion={await version(api)}"
+    async with api.watch(path) as stream:
+        await api.create(api.configmaps, configmap("a"))
+        await api.merge(f"{api.configmaps}/a", {"metadata": {"labels": {"on": ""}}})
+        await api.merge(f"{api.configmaps}/a", {"data": {"a": "2"}})
+        await api.merge(f"{api.configmaps}/a", {"metadata": {"labels": {"on": None}}})
+        await api.merge(f"{api.configmaps}/a", {"data": {"a": "3"}})
+        await api.create(api.configmaps, configmap("b", labels={"on": ""}))
+        events = [await stream.next() for _ in range(4)]
+    assert [event["type"] for event in events] == ["ADDED", "MODIFIED", "DELETED", "ADDED"]
+    left = events[2]["object"]
+    assert left["metadata"]["labels"] == {"on": ""}
+    assert int(left["metadata"]["resourceVersion"]) > int(
+        events[1]["object"]["metadata"]["resourceVersion"]
+    )
+
+
+async def test_one_object(api: Api) -> None:
+    path = f"{api.configmaps}?watch=1&fieldSelector=metadata.name=b"
+    async with api.watch(path) as stream:
+        await api.create(api.configmaps, configmap("a"))
+        await api.create(api.configmaps, configmap("b"))
+        assert await stream.take(1) == [("ADDED", "b")]
+
+
+async def test_namespaces_are_apart(api: Api) -> None:
+    other = "/api/v1/namespaces/kube-public/configmaps"
+    async with api.watch(f"{api.configmaps}?watch=1") as stream:
+        await api.create(other, configmap("elsewhere"))
+        await api.create(api.configmaps, configmap("here"))
+        assert await stream.take(1) == [("ADDED", "here")]
+    await api.call("DELETE", f"{other}/elsewhere")
+
+
+async def test_a_watch_ends_at_its_timeout(api: Api) -> None:
+    async with api.watch(f"{api.configmaps}?watch=1&timeoutSeconds=1") as stream:
+        assert await stream.rest() == []
+
+
+async def test_bookmarks_carry_the_newest_version(api: Api) -> None:
+    start = await version(api)
+    path = f"{api.configmaps}?watch=1&allowWatchBookmarks=true&resourceVersion={start}"
+    async with api.watch(path) as stream:
+        made = await api.create(api.path("v1", "secrets"), {"metadata": {"name": "s"}})
+        while True:
+            event = await stream.next()
+            assert event["type"] == "BOOKMARK"
+            metadata = event["object"]["metadata"]
+            if metadata["resourceVersion"] == made["metadata"]["resourceVersion"]:
+                break
+    assert event["object"]["kind"] == "ConfigMap"
+
+
+async def test_initial_events_end_with_a_bookmark(api: Api) -> None:
+    for name in ("a", "b"):
+        await api.create(api.configmaps, configmap(name))
+    query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    async with api.watch(f"{api.configmaps}?watch=1&{query}") as stream:
+        assert await stream.take(2) == [("ADDED", "a"), ("ADDED", "b")]
+        end = await stream.next()
+    assert end["type"] == "BOOKMARK"
+    assert end["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    code, _, message = await api.fails("GET", f"{api.configmaps}?watch=1&sendInitialEvents=true")
+    assert (code, "resourceVersionMatch" in message) == (422, True)
+
+
+async def test_metadata_only_watch(api: Api) -> None:
+    accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+    async with api.watch(f"{api.configmaps}?watch=1", Accept=accept) as stream:
+        await api.create(api.configmaps, configmap("a"))
+        event = await stream.next()
+    assert event["object"]["kind"] == "PartialObjectMetadata"
+    assert "data" not in event["object"]
+
+
+async def test_table_watch_sends_the_columns_once(api: Api) -> None:
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    async with api.watch(f"{api.configmaps}?watch=1", Accept=accept) as stream:
+        await api.create(api.configmaps, configmap("a"))
+        first = await stream.next()
+        await api.create(api.configmaps, configmap("b"))
+        second = await stream.next()
+    assert first["object"]["kind"] == "Table"
+    assert first["object"]["columnDefinitions"]
+    assert not second["object"]["columnDefinitions"]
+    assert second["object"]["rows"][0]["object"]["metadata"]["name"] == "b"
+
+
+async def test_all_watchers_see_the_same(api: Api, widgets: str) -> None:
+    async with api.watch(f"{widgets}?watch=1") as one, api.watch(f"{widgets}?watch=1") as other:
+        for index in range(5):
+            await api.create(widgets, widget(f"w{index}"))
+        seen = [await one.next() for _ in range(5)]
+        assert [await other.next() for _ in range(5)] == seen
+
+
+@pytest.mark.parametrize("options", [ServerOptions(watch_buffer=5)])
+async def test_a_slow_watcher_is_cut_off_and_blocks_nobody(api: Api) -> None:
+    async with api.watch(f"{api.configmaps}?watch=1") as slow:
+        for index in range(40):
+            await api.create(api.configmaps, configmap(f"a{index}", {"a": "x" * 200_000}))
+        events = await slow.rest()
+    assert len(events) < 40
+
+
+async def test_stopping_the_server_ends_its_watches(api: Api) -> None:
+    assert api.server is not None
+    async with api.watch(f"{api.configmaps}?watch=1") as stream:
+        ended = asyncio.create_task(stream.next())
+        await api.server.stop()
+        with pytest.raises(Exception):  # noqa: B017 - the connection is cut
+            assert await ended is None
+            raise ConnectionError
