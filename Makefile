@@ -13,7 +13,7 @@ setup: ## Make the virtual environment from the lock file
 	@hack/setup.sh
 
 run: setup ## See it work: embedded API server, a table of 50 rows, the manager, a live view
-	@$(PY) -m manager demo
+	@$(PY) -m manager demo $(RUN_ARGS)
 
 test: setup lint types check-generated pytest ## Every check and every test
 
