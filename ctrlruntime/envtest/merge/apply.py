@@ -101,9 +101,12 @@ def apply(
     managers = write.read(live)
     if not managers and live is not None:
         write.update(schema.empty(), before, managers, managed.BEFORE_FIRST_APPLY)
-    _check_typed(applied, before, schema)
+    _check_typed(applied, "patch", schema)
     try:
         merged, owners = write.apply(before, applied, managers, manager, force=force)
+    except TypeMismatch as error:
+        _check_typed(before, "live", schema)
+        raise ApplyRejected(str(error)) from error
     except _Conflicting as conflict:
         allowed = manager == last_applied.MANAGER and last_applied.covers(
             before, conflict.union, schema.type
@@ -169,17 +172,16 @@ def _check_request(applied: Manifest, api_version: str) -> None:
         )
 
 
-def _check_typed(applied: Manifest, live: Manifest, schema: MergeSchema) -> None:
-    for obj, role, doubles in ((applied, "patch", False), (live, "live", True)):
-        try:
-            check(obj, schema.type, allow_duplicates=doubles)
-        except TypeMismatch as error:
-            metadata = obj.get("metadata") or {}
-            name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-            kind = f"{obj.get('apiVersion', '')}, Kind={obj.get('kind', '')}"
-            raise ApplyRejected(
-                f"failed to create typed {role} object ({name}; {kind}): {error}"
-            ) from error
+def _check_typed(obj: Manifest, role: str, schema: MergeSchema) -> None:
+    try:
+        check(obj, schema.type, allow_duplicates=role == "live")
+    except TypeMismatch as error:
+        metadata = obj.get("metadata") or {}
+        name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+        kind = f"{obj.get('apiVersion', '')}, Kind={obj.get('kind', '')}"
+        raise ApplyRejected(
+            f"failed to create typed {role} object ({name}; {kind}): {error}"
+        ) from error
 
 
 def _finish(live: Manifest | None, obj: Manifest, managers: Managers) -> Manifest:
@@ -255,10 +257,9 @@ class _Write:
         """Give ``manager`` what differs between ``before`` and ``after`` (changes ``managers``)."""
         try:
             check(after, self._schema.type, allow_duplicates=True)
-            check(before, self._schema.type, allow_duplicates=True)
+            difference = self._settle(before, after, managers, None, force=True)
         except TypeMismatch:
             return
-        difference = self._settle(before, after, managers, None, force=True)
         taken = fields.recursive_difference(
             fields.union(difference.modified, difference.added), self._ignored
         )

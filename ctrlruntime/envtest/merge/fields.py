@@ -79,6 +79,9 @@ def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
         other = right.get(element)
         if other is None or element == SELF:
             continue
+        if node == other:
+            found[element] = node
+            continue
         common = _assemble(is_member(node) and is_member(other), intersection(_below(node), other))
         if common is not None:
             found[element] = common
@@ -96,6 +99,8 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
         other = right.get(element)
         if other is None:
             rest[element] = node
+            continue
+        if node == other:
             continue
         member = is_member(node) and not is_member(other)
         kept = _assemble(member, difference(_below(node), other))

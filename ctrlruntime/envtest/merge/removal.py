@@ -73,17 +73,16 @@ def _remove_from_list(value: list[Any], list_type: ListType, taken: FieldSet) ->
 
 def with_named(fields_: FieldSet, node: TypeNode | None) -> FieldSet:
     """The set with every declared field that leads to a member made a member itself."""
-    if not fields_:
+    if node is None:
         return fields_
-    named = node.map.fields if node is not None and node.map is not None else {}
-    out: FieldSet = {}
+    named = node.map.fields if node.map is not None else {}
+    out = dict(fields_)
     for element, below in fields_.items():
         if not below:
-            out[element] = below
             continue
         inner = with_named(below, _step(node, element))
         if element[:2] == "f:" and element[2:] in named and fields.SELF not in inner:
-            inner = {fields.SELF: {}, **inner}
+            inner[fields.SELF] = {}
         out[element] = inner
     return out
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ctrlruntime.envtest.schema.builtin import Definitions, single_type
-from ctrlruntime.envtest.schema.quantity import QuantityError, canonical
+from ctrlruntime.envtest.schema.quantity import MILLI, QuantityError, canonical
 
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
@@ -102,7 +102,8 @@ def normalize_quantities(value: Any, node: FieldNode) -> None:
             normalize_quantities(item, child)
         elif child.name == _QUANTITY and item is not None:
             try:
-                value[key] = canonical(item)
+                # Resource lists are maps; the server rounds what is in them up to a thousandth.
+                value[key] = canonical(item, MILLI) if child is node.other else canonical(item)
             except QuantityError:
                 continue
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from decimal import ROUND_UP, Decimal
+from decimal import ROUND_UP, Context, Decimal, localcontext
 from typing import Any
 
 _SYNTAX = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?)|[eE]([+-]?\d+))")
@@ -11,6 +11,8 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BY_EXPONENT = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _NANO = Decimal("1E-9")
+MILLI = Decimal("1E-3")
+"""How finely the server keeps the quantities of resource lists."""
 
 SYNTAX_MESSAGE = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -45,17 +47,21 @@ def value_of(quantity: Any) -> Decimal:
     return _parse(str(quantity))[0]
 
 
-def canonical(quantity: Any) -> str:
+def canonical(quantity: Any, finest: Decimal = _NANO) -> str:
     """The form in which the API server stores it: ``1000m`` is ``1``, ``1024Mi`` is ``1Gi``.
 
-    Numbers are accepted as YAML writes them. Fractions below a nano are rounded away from zero.
+    Numbers are accepted as YAML writes them. Fractions below ``finest`` are rounded away from zero.
     Raises :class:`QuantityError`.
     """
     if isinstance(quantity, bool) or not isinstance(quantity, str | int | float):
         raise QuantityError
-    value, family = _parse(str(quantity))
-    if value != value.quantize(_NANO, rounding=ROUND_UP):
-        value = value.quantize(_NANO, rounding=ROUND_UP)
+    with localcontext(Context(prec=60)):
+        return _canonical(*_parse(str(quantity)), finest)
+
+
+def _canonical(value: Decimal, family: str, finest: Decimal) -> str:
+    if value != value.quantize(finest, rounding=ROUND_UP):
+        value = value.quantize(finest, rounding=ROUND_UP)
     if not value:
         return "0"
     if family == "binary" and abs(value) >= 1024 and value == value.to_integral_value():

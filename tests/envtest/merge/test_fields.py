@@ -58,7 +58,7 @@ def test_fields_v1_round_trip(a: set[Path]) -> None:
 
 
 def test_elements_are_ordered_as_the_server_orders_them() -> None:
-    mixed = {
+    mixed: FieldSet = {
         "i:1": {},
         "v:10": {},
         "v:9": {},
@@ -81,7 +81,8 @@ def test_elements_are_ordered_as_the_server_orders_them() -> None:
 def test_elements_are_read_however_they_are_spelled() -> None:
     spelled: Any = {'k:{ "b" : 1, "a":"x" }': {}}
     assert list(fields.from_json(spelled)) == ['k:{"a":"x","b":1}']
-    for bad in ({"x:a": {}}, {"k:[1]": {}}, {"v:{": {}}, {"i:x": {}}, {"f": {}}):
+    malformed: list[FieldSet] = [{"x:a": {}}, {"k:[1]": {}}, {"v:{": {}}, {"i:x": {}}, {"f": {}}]
+    for bad in malformed:
         with pytest.raises(fields.FieldsError):
             fields.from_json(bad)
 
