@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from ctrlruntime.manager import ManagerOptions
+from ctrlruntime.manager import GCOptions, ManagerOptions
 from manager.controllers.tenancy import TenancyOptions
 
 LEADER_ELECTION_ID = "manager.ctrlruntime.dev"
@@ -39,5 +39,6 @@ class RunOptions:
             leader_election_namespace=self.leader_election_namespace,
             metrics_bind_address=self.metrics_bind_address,
             health_bind_address=self.health_probe_bind_address,
+            gc=GCOptions(manage=True),
             handle_signals=True,
         )

@@ -142,7 +142,7 @@ def fields_of(value: Any) -> dict[str, Any]:
 
 @given(st.dictionaries(st.text("xyz", min_size=1, max_size=2), PLAIN, min_size=1), st.data())
 def test_exactly_the_taken_leaf_is_missing(spec: dict[str, Any], data: st.DataObject) -> None:
-    owned = {"f:spec": fields_of(spec)}
+    owned: dict[str, Any] = {"f:spec": fields_of(spec)}
     node, path, value = owned["f:spec"], "spec", spec
     while True:
         name = data.draw(st.sampled_from(sorted(value)))

@@ -16,6 +16,7 @@ import contextlib
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -240,9 +241,7 @@ class World:
     async def ready(self, *names: str, timeout: float = 20.0) -> None:
         """Wait until these tenants are ready for their current generation."""
         for name in names:
-            await self.eventually(
-                lambda name=name: self.tenant(name), lambda t: is_ready(t), timeout=timeout
-            )
+            await self.eventually(partial(self.tenant, name), is_ready, timeout=timeout)
 
     async def condition(
         self, name: str, kind: str, status: str, reason: str | None = None, *, timeout: float = 15.0
