@@ -108,11 +108,12 @@ def apply(
         _check_typed(before, "live", schema)
         raise ApplyRejected(str(error)) from error
     except _Conflicting as conflict:
-        allowed = manager == last_applied.MANAGER and last_applied.covers(
-            before, conflict.union, schema.type
-        )
-        if not allowed:
-            raise ApplyConflict(conflict.listed()) from None
+        settled: FieldSet = {}
+        if manager == last_applied.MANAGER:
+            settled = last_applied.settled_fields(before, schema.type)
+        left = conflict.without(settled)
+        if left:
+            raise ApplyConflict(left) from None
         merged, owners = write.apply(before, applied, managers, manager, force=True)
     if manager == last_applied.MANAGER and last_applied.present(merged):
         merged = last_applied.record(merged, applied)
@@ -209,15 +210,13 @@ class _Conflicting(Exception):
     def __init__(self, conflicts: dict[Identity, FieldSet]) -> None:
         super().__init__()
         self.conflicts = conflicts
-        self.union: FieldSet = {}
-        for owned in conflicts.values():
-            self.union = fields.union(self.union, owned)
 
-    def listed(self) -> list[tuple[str, str]]:
+    def without(self, settled: FieldSet) -> list[tuple[str, str]]:
+        """The conflicts about fields that are not ``settled``: manager and path."""
         return [
             (who.described, fields.path_string(path))
             for who in sorted(self.conflicts)
-            for path in fields.paths_by_level(self.conflicts[who])
+            for path in fields.paths_by_level(fields.difference(self.conflicts[who], settled))
         ]
 
 

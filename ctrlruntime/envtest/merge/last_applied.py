@@ -24,22 +24,21 @@ def present(obj: dict[str, Any]) -> bool:
     return ANNOTATION in _annotations(obj)
 
 
-def covers(live: dict[str, Any], conflicts: FieldSet, node: TypeNode) -> bool:
-    """Whether client-side apply set all ``conflicts`` to the values they still have."""
+def settled_fields(live: dict[str, Any], node: TypeNode) -> FieldSet:
+    """The fields that client-side apply set to the values they still have."""
     text = _annotations(live).get(ANNOTATION)
     if not text:
-        return False
+        return {}
     try:
         before = orjson.loads(text)
         if not isinstance(before, dict):
-            return False
+            return {}
         check(before, node)
     except (orjson.JSONDecodeError, TypeMismatch):
-        return False
+        return {}
     difference = compare(before, live, node)
-    allowed = fields.difference(field_set(before, node), difference.modified)
-    allowed = fields.difference(allowed, difference.removed)
-    return not fields.difference(conflicts, allowed)
+    settled = fields.difference(field_set(before, node), difference.modified)
+    return fields.difference(settled, difference.removed)
 
 
 def record(obj: dict[str, Any], applied: dict[str, Any]) -> dict[str, Any]:
