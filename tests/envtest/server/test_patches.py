@@ -1,0 +1,176 @@
+"""Patches of all four kinds, field validation and dry run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .conftest import APPLY, JSON_PATCH, MERGE, STRATEGIC, Api, configmap, deployment, widget
+
+
+def owners(obj: Any) -> dict[tuple[str, str], Any]:
+    return {
+        (entry["manager"], entry["operation"]): entry["fieldsV1"]
+        for entry in obj["metadata"]["managedFields"]
+    }
+
+
+async def test_json_patch(api: Api) -> None:
+    await api.create(api.configmaps, configmap("a"))
+    path = f"{api.configmaps}/a"
+    patch = [
+        {"op": "test", "path": "/data/a", "value": "1"},
+        {"op": "replace", "path": "/data/a", "value": "2"},
+    ]
+    assert (await api.call("PATCH", path, patch, JSON_PATCH))["data"] == {"a": "2"}
+    code, reason, message = await api.fails("PATCH", path, patch, JSON_PATCH)
+    assert (code, reason) == (422, "Invalid")
+    assert message == "the server rejected our request due to an error in our request"
+
+
+async def test_merge_patch_with_a_version_is_conditional(api: Api) -> None:
+    await api.create(api.configmaps, configmap("a"))
+    patch = {"metadata": {"resourceVersion": "1"}, "data": {"a": "2"}}
+    assert (await api.fails("PATCH", f"{api.configmaps}/a", patch, MERGE))[:2] == (409, "Conflict")
+
+
+async def test_strategic_merge_patch_is_for_builtin_kinds(api: Api, widgets: str) -> None:
+    path = api.path("apps/v1", "deployments")
+    await api.create(path, deployment("d"))
+    patch = {"spec": {"template": {"spec": {"containers": [{"name": "s", "image": "b"}]}}}}
+    after = await api.call("PATCH", f"{path}/d", patch, STRATEGIC)
+    assert {c["name"] for c in after["spec"]["template"]["spec"]["containers"]} == {"c", "s"}
+    await api.create(widgets, widget("w"))
+    code, reason, message = await api.fails("PATCH", f"{widgets}/w", {}, STRATEGIC)
+    assert (code, reason) == (415, "UnsupportedMediaType")
+    assert "application/json-patch+json, application/merge-patch+json" in message
+
+
+async def test_apply_creates_then_owns(api: Api) -> None:
+    path = f"{api.configmaps}/a"
+    status, made, _ = await api.send("PATCH", f"{path}?fieldManager=m", configmap("a"), APPLY)
+    assert status == 201
+    assert owners(made) == {("m", "Apply"): {"f:data": {"f:a": {}}}}
+    after = await api.apply(path, configmap("a", {"b": "2"}))
+    assert after["data"] == {"b": "2"}
+
+
+async def test_apply_over_a_foreign_field_conflicts_unless_forced(api: Api) -> None:
+    path = f"{api.configmaps}/a"
+    await api.apply(path, configmap("a"), "one")
+    status, answer, _ = await api.send(
+        "PATCH", f"{path}?fieldManager=two", configmap("a", {"a": "2"}), APPLY
+    )
+    assert (status, answer["reason"]) == (409, "Conflict")
+    assert answer["message"] == 'Apply failed with 1 conflict: conflict with "one": .data.a'
+    assert answer["details"]["causes"] == [
+        {"reason": "FieldManagerConflict", "message": 'conflict with "one"', "field": ".data.a"}
+    ]
+    forced = await api.apply(path, configmap("a", {"a": "2"}), "two", force="true")
+    assert set(owners(forced)) == {("two", "Apply")}
+
+
+async def test_apply_again_writes_nothing(api: Api) -> None:
+    path = f"{api.path('apps/v1', 'deployments')}/d"
+    wanted = deployment("d")
+    wanted["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1000m"}}
+    first = await api.apply(path, wanted)
+    container = first["spec"]["template"]["spec"]["containers"][0]
+    assert container["resources"]["limits"] == {"cpu": "1"}
+    assert await api.apply(path, wanted) == first
+
+
+async def test_apply_with_version_1_creates_or_conflicts(api: Api) -> None:
+    path = f"{api.configmaps}/a?fieldManager=m&force=true"
+    wanted = configmap("a", resourceVersion="1")
+    status, _, _ = await api.send("PATCH", path, wanted, APPLY)
+    assert status == 201
+    assert (await api.fails("PATCH", path, wanted, APPLY))[:2] == (409, "Conflict")
+
+
+async def test_apply_as_yaml_and_without_manager(api: Api) -> None:
+    body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: b}\n"
+    path = f"{api.configmaps}/a"
+    assert (await api.send("PATCH", f"{path}?fieldManager=m", body, APPLY))[0] == 201
+    code, _, message = await api.fails("PATCH", path, body, APPLY)
+    assert code == 422
+    assert message == (
+        'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: '
+        "is required for apply patch"
+    )
+
+
+async def test_apply_answers_metadata_only_on_request(api: Api) -> None:
+    accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+    path = f"{api.configmaps}/a?fieldManager=m"
+    status, made, _ = await api.send("PATCH", path, configmap("a"), APPLY, Accept=accept)
+    assert (status, made["kind"], "data" in made) == (201, "PartialObjectMetadata", False)
+
+
+async def test_apply_of_status_is_its_own_manager_entry(api: Api, widgets: str) -> None:
+    await api.apply(f"{widgets}/w", widget("w"))
+    status = {**widget("w"), "spec": None, "status": {"phase": "p"}}
+    del status["spec"]
+    after = await api.apply(f"{widgets}/w/status", status)
+    entries = after["metadata"]["managedFields"]
+    assert [entry.get("subresource", "") for entry in entries] == ["", "status"]
+
+
+async def test_a_foreign_change_takes_the_field_away(api: Api) -> None:
+    path = f"{api.configmaps}/a"
+    await api.apply(path, configmap("a", {"a": "1", "b": "1"}))
+    after = await api.merge(path, {"data": {"a": "2"}})
+    assert owners(after)["m", "Apply"] == {"f:data": {"f:b": {}}}
+
+
+async def test_field_validation(api: Api, widgets: str) -> None:
+    body = {**configmap("a"), "bogus": 1}
+    for path, obj, field in (
+        (api.configmaps, body, "bogus"),
+        (widgets, widget("a", {"size": 1, "bogus": 1}), "spec.bogus"),
+    ):
+        code, reason, message = await api.fails("POST", f"{path}?fieldValidation=Strict", obj)
+        assert (code, reason) == (400, "BadRequest")
+        assert message.endswith(f'strict decoding error: unknown field "{field}"')
+        status, made, headers = await api.send("POST", path, obj)
+        assert status == 201
+        assert headers.getall("Warning") == [f'299 - "unknown field \\"{field}\\""']
+        assert "bogus" not in made
+        await api.call("DELETE", f"{path}/a")
+        _, _, headers = await api.send("POST", f"{path}?fieldValidation=Ignore", obj)
+        assert "Warning" not in headers
+
+
+async def test_repeated_fields_are_noticed(api: Api) -> None:
+    body = b'{"metadata":{"name":"a"},"data":{"a":"1","a":"2"}}'
+    code, _, message = await api.fails("POST", f"{api.configmaps}?fieldValidation=Strict", body)
+    assert (code, 'duplicate field "data.a"' in message) == (400, True)
+    _, made, _ = await api.send("POST", api.configmaps, body)
+    assert made["data"] == {"a": "2"}
+
+
+async def test_dry_run_stores_nothing(api: Api) -> None:
+    made = await api.create(f"{api.configmaps}?dryRun=All", configmap("a"))
+    assert made["metadata"]["uid"]
+    assert "resourceVersion" not in made["metadata"]
+    assert (await api.send("GET", f"{api.configmaps}/a"))[0] == 404
+    stored = await api.create(api.configmaps, configmap("a"))
+    patched = await api.merge(f"{api.configmaps}/a?dryRun=All", {"data": {"a": "2"}})
+    assert patched["data"] == {"a": "2"}
+    assert patched["metadata"]["resourceVersion"] == stored["metadata"]["resourceVersion"]
+    await api.call("DELETE", f"{api.configmaps}/a?dryRun=All")
+    applied = await api.apply(f"{api.configmaps}/b", configmap("b"), dryRun="All")
+    assert applied["data"] == {"a": "1"}
+    assert await api.get(f"{api.configmaps}/a") == stored
+    assert (await api.send("GET", f"{api.configmaps}/b"))[0] == 404
+    assert (await api.fails("POST", f"{api.configmaps}?dryRun=No", configmap("c")))[0] == 422
+
+
+async def test_dry_run_of_services_takes_no_address(api: Api) -> None:
+    services = api.path("v1", "services")
+    body = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
+    address = (await api.create(f"{services}?dryRun=All", body))["spec"]["clusterIP"]
+    fixed = {**body, "spec": {**body["spec"], "clusterIP": address}}  # type: ignore[dict-item]
+    await api.create(services, fixed)
+    again = {**fixed, "metadata": {"name": "t"}}
+    code, _, message = await api.fails("POST", services, again)
+    assert (code, "already allocated" in message) == (422, True)
