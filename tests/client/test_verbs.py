@@ -1,0 +1,385 @@
+"""Every verb of the client, against an API server over HTTP."""
+
+from typing import Any
+
+import pytest
+
+from ctrlruntime.client.call import Call, Execute
+from ctrlruntime.client.client import Client, PatchType
+from ctrlruntime.client.errors import (
+    AlreadyExists,
+    BadRequest,
+    Conflict,
+    Invalid,
+    NoKindMatch,
+    NotFound,
+    UnsupportedMediaType,
+)
+from ctrlruntime.client.patches import difference, merge_patch
+from ctrlruntime.client.transport import Response
+from ctrlruntime.client.upsert import (
+    Upserted,
+    create_or_patch,
+    create_or_update,
+    retry_on_conflict,
+)
+from tests.client.support import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    NAMESPACE,
+    WIDGET,
+    Seen,
+    Widget,
+    WidgetSpec,
+    config_map,
+    deployment,
+)
+
+
+@pytest.mark.criterion("CL-01")
+class TestCRUD:
+    async def test_manifests(self, client: Client) -> None:
+        created = await client.create(config_map("a", {"k": "1"}))
+        assert created["metadata"]["uid"]
+        created["data"] = {"k": "2"}
+        updated = await client.update(created)
+        assert updated["metadata"]["resourceVersion"] != created["metadata"]["resourceVersion"]
+        read = await client.get(CONFIG_MAP, "a", "default")
+        assert read["data"] == {"k": "2"}
+        assert (read["apiVersion"], read["kind"]) == ("v1", "ConfigMap")
+        await client.delete(CONFIG_MAP, "a", "default")
+        with pytest.raises(NotFound):
+            await client.get(CONFIG_MAP, "a", "default")
+
+    async def test_typed_objects(self, client: Client, widgets: None) -> None:
+        widget = Widget(spec=WidgetSpec(size=3))
+        widget.metadata.name, widget.metadata.namespace = "w", "default"
+        created = await client.create(widget)
+        assert isinstance(created, Widget)
+        assert created.metadata.uid
+        created.spec.size = 4
+        assert (await client.update(created)).spec.size == 4
+        assert (await client.get(Widget, "w", "default")).spec.size == 4
+        assert [w.metadata.name for w in await client.list(Widget)] == ["w"]
+        await client.delete(Widget, "w", "default")
+        assert await client.list(Widget, "default") == []
+
+    async def test_metadata_only(self, client: Client, widgets: None) -> None:
+        await client.create(config_map("a", {"k": "1"}))
+        for found in (
+            await client.get(CONFIG_MAP, "a", "default", metadata_only=True),
+            (await client.list(CONFIG_MAP, "default", labels="!x", metadata_only=True))[0],
+        ):
+            assert set(found) == {"apiVersion", "kind", "metadata"}
+            assert (found["apiVersion"], found["kind"]) == ("v1", "ConfigMap")
+
+    async def test_generate_name(self, client: Client) -> None:
+        manifest = config_map("a")
+        del manifest["metadata"]["name"]
+        manifest["metadata"]["generateName"] = "made-"
+        created = await client.create(manifest)
+        assert created["metadata"]["name"].startswith("made-")
+
+    async def test_cluster_scoped(self, client: Client) -> None:
+        await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}})
+        assert (await client.get(NAMESPACE, "n"))["metadata"]["name"] == "n"
+
+
+@pytest.mark.criterion("CL-02")
+class TestErrors:
+    async def test_types_and_details(self, client: Client, widgets: None) -> None:
+        created = await client.create(config_map("a"))
+        with pytest.raises(AlreadyExists) as exists:
+            await client.create(config_map("a"))
+        assert exists.value.details["name"] == "a"
+        with pytest.raises(NotFound) as missing:
+            await client.get(CONFIG_MAP, "b", "default")
+        assert missing.value.details["kind"] == "configmaps"
+        await client.update({**created, "data": {"k": "1"}})
+        with pytest.raises(Conflict) as conflict:
+            await client.update({**created, "data": {"k": "2"}})
+        assert not conflict.value.is_field_conflict
+        bad = {
+            "apiVersion": "client.example.com/v1",
+            "kind": "Widget",
+            "metadata": {"name": "w", "namespace": "default"},
+            "spec": {"size": -1},
+        }
+        with pytest.raises(Invalid) as invalid:
+            await client.create(bad)
+        assert [cause.field for cause in invalid.value.causes] == ["spec.size"]
+        assert invalid.value.status()["code"] == 422
+
+    async def test_a_kind_nobody_serves(self, client: Client) -> None:
+        with pytest.raises(NoKindMatch, match=r"Widget.*CustomResourceDefinition"):
+            await client.get(WIDGET, "a", "default")
+
+
+@pytest.mark.criterion("CL-03")
+class TestMergePatch:
+    def test_only_the_difference(self) -> None:
+        old = {"a": 1, "b": {"c": 1, "d": [1]}, "gone": 1, "same": {"x": [1, {"y": 2}]}, "t": 1}
+        new = {"a": 2, "b": {"c": 1, "d": [2]}, "same": {"x": [1, {"y": 2}]}, "t": True, "e": {}}
+        assert difference(old, new) == {"a": 2, "b": {"d": [2]}, "gone": None, "t": True, "e": {}}
+        assert difference(old, old) == {}
+
+    async def test_optimistic_lock(self, client: Client) -> None:
+        old = await client.create(config_map("a", {"k": "1"}))
+        new = {**old, "data": {"k": "2"}}
+        patch = merge_patch(old, new, optimistic_lock=True)
+        assert patch == {
+            "data": {"k": "2"},
+            "metadata": {"resourceVersion": old["metadata"]["resourceVersion"]},
+        }
+        await client.patch(CONFIG_MAP, "a", "default", {"data": {"x": "y"}})
+        with pytest.raises(Conflict):
+            await client.patch(CONFIG_MAP, "a", "default", patch)
+        with pytest.raises(ValueError, match="resourceVersion"):
+            merge_patch(config_map("a"), new, optimistic_lock=True)
+
+    async def test_json_and_strategic_patches(self, client: Client, widgets: None) -> None:
+        await client.create(config_map("a", {"k": "1"}))
+        operations = [{"op": "replace", "path": "/data/k", "value": "2"}]
+        patched = await client.patch(
+            CONFIG_MAP, "a", "default", operations, type=PatchType.JSON, metadata_only=True
+        )
+        assert set(patched) == {"apiVersion", "kind", "metadata"}
+        assert (await client.get(CONFIG_MAP, "a", "default"))["data"] == {"k": "2"}
+        await client.create(deployment("d"))
+        containers = [{"name": "side", "image": "example.com/side:1"}]
+        strategic = {"spec": {"template": {"spec": {"containers": containers}}}}
+        merged = await client.patch(DEPLOYMENT, "d", "default", strategic, type=PatchType.STRATEGIC)
+        names = [c["name"] for c in merged["spec"]["template"]["spec"]["containers"]]
+        assert sorted(names) == ["main", "side"]
+        await client.create(
+            Widget.from_manifest({"metadata": {"name": "w", "namespace": "default"}})
+        )
+        with pytest.raises(UnsupportedMediaType):
+            await client.patch(Widget, "w", "default", {}, type=PatchType.STRATEGIC)
+
+
+@pytest.mark.criterion("CL-04")
+class TestApply:
+    async def test_an_owner_is_needed(self, client: Client) -> None:
+        with pytest.raises(ValueError, match="field_manager"):
+            await client.apply(config_map("a"))
+
+    async def test_conflict_without_force_names_manager_and_field(self, client: Client) -> None:
+        await client.apply(config_map("a", {"k": "1"}), field_manager="one")
+        with pytest.raises(Conflict) as conflict:
+            await client.apply(config_map("a", {"k": "2"}), field_manager="two")
+        assert conflict.value.is_field_conflict
+        (cause,) = conflict.value.causes
+        assert cause.field == ".data.k"
+        assert '"one"' in cause.message
+        forced = await client.apply(config_map("a", {"k": "2"}), field_manager="two", force=True)
+        assert forced["data"] == {"k": "2"}
+
+    async def test_dry_run_changes_nothing(self, client: Client) -> None:
+        answer = await client.apply(config_map("a"), field_manager="one", dry_run=True)
+        assert answer["metadata"]["name"] == "a"
+        with pytest.raises(NotFound):
+            await client.get(CONFIG_MAP, "a", "default")
+
+    async def test_metadata_only_and_what_was_read_can_be_applied(self, client: Client) -> None:
+        answer = await client.apply(config_map("a"), field_manager="one", metadata_only=True)
+        assert set(answer) == {"apiVersion", "kind", "metadata"}
+        read = await client.get(CONFIG_MAP, "a", "default")
+        assert read["metadata"]["managedFields"]
+        await client.apply(read, field_manager="one")
+
+
+@pytest.mark.criterion("CL-05")
+async def test_status_and_spec_are_written_apart(client: Client, widgets: None) -> None:
+    manifest = {"metadata": {"name": "w", "namespace": "default"}, "spec": {"size": 1}}
+    widget = await client.create(Widget.from_manifest(manifest))
+    widget.status.ready = True
+    widget.spec.size = 2
+    after_status = await client.update_status(widget)
+    assert (after_status.status.ready, after_status.spec.size) == (True, 1)
+    after_status.status.ready = False
+    after_status.spec.size = 3
+    after_spec = await client.update(after_status)
+    assert (after_spec.status.ready, after_spec.spec.size) == (True, 3)
+    patched = await client.patch_status(Widget, "w", "default", {"status": {"ready": False}})
+    assert (patched.status.ready, patched.spec.size) == (False, 3)
+
+
+@pytest.mark.criterion("CL-06")
+async def test_scale(client: Client) -> None:
+    await client.create(deployment("d", replicas=1))
+    scale = await client.patch_scale(DEPLOYMENT, "d", "default", 4)
+    assert (scale["kind"], scale["spec"]["replicas"]) == ("Scale", 4)
+    assert (await client.get_scale(DEPLOYMENT, "d", "default"))["spec"]["replicas"] == 4
+    assert (await client.get(DEPLOYMENT, "d", "default"))["spec"]["replicas"] == 4
+
+
+@pytest.mark.criterion("CL-07")
+async def test_list_options_and_paging(client: Client, seen: Seen) -> None:
+    for number in range(5):
+        await client.create(config_map(f"m{number}", labels={"odd": str(number % 2)}))
+    seen.requests.clear()
+    found = await client.list(CONFIG_MAP, "default", labels={"odd": "1"})
+    assert [m["metadata"]["name"] for m in found] == ["m1", "m3"]
+    found = await client.list(CONFIG_MAP, fields={"metadata.name": "m2"})
+    assert [m["metadata"]["name"] for m in found] == ["m2"]
+    assert len(await client.list(CONFIG_MAP, "default", labels="odd in (0,1)", limit=3)) == 3
+    assert len(seen.requests) == 3
+    pages = [page async for page in client.pages(CONFIG_MAP, "default", labels="odd", limit=2)]
+    assert [len(page.items) for page in pages] == [2, 2, 1]
+    assert pages[-1].continue_ is None
+
+
+@pytest.mark.criterion("CL-08")
+async def test_delete_with_preconditions_and_delete_collection(client: Client) -> None:
+    created = await client.create(config_map("a", finalizers=["example.com/wait"]))
+    with pytest.raises(Conflict):
+        await client.delete(CONFIG_MAP, "a", "default", uid="another")
+    uid = created["metadata"]["uid"]
+    await client.delete(CONFIG_MAP, "a", "default", uid=uid, propagation="Foreground")
+    deleting = await client.get(CONFIG_MAP, "a", "default")
+    assert deleting["metadata"]["deletionTimestamp"]
+    for name in ("b", "c", "d"):
+        await client.create(config_map(name, labels={"which": "many" if name != "d" else "one"}))
+    await client.delete_collection(CONFIG_MAP, "default", labels={"which": "many"})
+    assert len(await client.list(CONFIG_MAP, "default", labels="which")) == 1
+
+
+@pytest.mark.criterion("CL-09")
+class TestDefaults:
+    async def test_namespaced(self, client: Client) -> None:
+        inside = client.namespaced("default")
+        manifest = config_map("a")
+        del manifest["metadata"]["namespace"]
+        assert (await inside.create(manifest))["metadata"]["namespace"] == "default"
+        assert (await inside.get(CONFIG_MAP, "a"))["metadata"]["name"] == "a"
+        with pytest.raises(ValueError, match="'default', not 'other'"):
+            await inside.get(CONFIG_MAP, "a", "other")
+        assert await inside.get(NAMESPACE, "default")
+
+    async def test_dry_run_and_the_call_beats_it(self, client: Client) -> None:
+        dry = client.dry_run()
+        await dry.create(config_map("a"))
+        assert await client.list(CONFIG_MAP, "default", fields="metadata.name=a") == []
+        await dry.create(config_map("a"), dry_run=False)
+        await dry.delete(CONFIG_MAP, "a", "default")
+        assert await client.get(CONFIG_MAP, "a", "default")
+
+    async def test_field_owner_and_the_call_beats_it(self, client: Client) -> None:
+        owned = client.field_owner("mine")
+        applied = await owned.apply(config_map("a", {"k": "1"}))
+        assert applied["metadata"]["managedFields"][0]["manager"] == "mine"
+        other = await owned.create(config_map("b"), field_manager="theirs")
+        assert other["metadata"]["managedFields"][0]["manager"] == "theirs"
+
+    async def test_field_validation_and_the_call_beats_it(
+        self, client: Client, widgets: None
+    ) -> None:
+        strict = client.field_validation("Strict")
+        manifest: dict[str, Any] = {
+            "apiVersion": "client.example.com/v1",
+            "kind": "Widget",
+            "metadata": {"name": "w", "namespace": "default"},
+            "spec": {"nothing": 1},
+        }
+        with pytest.raises(BadRequest, match="nothing"):
+            await strict.create(manifest)
+        created = await strict.create(manifest, field_validation="Ignore")
+        assert created["spec"] == {}
+
+
+@pytest.mark.criterion("CL-13")
+async def test_interceptors_see_each_verb_and_can_replace_or_delegate(client: Client) -> None:
+    verbs = []
+
+    async def watch(call: Call, execute: Execute) -> Response:
+        verbs.append(call.verb)
+        if call.name == "forbidden-name":
+            return Response(200, {}, b'{"metadata":{"name":"made-up"}}')
+        return await execute(call)
+
+    intercepted = client.intercepted(watch)
+    created = await intercepted.create(config_map("a"))
+    await intercepted.update(created)
+    await intercepted.patch(CONFIG_MAP, "a", "default", {"data": {"k": "v"}})
+    await intercepted.apply(config_map("a"), field_manager="m")
+    await intercepted.get(CONFIG_MAP, "a", "default")
+    await intercepted.list(CONFIG_MAP)
+    await intercepted.delete(CONFIG_MAP, "a", "default")
+    await intercepted.delete_collection(CONFIG_MAP, "default", labels="x")
+    faked = await intercepted.get(CONFIG_MAP, "forbidden-name", "default")
+    assert faked["metadata"]["name"] == "made-up"
+    assert verbs == [
+        "create",
+        "update",
+        "patch",
+        "apply",
+        "get",
+        "list",
+        "delete",
+        "deletecollection",
+        "get",
+    ]
+
+
+class TestUpsert:
+    @pytest.mark.criterion("HE-02")
+    async def test_create_or_update(self, client: Client, seen: Seen) -> None:
+        def set_k(value: str) -> Any:
+            return lambda obj: obj["data"].update(k=value)
+
+        _, outcome = await create_or_update(client, config_map("a"), set_k("1"))
+        assert outcome is Upserted.CREATED
+        seen.requests.clear()
+        _, outcome = await create_or_update(client, config_map("a"), set_k("1"))
+        assert outcome is Upserted.UNCHANGED
+        assert seen.requests == [("GET", "200")]
+        updated, outcome = await create_or_update(client, config_map("a"), set_k("2"))
+        assert (outcome, updated["data"]) == (Upserted.UPDATED, {"k": "2"})
+        with pytest.raises(ValueError, match=r"metadata\.name"):
+            await create_or_update(
+                client, config_map("a"), lambda o: o["metadata"].update(name="b")
+            )
+
+    @pytest.mark.criterion("HE-03")
+    async def test_create_or_patch(self, client: Client, widgets: None) -> None:
+        def want(size: int, ready: bool) -> Any:
+            def mutate(widget: Widget) -> None:
+                widget.spec.size = size
+                widget.status.ready = ready
+
+            return mutate
+
+        def named() -> Widget:
+            return Widget.from_manifest({"metadata": {"name": "w", "namespace": "default"}})
+
+        outcomes = [
+            (await create_or_patch(client, named(), want(*wanted)))[1]
+            for wanted in ((1, True), (1, True), (2, True), (3, False), (3, True))
+        ]
+        assert outcomes == [
+            Upserted.CREATED,
+            Upserted.UNCHANGED,
+            Upserted.UPDATED,
+            Upserted.UPDATED_STATUS,
+            Upserted.UPDATED_STATUS_ONLY,
+        ]
+        assert (await client.get(Widget, "w", "default")).status.ready
+
+
+async def test_retry_on_conflict(client: Client) -> None:
+    await client.create(config_map("a", {"n": "0"}))
+    attempts = 0
+
+    async def increment() -> None:
+        nonlocal attempts
+        attempts += 1
+        read = await client.get(CONFIG_MAP, "a", "default")
+        if attempts < 3:
+            await client.patch(CONFIG_MAP, "a", "default", {"data": {"other": str(attempts)}})
+        read["data"]["n"] = str(int(read["data"]["n"]) + 1)
+        await client.update(read)
+
+    await retry_on_conflict(increment)
+    assert attempts == 3
+    assert (await client.get(CONFIG_MAP, "a", "default"))["data"]["n"] == "1"
