@@ -14,7 +14,7 @@ from ctrlruntime.envtest.merge.comparing import Comparison, compare
 from ctrlruntime.envtest.merge.fields import FieldSet
 from ctrlruntime.envtest.merge.managed import Identity, Managers, Ownership
 from ctrlruntime.envtest.merge.merging import merge
-from ctrlruntime.envtest.merge.removal import prune
+from ctrlruntime.envtest.merge.removal import named_fields, with_dangling, with_owned, without
 from ctrlruntime.envtest.merge.typed import TypeMismatch, TypeNode, check, field_set
 
 Manifest = dict[str, Any]
@@ -299,11 +299,28 @@ class _Write:
         return merged, managers
 
     def _prune(self, merged: Manifest, last: Ownership, managers: Managers) -> Manifest:
-        view, schema = self._in_version(merged, last.api_version) or (merged, self._schema)
-        owned = [each.fields for each in managers.values()]
-        pruned: Manifest = prune(view, schema.type, last.fields, owned)
-        if view is merged or last.api_version == self._version:
-            return pruned
+        """``merged`` without what the applier had before and nobody has now."""
+        owned: dict[str, FieldSet] = {last.api_version: {}}
+        for each in managers.values():
+            known = owned.get(each.api_version, {})
+            owned[each.api_version] = fields.union(known, each.fields)
+        if len(owned) == 1 and not fields.difference(last.fields, owned[last.api_version]):
+            return merged
+        view = self._in_version(merged, last.api_version)
+        if view is None:
+            return merged
+        start, schema = view
+        everything = named_fields(start, schema.type)
+        pruned = without(start, schema.type, last.fields)
+        for version, fields_there in owned.items():
+            full, rest = self._in_version(merged, version), self._in_version(pruned, version)
+            if full is not None and rest is not None:
+                shown, node = full[0], full[1].type
+                there = everything if shown is start else named_fields(shown, node)
+                pruned = with_owned(shown, rest[0], node, fields_there, there)
+        rest = self._in_version(pruned, last.api_version)
+        if rest is not None:
+            pruned = with_dangling(start, rest[0], schema.type, last.fields, everything)
         back = self._in_version(pruned, self._version)
         return pruned if back is None else back[0]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from ctrlruntime.envtest.merge import fields
@@ -95,25 +94,32 @@ def _step(node: TypeNode | None, element: str) -> TypeNode | None:
     return node.list.element if node.list is not None else None
 
 
-def prune(merged: dict[str, Any], node: TypeNode, last: FieldSet, owned: Iterable[FieldSet]) -> Any:
-    """Take away what ``last`` (the set applied before) has and none of ``owned`` has.
+def without(merged: Any, node: TypeNode, last: FieldSet) -> Any:
+    """``merged`` without all that ``last`` has: what is owned elsewhere comes back afterwards."""
+    return _object(remove(merged, node, with_named(last, node)))
 
-    ``owned`` are the sets of all managers including the new one of the applier.
-    """
-    kept_by_all: FieldSet = {}
-    for one in owned:
-        kept_by_all = fields.union(kept_by_all, one)
-    if not fields.difference(last, kept_by_all):
-        return merged
-    last_named = with_named(last, node)
-    pruned = remove(merged, node, last_named)
-    pruned = {} if pruned is None else pruned
-    everything = with_named(field_set(merged, node), node)
-    pruned_set = with_named(field_set(pruned, node), node)
-    kept = fields.union(pruned_set, with_named(kept_by_all, node))
-    pruned = remove(merged, node, fields.difference(everything, kept))
-    pruned = {} if pruned is None else pruned
-    pruned_set = with_named(field_set(pruned, node), node)
-    gone = fields.intersection(fields.difference(everything, pruned_set), last_named)
-    result: Any = remove(merged, node, gone)
-    return {} if result is None else result
+
+def with_owned(
+    merged: Any, pruned: Any, node: TypeNode, owned: FieldSet, everything: FieldSet
+) -> Any:
+    """``pruned`` with those parts of ``merged`` (``everything`` in it) that someone owns."""
+    kept = fields.union(named_fields(pruned, node), with_named(owned, node))
+    return _object(remove(merged, node, fields.difference(everything, kept)))
+
+
+def with_dangling(
+    merged: Any, pruned: Any, node: TypeNode, last: FieldSet, everything: FieldSet
+) -> Any:
+    """``pruned`` with what was lost although ``last`` does not have it."""
+    lost = fields.difference(everything, named_fields(pruned, node))
+    gone = fields.intersection(lost, with_named(last, node))
+    return _object(remove(merged, node, gone))
+
+
+def named_fields(value: Any, node: TypeNode) -> FieldSet:
+    """All fields of a value, those declared fields included that only lead to others."""
+    return with_named(field_set(value, node), node)
+
+
+def _object(value: Any) -> Any:
+    return {} if value is None else value

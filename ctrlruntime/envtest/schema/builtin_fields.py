@@ -85,10 +85,15 @@ def unknown(value: Any, node: FieldNode, path: str = "", *, remove: bool = False
                 yield from unknown(item, node.item, f"{path}[{index}]", remove=remove)
 
 
-def normalize_quantities(value: Any, node: FieldNode) -> None:
-    """Write quantities in canonical form, in place; texts that are none stay as they are."""
+def normalize(value: Any, node: FieldNode) -> None:
+    """Write quantities in canonical form, in place; texts that are none stay as they are.
+
+    Nulls are left out, as decoding into a Go struct does.
+    """
     pairs: Any
     if isinstance(value, dict):
+        for name in [name for name, item in value.items() if item is None]:
+            del value[name]
         pairs = [(name, node.fields.get(name, node.other)) for name in value]
     elif isinstance(value, list):
         pairs = [(index, node.item) for index in range(len(value))]
@@ -99,8 +104,8 @@ def normalize_quantities(value: Any, node: FieldNode) -> None:
             continue
         item = value[key]
         if isinstance(item, dict | list):
-            normalize_quantities(item, child)
-        elif child.name == _QUANTITY and item is not None:
+            normalize(item, child)
+        elif child.name == _QUANTITY:
             try:
                 # Resource lists are maps; the server rounds what is in them up to a thousandth.
                 value[key] = canonical(item, MILLI) if child is node.other else canonical(item)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ctrlruntime.envtest.schema import causes
 from ctrlruntime.envtest.schema.causes import Cause
+from ctrlruntime.envtest.schema.cel import check_rules
 from ctrlruntime.envtest.schema.formats import go_regex
 from ctrlruntime.envtest.schema.pruning import prune
 from ctrlruntime.envtest.schema.structural import Structural
@@ -46,7 +47,7 @@ _JUNCTORS = ("allOf", "anyOf", "oneOf")
 def validate_crd_schema(
     schema: Schema | None, path: str = "spec.validation.openAPIV3Schema"
 ) -> list[Cause]:
-    """Why the schema cannot be taken, in the server's wording.
+    """Why the schema cannot be taken, in the server's wording; rules are looked at last.
 
     ``path`` is where it lies: ``spec.validation.openAPIV3Schema`` where all versions share one
     schema, else ``spec.versions[i].schema.openAPIV3Schema``.
@@ -57,6 +58,8 @@ def validate_crd_schema(
     found.extend(_node(schema, path))
     if not found:
         found.extend(_defaults(Structural(schema), path))
+    if not found:
+        found.extend(check_rules(schema, path))
     return found
 
 

@@ -14,7 +14,7 @@ from ctrlruntime.envtest.schema.builtin_fields import (
     BuiltinFields,
     FieldNode,
     mismatches,
-    normalize_quantities,
+    normalize,
     unknown,
 )
 from ctrlruntime.envtest.schema.builtin_types import BuiltinTypes, PatchNode
@@ -57,7 +57,7 @@ class TypeSchema:
         """Remove nulls that are not allowed, in place, as decoding a body does; custom kinds."""
 
     def normalize(self, obj: Manifest) -> None:
-        """Write quantities in canonical form, in place; built-in kinds only."""
+        """Write quantities in canonical form and drop nulls, in place; built-in kinds only."""
 
     def mismatch(self, obj: Manifest) -> str | None:
         """Why the body does not decode into the kind (answer: 400); built-in kinds only."""
@@ -135,7 +135,7 @@ class BuiltinSchema(TypeSchema):
         return {key: part for key, part in zero_value(self._name).items() if key in declared}
 
     def normalize(self, obj: Manifest) -> None:
-        normalize_quantities(obj, self._nodes.named(self._name))
+        normalize(obj, self._nodes.named(self._name))
 
     def prune(self, obj: Manifest) -> list[str]:
         return sorted(unknown(obj, self._nodes.named(self._name), remove=True))

@@ -6,13 +6,15 @@ import copy
 import random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctrlruntime.envtest.merge import fields, managed
+from ctrlruntime.envtest.merge.apply import ApplyConflict, apply
 from ctrlruntime.envtest.merge.patches import merge_patch
 from ctrlruntime.envtest.merge.typed import field_set
-from ctrlruntime.envtest.schema.registry import SchemaRegistry
+from ctrlruntime.envtest.schema.registry import SchemaRegistry, TypeSchema
 from tests.envtest.merge.widgets import Model, applied, patched, spec
 
 REGISTRY = SchemaRegistry()
@@ -214,3 +216,57 @@ def test_kubectl_moves_from_client_side_to_server_side_apply() -> None:
     assert model.apply(applied_now, "kubectl", force=False)[0] == 200
     assert model.live is not None
     assert '"size":2' in model.live["metadata"]["annotations"][name]
+
+
+def test_an_entry_of_another_version_is_compared_in_that_version() -> None:
+    text = {"type": "string"}
+
+    def schema_with(name: str) -> TypeSchema:
+        properties = {"spec": {"type": "object", "properties": {name: text}}}
+        return REGISTRY.for_crd_version({"type": "object", "properties": properties})
+
+    schemas = {"g/v1": schema_with("old"), "g/v2": schema_with("new")}
+    names = {"g/v1": "old", "g/v2": "new"}
+
+    def convert(obj: dict[str, Any], version: str) -> tuple[dict[str, Any], TypeSchema] | None:
+        if version not in schemas:
+            return None
+        value = next(iter((obj.get("spec") or {}).values()), None)
+        shown = {} if value is None else {names[version]: value}
+        return {**obj, "apiVersion": version, "spec": shown}, schemas[version]
+
+    def write(live: Any, version: str, value: str, who: str, *, force: bool = False) -> Any:
+        obj = {
+            "apiVersion": version,
+            "kind": "A",
+            "metadata": {"name": "a"},
+            "spec": {names[version]: value},
+        }
+        if live is not None:
+            live = (convert(live, version) or (live, None))[0]
+        return apply(
+            live,
+            obj,
+            manager=who,
+            force=force,
+            schema=schemas[version],
+            api_version=version,
+            now="2026-01-01T00:00:00Z",
+            convert=convert,
+        )
+
+    first = write(None, "g/v1", "x", "one")
+    with pytest.raises(ApplyConflict) as caught:
+        write(first, "g/v2", "y", "two")
+    assert caught.value.conflicts == [('"one"', ".spec.old")]
+    taken = write(first, "g/v2", "y", "two", force=True)
+    assert [entry["manager"] for entry in taken["metadata"]["managedFields"]] == ["two"]
+    again = write(taken, "g/v1", "y", "two")
+    assert [
+        (entry["apiVersion"], entry["fieldsV1"]) for entry in again["metadata"]["managedFields"]
+    ] == [("g/v1", {"f:spec": {"f:old": {}}})]
+    gone = write(again, "g/v1", "z", "three", force=True)
+    stale = copy.deepcopy(gone)
+    stale["metadata"]["managedFields"][0]["apiVersion"] = "g/v0"
+    left = write(stale, "g/v2", "q", "four")
+    assert [entry["manager"] for entry in left["metadata"]["managedFields"]] == ["four"]
