@@ -138,7 +138,7 @@ def validate_metadata(kind: Kind, metadata: Manifest) -> list[FieldError]:
     if owners := metadata.get("ownerReferences"):
         errors += _owners(owners)
     if finalizers := metadata.get("finalizers"):
-        errors += _finalizers(finalizers)
+        errors += _finalizers(kind, finalizers)
     return errors
 
 
@@ -196,12 +196,14 @@ def _owners(owners: list[dict[str, Any]]) -> list[FieldError]:
     return errors
 
 
-def _finalizers(finalizers: list[str]) -> list[FieldError]:
+def _finalizers(kind: Kind, finalizers: list[str]) -> list[FieldError]:
+    # Only the kinds of the core project must qualify their names.
+    strict = not kind.custom and kind.kind != "CustomResourceDefinition"
     errors: list[FieldError] = []
     for index, name in enumerate(finalizers):
         field = "metadata.finalizers"
         errors += [bad_value(field, name, text) for text in qualified_name(name)]
-        if "/" not in name and name not in _STANDARD_FINALIZERS:
+        if strict and "/" not in name and name not in _STANDARD_FINALIZERS:
             detail = "name is neither a standard finalizer name nor is it fully qualified"
             errors.append(bad_value(f"{field}[{index}]", name, detail))
     if "foregroundDeletion" in finalizers and "orphan" in finalizers:

@@ -57,7 +57,10 @@ class Api:
     ) -> tuple[int, Any, Any]:
         raw_body = body if isinstance(body, bytes) or body is None else orjson.dumps(body)
         data = None if raw_body is None else io.BytesIO(raw_body)
-        sent = {**self.headers, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        sent = {
+            **self.headers,
+            **{name.replace("_", "-"): value for name, value in headers.items()},
+        }
         if data is not None:
             sent["Content-Type"] = content_type
         async with self.session.request(method, self.url + path, data=data, headers=sent) as answer:

@@ -174,6 +174,4 @@ async def test_all_namespaces_in_order_of_keys(api: Api) -> None:
         await api.create(path, configmap("a", labels={"t": "1"}))
     listed = (await api.get("/api/v1/configmaps?labelSelector=t%3D1"))["items"]
     keys = [(item["metadata"]["namespace"], item["metadata"]["name"]) for item in listed]
-    assert keys == [
-        (namespace, name) for namespace in ("t0", "t1-a", "t1") for name in ("a", "z")
-    ]
+    assert keys == [(namespace, name) for namespace in ("t0", "t1-a", "t1") for name in ("a", "z")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import aiohttp
 import pytest
 
 from ctrlruntime.envtest.server import ServerOptions
@@ -165,6 +166,7 @@ async def test_stopping_the_server_ends_its_watches(api: Api) -> None:
     async with api.watch(f"{api.configmaps}?watch=1") as stream:
         ended = asyncio.create_task(stream.next())
         await api.server.stop()
-        with pytest.raises(Exception):  # noqa: B017 - the connection is cut
+        try:
             assert await ended is None
-            raise ConnectionError
+        except aiohttp.ClientError:
+            return  # the connection was cut, which is an end as well

@@ -1,0 +1,211 @@
+"""Admission webhooks, called over TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+
+from ctrlruntime.envtest.server import ServerOptions
+from ctrlruntime.envtest.server.certificates import Authority
+
+from .conftest import Api, configmap
+
+GROUP = "/apis/admissionregistration.k8s.io/v1"
+Respond = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class Hook:
+    """A webhook of the test's own: it notes what it is asked and answers as told."""
+
+    def __init__(self) -> None:
+        self.authority = Authority("hooks")
+        self.asked: list[dict[str, Any]] = []
+        self.respond: Respond = lambda _: {"allowed": True}
+        self.delay = 0.0
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    async def handle(self, request: web.BaseRequest) -> web.Response:
+        review = orjson.loads(await request.read())
+        self.asked.append(review["request"])
+        await asyncio.sleep(self.delay)
+        response = {"uid": review["request"]["uid"], **self.respond(review["request"])}
+        body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+        return web.json_response({**body, "response": response})
+
+    def config(self, kind: str = "Validating", **more: Any) -> dict[str, Any]:
+        client = {"url": self.url, "caBundle": base64.b64encode(self.authority.ca_data).decode()}
+        webhook = {
+            "name": "hook.example.com",
+            "clientConfig": client,
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "rules": [
+                {
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "operations": ["CREATE", "UPDATE", "DELETE"],
+                    "resources": ["configmaps"],
+                }
+            ],
+            **more,
+        }
+        return {"metadata": {"name": "hooks"}, "webhooks": [webhook]}
+
+
+@pytest.fixture
+async def hook() -> AsyncIterator[Hook]:
+    hook = Hook()
+    runner = web.ServerRunner(web.Server(hook.handle))
+    await runner.setup()
+    context = hook.authority.server_context(["127.0.0.1", "s.n.svc"])
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    hook.port = runner.addresses[0][1]
+    yield hook
+    await runner.cleanup()
+
+
+@pytest.fixture
+def options(hook: Hook) -> ServerOptions:
+    return ServerOptions(service_urls={("n", "s"): hook.url})
+
+
+VALIDATING = f"{GROUP}/validatingwebhookconfigurations"
+MUTATING = f"{GROUP}/mutatingwebhookconfigurations"
+
+
+def patch(*operations: dict[str, Any]) -> dict[str, Any]:
+    encoded = base64.b64encode(orjson.dumps(operations)).decode()
+    return {"allowed": True, "patchType": "JSONPatch", "patch": encoded}
+
+
+async def test_the_review_says_what_is_written(api: Api, hook: Hook) -> None:
+    await api.create(VALIDATING, hook.config())
+    await api.create(api.configmaps, configmap("a"))
+    await api.merge(f"{api.configmaps}/a?dryRun=All", {"data": {"a": "2"}})
+    await api.call("DELETE", f"{api.configmaps}/a")
+    create, update, delete = hook.asked
+    assert [r["operation"] for r in hook.asked] == ["CREATE", "UPDATE", "DELETE"]
+    assert create["kind"] == {"group": "", "version": "v1", "kind": "ConfigMap"}
+    assert create["resource"] == {"group": "", "version": "v1", "resource": "configmaps"}
+    assert (create["name"], create["namespace"]) == ("a", "default")
+    assert (create["object"]["data"], create["oldObject"]) == ({"a": "1"}, None)
+    assert (update["dryRun"], update["oldObject"]["data"]) == (True, {"a": "1"})
+    assert (delete["object"], delete["oldObject"]["data"]) == (None, {"a": "1"})
+
+
+async def test_denials_pass_their_status_through(api: Api, hook: Hook) -> None:
+    await api.create(VALIDATING, hook.config())
+    hook.respond = lambda _: {"allowed": False}
+    assert await api.fails("POST", api.configmaps, configmap("a")) == (
+        400,
+        "",
+        'admission webhook "hook.example.com" denied the request without explanation',
+    )
+    hook.respond = lambda _: {
+        "allowed": False,
+        "status": {"code": 403, "message": "no", "reason": "Forbidden"},
+    }
+    assert await api.fails("POST", api.configmaps, configmap("a")) == (
+        403,
+        "Forbidden",
+        'admission webhook "hook.example.com" denied the request: no',
+    )
+
+
+async def test_mutations_and_warnings(api: Api, hook: Hook) -> None:
+    await api.create(MUTATING, hook.config())
+    added = {"op": "add", "path": "/data/b", "value": "2"}
+    hook.respond = lambda _: {**patch(added), "warnings": ["beware"]}
+    status, made, headers = await api.send("POST", api.configmaps, configmap("a"))
+    assert (status, made["data"]) == (201, {"a": "1", "b": "2"})
+    assert headers["Warning"] == '299 - "beware"'
+
+
+async def test_mutated_objects_are_validated(api: Api, hook: Hook) -> None:
+    await api.create(MUTATING, hook.config())
+    hook.respond = lambda _: patch({"op": "add", "path": "/metadata/labels", "value": {"a b": ""}})
+    assert (await api.fails("POST", api.configmaps, configmap("a")))[:2] == (422, "Invalid")
+
+
+async def test_services_are_reached_through_the_override(api: Api, hook: Hook) -> None:
+    config = hook.config()
+    client = config["webhooks"][0]["clientConfig"]
+    del client["url"]
+    client["service"] = {"name": "s", "namespace": "n", "path": "/x"}
+    await api.create(VALIDATING, config)
+    await api.create(api.configmaps, configmap("a"))
+    assert len(hook.asked) == 1
+
+
+@pytest.mark.parametrize("policy", ["Fail", "Ignore"])
+async def test_failures_follow_the_policy(api: Api, hook: Hook, policy: str) -> None:
+    hook.delay = 3
+    await api.create(VALIDATING, hook.config(failurePolicy=policy, timeoutSeconds=1))
+    status, answer, _ = await api.send("POST", api.configmaps, configmap("a"))
+    if policy == "Ignore":
+        assert status == 201
+        return
+    assert (status, answer["reason"]) == (500, "InternalError")
+    assert answer["message"].startswith(
+        'Internal error occurred: failed calling webhook "hook.example.com": failed to call webhook'
+    )
+
+
+async def test_an_unknown_authority_is_a_failure(api: Api, hook: Hook) -> None:
+    config = hook.config()
+    other = Authority("other").ca_data
+    config["webhooks"][0]["clientConfig"]["caBundle"] = base64.b64encode(other).decode()
+    await api.create(VALIDATING, config)
+    assert (await api.fails("POST", api.configmaps, configmap("a")))[0] == 500
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        {"objectSelector": {"matchLabels": {"hook": "yes"}}},
+        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}},
+        {"matchConditions": [{"name": "c", "expression": "object.metadata.name == 'other'"}]},
+    ],
+)
+async def test_selection(api: Api, hook: Hook, selection: dict[str, Any]) -> None:
+    await api.create(VALIDATING, hook.config(**selection))
+    await api.create(api.configmaps, configmap("a"))
+    assert hook.asked == []
+    labels = {"hook": "yes"}
+    path = "/api/v1/namespaces/kube-system/configmaps"
+    await api.create(path, configmap("other", labels=labels))
+    assert len(hook.asked) == 1
+
+
+async def test_reinvocation(api: Api, hook: Hook) -> None:
+    config = hook.config(reinvocationPolicy="IfNeeded")
+    second = {**config["webhooks"][0], "name": "second.example.com"}
+    second["reinvocationPolicy"] = "Never"
+    config["webhooks"].append(second)
+    await api.create(MUTATING, config)
+
+    def respond(_: dict[str, Any]) -> dict[str, Any]:
+        number = len(hook.asked)
+        return patch({"op": "add", "path": f"/data/n{number}", "value": "1"})
+
+    hook.respond = respond
+    made = await api.create(api.configmaps, configmap("a"))
+    assert sorted(made["data"]) == ["a", "n1", "n2", "n3"]
+
+
+async def test_webhooks_are_not_asked_about_webhooks(api: Api, hook: Hook) -> None:
+    rules = [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}]
+    await api.create(VALIDATING, hook.config(rules=rules))
+    hook.respond = lambda _: {"allowed": False}
+    await api.call("DELETE", f"{VALIDATING}/hooks")
+    await api.create(api.configmaps, configmap("a"))
