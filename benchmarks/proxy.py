@@ -1,6 +1,6 @@
 """Cost of a request through `envtest.Proxy`, beside a proxy of the same shape on aiohttp.
 
-    python benchmarks/proxy.py [requests]
+    python -m benchmarks.proxy [requests]
 
 Server, client and proxy each have a process; the proxy's CPU time per request is what counts on
 a busy machine, the wall time is shown beside it.

@@ -17,6 +17,7 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import Forbidden, NoKindMatch, NotFound
+from ctrlruntime.envtest.crds import CRD
 from ctrlruntime.envtest.environment import Environment
 from ctrlruntime.envtest.kubeconfig import is_marked
 from ctrlruntime.envtest.process import ChildProcess
@@ -86,6 +87,16 @@ async def test_kinds_are_served_when_install_returns(proxy: bool, tmp_path: Path
         async with Client.connect(env.config()) as fresh:
             with pytest.raises((NoKindMatch, NotFound)):
                 await fresh.get(Gadget, "g", "default")
+
+
+async def test_a_definition_that_is_there_is_updated() -> None:
+    async with Environment() as env:
+        await env.install_crds(Gadget)
+        changed = Gadget.crd()
+        changed["spec"]["names"]["shortNames"] = ["gg"]
+        await env.install_crds(changed)
+        live = await env.client().get(CRD, "gadgets.test.ctrlruntime.dev")
+        assert live["spec"]["names"]["shortNames"] == ["gg"]
 
 
 async def test_a_path_without_definitions_is_an_error(tmp_path: Path) -> None:

@@ -87,14 +87,16 @@ async def test_a_broken_watch_is_taken_up_again(env: Environment, client: Client
     await waiting
 
 
-async def test_gone_says_what_holds_an_object(client: Client) -> None:
+async def test_gone_says_what_holds_an_object(env: Environment, client: Client) -> None:
     held = config_map()
     held["metadata"]["finalizers"] = ["test.dev/hold"]
     await client.create(held)
     await client.delete(CONFIG_MAP, "a", "default")
     with pytest.raises(AssertionError, match=r"finalizers \['test.dev/hold'\]"):
         await eventually_gone(client, CONFIG_MAP, "a", "default", timeout=0.2)
+    await eventually_holds(lambda: not env.proxy.streams)
     waiting = asyncio.create_task(eventually_gone(client, CONFIG_MAP, "a", "default"))
+    await eventually_holds(lambda: env.proxy.streams)
     await client.patch(CONFIG_MAP, "a", "default", {"metadata": {"finalizers": None}})
     await waiting
 

@@ -108,6 +108,17 @@ class TestDeployment:
         }
         await eventually(client, DEPLOYMENT, "web", "default", expected)
 
+    async def test_it_is_not_complete_while_new_pods_are_missing(self, client: Client) -> None:
+        careful = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+        await client.create(deployment(strategy=careful))
+        await eventually(client, DEPLOYMENT, "web", "default", {"status": {"readyReplicas": 3}})
+        change = {"spec": {"template": template("web:does-not-exist")}}
+        await client.patch(DEPLOYMENT, "web", "default", change)
+        conditions = [AVAILABLE, {"type": "Progressing", "reason": "ReplicaSetUpdated"}]
+        counts = {"replicas": 4, "updatedReplicas": 1, "availableReplicas": 3}
+        expected = {"status": counts | {"conditions": conditions}}
+        await eventually(client, DEPLOYMENT, "web", "default", expected)
+
     async def test_no_progress_within_the_deadline_is_said(self, client: Client) -> None:
         await client.create(deployment(image="web:does-not-exist", progressDeadlineSeconds=1))
         conditions = [
