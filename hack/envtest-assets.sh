@@ -7,8 +7,8 @@
 #   envtest-assets.sh path NAME        prints the folder of one of them
 #
 # They land in ${CTRLRUNTIME_ENVTEST_ASSETS:-${XDG_CACHE_HOME:-$HOME/.cache}/ctrlruntime/envtest}. A file that is
-# there and matches its SHA256SUMS is left alone, so a second run takes no time. The first takes 10 to 20 minutes
-# on two cores and needs 5 GB of disk meanwhile, and the archive that this machine's apt is set up for.
+# there and matches its SHA256SUMS is left alone, so a second run takes no time. The first takes 12 minutes
+# on two idle cores (25 on busy ones) and 6 GB of disk meanwhile, from the archive this machine's apt is set up for.
 #
 #   PYTHON                          the interpreter whose pip fetches etcd and Go (default .venv's, else python3)
 #   CTRLRUNTIME_ENVTEST_KEEP=1      keeps sources and build output in .build
