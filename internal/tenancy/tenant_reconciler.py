@@ -30,6 +30,7 @@ from internal.tenancy.outcome import (
     refuse,
     summarize,
 )
+from internal.tenancy.patience import Patience
 from internal.tenancy.policies import OrphanReason
 from internal.tenancy.readiness import ReadinessTimers
 from internal.tenancy.removal import Found, Remover, resource_id
@@ -68,6 +69,7 @@ class TenantReconciler:
     claims: Claims
     reports: TenantReports
     timers: ReadinessTimers
+    patience: Patience
     clock: Callable[[], datetime]
     remembered: int = 2000
     """Builds kept, so that an event of a child renders nothing anew."""
@@ -123,8 +125,10 @@ class TenantReconciler:
         walked = await self.walker.walk(
             tenant, owner, made, hidden=variables.hidden, logger=current().logger
         )
-        await self._report(tenant, entry, walked, going)
-        return self._next(request, made, walked)
+        wait = self.patience.left(request, walked.outcomes)
+        if wait <= 0:
+            await self._report(tenant, entry, walked, going)
+        return self._next(request, walked, wait)
 
     async def _build(
         self, tenant: Tenant, entry: Entry, mappings: Mapping[GroupVersionKind, RESTMapping | None]
@@ -219,9 +223,11 @@ class TenantReconciler:
         await self.statuses.write(self.mapping, entry, tenant.status, status)
         self.reports.walked(tenant, walked.outcomes, status)
 
-    def _next(self, request: Request, made: Build, walked: Walked) -> Result | None:
+    def _next(self, request: Request, walked: Walked, wait: float) -> Result | None:
         self.claims.set(request, walked.conflicts)
-        delays = [] if walked.look_again is None else [walked.look_again.total_seconds()]
+        delays = [wait] if wait > 0 else []
+        if walked.look_again is not None:
+            delays.append(walked.look_again.total_seconds())
         if walked.retry:
             delays.append(self.retries.when(request))
         else:
@@ -235,6 +241,7 @@ class TenantReconciler:
                 self.timers.forget((known[0][0], item.resource.id))  # type: ignore[index]
         self.claims.set(request, [])
         self.retries.forget(request)
+        self.patience.forget(request)
         self.children.leave(request)
         self.reports.gone(request)
 

@@ -26,6 +26,7 @@ from internal.tenancy.counting import TenantCounting
 from internal.tenancy.live import LiveObjects
 from internal.tenancy.marks import FIELD_MANAGER, VALUES
 from internal.tenancy.metrics import TenancyMetrics
+from internal.tenancy.patience import Patience
 from internal.tenancy.pools import WorkerPools
 from internal.tenancy.queries import Queries
 from internal.tenancy.readiness import ReadinessTimers
@@ -188,6 +189,7 @@ def _add_tenant_controller(parts: _Parts) -> None:
         claims=parts.claims,
         reports=TenantReports(parts.manager.recorder, parts.metrics),
         timers=timers,
+        patience=Patience(time.monotonic),
         clock=_now,
     )
 
