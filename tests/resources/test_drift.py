@@ -119,7 +119,7 @@ def test_sets_are_matched_by_value_and_atomic_lists_as_a_whole() -> None:
 
 def test_the_uid_of_an_owner_reference_may_be_recorded_as_a_star() -> None:
     desired = {"metadata": {"ownerReferences": [{"uid": "u-1", "name": "n"}]}}
-    owned = {"f:metadata": {"f:ownerReferences": {'k:{"uid":"*"}': {}}}}
+    owned: dict[str, Any] = {"f:metadata": {"f:ownerReferences": {'k:{"uid":"*"}': {}}}}
     assert missing_leaves(desired, orjson.dumps(owned)) == []
 
 
