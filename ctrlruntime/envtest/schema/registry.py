@@ -105,7 +105,9 @@ class CustomSchema(TypeSchema):
         before: Any = ABSENT if old is None else old
         found = validate(obj, self.structural.raw, "", before)
         found.extend(check_embedded(obj, self.structural, ""))
-        found.extend(duplicates(obj, self.structural, ""))
+        # An object that had duplicates before, whichever they were, may have some.
+        if old is None or not any(duplicates(old, self.structural, "")):
+            found.extend(duplicates(obj, self.structural, ""))
         if self._rules:
             if any(cause.type in BLOCKING for cause in found):
                 found.append(UNCHECKED)

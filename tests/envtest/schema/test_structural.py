@@ -142,6 +142,25 @@ def test_an_unchanged_invalid_value_is_tolerated_on_update() -> None:
     assert [c.field for c in schema.validate(_object({"a": "yyy"}), old)] == ["spec.a"]
 
 
+def test_duplicates_are_tolerated_on_update_where_there_were_some() -> None:
+    tags = {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}}
+    schema = _schema(tags=tags, b={"type": "string"})
+    old = _object({"tags": ["a", "a"]})
+    assert schema.validate(_object({"tags": ["c", "c"], "b": "1"}), old) == []
+    fine = _object({"tags": ["a"]})
+    found = schema.validate(_object({"tags": ["q", "q"]}), fine)
+    assert [str(cause) for cause in found] == ['spec.tags[1]: Duplicate value: "q"']
+
+
+def test_items_of_atomic_lists_are_checked_anew_when_the_list_changes() -> None:
+    items = {"type": "object", "properties": {"v": {"type": "integer", "maximum": 3}}}
+    schema = _schema(m={"type": "array", "items": items}, b={"type": "string"})
+    old = _object({"m": [{"v": 5}]})
+    assert schema.validate(_object({"m": [{"v": 5}], "b": "1"}), old) == []
+    found = schema.validate(_object({"m": [{"v": 5}, {"v": 1}]}), old)
+    assert [cause.field for cause in found] == ["spec.m[0].v"]
+
+
 def test_transition_rules_run_only_where_the_old_value_is_known() -> None:
     rule = {"rule": "self == oldSelf", "message": "immutable"}
     optional = {
