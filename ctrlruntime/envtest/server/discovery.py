@@ -1,20 +1,40 @@
-"""Plain discovery: which groups, versions and resources are served."""
+"""Discovery: which groups, versions and resources are served, plain and aggregated."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from typing import Any, Final
 
 from ctrlruntime.envtest.server.kinds import Catalog, Kind
 
-_PREFERRED_ORDER: Final = ("v1", "v2")
-_SUBRESOURCE_KINDS: Final = {
-    "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
+_GROUP_ORDER: Final = (
+    "apps",
+    "events.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "autoscaling",
+    "batch",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "storage.k8s.io",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "scheduling.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+)
+"""Clients look a resource name up in this order; other groups follow by name."""
+_STATUS_VERBS: Final = ("get", "patch", "update")
+_SUBRESOURCE_KINDS: Final[dict[str, tuple[str, str, str, tuple[str, ...]]]] = {
+    "scale": ("autoscaling", "v1", "Scale", _STATUS_VERBS),
     "eviction": ("policy", "v1", "Eviction", ("create",)),
     "binding": ("", "v1", "Binding", ("create",)),
     "token": ("authentication.k8s.io", "v1", "TokenRequest", ("create",)),
-    "finalize": ("", "", "", ("update",)),
 }
+_SUBRESOURCE_VERBS: Final = {"finalize": ("update",)}
 
 
 def group_versions(catalog: Catalog) -> dict[str, list[str]]:
@@ -24,7 +44,14 @@ def group_versions(catalog: Catalog) -> dict[str, list[str]]:
         versions = found.setdefault(kind.group, [])
         versions += [version for version in kind.versions if version not in versions]
     found.pop("", None)
-    return {group: sorted(found[group], key=version_rank) for group in found}
+    return {group: sorted(found[group], key=version_rank) for group in sorted(found, key=_rank)}
+
+
+def _rank(group: str) -> tuple[int, str]:
+    try:
+        return _GROUP_ORDER.index(group), group
+    except ValueError:
+        return len(_GROUP_ORDER), group
 
 
 def version_rank(version: str) -> tuple[int, int, int, str]:
@@ -34,6 +61,9 @@ def version_rank(version: str) -> tuple[int, int, int, str]:
         return (3, 0, 0, version)
     stage = {None: 0, "beta": 1, "alpha": 2}[match.group(2)]
     return (stage, -int(match.group(1)), -int(match.group(3) or 0), "")
+
+
+# -- plain -----------------------------------------------------------------------------------
 
 
 def api_versions(address: str) -> dict[str, Any]:
@@ -56,12 +86,12 @@ def api_group_list(catalog: Catalog) -> dict[str, Any]:
 
 def api_resource_list(catalog: Catalog, group: str, version: str) -> dict[str, Any] | None:
     """None where the group version is not served."""
-    kinds = [kind for kind in catalog if kind.group == group and version in kind.versions]
+    kinds = kinds_of(catalog, group, version)
     if not kinds:
         return None
     resources: list[dict[str, Any]] = []
-    for kind in sorted(kinds, key=lambda item: item.plural):
-        resources.append(_resource(kind))
+    for kind in kinds:
+        resources.append(_resource(kind, version))
         resources += [_subresource(kind, name, version) for name in subresources(kind, version)]
     body: dict[str, Any] = {"kind": "APIResourceList"}
     if group:
@@ -71,15 +101,21 @@ def api_resource_list(catalog: Catalog, group: str, version: str) -> dict[str, A
     return body
 
 
+def kinds_of(catalog: Catalog, group: str, version: str) -> list[Kind]:
+    """The kinds of a group version, by the name of their resource."""
+    kinds = [kind for kind in catalog if kind.group == group and version in kind.versions]
+    return sorted(kinds, key=lambda kind: kind.plural)
+
+
 def subresources(kind: Kind, version: str) -> tuple[str, ...]:
     """Of a custom kind they may differ by version."""
     if not kind.custom:
         return kind.subresources
     declared = kind.version_entry(version).get("subresources") or {}
-    return tuple(name for name in ("scale", "status") if name in declared)
+    return tuple(name for name in ("status", "scale") if name in declared)
 
 
-def _resource(kind: Kind) -> dict[str, Any]:
+def _resource(kind: Kind, version: str) -> dict[str, Any]:
     body: dict[str, Any] = {
         "name": kind.plural,
         "singularName": kind.singular_name,
@@ -91,7 +127,20 @@ def _resource(kind: Kind) -> dict[str, Any]:
         body["shortNames"] = list(kind.short_names)
     if kind.categories:
         body["categories"] = list(kind.categories)
+    if not kind.create_only:
+        body["storageVersionHash"] = _storage_hash(kind)
     return body
+
+
+def _storage_hash(kind: Kind) -> str:
+    stored = f"{kind.group}/{kind.storage_version}/{kind.kind}"
+    return base64.b64encode(hashlib.sha256(stored.encode()).digest()[:8]).decode()
+
+
+def subresource_kind(kind: Kind, name: str, version: str) -> tuple[str, str, str, tuple[str, ...]]:
+    """Group, version and kind that a subresource takes and returns, and its verbs."""
+    own = (kind.group, version, kind.kind, _SUBRESOURCE_VERBS.get(name, _STATUS_VERBS))
+    return _SUBRESOURCE_KINDS.get(name, own)
 
 
 def _subresource(kind: Kind, name: str, version: str) -> dict[str, Any]:
@@ -100,11 +149,66 @@ def _subresource(kind: Kind, name: str, version: str) -> dict[str, Any]:
         "singularName": "",
         "namespaced": kind.namespaced,
     }
-    group, sub_version, sub_kind, verbs = _SUBRESOURCE_KINDS.get(
-        name, ("", "", "", ("get", "patch", "update"))
-    )
-    if sub_kind:
+    group, sub_version, sub_kind, verbs = subresource_kind(kind, name, version)
+    if (group, sub_version) != (kind.group, version):
         body["group"], body["version"] = group, sub_version
-    body["kind"] = sub_kind or kind.kind
+    body["kind"] = sub_kind
     body["verbs"] = list(verbs)
     return body
+
+
+# -- aggregated ------------------------------------------------------------------------------
+
+
+def aggregated(catalog: Catalog, version: str, *, core: bool) -> dict[str, Any]:
+    """An `APIGroupDiscoveryList` of `apidiscovery.k8s.io/<version>`: of /api or of /apis."""
+    groups = {"": ["v1"]} if core else group_versions(catalog)
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": f"apidiscovery.k8s.io/{version}",
+        "metadata": {},
+        "items": [_group_item(catalog, group, versions) for group, versions in groups.items()],
+    }
+
+
+def _group_item(catalog: Catalog, group: str, versions: list[str]) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": group} if group else {}
+    metadata["creationTimestamp"] = None
+    return {
+        "metadata": metadata,
+        "versions": [
+            {
+                "version": version,
+                "resources": [_item(kind, version) for kind in kinds_of(catalog, group, version)],
+                "freshness": "Current",
+            }
+            for version in versions
+        ],
+    }
+
+
+def _item(kind: Kind, version: str) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "resource": kind.plural,
+        "responseKind": _gvk(kind.group, version, kind.kind),
+        "scope": "Namespaced" if kind.namespaced else "Cluster",
+        "singularResource": kind.singular_name,
+        "verbs": list(kind.verbs),
+    }
+    if kind.short_names:
+        body["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        body["categories"] = list(kind.categories)
+    names = subresources(kind, version)
+    if names:
+        body["subresources"] = [_subitem(kind, name, version) for name in names]
+    return body
+
+
+def _subitem(kind: Kind, name: str, version: str) -> dict[str, Any]:
+    *gvk, verbs = subresource_kind(kind, name, version)
+    return {"subresource": name, "responseKind": _gvk(*gvk), "verbs": list(verbs)}
+
+
+def _gvk(group: str, version: str, kind: str) -> dict[str, str]:
+    return {"group": group, "version": version, "kind": kind}

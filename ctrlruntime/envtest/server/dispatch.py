@@ -11,6 +11,7 @@ import orjson
 from ctrlruntime.envtest.server import discovery
 from ctrlruntime.envtest.server.auth import Authenticator, Authorizer
 from ctrlruntime.envtest.server.deletion import Deleter
+from ctrlruntime.envtest.server.descriptions import Descriptions
 from ctrlruntime.envtest.server.errors import PageNotFound, method_not_allowed, unknown_path
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.reading import Reader
@@ -48,6 +49,7 @@ class Dispatcher:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._descriptions = Descriptions(state.catalog, VERSION["gitVersion"])
         self._reader = Reader(state)
         self._writer = Writer(state)
         self._deleter = Deleter(state)
@@ -116,7 +118,7 @@ class Dispatcher:
 
     def _outside(self, request: Request) -> Reply:
         path = request.path.rstrip("/") or "/"
-        if request.method != "GET" and path.startswith("/api"):
+        if request.method != "GET" and path.startswith(("/api", "/openapi")):
             raise method_not_allowed()
         if path in {"/healthz", "/readyz", "/livez"} or path.startswith(
             ("/healthz/", "/readyz/", "/livez/")
@@ -124,33 +126,25 @@ class Dispatcher:
             return Reply(200, b"ok", "text/plain; charset=utf-8")
         if path == "/version":
             return _json(VERSION)
-        body = self._discovery(path, request)
-        if body is not None:
-            return _json(body)
+        found = self._descriptions.answer(path, request)
+        if found is not None:
+            return Reply(found.status, found.body, found.content_type, found.headers)
         if path == "/":
             return _json({"paths": self._paths()})
         return Reply(404, b"404 page not found\n", "text/plain; charset=utf-8")
 
-    def _discovery(self, path: str, request: Request) -> dict[str, Any] | None:
-        catalog = self._state.catalog
-        parts = path.strip("/").split("/")
-        if path == "/api":
-            return discovery.api_versions(request.headers.get("Host", ""))
-        if path == "/apis":
-            return discovery.api_group_list(catalog)
-        if parts[0] == "api" and len(parts) == 2:
-            return discovery.api_resource_list(catalog, "", parts[1])
-        if parts[0] == "apis" and len(parts) == 3:
-            return discovery.api_resource_list(catalog, parts[1], parts[2])
-        if parts[0] == "apis" and len(parts) == 2:
-            versions = discovery.group_versions(catalog).get(parts[1])
-            if versions is not None:
-                group = discovery.api_group(parts[1], versions)
-                return {"kind": "APIGroup", "apiVersion": "v1", **group}
-        return None
-
     def _paths(self) -> list[str]:
-        paths = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/readyz", "/version"]
+        paths = [
+            "/api",
+            "/api/v1",
+            "/apis",
+            "/healthz",
+            "/livez",
+            "/openapi/v2",
+            "/openapi/v3",
+            "/readyz",
+            "/version",
+        ]
         for group, versions in discovery.group_versions(self._state.catalog).items():
             paths.append(f"/apis/{group}")
             paths += [f"/apis/{group}/{version}" for version in versions]
