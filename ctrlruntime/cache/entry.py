@@ -95,6 +95,12 @@ class Entry(msgspec.Struct, gc=False):
     rare: dict[str, Any] | None = None
     """``generateName``, ``selfLink`` and ``deletionGracePeriodSeconds``, where set."""
 
+    def __repr__(self) -> str:
+        """Short, and without contents: entries of Secrets appear in tracebacks too."""
+        return (
+            f"<{self.kind} {self.namespace}/{self.name} uid={self.uid} at {self.resource_version}>"
+        )
+
     @property
     def key(self) -> Key:
         return (self.namespace, self.name)

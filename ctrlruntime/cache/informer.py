@@ -161,7 +161,7 @@ class Informer:
         self._around.observer.handler_failed(self.gvk)
         self._log.error(
             "an event handler failed; the event is lost to it",
-            event=type(event).__name__,
+            change=type(event).__name__,
             key=key_of(event),
             exc_info=error,
         )

@@ -34,7 +34,7 @@ class Call:
     subresource: str | None = None
     params: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes | None = None
+    body: bytes | None = field(default=None, repr=False)
     content_type: str = JSON
     timeout: float = 30.0
 

@@ -8,7 +8,7 @@ import contextlib
 import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -37,8 +37,8 @@ class Response:
     """A successful answer."""
 
     status: int
-    headers: Mapping[str, str]
-    body: bytes
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,6 +109,7 @@ class Watched:
 
     def __init__(self, server: ScriptedServer, **options: Any) -> None:
         loop = asyncio.get_running_loop()
+        resync = options.pop("resync", None)
         options = {"streaming": False, "random": lambda: 0.0, "clock": loop.time, **options}
 
         async def resolve() -> RESTMapping:
@@ -121,7 +122,7 @@ class Watched:
             Surroundings(
                 resolve=resolve,
                 list_watch=lambda _informer, _namespace: server,
-                options=InformerOptions(reflector=ReflectorOptions(**options), resync=None),
+                options=InformerOptions(reflector=ReflectorOptions(**options), resync=resync),
             ),
         )
         self.told: list[Event] = []

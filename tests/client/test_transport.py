@@ -151,11 +151,9 @@ class TestNoAnswer:
 class TestWatch:
     async def test_lines_of_any_length(self) -> None:
         long = b'"' + b"x" * 6_000_000 + b'"'
-        async with Peer(streams(b'"a"\n"b', b'"\n', long + b"\n", b'"c"')) as peer:
-            async with transport(peer) as client:
-                lines = [
-                    line async for line in client.watch_lines("/x", {"watch": "1"}, inactivity=5.0)
-                ]
+        chunks = streams(b'"a"\n"b', b'"\n', long + b"\n", b'"c"')
+        async with Peer(chunks) as peer, transport(peer) as client:
+            lines = [line async for line in client.watch_lines("/x", {"a": "1"}, inactivity=5.0)]
         assert lines == [b'"a"', b'"b"', long, b'"c"']
 
     async def test_a_silent_peer_is_noticed(self) -> None:
@@ -217,9 +215,9 @@ async def test_an_answer_that_is_no_status_still_has_a_type_and_text() -> None:
 async def test_warnings_are_told_once_per_response() -> None:
     told: list[str] = []
     header = '299 - "old \\"thing\\"", 299 - "second"'
-    async with Peer(says({}, headers={"Warning": header})) as peer:
-        async with transport(peer, on_warning=told.append) as client:
-            await client.request("GET", "/x")
+    answer = says({}, headers={"Warning": header})
+    async with Peer(answer) as peer, transport(peer, on_warning=told.append) as client:
+        await client.request("GET", "/x")
     assert told == ['old "thing"', "second"]
     assert warnings_of(["199 - no", "nonsense", '299 host "yes"']) == ["yes"]
 
@@ -247,9 +245,9 @@ async def test_no_more_requests_at_once_than_allowed() -> None:
         at_once -= 1
         return await says({})(_request)
 
-    async with Peer(answer) as peer:
-        async with transport(peer, options=TransportOptions(max_requests=3)) as client:
-            await asyncio.gather(*(client.request("GET", "/x") for _ in range(12)))
+    options = TransportOptions(max_requests=3)
+    async with Peer(answer) as peer, transport(peer, options=options) as client:
+        await asyncio.gather(*(client.request("GET", "/x") for _ in range(12)))
     assert most == 3
 
 

@@ -1,0 +1,574 @@
+"""Declared informers over HTTP: what can be read, what is told, and that own writes are seen at once."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import pytest
+
+from ctrlruntime.cache.cache import Cache, CachedClient, CacheOptions, KindCacheOptions
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.errors import (
+    CacheNotStarted,
+    NotSynced,
+    OnlyMetadata,
+    OutsideCache,
+    UndeclaredKind,
+    UnsupportedRead,
+)
+from ctrlruntime.cache.events import Created, Deleted, Event, Updated
+from ctrlruntime.cache.informer import InformerOptions
+from ctrlruntime.cache.store import UnknownIndex
+from ctrlruntime.client.call import Call, Execute
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.config import Config
+from ctrlruntime.client.errors import InternalError, NotFound, WriteOutcomeUnknown
+from ctrlruntime.client.transport import Response
+from ctrlruntime.envtest.server import APIServer, ServerOptions
+from tests.client.support import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    NAMESPACE,
+    WIDGET,
+    Seen,
+    Widget,
+    config_map,
+    deployment,
+    widget_crd,
+)
+
+MakeCache = Callable[..., Cache]
+
+
+@pytest.fixture
+async def server() -> AsyncGenerator[APIServer, None]:
+    async with APIServer(ServerOptions()) as server:
+        yield server
+
+
+@pytest.fixture
+async def client(server: APIServer) -> AsyncGenerator[Client, None]:
+    async with Client.connect(Config(host=server.url)) as client:
+        yield client
+
+
+@pytest.fixture
+async def make_cache(client: Client) -> AsyncGenerator[MakeCache, None]:
+    made: list[Cache] = []
+
+    def make(options: CacheOptions | None = None, live: Client | None = None) -> Cache:
+        made.append(Cache(live or client, options))
+        return made[-1]
+
+    yield make
+    for cache in made:
+        await cache.stop()
+
+
+@pytest.fixture
+async def cache(make_cache: MakeCache) -> Cache:
+    return make_cache()
+
+
+async def started(cache: Cache) -> Cache:
+    await cache.start()
+    await cache.wait_synced(10.0)
+    return cache
+
+
+class Told:
+    """A handler that remembers, and can be waited for."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._news = asyncio.Event()
+
+    def __call__(self, event: Event) -> None:
+        self.events.append(event)
+        self._news.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10.0):
+            while not condition():
+                self._news.clear()
+                await self._news.wait()
+
+
+class TestReadErrors:
+    @pytest.mark.criterion("CA-01")
+    async def test_read_before_start(self, cache: Cache) -> None:
+        cache.declare(CONFIG_MAP)
+        with pytest.raises(CacheNotStarted):
+            cache.get(CONFIG_MAP, "a", "default")
+
+    @pytest.mark.criterion("CA-11")
+    async def test_undeclared_kind_names_the_fix_and_starts_no_watch(self, cache: Cache) -> None:
+        await started(cache)
+        with pytest.raises(UndeclaredKind, match=r"v1, Kind=ConfigMap.*declare"):
+            cache.get(CONFIG_MAP, "a", "default")
+        with pytest.raises(UndeclaredKind):
+            await cache.client().list(CONFIG_MAP)
+        assert cache.stats() == []
+
+    async def test_not_synced(self, cache: Cache) -> None:
+        cache.declare(CONFIG_MAP)
+        await cache.start()
+        with pytest.raises(NotSynced):
+            cache.get(CONFIG_MAP, "a", "default")
+
+    @pytest.mark.criterion("CA-04")
+    async def test_not_found_carries_group_kind_and_name(self, cache: Cache) -> None:
+        cache.declare(DEPLOYMENT)
+        await started(cache)
+        assert cache.get(DEPLOYMENT, "a", "default") is None
+        with pytest.raises(NotFound, match=r'deployments\.apps "a" not found') as error:
+            await cache.client().get(DEPLOYMENT, "a", "default")
+        assert error.value.details == {"name": "a", "group": "apps", "kind": "deployments"}
+
+    @pytest.mark.criterion("CA-08")
+    async def test_a_namespace_that_is_not_watched(self, client: Client, cache: Cache) -> None:
+        cache.declare(CONFIG_MAP, namespaces=["default", "kube-system"])
+        cache.declare(NAMESPACE)
+        await client.create(config_map("a"))
+        await started(cache)
+        assert cache.get(CONFIG_MAP, "a", "default")
+        assert cache.get(NAMESPACE, "default")
+        with pytest.raises(OutsideCache, match=r"'kube-public'.*default, kube-system"):
+            cache.get(CONFIG_MAP, "a", "kube-public")
+        with pytest.raises(ValueError, match="cluster-scoped"):
+            cache.declare(NAMESPACE, namespaces=["default"])
+
+    async def test_more_than_metadata_is_not_there(self, cache: Cache) -> None:
+        cache.declare(CONFIG_MAP, metadata_only=True)
+        await started(cache)
+        with pytest.raises(OnlyMetadata, match="metadata_only=True"):
+            cache.get(CONFIG_MAP, "a", "default")
+        assert cache.get(CONFIG_MAP, "a", "default", metadata_only=True) is None
+
+
+class TestReads:
+    @pytest.mark.criterion("CA-05")
+    @pytest.mark.criterion("CA-06")
+    async def test_lists(self, client: Client, cache: Cache) -> None:
+        def colours(entry: Entry) -> list[str]:
+            return [entry.labels["colour"]] if "colour" in entry.labels else []
+
+        def sizes(entry: Entry) -> list[str]:
+            return list((entry.field("data") or {}).values())
+
+        cache.declare(CONFIG_MAP, indexes={"colour": colours, "size": sizes})
+        for name, namespace, colour, data in (
+            ("a", "default", "red", {"x": "1", "y": "2"}),
+            ("b", "default", "blue", {"x": "1"}),
+            ("c", "kube-public", "red", {"x": "2"}),
+        ):
+            manifest = config_map(name, data, labels={"colour": colour, "test": "1"})
+            manifest["metadata"]["namespace"] = namespace
+            await client.create(manifest)
+        await started(cache)
+
+        def names(*args: Any, **options: Any) -> list[str]:
+            return [m["metadata"]["name"] for m in cache.list(CONFIG_MAP, *args, **options)]
+
+        assert names(labels={"test": "1"}) == ["a", "b", "c"]
+        assert names("default", labels={"test": "1", "colour": "red"}) == ["a"]
+        assert names(labels="colour in (red, blue), test", limit=2) == ["a", "b"]
+        assert names(index={"colour": "red"}) == ["a", "c"]
+        assert names("kube-public", index={"colour": "red"}) == ["c"]
+        assert names(index={"size": "2"}) == ["a", "c"]
+        assert names(index={"size": "1", "colour": "red"}) == ["a"]
+        assert names(fields={"colour": "blue", "metadata.namespace": "default"}) == ["b"]
+        assert names(fields="metadata.name=c") == ["c"]
+        with pytest.raises(UnknownIndex, match=r"spec\.x"):
+            names(fields="spec.x=1")
+        with pytest.raises(UnsupportedRead, match="!="):
+            names(fields="metadata.name!=a")
+
+    @pytest.mark.criterion("CA-13")
+    async def test_one_store_serves_typed_dict_and_metadata_readers(
+        self, client: Client, cache: Cache
+    ) -> None:
+        await client.create(widget_crd())
+        cache.declare(Widget)
+        await started(cache)
+        await cache.informer(Widget).wait_synced(10.0)
+        manifest = {"metadata": {"name": "w", "namespace": "default"}, "spec": {"size": 5}}
+        await cache.client().create(Widget.from_manifest(manifest))
+        typed = cache.get(Widget, "w", "default")
+        plain = cache.get(WIDGET, "w", "default")
+        metadata = cache.get(WIDGET, "w", "default", metadata_only=True)
+        assert isinstance(typed, Widget)
+        assert plain is not None
+        assert metadata is not None
+        assert typed.spec.size == plain["spec"]["size"] == 5
+        assert typed.metadata.uid == plain["metadata"]["uid"] == metadata["metadata"]["uid"]
+        assert (metadata["apiVersion"], metadata["kind"]) == ("client.example.com/v1", "Widget")
+        assert len(cache.stats()) == 1
+
+    @pytest.mark.criterion("CA-03")
+    async def test_what_is_read_is_the_callers_own(self, client: Client, cache: Cache) -> None:
+        cache.declare(CONFIG_MAP)
+        await client.create(config_map("a", {"k": "1"}))
+        await started(cache)
+        first = cache.get(CONFIG_MAP, "a", "default")
+        assert first is not None
+        first["data"]["k"] = "changed"
+        again = cache.get(CONFIG_MAP, "a", "default")
+        assert again is not None
+        assert again["data"] == {"k": "1"}
+        entry = cache.entry(CONFIG_MAP, "a", "default")
+        assert entry is cache.entry(CONFIG_MAP, "a", "default")
+
+    @pytest.mark.criterion("CA-07")
+    async def test_selectors_restrict_what_is_cached(self, client: Client, cache: Cache) -> None:
+        cache.declare(CONFIG_MAP, labels={"on": "1"})
+        await client.create(config_map("a", labels={"on": "1"}))
+        await client.create(config_map("b"))
+        await started(cache)
+        assert cache.get(CONFIG_MAP, "a", "default")
+        assert cache.get(CONFIG_MAP, "b", "default") is None
+
+    @pytest.mark.criterion("CA-09")
+    async def test_declaration_beats_kind_beats_default(self, make_cache: MakeCache) -> None:
+        cache = make_cache(
+            CacheOptions(
+                namespaces=["a"], kinds={DEPLOYMENT: KindCacheOptions(namespaces=["b"], labels="x")}
+            )
+        )
+        selections = [
+            cache.declare(kind, **options).informer.selection
+            for kind, options in (
+                (CONFIG_MAP, {}),
+                (DEPLOYMENT, {}),
+                (DEPLOYMENT, {"namespaces": ["c"], "labels": "y"}),
+                (NAMESPACE, {}),
+            )
+        ]
+        assert [s.namespaces and sorted(s.namespaces) for s in selections] == [
+            ["a"],
+            ["b"],
+            ["c"],
+            None,
+        ]
+        assert [s.labels for s in selections] == ["", "x", "y", ""]
+
+    @pytest.mark.criterion("CL-10")
+    async def test_what_is_cached_and_what_is_live(
+        self, server: APIServer, make_cache: MakeCache
+    ) -> None:
+        seen = Seen()
+        async with Client.connect(Config(host=server.url), observer=seen) as live:
+            cache = make_cache(CacheOptions(live_kinds=[DEPLOYMENT]), live)
+            cache.declare(CONFIG_MAP)
+            await live.create(config_map("a"))
+            await live.create(deployment("d"))
+            await started(cache)
+            reader = cache.client()
+            seen.requests.clear()
+            await reader.get(CONFIG_MAP, "a", "default")
+            await reader.list(CONFIG_MAP, "default")
+            assert seen.requests == []
+            await reader.get(DEPLOYMENT, "d", "default")
+            await reader.get(CONFIG_MAP, "a", "default", consistency="live")
+            await reader.live.get(CONFIG_MAP, "a", "default")
+            assert len(seen.requests) == 3
+            await cache.stop()
+
+
+class TestHandlers:
+    @pytest.mark.criterion("RF-14")
+    @pytest.mark.criterion("RF-15")
+    async def test_a_late_handler_is_told_of_everything_once(
+        self, client: Client, cache: Cache
+    ) -> None:
+        informer = cache.declare(CONFIG_MAP, labels="test").informer
+        for number in range(450):
+            await client.create(config_map(f"m{number:03}", labels={"test": "1"}))
+        await started(cache)
+        told = Told()
+        registration = informer.add_handler(told)
+        assert not registration.synced
+        # Before it has been told of all: one object changes, one goes, one comes.
+        writer = cache.client()
+        await asyncio.gather(
+            writer.patch(CONFIG_MAP, "m449", "default", {"data": {"late": "1"}}),
+            writer.delete(CONFIG_MAP, "m448", "default"),
+            writer.create(config_map("new", labels={"test": "1"})),
+        )
+        await registration.wait_synced(10.0)
+        state: dict[str, Entry] = {}
+        for event in told.events:
+            match event:
+                case Created(new=new):
+                    assert new.name not in state
+                    assert event.initial == (new.name != "new")
+                    state[new.name] = new
+                case Updated(old=old, new=new):
+                    assert state[old.name] is old
+                    state[new.name] = new
+                case Deleted(old=old):
+                    del state[old.name]
+        assert state == {entry.name: entry for entry in informer.store}
+        assert len(state) == 450
+
+    @pytest.mark.criterion("RF-17")
+    async def test_a_failing_handler_harms_nobody(self, client: Client, cache: Cache) -> None:
+        informer = cache.declare(CONFIG_MAP).informer
+        told = Told()
+
+        def fail(event: Event) -> None:
+            raise RuntimeError("broken handler")
+
+        informer.add_handler(fail)
+        informer.add_handler(told)
+        await started(cache)
+        await client.create(config_map("a"))
+        await told.until(
+            lambda: any(isinstance(e, Created) and e.new.name == "a" for e in told.events)
+        )
+
+    @pytest.mark.criterion("RF-18")
+    async def test_a_removed_handler_is_told_nothing(self, client: Client, cache: Cache) -> None:
+        informer = cache.declare(CONFIG_MAP, namespaces=["default"]).informer
+        gone, stays = Told(), Told()
+        registration = informer.add_handler(gone)
+        informer.add_handler(stays)
+        await started(cache)
+        registration.remove()
+        registration.remove()
+        before = len(gone.events)
+        await cache.client().create(config_map("a"))
+        await stays.until(
+            lambda: any(isinstance(e, Created) and not e.initial for e in stays.events)
+        )
+        assert len(gone.events) == before
+
+    @pytest.mark.criterion("RF-20")
+    async def test_a_transform_runs_before_store_and_handlers(
+        self, client: Client, cache: Cache
+    ) -> None:
+        def transform(entry: Entry) -> Entry:
+            if entry.name == "bad":
+                raise ValueError("not this one")
+            entry.fields.pop("data", None)
+            return entry
+
+        informer = cache.declare(CONFIG_MAP, labels="test", transform=transform).informer
+        told = Told()
+        informer.add_handler(told)
+        for name in ("good", "bad"):
+            await client.create(config_map(name, {"k": "v"}, labels={"test": "1"}))
+        await started(cache)
+        (event,) = told.events
+        assert isinstance(event, Created)
+        assert "data" not in event.new.decode()
+        assert isinstance(informer.last_error, ValueError | None)
+
+    @pytest.mark.looptime
+    @pytest.mark.criterion("RF-19")
+    async def test_resync_tells_again_from_the_store(self) -> None:
+        """On a virtual clock, without a server: see test_reflector for the peer."""
+        from tests.cache.test_reflector import ScriptedServer, Watched, obj, page
+
+        watched = Watched(
+            ScriptedServer([[page(10, obj("a", 3))]]), resync=100.0, random=lambda: 0.5
+        )
+        await watched.requests(2)
+        watched.told.clear()
+        await asyncio.sleep(350.0)
+        assert len(watched.told) == 3
+        assert all(isinstance(e, Updated) and e.old is e.new for e in watched.told)
+        watched.task.cancel()
+        await asyncio.gather(watched.task, return_exceptions=True)
+
+
+class TestDeclarations:
+    @pytest.mark.criterion("CA-12")
+    async def test_handles_are_counted_and_the_last_frees_the_store(
+        self, client: Client, cache: Cache
+    ) -> None:
+        first, second = cache.declare(CONFIG_MAP), cache.declare(CONFIG_MAP)
+        assert first.informer is second.informer
+        await client.create(config_map("a"))
+        await started(cache)
+        await first.release()
+        await first.release()
+        assert cache.get(CONFIG_MAP, "a", "default")
+        await second.release()
+        with pytest.raises(UndeclaredKind):
+            cache.get(CONFIG_MAP, "a", "default")
+        fresh = cache.declare(CONFIG_MAP)
+        await fresh.informer.wait_synced(10.0)
+        assert fresh.informer is not first.informer
+        assert cache.get(CONFIG_MAP, "a", "default")
+
+    async def test_full_wins_over_metadata_only(self, client: Client, cache: Cache) -> None:
+        cache.declare(CONFIG_MAP, metadata_only=True)
+        handle = cache.declare(CONFIG_MAP)
+        assert not handle.informer.metadata_only
+        await client.create(config_map("a", {"k": "1"}))
+        await started(cache)
+        found = cache.get(CONFIG_MAP, "a", "default")
+        assert found is not None
+        assert found["data"] == {"k": "1"}
+
+    async def test_a_running_informer_is_widened(self, client: Client, cache: Cache) -> None:
+        informer = cache.declare(CONFIG_MAP, metadata_only=True).informer
+        await client.apply(config_map("a", {"k": "1"}), field_manager="me")
+        await started(cache)
+        cache.declare(CONFIG_MAP, track_manager="me")
+        await informer.wait_synced(10.0)
+        entry = cache.entry(CONFIG_MAP, "a", "default")
+        assert entry is not None
+        assert entry.field("data") == {"k": "1"}
+        assert entry.owned is not None
+        with pytest.raises(ValueError, match="'me'"):
+            cache.declare(CONFIG_MAP, track_manager="another")
+
+    async def test_a_missing_kind_holds_nothing_up_and_is_found_later(
+        self, client: Client, make_cache: MakeCache
+    ) -> None:
+        cache = make_cache(CacheOptions(informers=InformerOptions(missing_retry=600.0)))
+        cache.declare(CONFIG_MAP)
+        informer = cache.declare(WIDGET).informer
+        await started(cache)
+        assert list(cache.missing()) == [WIDGET]
+        assert cache.list(WIDGET) == []
+        await client.create(widget_crd())
+        cache.notify_discovery_changed()
+        await informer.wait_synced(10.0)
+        assert cache.missing() == {}
+
+    async def test_waiting_in_vain_says_for_what(self, make_cache: MakeCache) -> None:
+        async with Client.connect(Config(host="http://127.0.0.1:1")) as nowhere:
+            cache = make_cache(live=nowhere)
+            cache.declare(CONFIG_MAP)
+            await cache.start()
+            with pytest.raises(TimeoutError, match=r"ConfigMap.*127\.0\.0\.1"):
+                await cache.wait_synced(0.5)
+            await cache.stop()
+
+
+class LaggingWatch:
+    """Holds back everything the watch says, so that only write-through can explain what is read."""
+
+    def __init__(self, informer: Any) -> None:
+        self._ledger = informer._ledger
+        self._observe = self._ledger.observe
+        self.held: list[tuple[Any, Any]] = []
+        self._ledger.observe = self._hold
+
+    def _hold(self, *args: Any, **options: Any) -> None:
+        self.held.append((args, options))
+
+    def release(self, informer: Any) -> None:
+        self._ledger.observe = self._observe
+        for args, options in self.held:
+            event = self._observe(*args, **options)
+            if event is not None:
+                informer._emit(event)
+
+
+@pytest.mark.criterion("CL-14")
+class TestOwnWrites:
+    @pytest.fixture
+    async def writer(self, cache: Cache) -> CachedClient:
+        cache.declare(CONFIG_MAP, labels="test", track_manager="me")
+        await started(cache)
+        return cache.client()
+
+    async def test_every_kind_of_write_is_read_back_while_the_watch_lags(
+        self, cache: Cache, writer: CachedClient
+    ) -> None:
+        informer = cache.informer(CONFIG_MAP)
+        told = Told()
+        informer.add_handler(told)
+        lag = LaggingWatch(informer)
+        made = await writer.create(config_map("a", {"k": "1"}, labels={"test": "1"}))
+        assert (await writer.get(CONFIG_MAP, "a", "default"))["data"] == {"k": "1"}
+        await writer.update({**made, "data": {"k": "2"}})
+        assert (await writer.get(CONFIG_MAP, "a", "default"))["data"] == {"k": "2"}
+        await writer.patch(CONFIG_MAP, "a", "default", {"data": {"k": "3"}}, metadata_only=True)
+        assert (await writer.get(CONFIG_MAP, "a", "default"))["data"] == {"k": "3"}
+        applied = config_map("a", {"own": "1"}, labels={"test": "1"})
+        answer = await writer.apply(applied, field_manager="me", metadata_only=True)
+        assert set(answer) == {"apiVersion", "kind", "metadata"}
+        entry = cache.entry(CONFIG_MAP, "a", "default")
+        assert entry is not None
+        assert entry.owned is not None
+        assert b'"f:own"' in entry.owned
+        assert len(await writer.list(CONFIG_MAP, "default")) == 1
+        await writer.delete(CONFIG_MAP, "a", "default")
+        assert await writer.list(CONFIG_MAP, "default") == []
+        before = list(told.events)
+        lag.release(informer)
+        assert told.events == before  # everything the watch had to say was known
+        assert [type(e) for e in told.events] == [Created, Updated, Updated, Updated, Deleted]
+
+    async def test_a_delete_that_waits_for_finalizers_shows_the_object_deleting(
+        self, cache: Cache, writer: CachedClient
+    ) -> None:
+        LaggingWatch(cache.informer(CONFIG_MAP))
+        manifest = config_map("a", labels={"test": "1"}, finalizers=["example.com/wait"])
+        await writer.create(manifest)
+        await writer.delete(CONFIG_MAP, "a", "default")
+        entry = cache.entry(CONFIG_MAP, "a", "default")
+        assert entry is not None
+        assert entry.deletion_timestamp is not None
+
+    async def test_a_dry_run_is_not_seen(self, cache: Cache, writer: CachedClient) -> None:
+        await writer.create(config_map("a", labels={"test": "1"}), dry_run=True)
+        assert await writer.list(CONFIG_MAP) == []
+
+    async def test_a_write_out_of_the_selection_is_gone_at_once(
+        self, cache: Cache, writer: CachedClient
+    ) -> None:
+        LaggingWatch(cache.informer(CONFIG_MAP))
+        await writer.create(config_map("a", labels={"test": "1"}))
+        await writer.patch(CONFIG_MAP, "a", "default", {"metadata": {"labels": None}})
+        assert await writer.list(CONFIG_MAP) == []
+
+    @pytest.mark.parametrize(
+        "failure", [WriteOutcomeUnknown("lost"), InternalError("etcd timed out"), None], ids=repr
+    )
+    async def test_an_unanswered_write_is_read_live_once(
+        self, cache: Cache, writer: CachedClient, failure: Exception | None
+    ) -> None:
+        """None: the caller was cancelled while it waited."""
+
+        async def lose(call: Call, execute: Execute) -> Response:
+            await execute(call)
+            if failure is None:
+                raise asyncio.CancelledError
+            raise failure
+
+        LaggingWatch(cache.informer(CONFIG_MAP))
+        with pytest.raises((WriteOutcomeUnknown, InternalError, asyncio.CancelledError)):
+            await writer.intercepted(lose).create(config_map("a", labels={"test": "1"}))
+        assert cache.get(CONFIG_MAP, "a", "default") is None
+        assert cache.uncertain(CONFIG_MAP, "a", "default")
+        assert [key for _, key in cache.uncertain_keys()] == [("default", "a")]
+        assert await writer.get(CONFIG_MAP, "a", "default")
+        assert not cache.uncertain(CONFIG_MAP, "a", "default")
+
+    async def test_settle_reads_everything_in_doubt(
+        self, cache: Cache, client: Client, writer: CachedClient
+    ) -> None:
+        informer = cache.informer(CONFIG_MAP)
+        LaggingWatch(informer)
+        await client.create(config_map("a", labels={"test": "1"}))
+        informer.doubt(("default", "a"))
+        informer.doubt(("default", "nothing"))
+        await cache.settle()
+        assert cache.uncertain_keys() == []
+        assert cache.get(CONFIG_MAP, "a", "default")
+
+    async def test_scale_puts_the_object_in_doubt(self, cache: Cache) -> None:
+        handle = cache.declare(DEPLOYMENT)
+        await started(cache)
+        writer = cache.client()
+        await writer.create(deployment("d"))
+        LaggingWatch(handle.informer)
+        await writer.patch_scale(DEPLOYMENT, "d", "default", 3)
+        assert cache.uncertain(DEPLOYMENT, "d", "default")
+        assert (await writer.get(DEPLOYMENT, "d", "default"))["spec"]["replicas"] == 3
