@@ -53,7 +53,8 @@ class Environment:
     factory of something that keeps the Backend protocol. `users` are names (administrators then)
     or Users. With `proxy` (True or ProxyOptions) all users but the environment's own reach the
     server through `env.proxy`. With `nodes` simulated nodes run as a process; `run_local` lets
-    them run the commands of Pods that ask for it. `folder` keeps logs and kubeconfigs; without
+    them run the commands of Pods that ask for it. kubectl sends no token over plain http: where
+    its user matters, use `tls`. `folder` keeps logs and kubeconfigs; without
     one they go with the environment.
     """
 

@@ -27,6 +27,7 @@ class Settings:
     start_delay: float
     run_local: bool
     workers: int
+    namespace: tuple[str, ...]
     ready: str | None
 
 
@@ -43,6 +44,7 @@ async def serve(settings: Settings) -> None:
         start_delay=settings.start_delay,
         run_local=settings.run_local,
         workers=settings.workers,
+        namespaces=settings.namespace or None,
     )
     nodes = SimulatedNodes(config, options, kubeconfig=settings.kubeconfig)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -68,6 +70,7 @@ async def serve(settings: Settings) -> None:
 @click.option("--start-delay", default=0.0, help="Seconds a Pod stays Pending.")
 @click.option("--run-local", is_flag=True, help="Run commands of Pods annotated for it, here.")
 @click.option("--workers", default=4, help="Concurrent reconciles of each kind.")
+@click.option("--namespace", multiple=True, help="Look after this one only. Repeatable.")
 @click.option("--ready", help="File that gets one line of JSON once everything is watched.")
 def main(**options: object) -> None:
     """Simulated nodes: workloads progress, nothing is really run but what asks for it."""

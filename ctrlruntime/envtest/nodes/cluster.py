@@ -29,13 +29,15 @@ class NodeOptions:
 
     Without `pods` workloads become ready by one status write each, with no ReplicaSet and no Pod.
     `start_delay` is how long a Pod stays Pending. `run_local` runs commands of Pods that ask for
-    it; only for servers that the environment itself started.
+    it; only for servers that the environment itself started. `namespaces` are those looked after,
+    None for all.
     """
 
     pods: bool = True
     start_delay: float = 0.0
     run_local: bool = False
     workers: int = 4
+    namespaces: tuple[str, ...] | None = None
 
 
 class Cluster:

@@ -63,6 +63,7 @@ class SimulatedNodes:
             config,
             ManagerOptions(
                 name="nodes",
+                namespaces=self.options.namespaces,
                 metrics_bind_address="0",
                 health_bind_address="0",
                 controller=ControllerOptions(
@@ -133,14 +134,14 @@ class SimulatedNodes:
         self._add(INGRESS, surroundings.IngressReconciler(cluster))
         (
             Builder(self.manager)
-            .for_(AUTOSCALER)
+            .for_(AUTOSCALER, optional=True)
             .watches(DEPLOYMENT, enqueue_mapped(self._in_namespace(AUTOSCALER)))
             .watches(STATEFUL_SET, enqueue_mapped(self._in_namespace(AUTOSCALER)))
             .build(surroundings.AutoscalerReconciler(cluster))
         )
         (
             Builder(self.manager)
-            .for_(BUDGET)
+            .for_(BUDGET, optional=True)
             .watches(POD, enqueue_mapped(self._in_namespace(BUDGET)))
             .build(surroundings.BudgetReconciler(cluster))
         )

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from ctrlruntime.api import ApiModel, Resource
+from ctrlruntime.api import ApiModel, ObjectMeta, Resource
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
@@ -78,7 +78,7 @@ async def test_kinds_are_served_when_install_returns(proxy: bool, tmp_path: Path
         for source in (Gadget, Gadget.crd(), tmp_path, tmp_path / "crd.yaml"):
             mappings = await env.install_crds(source)
             assert [m.plural for m in mappings] == ["gadgets"]
-        gadget = Gadget(metadata={"name": "g", "namespace": "default"}, spec=GadgetSpec(size=3))
+        gadget = Gadget(metadata=ObjectMeta(name="g", namespace="default"), spec=GadgetSpec(size=3))
         made = await env.client().create(gadget)
         assert made.spec.size == 3
         if proxy:
