@@ -11,6 +11,7 @@ import orjson
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.server import hooks
 from ctrlruntime.envtest.server.codec import body_as_json
+from ctrlruntime.envtest.server.conversion_webhook import carrier
 from ctrlruntime.envtest.server.errors import (
     StatusError,
     bad_request,
@@ -196,7 +197,9 @@ class Deleter:
             return False, Record(
                 (record.namespace, record.name), obj, record.revision, record.epoch
             )
-        changed = self._state.storage.update(self._state.bucket(kind), obj, record, record.epoch)
+        changed = self._state.storage.update(
+            self._state.bucket(kind), obj, record, record.epoch, carrier(kind, record)
+        )
         hooks.after_update(self._state, kind, changed, record)
         return False, changed
 

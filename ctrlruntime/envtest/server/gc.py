@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import structlog
 
+from ctrlruntime.envtest.server.conversion_webhook import carrier
 from ctrlruntime.envtest.server.deletion import FOREGROUND, ORPHAN, DeleteOptions, Deleter
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.state import State
@@ -208,7 +209,7 @@ class GarbageCollector:
         if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
             self._deleter.finish(kind, record, obj)
         else:
-            self._state.storage.update(bucket, obj, record, record.epoch)
+            self._state.storage.update(bucket, obj, record, record.epoch, carrier(kind, record))
 
     def _dependents_of(self, record: Record) -> list[tuple[Kind, Record]]:
         nodes = sorted(self._dependents.get(record.uid, ()))

@@ -114,7 +114,8 @@ class Patcher:
 
         def make(live: Manifest | None) -> Manifest:
             new = self._merge(kind, request, live, applied)
-            self.fill(kind, request, new)
+            # What is not in the schema, or of a wrong type, the merge has refused already.
+            self.fill(kind, request, new, pruned=not kind.custom, checked=True)
             return new
 
         return Patch(make, creates=not request.subresource, tracks=True)
@@ -208,7 +209,15 @@ class Patcher:
             self._complain(kind, request, found)
         self.fill(kind, request, obj, pruned=True)
 
-    def fill(self, kind: Kind, request: Request, obj: Manifest, *, pruned: bool = False) -> None:
+    def fill(
+        self,
+        kind: Kind,
+        request: Request,
+        obj: Manifest,
+        *,
+        pruned: bool = False,
+        checked: bool = False,
+    ) -> None:
         schema = self._state.schema(kind, request.version)
         if not pruned:
             schema.prune(obj)
@@ -216,13 +225,13 @@ class Patcher:
             schema.drop_nulls(obj)
             schema.default(obj)
         else:
-            self._fill_builtin(kind, request, obj)
+            self._fill_builtin(kind, request, obj, checked=checked)
 
-    def _fill_builtin(self, kind: Kind, request: Request, obj: Manifest) -> None:
+    def _fill_builtin(self, kind: Kind, request: Request, obj: Manifest, *, checked: bool) -> None:
         if b"null" in request.body:
             drop_nulls(obj)
         schema = self._state.schema(kind, request.version)
-        if (mismatch := schema.mismatch(obj)) is not None:
+        if not checked and (mismatch := schema.mismatch(obj)) is not None:
             raise bad_request(
                 f'{kind.kind} in version "{request.version}" cannot be handled as a {kind.kind}: '
                 f"{mismatch}"

@@ -70,6 +70,7 @@ class Change:
     lines: dict[Any, bytes] = field(default_factory=dict)
 
 
+Attach = Callable[[Record], None]
 Listener = Callable[["Bucket", Change], None]
 
 
@@ -164,20 +165,39 @@ class Storage:
     def forget(self, resource: str) -> None:
         self._buckets.pop(resource, None)
 
-    def create(self, bucket: Bucket, obj: Manifest, epoch: int = 0) -> Record:
-        """Store a new object; takes the dict over."""
-        return self._write(bucket, obj, None, epoch)
+    def create(
+        self, bucket: Bucket, obj: Manifest, epoch: int = 0, attach: Attach | None = None
+    ) -> Record:
+        """Store a new object; takes the dict over. `attach` completes the record before anyone
+        is told of it."""
+        return self._write(bucket, obj, None, epoch, attach)
 
-    def update(self, bucket: Bucket, obj: Manifest, previous: Record, epoch: int = 0) -> Record:
+    def update(
+        self,
+        bucket: Bucket,
+        obj: Manifest,
+        previous: Record,
+        epoch: int = 0,
+        attach: Attach | None = None,
+    ) -> Record:
         """Replace `previous`, which must be the current record; takes the dict over."""
-        return self._write(bucket, obj, previous, epoch)
+        return self._write(bucket, obj, previous, epoch, attach)
 
-    def _write(self, bucket: Bucket, obj: Manifest, previous: Record | None, epoch: int) -> Record:
+    def _write(
+        self,
+        bucket: Bucket,
+        obj: Manifest,
+        previous: Record | None,
+        epoch: int,
+        attach: Attach | None,
+    ) -> Record:
         kind: ChangeType = "ADDED" if previous is None else "MODIFIED"
         metadata = obj["metadata"]
         key = (metadata.get("namespace", ""), metadata["name"])
         self.revision += 1
         record = Record(key, obj, self.revision, epoch)
+        if attach is not None:
+            attach(record)
         bucket.put(key, record)
         self._publish(bucket, Change(kind, self.revision, record, previous))
         return record

@@ -13,6 +13,7 @@ from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.merge.apply import track_update
 from ctrlruntime.envtest.server import conversion, hooks, strategy
 from ctrlruntime.envtest.server.codec import decode_object
+from ctrlruntime.envtest.server.conversion_webhook import ConversionWebhook, attach, converts
 from ctrlruntime.envtest.server.errors import (
     StatusError,
     already_exists,
@@ -146,12 +147,12 @@ class Writer:
             if obj["metadata"].get("generateName") and not request.name:
                 raise generate_name_exhausted(kind.group, kind.plural, name)
             raise already_exists(kind.group, kind.plural, name)
-        stored = self._to_storage(kind, request, obj)
+        stored, forms = await self._in_all_versions(kind, request, obj)
         if request.dry_run:
             stored["metadata"].pop("resourceVersion", None)
             hooks.undo_create(state, kind, stored)
             return Answer(201, self._show(kind, request, stored))
-        record = state.storage.create(bucket, stored, kind.epoch)
+        record = state.storage.create(bucket, stored, kind.epoch, self._attacher(kind, forms))
         hooks.after_create(state, kind, record)
         return Answer(201, state.encode(kind, record, request.version, request.form))
 
@@ -294,19 +295,20 @@ class Writer:
         strategy.validate(state, kind, request.version, new, live, sub)
         await self._approve(kind, request, "UPDATE", new, live)
         bucket = state.bucket(kind)
+        new["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]
+        stored, forms = await self._in_all_versions(kind, request, new)
         if bucket.get(record.namespace, record.name) is not record:
             return None
-        new["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]
         if new == live or same_but_times(new, live):
             return Answer(200, state.encode(kind, record, request.version, request.form))
-        stored = self._to_storage(kind, request, new)
         if request.dry_run:
             return Answer(200, self._show(kind, request, stored))
         if _finished(kind, stored):
             final = state.storage.delete(bucket, record, stored)
             hooks.after_delete(state, kind, final)
         else:
-            final = state.storage.update(bucket, stored, record, kind.epoch)
+            attach = self._attacher(kind, forms)
+            final = state.storage.update(bucket, stored, record, kind.epoch, attach)
             hooks.after_update(state, kind, final, record)
         return Answer(200, state.encode(kind, final, request.version, request.form))
 
@@ -351,6 +353,24 @@ class Writer:
         admission = self._state.admission
         if admission is not None and admission.active:
             await admission.validate(kind, request, operation, new, old)
+
+    async def _in_all_versions(
+        self, kind: Kind, request: Request, obj: Manifest
+    ) -> tuple[Manifest, dict[str, Manifest]]:
+        """The stored form and, where a webhook converts, the forms in the other versions."""
+        admission = self._state.admission
+        if admission is None or not converts(kind):
+            return self._to_storage(kind, request, obj), {}
+        webhook = ConversionWebhook(admission.client)
+        stored = self._to_storage(kind, request, await webhook.storage_form(kind, obj))
+        forms = await webhook.forms(kind, stored)
+        if request.version in forms:
+            forms[request.version] = {**obj, "metadata": dict(obj["metadata"])}
+        return stored, forms
+
+    @staticmethod
+    def _attacher(kind: Kind, forms: dict[str, Manifest]) -> Callable[[Record], None] | None:
+        return (lambda record: attach(kind, record, forms)) if forms else None
 
     def _to_storage(self, kind: Kind, request: Request, obj: Manifest) -> Manifest:
         stored = conversion.to_storage(kind, obj, request.version)
