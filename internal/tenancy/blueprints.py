@@ -3,12 +3,15 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from pydantic import ValidationError
+
 from apis.tenancy import TenantRegistry, TenantTemplate, resource_lists
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry
 from internal.tenancy.graph import Graph, GraphError
 from internal.tenancy.ignore_fields import check
 from internal.tenancy.rendering import Renderer, RenderError, combine
+from internal.tenancy.statuses import describe
 from internal.tenancy.tenants import Blueprint
 
 ALWAYS_KNOWN = frozenset({"uid", "activate", "registryId", "hubId", "templateRef"})
@@ -29,12 +32,13 @@ class Blueprints:
     """Checks and prepares templates, remembering the result per version of each."""
 
     renderer: Renderer
-    _prepared: dict[tuple[str, str], tuple[str, Blueprint]] = field(default_factory=dict)
+    _prepared: dict[tuple[str, str], tuple[str, Blueprint | None]] = field(default_factory=dict)
     _verdicts: dict[tuple[str, str], tuple[str, Verdict]] = field(default_factory=dict)
 
     def of(self, entries: Iterable[Entry]) -> dict[str, Blueprint]:
-        """Blueprints by template name."""
-        return {entry.name: self._blueprint(entry) for entry in entries}
+        """Blueprints by template name; a template that cannot be read has none."""
+        made = {entry.name: self._blueprint(entry) for entry in entries}
+        return {name: blueprint for name, blueprint in made.items() if blueprint is not None}
 
     async def invalid(self, entries: Iterable[Entry]) -> dict[str, str]:
         """Templates that must not be rolled out, with the first reason."""
@@ -47,7 +51,10 @@ class Blueprints:
         known = self._verdicts.get(entry.key)
         if known is not None and known[0] == version:
             return known[1]
-        verdict = await self._examine(entry.typed(TenantTemplate))
+        try:
+            verdict = await self._examine(entry.typed(TenantTemplate))
+        except ValidationError as error:
+            verdict = Verdict((describe(error),), frozenset())
         self._verdicts[entry.key] = (version, verdict)
         return verdict
 
@@ -56,12 +63,15 @@ class Blueprints:
         self._prepared.pop((namespace, name), None)
         self._verdicts.pop((namespace, name), None)
 
-    def _blueprint(self, entry: Entry) -> Blueprint:
+    def _blueprint(self, entry: Entry) -> Blueprint | None:
         version = f"{entry.uid}/{entry.generation}"
         known = self._prepared.get(entry.key)
         if known is not None and known[0] == version:
             return known[1]
-        made = Blueprint.of(entry.typed(TenantTemplate))
+        try:
+            made = Blueprint.of(entry.typed(TenantTemplate))
+        except ValidationError:
+            made = None
         self._prepared[entry.key] = (version, made)
         return made
 
@@ -78,7 +88,7 @@ class Blueprints:
         for resource in resources:
             problems += [f"{resource.id}: {text}" for text in check(resource.ignore_fields)]
             try:
-                GroupVersionKind.of(resource.spec)
+                _plain(GroupVersionKind.of(resource.spec))
                 manifest = combine(
                     resource.spec,
                     name=resource.name_template,
@@ -94,6 +104,12 @@ class Blueprints:
             problems += _no_name(resource.id, manifest)
             variables |= report.variables - report.optional
         return Verdict(tuple(problems), frozenset(variables), cyclic)
+
+
+def _plain(gvk: GroupVersionKind) -> None:
+    """Raises ValueError for a templated kind: what is watched is known before any row is."""
+    if "{{" in gvk.api_version + gvk.kind or "{%" in gvk.api_version + gvk.kind:
+        raise ValueError("apiVersion and kind must be written out; they may not be templates")
 
 
 def _no_name(resource: str, manifest: dict[str, object]) -> list[str]:

@@ -4,13 +4,17 @@ Series per tenant exist only for tenants that are not ready, up to a cap, or for
 option; everything else is aggregated, so that 100,000 tenants do not make a million series.
 """
 
+import contextlib
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from apis.tenancy import TenantStatus
+from apis.tenancy import TenantRegistryStatus, TenantStatus
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.resources import Action
 
 _PER_TENANT = ("tenant", "namespace")
+QUERY_RESULTS = ("success", "error")
+ROW_STATES = ("active", "inactive", "invalid")
 
 
 class TenancyMetrics:
@@ -151,12 +155,19 @@ class TenancyMetrics:
         for kind in self._conditions.pop(key, ()):
             self.condition.remove(*key, kind)
 
-    def registry(self, namespace: str, name: str, *, desired: int, ready: int, failed: int) -> None:
+    def registry(self, namespace: str, name: str, status: TenantRegistryStatus) -> None:
         """Show a registry's counts."""
         self._registries.add((name, namespace))
-        self.registry_desired.labels(name, namespace).set(desired)
-        self.registry_ready.labels(name, namespace).set(ready)
-        self.registry_failed.labels(name, namespace).set(failed)
+        self.registry_desired.labels(name, namespace).set(status.desired)
+        self.registry_ready.labels(name, namespace).set(status.ready)
+        self.registry_failed.labels(name, namespace).set(status.failed)
+        for state in ROW_STATES:
+            self.rows.labels(name, namespace, state).set(getattr(status.rows, state))
+
+    def queried(self, namespace: str, name: str, result: str, seconds: float) -> None:
+        """Note a query; `result` is success or error."""
+        self._registries.add((name, namespace))
+        self.query_seconds.labels(name, namespace, result).observe(seconds)
 
     def forget_registry(self, namespace: str, name: str) -> None:
         """Remove a registry's series."""
@@ -164,4 +175,13 @@ class TenancyMetrics:
             return
         self._registries.discard((name, namespace))
         for gauge in (self.registry_desired, self.registry_ready, self.registry_failed):
-            gauge.remove(name, namespace)
+            _remove(gauge, name, namespace)
+        for state in ROW_STATES:
+            _remove(self.rows, name, namespace, state)
+        for result in QUERY_RESULTS:
+            _remove(self.query_seconds, name, namespace, result)
+
+
+def _remove(metric: Gauge | Histogram, *labels: str) -> None:
+    with contextlib.suppress(KeyError):  # it may never have been shown
+        metric.remove(*labels)

@@ -50,9 +50,8 @@ class Queries:
             result = "success"
             return reader.reading()
         finally:
-            self.metrics.query_seconds.labels(request.name, request.namespace, result).observe(
-                self.clock() - started
-            )
+            seconds = self.clock() - started
+            self.metrics.queried(request.namespace, request.name, result, seconds)
 
     async def forget(self, request: Request) -> None:
         """The registry is gone: close its connections, stop watching its Secrets."""

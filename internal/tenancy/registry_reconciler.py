@@ -1,8 +1,9 @@
 """Reconciles one TenantRegistry: query, plan, tenants, status."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
@@ -103,14 +104,16 @@ class RegistryReconciler:
         if entry is None:
             await self._forget(request)
             return None
+        if is_paused(entry.annotations):
+            await self.statuses.pause(TenantRegistry.mapping(), entry)
+            return None
+        if entry.deletion_timestamp is not None:
+            await self._tear_down(entry)
+            return None
         try:
             registry = entry.typed(TenantRegistry)
         except ValidationError as error:
-            await self.statuses.refuse(TenantRegistry.mapping(), entry, "Ready", error, self.clock)
-            return None
-        if entry.deletion_timestamp is not None:
-            return await self._tear_down(registry, entry, request)
-        if is_paused(entry.annotations):
+            await self.statuses.refuse(TenantRegistry.mapping(), entry, "Ready", error)
             return None
         if FINALIZER not in entry.finalizers:
             await self.live.add_finalizer(TenantRegistry.mapping(), entry, FINALIZER)
@@ -119,7 +122,11 @@ class RegistryReconciler:
             await self._query(request, registry, entry, state)
         if state.replan and state.synced.reading is not None:
             state.replan = False
-            await self._sync(registry, entry, state)
+            try:
+                await self._sync(registry, entry, state)
+            except BaseException:
+                state.replan = True  # not carried out in full: the retry has to plan again
+                raise
         return await self._report(request, registry, state)
 
     # -- rows ------------------------------------------------------------------------------
@@ -180,14 +187,18 @@ class RegistryReconciler:
         made = await asyncio.to_thread(  # pure, and long for many thousands of rows
             plan,
             reading,
-            [Template(name, item.revision) for name, item in builder.blueprints.items()],
+            [Template(item.name, builder.version(item.name)) for item in templates],
             existing,
             self._guard(registry, entry),
         )
         state.synced.plan, state.synced.templates = made, len(templates)
         await self._announce(registry, entry, made)
-        held_back = await self.blueprints.invalid(templates)
-        state.synced.troubles = await self._carry_out(made, builder, owner, held_back)
+        invalid = await self.blueprints.invalid(templates)
+        paused = frozenset(item.name for item in templates if is_paused(item.annotations))
+        allowed, troubles = self._without_paused(made, paused, owner.namespace)
+        troubles += [f"template {name!r} is not rolled out: {why}" for name, why in invalid.items()]
+        troubles += await self._carry_out(allowed, builder, owner, frozenset(invalid))
+        state.synced.troubles = troubles
         await self._clean_secrets(owner, made)
 
     def _templates(self, registry: TenantRegistry) -> list[Entry]:
@@ -235,8 +246,32 @@ class RegistryReconciler:
             deleting=tenant.deleting,
         )
 
+    def _without_paused(
+        self, made: Plan, paused: frozenset[str], namespace: str
+    ) -> tuple[Plan, list[str]]:
+        """The plan without what concerns tenants of paused templates, and what waits for them."""
+
+        def template_of(name: str) -> str:
+            entry = self.tenants.get(namespace, name)
+            return "" if entry is None else str((entry.field("spec") or {}).get("templateRef", ""))
+
+        allowed = replace(
+            made,
+            creates=tuple(item for item in made.creates if item.template.name not in paused),
+            updates=tuple(item for item in made.updates if item.tenant.template.name not in paused),
+            deletes=tuple(item for item in made.deletes if template_of(item.name) not in paused),
+        )
+        waiting = Counter(item.template.name for item in made.creates)
+        waiting.update(item.tenant.template.name for item in made.updates)
+        waiting.update(template_of(item.name) for item in made.deletes)
+        return allowed, [
+            f"template {name!r} is paused: {waiting[name]} changes wait"
+            for name in sorted(paused)
+            if waiting[name]
+        ]
+
     async def _carry_out(
-        self, made: Plan, builder: TenantBuilder, owner: Owner, held_back: Mapping[str, str]
+        self, made: Plan, builder: TenantBuilder, owner: Owner, held_back: frozenset[str]
     ) -> list[str]:
         """Delete, create and update. Returns what could not be done, one sentence each."""
         kind = Tenant.gvk().group_kind
@@ -244,9 +279,7 @@ class RegistryReconciler:
         allowed = [tenant for tenant in writes if tenant.template.name not in held_back]
         jobs = [Job(kind, partial(self._delete, item, owner)) for item in made.deletes]
         jobs += [Job(kind, partial(self._write, item, builder, owner)) for item in allowed]
-        troubles = [
-            f"template {name!r} is not rolled out: {why}" for name, why in held_back.items()
-        ]
+        troubles: list[str] = []
         for outcome in await self.pools.run(jobs):
             if isinstance(outcome, APIError):
                 troubles.append(outcome.message)
@@ -317,23 +350,15 @@ class RegistryReconciler:
         )
         if await self.statuses.write(TenantRegistry.mapping(), entry, before, status):
             state.status_at = now
-        self.metrics.registry(
-            request.namespace,
-            request.name,
-            desired=status.desired,
-            ready=status.ready,
-            failed=status.failed,
-        )
+        self.metrics.registry(request.namespace, request.name, status)
         return Result(requeue_after=max(0.05, state.query_due - self.monotonic()))
 
     # -- the end -------------------------------------------------------------------------------
 
-    async def _tear_down(
-        self, registry: TenantRegistry, entry: Entry, request: Request
-    ) -> Result | None:
+    async def _tear_down(self, entry: Entry) -> None:
         """Delete the tenants, wait until they are gone, then let the registry go."""
         if FINALIZER not in entry.finalizers:
-            return None
+            return
         owner = owner_of(entry)
         tenants = self.tenants.by_index(OWNER_INDEX, owner.key)
         jobs = [
@@ -347,9 +372,8 @@ class RegistryReconciler:
             if isinstance(outcome, Exception):
                 raise outcome
         if any(self.control.holds(item, owner) for item in tenants):
-            return None  # the last of them to go brings us back
+            return  # the last of them to go brings us back
         await self.live.remove_finalizer(TenantRegistry.mapping(), entry, FINALIZER)
-        return None
 
     async def _forget(self, request: Request) -> None:
         if self._known.pop(request, None) is not None:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from apis.tenancy import Tenant, TenantStatus
-from ctrlruntime.api.conditions import is_condition_true
+from ctrlruntime.api.conditions import find_condition, is_condition_true
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
 from internal.tenancy.metrics import TenancyMetrics
-from internal.tenancy.outcome import Outcome, State
+from internal.tenancy.outcome import Failure, Outcome, State
 from internal.tenancy.policies import OrphanReason
 from internal.tenancy.removal import Removed
 
@@ -43,12 +43,14 @@ class TenantReports:
                 reason, action = _TROUBLE[outcome.state]
                 note = f"{outcome.id}: {outcome.message or 'a resource it depends on failed'}"
                 self.recorder.event(tenant, "Warning", reason, action, note)
-        self.metrics.tenant(
-            tenant.metadata.namespace or "",
-            tenant.metadata.name or "",
-            status,
-            ready=is_condition_true(status.conditions, "Ready"),
-        )
+        self._count(tenant, status)
+
+    def refused(self, tenant: Tenant, failure: Failure, status: TenantStatus) -> None:
+        """After a pass that could do nothing: an event when that is news."""
+        before = find_condition(tenant.status.conditions, "Ready")
+        if before is None or before.reason != failure.reason:
+            self.recorder.event(tenant, "Warning", failure.reason, "Build", failure.message)
+        self._count(tenant, status)
 
     def removed(self, tenant: Tenant, removed: Removed, reason: OrphanReason) -> None:
         """After resources were let go of, which somebody will have to look after."""
@@ -56,6 +58,14 @@ class TenantReports:
             note = f"{removed.retained} retained resources are orphans now ({reason})"
             self.recorder.event(tenant, "Normal", "ResourceRetained", "Retain", note)
         self.metrics.removed(removed.deleted, removed.retained)
+
+    def _count(self, tenant: Tenant, status: TenantStatus) -> None:
+        self.metrics.tenant(
+            tenant.metadata.namespace or "",
+            tenant.metadata.name or "",
+            status,
+            ready=is_condition_true(status.conditions, "Ready"),
+        )
 
     def gone(self, request: Request) -> None:
         """The tenant is gone: so are its series."""

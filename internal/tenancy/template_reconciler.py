@@ -22,6 +22,14 @@ STATUS_PERIOD = 1.0
 LONGEST_MESSAGE = 1024
 
 
+@dataclass(frozen=True, slots=True)
+class RegistryProblem:
+    """Why a template has no registry to be used with."""
+
+    reason: str
+    message: str
+
+
 @dataclass(slots=True)
 class TemplateReconciler:
     """Checks templates and reports on them. It writes nothing but their status."""
@@ -43,25 +51,27 @@ class TemplateReconciler:
             self.blueprints.forget(request.namespace, request.name)
             self._written.pop(request, None)
             return None
-        if entry.deletion_timestamp is not None or is_paused(entry.annotations):
+        if entry.deletion_timestamp is not None:
+            return None
+        if is_paused(entry.annotations):
+            await self.statuses.pause(TenantTemplate.mapping(), entry)
             return None
         try:
             template = entry.typed(TenantTemplate)
         except ValidationError as error:
-            await self.statuses.refuse(TenantTemplate.mapping(), entry, "Valid", error, self.clock)
+            await self.statuses.refuse(TenantTemplate.mapping(), entry, "Valid", error)
             return None
         wait = self._written.get(request, float("-inf")) + STATUS_PERIOD - self.monotonic()
         if wait > 0:
             return Result(requeue_after=wait)
-        registry = self.registries.get(request.namespace, template.spec.registry_id)
+        registry = self._registry(request.namespace, template.spec.registry_id)
         counts = self.tally.counts(("template", request.namespace, request.name))
         verdict = await self.blueprints.verdict(entry)
         status = template_status(
             template.status,
             verdict,
             counts,
-            registry=None if registry is None else registry.typed(TenantRegistry),
-            registry_id=template.spec.registry_id,
+            registry=registry,
             generation=entry.generation,
             handled=requested(entry.annotations),
             now=self.clock(),
@@ -70,6 +80,17 @@ class TemplateReconciler:
         if await self.statuses.write(TenantTemplate.mapping(), entry, template.status, status):
             self._written[request] = self.monotonic()
         return None
+
+    def _registry(self, namespace: str, name: str) -> TenantRegistry | RegistryProblem:
+        entry = self.registries.get(namespace, name)
+        if entry is None:
+            message = f"There is no TenantRegistry {name!r} in this namespace."
+            return RegistryProblem("RegistryNotFound", message)
+        try:
+            return entry.typed(TenantRegistry)
+        except ValidationError:
+            message = f"The TenantRegistry {name!r} cannot be read; its condition Ready says why."
+            return RegistryProblem("RegistryInvalid", message)
 
     def _announce(self, template: TenantTemplate, status: TenantTemplateStatus) -> None:
         before = find_condition(template.status.conditions, "Valid")
@@ -85,8 +106,7 @@ def template_status(
     verdict: Verdict,
     counts: Counts,
     *,
-    registry: TenantRegistry | None,
-    registry_id: str,
+    registry: TenantRegistry | RegistryProblem,
     generation: int,
     handled: str,
     now: datetime,
@@ -97,7 +117,7 @@ def template_status(
     status.total_tenants, status.ready_tenants = counts.total, counts.ready
     status.last_handled_reconcile = handled
     for condition in (
-        _valid(verdict, registry, registry_id),
+        _valid(verdict, registry),
         _known(verdict, registry),
         _applied(counts),
     ):
@@ -107,18 +127,17 @@ def template_status(
     return status
 
 
-def _valid(verdict: Verdict, registry: TenantRegistry | None, registry_id: str) -> Condition:
+def _valid(verdict: Verdict, registry: TenantRegistry | RegistryProblem) -> Condition:
     if verdict.problems:
         reason = "DependencyCycle" if verdict.cyclic else "ValidationFailed"
         return _condition("Valid", False, reason, "; ".join(verdict.problems))
-    if registry is None:
-        message = f"There is no TenantRegistry {registry_id!r} in this namespace."
-        return _condition("Valid", False, "RegistryNotFound", message)
+    if isinstance(registry, RegistryProblem):
+        return _condition("Valid", False, registry.reason, registry.message)
     return _condition("Valid", True, "ValidationPassed", "The template can be used.")
 
 
-def _known(verdict: Verdict, registry: TenantRegistry | None) -> Condition | None:
-    if registry is None:
+def _known(verdict: Verdict, registry: TenantRegistry | RegistryProblem) -> Condition | None:
+    if isinstance(registry, RegistryProblem):
         return None
     unknown = sorted(verdict.variables - variables_of(registry))
     if unknown:

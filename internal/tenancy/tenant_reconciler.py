@@ -86,18 +86,22 @@ class TenantReconciler:
         if entry is None:
             self._forget(request)
             return None
+        if is_paused(entry.annotations):
+            await self.statuses.pause(self.mapping, entry)
+            return None
+        deleting = entry.deletion_timestamp is not None
         try:
             tenant = entry.typed(Tenant)
         except ValidationError as error:
-            await self.statuses.refuse(Tenant.mapping(), entry, "Ready", error, self.clock)
-            return None
+            if not deleting:
+                await self.statuses.refuse(self.mapping, entry, "Ready", error)
+                return None
+            tenant = bare(entry)
         owner = Owner(
             gvk=self.mapping.gvk, namespace=entry.namespace, name=entry.name, uid=entry.uid
         )
-        if entry.deletion_timestamp is not None:
+        if deleting:
             return await self._tear_down(tenant, owner, entry, request)
-        if is_paused(entry.annotations):
-            return None
         if FINALIZER not in entry.finalizers:
             await self.live.add_finalizer(self.mapping, entry, FINALIZER)
             return None  # the answer is in the cache and brings us back
@@ -106,20 +110,15 @@ class TenantReconciler:
     async def _bring_about(
         self, tenant: Tenant, owner: Owner, entry: Entry, request: Request
     ) -> Result | None:
-        generation = entry.generation
         try:
             mappings = await self._mappings(tenant, entry, request)
             made, variables = await self._build(tenant, entry, mappings)
         except VariablesError as error:
-            failure = Failure(VARIABLES_ERROR, str(error))
-            status = refuse(tenant.status, failure, generation, self.clock())
-            await self.statuses.write(self.mapping, entry, tenant.status, status)
+            await self._refuse(tenant, entry, Failure(VARIABLES_ERROR, str(error)))
             return Result(requeue_after=self.retries.when(request))
         except GraphError as error:
             degraded = "DependencyCycle" if error.cyclic else DEPENDENCY_ERROR
-            failure = Failure(DEPENDENCY_ERROR, str(error), degraded)
-            status = refuse(tenant.status, failure, generation, self.clock())
-            await self.statuses.write(self.mapping, entry, tenant.status, status)
+            await self._refuse(tenant, entry, Failure(DEPENDENCY_ERROR, str(error), degraded))
             return None
         going = await self._remove_unwanted(tenant, owner, made)
         walked = await self.walker.walk(
@@ -210,6 +209,13 @@ class TenantReconciler:
 
     # -- telling ---------------------------------------------------------------------------
 
+    async def _refuse(self, tenant: Tenant, entry: Entry, failure: Failure) -> None:
+        """Nothing could be done for the tenant: say why."""
+        status = refuse(tenant.status, failure, entry.generation, self.clock())
+        status.last_handled_reconcile = requested(entry.annotations)
+        await self.statuses.write(self.mapping, entry, tenant.status, status)
+        self.reports.refused(tenant, failure, status)
+
     async def _report(
         self, tenant: Tenant, entry: Entry, walked: Walked, going: list[Found]
     ) -> None:
@@ -244,6 +250,13 @@ class TenantReconciler:
         self.patience.forget(request)
         self.children.leave(request)
         self.reports.gone(request)
+
+
+def bare(entry: Entry) -> Tenant:
+    """A tenant whose spec or status cannot be read, without them: enough to let it go."""
+    manifest = entry.decode()
+    unknown = {"uid": "unknown", "templateRef": "unknown"}
+    return Tenant.from_manifest({**manifest, "spec": unknown, "status": {}})
 
 
 def levels_of(tenant: Tenant) -> dict[str, int]:

@@ -54,6 +54,11 @@ class TenantBuilder:
     def namespace(self) -> str:
         return self.registry.metadata.namespace or ""
 
+    def version(self, template: str) -> str:
+        """The revision of a template; empty if it cannot be read."""
+        blueprint = self.blueprints.get(template)
+        return "" if blueprint is None else blueprint.revision
+
     def labels(self, tenant: DesiredTenant) -> dict[str, str]:
         """Labels of a tenant and its Secret."""
         return {

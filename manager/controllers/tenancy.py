@@ -15,7 +15,7 @@ from ctrlruntime.cache.events import Deleted, Event, Updated
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.intake import EventQueue
 from ctrlruntime.controller.options import ControllerOptions
-from ctrlruntime.controller.predicates import generation_changed
+from ctrlruntime.controller.predicates import annotation_changed, any_of, generation_changed
 from ctrlruntime.manager import FuncRunnable, Manager
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import OWNER, Control
@@ -141,7 +141,7 @@ def _make_parts(manager: Manager, options: TenancyOptions) -> _Parts:
         renderer=renderer,
         blueprints=Blueprints(renderer),
         live=LiveObjects(cache, client, FIELD_MANAGER),
-        statuses=StatusWriter(client, FIELD_MANAGER),
+        statuses=StatusWriter(client, FIELD_MANAGER, _now),
         metrics=TenancyMetrics(
             manager.metrics.registry,
             cap=options.tenant_series,
@@ -296,12 +296,16 @@ def _add_registry_controller(parts: _Parts) -> None:
     (
         Builder(parts.manager)
         .for_(TenantRegistry, predicates=[more_than_status_changed])
-        .watches(TenantTemplate, template_changed, predicates=[generation_changed])
+        .watches(TenantTemplate, template_changed, predicates=[generation_or_pause_changed])
         .watches(Tenant, tenant_changed, predicates=[more_than_status_changed])
         .watches_source(wakeups)
         .options(ControllerOptions(max_concurrent_reconciles=parts.options.registry_concurrency))
         .build(reconciler)
     )
+
+
+generation_or_pause_changed = any_of(generation_changed, annotation_changed)
+"""Predicate: blocks updates of the status."""
 
 
 def owning_registry(key: str) -> Request | None:

@@ -1,0 +1,231 @@
+"""One registry's corner of a shared world: a namespace, a database file and the words tests use.
+
+Tests of one module share an API server and a manager; each has a namespace of its own:
+
+    async def test_something(world: World) -> None:
+        fleet = await Fleet.make(world)
+        fleet.rows("a", "b")
+        await fleet.registry()
+        await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
+        await fleet.ready("a-app", "b-app")
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from ctrlruntime.api.conditions import Condition, find_condition
+from ctrlruntime.api.kinds import RESTMapping
+from ctrlruntime.client.client import PatchType
+from ctrlruntime.client.errors import NotFound
+from tests.tenancy.world import NAMESPACE_KIND, World, is_ready, mapping
+
+COLUMNS = ("uid", "url", "active", "plan", "image", "replicas", "secret")
+EVENT = mapping("events.k8s.io/v1", "Event")
+Kind = type[Tenant] | type[TenantRegistry] | type[TenantTemplate]
+
+_numbers = itertools.count(1)
+
+
+@dataclass(slots=True)
+class Fleet:
+    """A namespace with a table; `registry` and `template` make what turns its rows into tenants."""
+
+    world: World
+    namespace: str
+
+    @classmethod
+    async def make(cls, world: World, *, columns: Sequence[str] = COLUMNS) -> Fleet:
+        """A new namespace and an empty table."""
+        fleet = cls(world, f"fleet-{next(_numbers)}")
+        await world.client.create(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": fleet.namespace}}
+        )
+        fleet.make_table(columns)
+        return fleet
+
+    # -- rows ----------------------------------------------------------------------------------
+
+    @property
+    def file(self) -> str:
+        """Name of the database file."""
+        return f"{self.namespace}.sqlite"
+
+    def sql(self, statement: str, *values: Any) -> None:
+        """Run one statement on the table's database."""
+        place = self.world.folder / self.file
+        with contextlib.closing(sqlite3.connect(place)) as database, database:
+            database.execute(statement, values)
+
+    def make_table(self, columns: Sequence[str] = COLUMNS) -> None:
+        """The empty table."""
+        self.sql(f"CREATE TABLE tenants ({', '.join(columns)})")
+
+    def row(self, uid: str | None, **values: Any) -> None:
+        """Insert or replace a row; an active one unless told otherwise."""
+        if uid is not None:
+            self.sql("DELETE FROM tenants WHERE uid = ?", uid)
+        self.add_row(uid, **values)
+
+    def add_row(self, uid: Any, **values: Any) -> None:
+        """Insert a row, whatever there is."""
+        row = {
+            "uid": uid,
+            "url": f"https://{uid}.example.com/start",
+            "active": 1,
+            "plan": "basic",
+            "image": "nginx:1",
+            "replicas": 1,
+            "secret": f"secret-of-{uid}",
+            **values,
+        }
+        marks = ", ".join("?" * len(COLUMNS))
+        self.sql(f"INSERT INTO tenants VALUES ({marks})", *(row[name] for name in COLUMNS))
+
+    def rows(self, *uids: str) -> None:
+        """Insert several."""
+        for uid in uids:
+            self.row(uid)
+
+    def delete_row(self, uid: str) -> None:
+        """Remove a row."""
+        self.sql("DELETE FROM tenants WHERE uid = ?", uid)
+
+    # -- our kinds -----------------------------------------------------------------------------
+
+    async def registry(self, name: str = "registry", **spec: Any) -> None:
+        """Create a registry that reads the table every second; `spec` replaces fields."""
+        await self.create(
+            TenantRegistry,
+            name,
+            {
+                "source": self.source(),
+                "valueMappings": {"uid": "uid", "hostOrUrl": "url", "activate": "active"},
+                "extraValueMappings": {"planId": "plan", "image": "image", "replicas": "replicas"},
+                **spec,
+            },
+        )
+
+    def source(self, **fields: Any) -> dict[str, Any]:
+        """`spec.source` of a registry that reads the table."""
+        sqlite: dict[str, Any] = {"path": self.file, "table": "tenants", **fields}
+        return {"type": "sqlite", "sqlite": sqlite, "syncInterval": "1s"}
+
+    async def template(
+        self, name: str = "app", *, registry: str = "registry", **lists: Iterable[Mapping[str, Any]]
+    ) -> None:
+        """Create a template, or replace its lists."""
+        spec = {"registryId": registry, **{key: list(items) for key, items in lists.items()}}
+        live = await self.find(TenantTemplate, name)
+        if live is None:
+            await self.create(TenantTemplate, name, spec)
+            return
+        manifest = live.to_manifest()
+        await self.world.client.update({**manifest, "spec": spec})
+
+    async def create(self, kind: Kind, name: str, spec: Mapping[str, Any]) -> None:
+        """Create an object of ours."""
+        metadata = {"name": name, "namespace": self.namespace}
+        head = {"apiVersion": kind.gvk().api_version, "kind": kind.gvk().kind}
+        await self.world.client.create({**head, "metadata": metadata, "spec": dict(spec)})
+
+    async def patch(self, kind: Kind, name: str, patch: Mapping[str, Any]) -> None:
+        """Merge a patch into an object of ours."""
+        await self.world.client.patch(
+            kind.mapping(), name, self.namespace, dict(patch), type=PatchType.MERGE
+        )
+
+    async def annotate(self, kind: Kind, name: str, **annotations: str | None) -> None:
+        """Set annotations, named without their prefix `ctrlruntime.dev/`; None removes."""
+        named = {f"ctrlruntime.dev/{key.replace('_', '-')}": v for key, v in annotations.items()}
+        await self.patch(kind, name, {"metadata": {"annotations": named}})
+
+    async def allow_delete(self, tenants: object, name: str = "registry") -> None:
+        """The word that lets deletions through the guard."""
+        annotation = {"tenancy.ctrlruntime.dev/allow-delete": str(tenants)}
+        await self.patch(TenantRegistry, name, {"metadata": {"annotations": annotation}})
+
+    async def delete(self, kind: Kind | RESTMapping, name: str) -> None:
+        """Delete an object."""
+        await self.world.client.delete(kind, name, self.namespace)
+
+    async def find(self, kind: Kind, name: str) -> Any:
+        """An object of ours, None if there is none."""
+        try:
+            return await self.world.client.get(kind, name, self.namespace)
+        except NotFound:
+            return None
+
+    async def tenants(self) -> list[str]:
+        """Names of all tenants."""
+        found = await self.world.client.list(Tenant, self.namespace)
+        return sorted(item.metadata.name or "" for item in found)
+
+    # -- any kind ------------------------------------------------------------------------------
+
+    async def get(self, kind: RESTMapping, name: str) -> Any:
+        """An object of any kind, None if there is none."""
+        return await self.world.get(kind, name, name if kind is NAMESPACE_KIND else self.namespace)
+
+    async def there(self, kind: RESTMapping, name: str, holds: Callable[[Any], bool] = bool) -> Any:
+        """Wait until an object is there and `holds`."""
+        return await self.world.eventually(lambda: self.get(kind, name), lambda o: o and holds(o))
+
+    async def gone(self, kind: Kind | RESTMapping, name: str) -> None:
+        """Wait until an object is gone."""
+        found = kind if isinstance(kind, RESTMapping) else kind.mapping()
+        await self.world.eventually(lambda: self.get(found, name), lambda seen: seen is None)
+
+    async def events(self, reason: str) -> list[dict[str, Any]]:
+        """The events of a reason."""
+        found: list[dict[str, Any]] = await self.world.client.list(EVENT, self.namespace)
+        return [event for event in found if event.get("reason") == reason]
+
+    async def event(self, reason: str) -> dict[str, Any]:
+        """Wait for an event of a reason."""
+        found: list[dict[str, Any]] = await self.world.eventually(lambda: self.events(reason))
+        return found[0]
+
+    # -- conditions ----------------------------------------------------------------------------
+
+    async def ready(self, *names: str, timeout: float = 30.0) -> None:
+        """Wait until these tenants are ready for their current generation."""
+        for name in names:
+            await self.world.eventually(
+                lambda name=name: self.find(Tenant, name), is_ready, timeout=timeout
+            )
+
+    async def condition(self, kind: Kind, name: str, type_: str) -> Condition | None:
+        """A condition as it stands."""
+        found = await self.find(kind, name)
+        return None if found is None else find_condition(found.status.conditions, type_)
+
+    async def until(
+        self,
+        kind: Kind,
+        name: str,
+        type_: str,
+        status: str,
+        reason: str | None = None,
+        *,
+        message: str = "",
+        timeout: float = 30.0,
+    ) -> Condition:
+        """Wait until a condition says this; the condition. `message` must be part of its message."""
+        found: Condition = await self.world.eventually(
+            lambda: self.condition(kind, name, type_),
+            lambda c: (
+                c is not None
+                and c.status == status
+                and reason in (None, c.reason)
+                and message in c.message
+            ),
+            timeout=timeout,
+        )
+        return found
