@@ -53,6 +53,14 @@ _VALUE_TEXT: Final = (
     f"(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '{_VALUE}')"
 )
 _ANNOTATION_LIMIT: Final = 256 * 1024
+_FIXED: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
 _STANDARD_FINALIZERS: Final = frozenset({"foregroundDeletion", "orphan", "kubernetes"})
 
 
@@ -228,7 +236,7 @@ def validate_metadata_update(new: Manifest, old: Manifest) -> list[FieldError]:
             errors.append(forbidden_field("metadata.finalizers", detail))
     errors += [
         bad_value(f"metadata.{part}", new.get(part), "field is immutable")
-        for part in ("name", "namespace", "uid", "creationTimestamp")
+        for part in _FIXED
         if new.get(part) != old.get(part)
     ]
     return errors

@@ -76,8 +76,11 @@ class Patcher:
         def make(live: Manifest | None) -> Manifest:
             assert live is not None  # noqa: S101 - plain patches never create
             new = _patched(live, patch, content_type, schema)
-            check_type(kind, request, new)
-            self.clean(kind, request, new, repeated)
+            try:
+                check_type(kind, request, new)
+                self.clean(kind, request, new, repeated)
+            except StatusError as error:
+                raise _invalid_patch(new, error) from None
             return new
 
         return make
@@ -110,7 +113,8 @@ class Patcher:
                 },
             )
         applied, repeated = self._read_applied(kind, request)
-        self._note_unknown(kind, request, applied, repeated)
+        if repeated and request.field_validation == "Strict":
+            raise bad_request(f"error strict decoding YAML: {', '.join(repeated)}")
 
         def make(live: Manifest | None) -> Manifest:
             new = self._merge(kind, request, live, applied)
@@ -151,13 +155,6 @@ class Patcher:
                 )
             applied["metadata"]["namespace"] = request.namespace
         return applied, self._repeated(request)
-
-    def _note_unknown(
-        self, kind: Kind, request: Request, applied: Manifest, repeated: list[str]
-    ) -> None:
-        unknown = self._state.schema(kind, request.version).unknown_fields(applied)
-        found = [*repeated, *(f'unknown field "{path}"' for path in unknown)]
-        self._complain(kind, request, found)
 
     def _merge(
         self, kind: Kind, request: Request, live: Manifest | None, applied: Manifest
@@ -269,6 +266,16 @@ def drop_nulls(obj: Any) -> None:
         for value in obj.values():
             if isinstance(value, (dict, list)):
                 drop_nulls(value)
+
+
+def _invalid_patch(patched: Manifest, error: StatusError) -> StatusError:
+    """A patch whose result cannot be decoded is an invalid value of `patch`."""
+    if error.code != 400:
+        return error
+    shown = orjson.dumps(orjson.dumps(patched).decode()).decode()
+    text = f"Invalid value: {shown}: {error.message}"
+    cause = {"reason": "FieldValueInvalid", "message": text, "field": "patch"}
+    return StatusError(422, "Invalid", f' "" is invalid: patch: {text}', {"causes": [cause]})
 
 
 def _read_json(body: bytes) -> Any:

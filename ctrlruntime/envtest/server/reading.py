@@ -70,7 +70,7 @@ class Reader:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._snapshots: dict[tuple[str, int, str], _Snapshot] = {}
+        self._snapshots: dict[tuple[str, int], _Snapshot] = {}
 
     def get(self, kind: Kind, request: Request) -> Record:
         namespace = request.namespace if kind.namespaced else ""
@@ -95,6 +95,8 @@ class Reader:
         bucket = self._state.bucket(kind)
         limit = max(0, request.number("limit"))
         if token := query.get("continue"):
+            if query.get("resourceVersion", "0") not in {"", "0"}:
+                raise bad_request("specifying resource version is not allowed when using continue")
             return self._continue(bucket, chosen, token, limit)
         request.number("timeoutSeconds")
         self._check_version_options(request, bucket)
@@ -137,41 +139,43 @@ class Reader:
         if not limit or len(records) <= limit:
             return Page(records, revision)
         head, rest = records[:limit], records[limit:]
-        self._keep(bucket, chosen, revision, records)
+        self._keep(bucket, revision)
         last = head[-1]
-        token = _encode_token(revision, sort_key(last.namespace, last.name))
+        start = last.name if chosen.namespace else sort_key(last.namespace, last.name)
+        token = _encode_token(revision, start)
         remaining = len(rest) if chosen.labels is None and not chosen.fields else None
         return Page(head, revision, token, remaining)
 
-    def _keep(
-        self, bucket: Bucket, chosen: Selection, revision: int, records: list[Record]
-    ) -> None:
+    def _keep(self, bucket: Bucket, revision: int) -> None:
+        """Hold the whole bucket as it is: other selections may continue from it as well."""
         now = self._state.options.clock().timestamp()
         lifetime = self._state.options.continue_lifetime
-        key = (bucket.resource, revision, chosen.source)
-        self._snapshots.setdefault(key, _Snapshot(records, now + lifetime))
+        key = (bucket.resource, revision)
+        if key not in self._snapshots:
+            self._snapshots[key] = _Snapshot(list(bucket.scan()), now + lifetime)
         for old in [k for k, snapshot in self._snapshots.items() if snapshot.expires < now]:
             del self._snapshots[old]
         while len(self._snapshots) > _MAX_SNAPSHOTS:
             del self._snapshots[next(iter(self._snapshots))]
 
     def _continue(self, bucket: Bucket, chosen: Selection, token: str, limit: int) -> Page:
-        revision, after = _decode_token(token)
+        revision, start = _decode_token(token)
+        after = sort_key(chosen.namespace, start) if chosen.namespace else start
         if revision < 0:
             revision = self._state.storage.revision
-        snapshot = self._snapshots.get((bucket.resource, revision, chosen.source))
+        snapshot = self._snapshots.get((bucket.resource, revision))
         now = self._state.options.clock().timestamp()
         if snapshot is not None and snapshot.expires >= now:
             records = [
                 record
                 for record in snapshot.records
-                if sort_key(record.namespace, record.name) > after
+                if sort_key(record.namespace, record.name) > after and chosen.matches(record.obj)
             ]
         elif bucket.changed <= revision:
             records = [r for r in bucket.scan(chosen.namespace, after) if chosen.matches(r.obj)]
         else:
             error = expired(_EXPIRED)
-            error.list_metadata = {"continue": _encode_token(-1, after)}
+            error.list_metadata = {"continue": _encode_token(-1, start)}
             raise error
         return self._cut(bucket, chosen, records, revision, limit)
 

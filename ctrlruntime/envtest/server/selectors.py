@@ -237,8 +237,6 @@ class Selection:
     name: str = ""
     labels: LabelTest | None = None
     fields: tuple[FieldTerm, ...] = ()
-    source: str = ""
-    """The selector texts, to tell selections apart."""
 
     def matches(self, obj: Manifest) -> bool:
         metadata = obj["metadata"]
@@ -269,5 +267,4 @@ def selection(
         else:
             rest.append(term)
     test = parse_labels(labels) if labels else None
-    source = f"{namespace}\n{labels}\n{fields}"
-    return Selection(namespace, name, test, tuple(rest), source)
+    return Selection(namespace, name, test, tuple(rest))

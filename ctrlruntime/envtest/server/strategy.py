@@ -57,7 +57,7 @@ def prepare_update(kind: Kind, new: Manifest, old: Manifest, subresource: str) -
     metadata, before = new["metadata"], old["metadata"]
     tidy(metadata)
     for name in _KEPT:
-        if name != "uid" or not metadata.get("uid"):
+        if name == "creationTimestamp" or not metadata.get(name):
             _restore(metadata, before, name)
     metadata.pop("selfLink", None)
     _restore(metadata, before, "generation")

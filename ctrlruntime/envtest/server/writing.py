@@ -234,11 +234,10 @@ class Writer:
                 kind.group,
                 kind.plural,
                 request.name,
-                f"Precondition failed: UID in precondition: {uid}, UID in object meta: ",
+                f"uid mismatch: the provided object specified uid {uid}, "
+                "and no existing object was found",
             )
-        if version and not (tracked and version == "1"):
-            if tracked:
-                raise conflict(kind.group, kind.plural, request.name)
+        if version and not tracked:
             raise not_found(kind.group, kind.plural, request.name)
         metadata["name"] = request.name
         return await self.insert(kind, request, obj, tracked=tracked)
