@@ -94,6 +94,8 @@ class Entry(msgspec.Struct, gc=False):
     """``fieldsV1`` of the tracked manager's apply entry, owner uids replaced by ``*``; None if it owns nothing."""
     rare: dict[str, Any] | None = None
     """``generateName``, ``selfLink`` and ``deletionGracePeriodSeconds``, where set."""
+    size: int = 0
+    """Bytes of JSON kept, not counting the metadata."""
 
     def __repr__(self) -> str:
         """Short, and without contents: entries of Secrets appear in tracebacks too."""
@@ -113,11 +115,6 @@ class Entry(msgspec.Struct, gc=False):
     def controller(self) -> Owner | None:
         """The owner reference marked as controller."""
         return next((owner for owner in self.owners if owner.controller), None)
-
-    @property
-    def size(self) -> int:
-        """Bytes of JSON held, not counting the metadata."""
-        return sum(len(memoryview(raw)) for raw in self.fields.values()) + len(self.owned or b"")
 
     def field(self, name: str) -> Any:
         """One top-level field, decoded; None if the object has none of that name."""
@@ -165,9 +162,10 @@ class Entry(msgspec.Struct, gc=False):
         return cls.from_manifest(self.decode())
 
 
-_fields_decoder: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(
-    dict[str, msgspec.Raw]
-)
+Document = dict[str, msgspec.Raw]
+"""An object split into its top-level fields, still sharing the memory it came in."""
+
+_document_decoder: msgspec.json.Decoder[Document] = msgspec.json.Decoder(Document)
 _metadata_decoder = msgspec.json.Decoder(_Metadata)
 _tracked_decoder = msgspec.json.Decoder(_TrackedMetadata)
 
@@ -195,7 +193,10 @@ class EntryDecoder:
 
     def decode(self, body: bytes | memoryview | msgspec.Raw) -> Entry:
         """Raises msgspec.DecodeError (a ValueError) when the bytes are not an object with metadata."""
-        document = _fields_decoder.decode(body)
+        return self.take(_document_decoder.decode(body))
+
+    def take(self, document: Document) -> Entry:
+        """Like `decode`, of an object that has been split already. The document is used up."""
         metadata_raw = document.pop("metadata", None)
         if metadata_raw is None:
             raise msgspec.ValidationError("Object without metadata")
@@ -209,36 +210,37 @@ class EntryDecoder:
             metadata = tracked
         document.pop("apiVersion", None)
         document.pop("kind", None)
-        fields = (
-            {}
-            if self.metadata_only
-            else {sys.intern(name): raw.copy() for name, raw in document.items()}
-        )
-        return self._entry(metadata, fields, owned)
+        if self.metadata_only:
+            document = {}
+        return self._entry(metadata, document, owned)
 
     def decode_manifest(self, manifest: Manifest) -> Entry:
         return self.decode(orjson.dumps(manifest))
 
-    def _entry(
-        self, metadata: _Metadata, fields: dict[str, msgspec.Raw], owned: bytes | None
-    ) -> Entry:
+    def _entry(self, metadata: _Metadata, document: Document, owned: bytes | None) -> Entry:
+        size = 0
+        for name, raw in document.items():
+            size += len(raw)
+            document[name] = raw.copy()
+        # By position: it is twice as fast as by name, and this runs for every event.
         return Entry(
-            api_version=self._api_version,
-            kind=self._kind,
-            namespace=sys.intern(metadata.namespace),
-            name=sys.intern(metadata.name),
-            uid=metadata.uid,
-            resource_version=metadata.resource_version,
-            generation=metadata.generation,
-            labels=_interned(metadata.labels),
-            annotations=_interned_keys(metadata.annotations),
-            owners=_interned_owners(metadata.owner_references),
-            finalizers=_interned_all(metadata.finalizers),
-            deletion_timestamp=metadata.deletion_timestamp,
-            creation_timestamp=metadata.creation_timestamp or "",
-            fields=fields,
-            owned=owned,
-            rare=_rare(metadata),
+            self._api_version,
+            self._kind,
+            sys.intern(metadata.namespace),
+            sys.intern(metadata.name),
+            metadata.uid,
+            metadata.resource_version,
+            metadata.generation,
+            _interned(metadata.labels),
+            _interned_keys(metadata.annotations),
+            _interned_owners(metadata.owner_references),
+            _interned_all(metadata.finalizers),
+            metadata.deletion_timestamp,
+            metadata.creation_timestamp or "",
+            document,
+            owned,
+            _rare(metadata),
+            size,
         )
 
     def _owned_by_manager(self, managed: list[_ManagedFields] | None) -> bytes | None:

@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
-from ctrlruntime.cache.entry import Entry, EntryDecoder, Key
+from ctrlruntime.cache.entry import Document, Entry, EntryDecoder, Key
 from ctrlruntime.cache.events import Event, EventHandler, Updated
 from ctrlruntime.cache.listwatch import ListWatch
 from ctrlruntime.cache.observe import InformerObserver, InformerStats, NoInformerObserver
@@ -260,9 +260,12 @@ class Informer:
 
     # -- what comes from the reflector -----------------------------------------------------
 
-    def decode(self, body: bytes | msgspec.Raw) -> Entry | None:
+    def decode(self, body: bytes | msgspec.Raw | Document) -> Entry | None:
         try:
-            entry = self._decoder.decode(body)
+            if isinstance(body, dict):
+                entry = self._decoder.take(body)
+            else:
+                entry = self._decoder.decode(body)
             return entry if self._transform is None else self._transform(entry)
         except Exception as error:  # noqa: BLE001 - one bad object must not stop the others
             self._failed(error)
@@ -412,7 +415,7 @@ class _ScopeSink:
         self._ledger = informer._ledger
         self._scope = scope
 
-    def decode(self, body: msgspec.Raw) -> Entry | None:
+    def decode(self, body: msgspec.Raw | Document) -> Entry | None:
         return self._informer.decode(body)
 
     def begin_list(self) -> ListTicket:

@@ -13,7 +13,7 @@ import orjson
 import structlog
 
 from ctrlruntime.cache.backoff import Backoff, BackoffOptions
-from ctrlruntime.cache.entry import Entry, Key
+from ctrlruntime.cache.entry import Document, Entry, Key
 from ctrlruntime.cache.listwatch import ListWatch, WatchRequest
 from ctrlruntime.cache.ryow import ListTicket, StaleList
 from ctrlruntime.client.auth import AuthError
@@ -67,7 +67,7 @@ class ReflectorOptions:
 class Sink(Protocol):
     """Where a reflector puts what it reads."""
 
-    def decode(self, body: msgspec.Raw) -> Entry | None:
+    def decode(self, body: msgspec.Raw | Document) -> Entry | None:
         """None for an object that cannot be kept; the sink reports it."""
 
     def begin_list(self) -> ListTicket: ...
@@ -93,17 +93,15 @@ class Sink(Protocol):
 
 
 class _Event(msgspec.Struct, gc=False):
+    """The object is split in the same pass."""
+
     type: str
-    object: msgspec.Raw
+    object: Document
 
 
-class _BookmarkMeta(msgspec.Struct, rename="camel", gc=False):
+class _Bookmark(msgspec.Struct, rename="camel", gc=False):
     resource_version: str
     annotations: dict[str, str] | None = None
-
-
-class _Bookmark(msgspec.Struct, gc=False):
-    metadata: _BookmarkMeta
 
 
 _event_decoder = msgspec.json.Decoder(_Event)
@@ -304,7 +302,7 @@ class Reflector:
         event = _event_decoder.decode(line)
         kind = event.type
         if kind == "BOOKMARK":
-            self._version = _bookmark_decoder.decode(event.object).metadata.resource_version
+            self._version = _bookmark(event.object).resource_version
             self._sink.bookmark(self._version)
         elif kind == "ERROR":
             raise _error(event.object)
@@ -324,7 +322,7 @@ class Reflector:
             if event.type == "ERROR":
                 raise _error(event.object)
             if event.type == "BOOKMARK":
-                metadata = _bookmark_decoder.decode(event.object).metadata
+                metadata = _bookmark(event.object)
                 if (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true":
                     await self._take(ticket, list(found.values()), metadata.resource_version)
                     return
@@ -343,5 +341,9 @@ class Reflector:
         return low + (high - low) * self._options.random()
 
 
-def _error(status: msgspec.Raw) -> APIError:
-    return error_of_status(orjson.loads(memoryview(status)))
+def _bookmark(document: Document) -> _Bookmark:
+    return _bookmark_decoder.decode(document.get("metadata", msgspec.Raw(b"{}")))
+
+
+def _error(status: Document) -> APIError:
+    return error_of_status({name: orjson.loads(memoryview(raw)) for name, raw in status.items()})

