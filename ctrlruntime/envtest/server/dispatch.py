@@ -99,9 +99,7 @@ class Dispatcher:
         _check_method(kind, request)
         match request.verb:
             case "get":
-                record = self._reader.get(kind, request)
-                body = self._state.encode(kind, record, request.version, request.form)
-                return Answer(200, body)
+                return Answer(200, self._reader.one(kind, request))
             case "list":
                 return Answer(200, self._reader.page(kind, request))
             case "create":

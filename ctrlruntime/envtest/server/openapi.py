@@ -30,10 +30,11 @@ from ctrlruntime.envtest.server.openapi_schemas import (
 from ctrlruntime.envtest.server.request import Request
 
 JSON: Final = "application/json"
-V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _V2_PROTOBUF_NAMES: Final = (
     V2_PROTOBUF,
-    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+    # What clients ask for; it cannot be answered, for Go does not parse a media type with "@".
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
 )
 _INDEX: Final = "/openapi/v3"
 _FOREVER: Final = ("Cache-Control", "public, immutable")

@@ -81,6 +81,18 @@ class Reader:
             self._check_future(parse_version(version))
         return record
 
+    def one(self, kind: Kind, request: Request) -> bytes:
+        """The object in the form asked for."""
+        record = self.get(kind, request)
+        if request.form != "table":
+            return self._state.encode(kind, record, request.version, request.form)
+        shown = self._state.shown(kind, record, request.version)
+        include, now = table.included(request), self._state.options.clock()
+        revision = str(record.revision)
+        return orjson.dumps(
+            table.render(kind, request.version, [shown], revision, include=include, now=now)
+        )
+
     def _check_future(self, wanted: int) -> None:
         if wanted > self._state.storage.revision:
             raise too_large_version(wanted, self._state.storage.revision)
@@ -188,9 +200,14 @@ class Reader:
         state, version = self._state, request.version
         if request.form == "table":
             shown = [state.shown(kind, record, version) for record in page.records]
-            include = request.query.get("includeObject") or "Metadata"
             rendered = table.render(
-                kind, version, shown, str(page.revision), include=include, list_metadata=metadata
+                kind,
+                version,
+                shown,
+                str(page.revision),
+                include=table.included(request),
+                list_metadata=metadata,
+                now=state.options.clock(),
             )
             return orjson.dumps(rendered)
         items = [state.encode_item(kind, record, version, request.form) for record in page.records]

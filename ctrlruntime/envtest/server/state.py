@@ -92,7 +92,8 @@ class State:
             return record.form("partial", lambda: _partial(record.obj))
         if form == "table":
             shown = self.shown(kind, record, version)
-            return orjson.dumps(table.render(kind, version, [shown], str(record.revision)))
+            now, revision = self.options.clock(), str(record.revision)
+            return orjson.dumps(table.render(kind, version, [shown], revision, now=now))
         if not kind.custom:
             if conversion.same_in_storage(kind, version):
                 return record.raw

@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.envtest.server.errors import bad_request
 from ctrlruntime.envtest.server.kinds import Kind
+from ctrlruntime.envtest.server.printers import Printer, printer_for
+from ctrlruntime.envtest.server.request import Request
+
+_INCLUDED: Final = ("None", "Metadata", "Object")
+
+
+def included(request: Request) -> str:
+    """What of each object its row carries: `includeObject`. Raises BadRequest."""
+    wanted = request.query.get("includeObject") or "Metadata"
+    if wanted not in _INCLUDED:
+        raise bad_request(
+            f'Unable to convert to Table as requested: includeObject: Invalid value: "{wanted}": '
+            "must be 'Metadata', 'Object', 'None', or empty"
+        )
+    return wanted
 
 
 def render(
@@ -18,42 +35,27 @@ def render(
     include: str = "Metadata",
     headers: bool = True,
     list_metadata: dict[str, Any] | None = None,
+    now: datetime | None = None,
 ) -> Manifest:
     """A Table of the objects. `include` is `includeObject`: None, Metadata or Object."""
-    del kind, version
-    rows = [
-        {
-            "cells": [obj["metadata"]["name"], obj["metadata"].get("creationTimestamp")],
-            "object": _row_object(obj, include),
-        }
-        for obj in objects
-    ]
+    printer = printer_for(kind, version)
+    moment = now or datetime.now(UTC)
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": list_metadata or {"resourceVersion": resource_version},
-        "columnDefinitions": _columns() if headers else [],
-        "rows": rows,
+        "columnDefinitions": [column.definition() for column in printer.columns] if headers else [],
+        "rows": [_row(printer, obj, include, moment) for obj in objects],
     }
 
 
-def _columns() -> list[dict[str, Any]]:
-    return [
-        {
-            "name": "Name",
-            "type": "string",
-            "format": "name",
-            "description": "Name must be unique within a namespace.",
-            "priority": 0,
-        },
-        {
-            "name": "Created At",
-            "type": "date",
-            "format": "",
-            "description": "When the object was created.",
-            "priority": 0,
-        },
-    ]
+def _row(printer: Printer, obj: Manifest, include: str, now: datetime) -> Manifest:
+    row: Manifest = {"cells": printer.cells(obj, now)}
+    conditions = printer.conditions(obj) if printer.conditions else []
+    if conditions:
+        row["conditions"] = conditions
+    row["object"] = _row_object(obj, include)
+    return row
 
 
 def _row_object(obj: Manifest, include: str) -> Manifest | None:

@@ -77,7 +77,7 @@ class Watch:
         self._kind = kind
         self._version = request.version
         self._form = request.form
-        self._include = request.query.get("includeObject") or "Metadata"
+        self._include = table.included(request) if request.form == "table" else ""
         self._chosen: Selection = select(kind, request)
         self._bucket: Bucket = state.bucket(kind)
         self._queue: deque[Change] = deque()
@@ -228,6 +228,7 @@ class Watch:
             str(record.revision),
             include=self._include,
             headers=self._needs_columns(),
+            now=state.options.clock(),
         )
         self._sent_columns = True
         return _line(kind, orjson.dumps(rendered))
