@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
+from ctrlruntime.envtest.server import ServerOptions
+
 from .conftest import APPLY, JSON_PATCH, MERGE, STRATEGIC, Api, configmap, deployment, widget
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def options(clock: Clock) -> ServerOptions:
+    return ServerOptions(clock=clock)
 
 
 def owners(obj: Any) -> dict[tuple[str, str], Any]:
@@ -69,13 +92,14 @@ async def test_apply_over_a_foreign_field_conflicts_unless_forced(api: Api) -> N
     assert set(owners(forced)) == {("two", "Apply")}
 
 
-async def test_apply_again_writes_nothing(api: Api) -> None:
+async def test_apply_again_writes_nothing(api: Api, clock: Clock) -> None:
     path = f"{api.path('apps/v1', 'deployments')}/d"
     wanted = deployment("d")
     wanted["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1000m"}}
     first = await api.apply(path, wanted)
     container = first["spec"]["template"]["spec"]["containers"][0]
     assert container["resources"]["limits"] == {"cpu": "1"}
+    clock.now += timedelta(minutes=1)
     assert await api.apply(path, wanted) == first
 
 
