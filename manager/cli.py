@@ -94,13 +94,16 @@ def manifests(output_dir: Path, check: bool) -> None:
 
 
 @main.command()
-@click.option("--rows", default=50, help="Rows of the seeded table.")
+@click.option("--rows", default=50, help="Rows of the seeded table; each makes two tenants.")
 @click.option(
     "--folder", type=_PATH, default=Path(".run"), help="Where table, kubeconfig and logs go."
 )
 @click.option("--exit-when-ready", is_flag=True, help="Stop as soon as every tenant is ready.")
 def demo(rows: int, folder: Path, exit_when_ready: bool) -> None:
     """See it work: embedded API server, simulated nodes, a table, two templates, the manager."""
-    from manager.demo import run_demo
+    from manager.demo import FolderInUse, run_demo
 
-    run_on_uvloop(run_demo(rows, folder, exit_when_ready=exit_when_ready))
+    try:
+        run_on_uvloop(run_demo(rows, folder.absolute(), exit_when_ready=exit_when_ready))
+    except FolderInUse as error:
+        raise click.ClickException(str(error)) from error

@@ -1,10 +1,17 @@
 """`make run`: the whole system on one machine, with a live view of tenants converging."""
 
 import asyncio
+import fcntl
+import os
+import shlex
+import shutil
 import signal
 import sqlite3
 import sys
-from contextlib import AsyncExitStack
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,34 +33,88 @@ REGISTRY = "my-saas-registry"
 TABLE = "tenant_data"
 TABLE_FILE = "tenants.sqlite"
 PERIOD = 0.5
+TEMPLATES = 2
 SHOWN = 12
 """Tenants listed in the live view; all are counted."""
 
 
+class FolderInUse(Exception):
+    """Another demo runs in the folder."""
+
+
 async def run_demo(rows: int, folder: Path, *, exit_when_ready: bool = False) -> None:
-    """Run until Ctrl-C, SIGTERM, or, if asked, until every tenant is ready."""
+    """Run until Ctrl-C, SIGTERM, or, if asked, until every tenant is ready. `folder` is absolute.
+
+    Raises FolderInUse, and SystemExit when the manager ends by itself.
+    """
     console = Console()
+    with taken(folder), interruptible() as interrupted:
+        try:
+            await _run(console, rows, folder, exit_when_ready=exit_when_ready)
+        except asyncio.CancelledError:
+            if not interrupted():
+                raise
+    console.print("everything is stopped.")
+
+
+async def _run(console: Console, rows: int, folder: Path, *, exit_when_ready: bool) -> None:
     seed_table(folder / TABLE_FILE, rows)
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
     async with AsyncExitStack() as stack:
-        console.print("starting API server and simulated nodes ...")
+        console.print("starting an API server (in memory) and simulated nodes ...")
         cluster = await stack.enter_async_context(EmbeddedCluster(folder))
         client = Client.connect(await Config.load(cluster.kubeconfig("admin")))
         stack.push_async_callback(client.close)
         await apply_samples(client)
         manager = await start_manager(cluster, folder)
         stack.push_async_callback(manager.stop)
+        stack.callback(console.print, "stopping ...")
         explain(console, cluster.kubeconfig("admin"), folder)
-        await watch(client, console, rows * 2, manager, stopping, exit_when_ready=exit_when_ready)
-        console.print("stopping ...")
+        view = View(console, client, manager, rows * TEMPLATES)
+        await view.show(exit_when_ready=exit_when_ready)
+
+
+@contextmanager
+def taken(folder: Path) -> Iterator[None]:
+    """Holds the folder, which gets fresh logs. Raises FolderInUse while another demo has it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FolderInUse(
+                f"another demo runs in {folder}; stop it, or name another folder with --folder"
+            ) from None
+        for log in folder.glob("*.log"):
+            log.unlink()
+        yield
+
+
+@contextmanager
+def interruptible() -> Iterator[Any]:
+    """The first SIGINT or SIGTERM cancels the running task, wherever it is; the second ends the
+    process, and the kernel its children. Yields a function that says whether there was one."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    seen = 0
+
+    def on_signal() -> None:
+        nonlocal seen
+        seen += 1
+        if seen > 1:
+            os._exit(1)
+        if task is not None:
+            task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+    try:
+        yield lambda: seen > 0
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
 
 
 def seed_table(path: Path, rows: int) -> None:
     """Make the table afresh."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     with sqlite3.connect(path) as table:
         table.execute(
@@ -106,69 +167,92 @@ async def start_manager(cluster: EmbeddedCluster, folder: Path) -> ChildProcess:
 
 def explain(console: Console, kubeconfig: Path, folder: Path) -> None:
     """What to try."""
-    table = folder / TABLE_FILE
-    console.print(f"kubeconfig: {kubeconfig}", soft_wrap=True)
-    console.print(f"logs:       {folder}/manager.log", soft_wrap=True)
-    console.print("try, in another terminal:", style="bold")
-    for command in (
-        f"kubectl --kubeconfig {kubeconfig} get tenants",
-        f"kubectl --kubeconfig {kubeconfig} describe tenant tenant-01-web-app",
-        f"kubectl --kubeconfig {kubeconfig} delete deployment tenant-01-web   # comes back at once",
+    for line in (
+        f"kubeconfig: {kubeconfig}",
+        f"table:      {folder / TABLE_FILE} (change a row, and only its tenants follow)",
+        f"log:        {folder / 'manager.log'}",
+        "Ctrl-C stops everything. Until then try, in another terminal:",
+        f"  export KUBECONFIG={shlex.quote(str(kubeconfig))}",
+        "  kubectl get tenants",
+        "  kubectl describe tenant tenant-01-web-app",
+        "  kubectl delete deployment tenant-01-web    # it comes back at once",
     ):
-        console.print(f"  {command}", soft_wrap=True)
-    console.print(
-        f"the table is {table}: change a row, and only its tenants follow. Ctrl-C stops everything.",
-        soft_wrap=True,
-    )
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
+    if shutil.which("kubectl") is None:
+        console.print("There is no kubectl here; on Debian, hack/kubectl.sh 1.32 fetches one.")
 
 
-async def watch(
-    client: Client,
-    console: Console,
-    expected: int,
-    manager: ChildProcess,
-    stopping: asyncio.Event,
-    *,
-    exit_when_ready: bool,
-) -> None:
-    """Show the fleet until stopped. Raises SystemExit when the manager ends by itself."""
-    with Live(console=console, refresh_per_second=4, transient=False) as live:
-        while not stopping.is_set():
-            if manager.returncode is not None:
-                raise SystemExit(f"the manager ended:\n{manager.log_tail()}")
-            registry = await client.get(TenantRegistry, REGISTRY, NAMESPACE)
-            tenants = await client.list(Tenant, NAMESPACE)
-            templates = await client.list(TenantTemplate, NAMESPACE)
+@dataclass(slots=True)
+class View:
+    """The fleet as it converges: a live table on a terminal, one line for each step elsewhere."""
+
+    console: Console
+    client: Client
+    manager: ChildProcess
+    expected: int
+    """Tenants that there will be."""
+    started: float = field(default_factory=time.monotonic)
+    _converged: bool = False
+    _told: str = ""
+
+    async def show(self, *, exit_when_ready: bool) -> None:
+        """Until cancelled or, if asked, all are ready. SystemExit when the manager ends by itself."""
+        live = Live(console=self.console, refresh_per_second=4)
+        with live if self.console.is_terminal else nullcontext() as shown:
+            while True:
+                ready = await self._step(shown)
+                if ready and exit_when_ready:
+                    return
+                await asyncio.sleep(PERIOD)
+
+    async def _step(self, live: Live | None) -> bool:
+        """Look once and tell. Returns whether all tenants are ready."""
+        if self.manager.returncode is not None:
+            raise SystemExit(f"the manager ended:\n{self.manager.log_tail()}")
+        registry = await self.client.get(TenantRegistry, REGISTRY, NAMESPACE)
+        if live is not None:
+            tenants = await self.client.list(Tenant, NAMESPACE)
+            templates = await self.client.list(TenantTemplate, NAMESPACE)
             live.update(fleet(registry, templates, tenants))
-            if exit_when_ready and registry.status.ready >= expected:
-                return
-            try:
-                async with asyncio.timeout(PERIOD):
-                    await stopping.wait()
-            except TimeoutError:
-                continue
+        else:
+            self._tell(counts(registry))
+        ready = registry.status.ready >= self.expected
+        if ready and not self._converged:
+            self._converged = True
+            seconds = time.monotonic() - self.started
+            self._tell(f"all {self.expected} tenants are ready, {seconds:.0f} s after the start")
+        return ready
+
+    def _tell(self, line: str) -> None:
+        if line != self._told:
+            self._told = line
+            self.console.print(line, highlight=False)
+
+
+def counts(registry: TenantRegistry) -> str:
+    """One line on all tenants."""
+    status = registry.status
+    return f"{status.ready} of {status.desired} tenants ready, {status.failed} failed"
 
 
 def fleet(
     registry: TenantRegistry, templates: list[TenantTemplate], tenants: list[Tenant]
 ) -> Table:
     """The live view: counts, and the tenants that are not ready first."""
-    status = registry.status
-    title = f"{status.ready} of {status.desired} tenants ready, {status.failed} failed"
     caption = ", ".join(
         f"{item.metadata.name}: {item.status.ready_tenants}/{item.status.total_tenants}"
         for item in templates
     )
-    table = Table(title=title, caption=caption)
+    table = Table(title=counts(registry), caption=caption)
     for column in ("tenant", "ready", "resources", "what it says"):
         table.add_column(column, no_wrap=True)
     rows = sorted((is_ready(tenant), tenant.metadata.name or "", tenant) for tenant in tenants)
     for ready, name, tenant in rows[:SHOWN]:
         condition = find_condition(tenant.status.conditions, "Ready")
         message = "" if condition is None else condition.message
-        counts = f"{tenant.status.ready_resources}/{tenant.status.desired_resources}"
+        share = f"{tenant.status.ready_resources}/{tenant.status.desired_resources}"
         mark = "[green]yes[/]" if ready else "[yellow]not yet[/]"
-        table.add_row(name, mark, counts, message[:70])
+        table.add_row(name, mark, share, message[:70])
     if len(rows) > SHOWN:
         table.add_row(f"... and {len(rows) - SHOWN} more", "", "", "")
     return table
