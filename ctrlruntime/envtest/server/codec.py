@@ -9,7 +9,7 @@ import yaml
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.schema.strict import strict_decode
-from ctrlruntime.envtest.server import protobuf_reviews
+from ctrlruntime.envtest.server import protobuf_objects
 from ctrlruntime.envtest.server.errors import (
     StatusError,
     bad_request,
@@ -49,10 +49,10 @@ def body_as_json(request: Request) -> bytes:
             return orjson.dumps(read_yaml(request.body))
         except (yaml.YAMLError, TypeError) as error:
             raise bad_request(f"yaml: {error}") from None
-    if content_type == protobuf_reviews.MEDIA_TYPE:
-        review = protobuf_reviews.decode(request.body)
-        if review is not None:
-            return orjson.dumps(review)
+    if content_type == protobuf_objects.MEDIA_TYPE:
+        sent = protobuf_objects.decode(request.body)
+        if sent is not None:
+            return orjson.dumps(sent)
     raise unsupported_media_type(_BODY_TYPES, content_type)
 
 

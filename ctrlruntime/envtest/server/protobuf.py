@@ -12,6 +12,7 @@ _SCALARS: Final[dict[str, int]] = {
     "string": descriptor_pb2.FieldDescriptorProto.TYPE_STRING,
     "bytes": descriptor_pb2.FieldDescriptorProto.TYPE_BYTES,
     "bool": descriptor_pb2.FieldDescriptorProto.TYPE_BOOL,
+    "int32": descriptor_pb2.FieldDescriptorProto.TYPE_INT32,
     "int64": descriptor_pb2.FieldDescriptorProto.TYPE_INT64,
     "double": descriptor_pb2.FieldDescriptorProto.TYPE_DOUBLE,
 }
@@ -21,7 +22,8 @@ def messages(package: str, table: Mapping[str, str]) -> dict[str, type[Message]]
     """Message classes by name.
 
     A table entry lists the fields as `name=number` (a string), `name:type=number` or
-    `name:type*=number` (repeated); a type is a scalar or another message of the table.
+    `name:type*=number` (repeated); a type is a scalar or another message of the table. With `?` a
+    scalar's zero is told from its absence (`name?=1`, `name:int32?=1`).
     """
     file = descriptor_pb2.FileDescriptorProto(
         name=f"{package}.proto", package=package, syntax="proto3"
@@ -41,8 +43,8 @@ def messages(package: str, table: Mapping[str, str]) -> dict[str, type[Message]]
 def _add_field(message: Any, package: str, text: str) -> None:
     declared, _, number = text.partition("=")
     name, _, kind = declared.partition(":")
-    repeated = kind.endswith("*")
-    kind = kind.rstrip("*") or "string"
+    repeated, present = declared.endswith("*"), declared.endswith("?")
+    name, kind = name.rstrip("?"), kind.rstrip("*?") or "string"
     proto = descriptor_pb2.FieldDescriptorProto
     field = message.field.add(name=name, number=int(number))
     field.label = proto.LABEL_REPEATED if repeated else proto.LABEL_OPTIONAL
@@ -50,3 +52,6 @@ def _add_field(message: Any, package: str, text: str) -> None:
         field.type = _SCALARS[kind]
     else:
         field.type, field.type_name = proto.TYPE_MESSAGE, f".{package}.{kind}"
+    if present:
+        field.proto3_optional, field.oneof_index = True, len(message.oneof_decl)
+        message.oneof_decl.add(name=f"_{name}")

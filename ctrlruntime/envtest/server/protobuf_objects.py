@@ -1,0 +1,94 @@
+"""Objects sent as Kubernetes protobuf, the form in which kubectl sends some from 1.32 on.
+
+Those are reviews, and what its generators (`kubectl create deployment` and the like) make. A
+message with a field that is not in the table is refused as a whole, so that nothing is lost.
+"""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.api.scalars import format_time
+from ctrlruntime.envtest.server.protobuf import messages
+from ctrlruntime.envtest.server.protobuf_table import KINDS, TABLE
+
+MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
+_MAGIC: Final = b"k8s\x00"
+
+
+class _Undecodable(Exception):
+    """A field that the table does not have."""
+
+
+@cache
+def _messages() -> dict[str, type[Message]]:
+    return messages("ctrlruntime.kubernetes", TABLE)
+
+
+def decode(body: bytes) -> Manifest | None:
+    """The object in the body; None where it cannot be read in full."""
+    if not body.startswith(_MAGIC):
+        return None
+    try:
+        envelope: Any = _messages()["Unknown"].FromString(body[len(_MAGIC) :])
+        api_version, kind = envelope.typeMeta.apiVersion, envelope.typeMeta.kind
+        if kind not in KINDS.get(api_version.rpartition("/")[0], ()):
+            return None
+        obj = _object(_messages()[kind].FromString(envelope.raw))
+    except (DecodeError, _Undecodable):
+        return None
+    return {"kind": kind, "apiVersion": api_version, **obj}
+
+
+def _object(message: Any) -> Manifest:
+    if len(UnknownFieldSet(message)):
+        raise _Undecodable
+    out: Manifest = {}
+    for field, value in message.ListFields():
+        if field.name == "ingressRuleValue":
+            out |= _object(value)
+            continue
+        shown = _value(field, value)
+        if shown is not None:
+            out[field.json_name] = shown
+    return out
+
+
+def _value(field: Any, value: Any) -> Any:
+    if not field.is_repeated:
+        return _single(field, value)
+    if field.message_type is not None and field.message_type.name.endswith("Entry"):
+        return {entry.key: _entry(entry) for entry in value}
+    return [_single(field, each) for each in value]
+
+
+def _entry(entry: Any) -> Any:
+    return _single(entry.DESCRIPTOR.fields_by_name["value"], entry.value)
+
+
+def _single(field: Any, value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if field.message_type is None:
+        return value
+    match field.message_type.name:
+        case "Quantity":
+            return value.string
+        case "IntOrString":
+            return value.strVal if value.type else value.intVal
+        case "Time":
+            zero = not value.seconds
+            return None if zero else format_time(datetime.fromtimestamp(value.seconds, UTC))
+        case "ExtraValue":
+            return list(value.items)
+        case "Empty":
+            _object(value)
+            return None
+    return _object(value)
