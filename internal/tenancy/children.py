@@ -13,8 +13,8 @@ from ctrlruntime.client.errors import NoKindMatch
 from ctrlruntime.resources import OWNER
 from internal.tenancy.readiness import EXISTENCE
 
-FIRST_LIST_TIMEOUT = 10.0
-"""Seconds a pass waits for the first list of a kind; a right that is missing must not hold it up."""
+FIRST_TIMEOUT, NEXT_TIMEOUT = 10.0, 0.5
+"""Seconds a pass waits for the first list of a kind: a right that is missing must not hold it up."""
 
 OWNER_INDEX = "owner-key"
 """Index of every child informer: the recorded owner key."""
@@ -81,10 +81,12 @@ class ChildKinds:
                 return None
             watched = self._watched.get(gvk) or self._declare(mapping)
             self._watched[gvk] = watched
+        informer = watched.handle.informer
         try:
-            await watched.handle.informer.wait_synced(FIRST_LIST_TIMEOUT)
-        except TimeoutError as error:
-            self._unreadable[gvk] = str(error)
+            await informer.wait_synced(NEXT_TIMEOUT if informer.last_error else FIRST_TIMEOUT)
+        except TimeoutError:
+            why = informer.last_error or "its first list has not come yet"
+            self._unreadable[gvk] = f"{gvk.api_version} {gvk.kind} cannot be watched: {why}"
             return None
         self._unreadable.pop(gvk, None)
         return watched.mapping

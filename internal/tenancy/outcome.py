@@ -89,11 +89,11 @@ def refuse(
     """The status when nothing could be done: counts and lists stay as they were last known."""
     status = previous.model_copy(deep=True)
     status.observed_generation = generation
-    message = _cut(failure.message)
+    message = _cut(f"Nothing can be applied: {failure.message}.")
     for kind, state, reason, said in (
         ("Ready", "False", failure.reason, message),
         ("Degraded", "True", failure.degraded or failure.reason, message),
-        ("Progressing", "False", "ReconcileComplete", "Nothing can be applied."),
+        ("Progressing", "False", "ReconcileComplete", "Nothing is under way."),
     ):
         condition = Condition.model_validate(
             {"type": kind, "status": state, "reason": reason, "message": said}
@@ -149,7 +149,7 @@ def _progressing(by_state: ByState) -> Condition:
     if not under_way:
         return _condition("Progressing", False, "ReconcileComplete", "Nothing is under way.")
     waiting, blocked = len(by_state[State.WAITING]), len(by_state[State.BLOCKED])
-    message = f"{waiting} resources are not ready yet, {blocked} wait for what they depend on"
+    message = f"{waiting} not ready yet, {blocked} waiting for what they depend on"
     return _condition("Progressing", True, "Reconciling", f"{message}{_list(under_way)}.")
 
 
@@ -157,7 +157,7 @@ def _conflicted(by_state: ByState) -> Condition:
     found = by_state[State.CONFLICTED]
     if not found:
         return _condition("Conflicted", False, "NoConflict", "No resource is in conflict.")
-    message = f"{len(found)} resources are in conflict{_list(found)}."
+    message = f"{_number(found)} in conflict{_list(found)}."
     return _condition("Conflicted", True, "ResourceConflict", message)
 
 
@@ -169,11 +169,11 @@ def _degraded(by_state: ByState, previous: TenantStatus, generation: int) -> Con
             reason = "ResourceFailuresAndConflicts"
         elif conflicted:
             reason = "ResourceConflicts"
-        message = f"{len(failed)} resources failed, {len(conflicted)} are in conflict"
+        message = f"{_number(failed)} failed, {len(conflicted)} in conflict"
         return _condition("Degraded", True, reason, f"{message}{_list([*failed, *conflicted])}.")
     waiting = by_state[State.WAITING]
     if waiting and _was_ready(previous, generation):
-        message = f"{len(waiting)} resources are not ready any more{_list(waiting)}."
+        message = f"{_number(waiting)} not ready any more{_list(waiting)}."
         return _condition("Degraded", True, "ResourcesNotReady", message)
     return _condition("Degraded", False, "Healthy", "No resource has failed.")
 
@@ -186,6 +186,10 @@ def _was_ready(previous: TenantStatus, generation: int) -> bool:
         return False
     declined = degraded is not None and degraded.reason == "ResourcesNotReady"
     return ready.status == "True" or declined
+
+
+def _number(outcomes: Sequence[Outcome]) -> str:
+    return "1 resource" if len(outcomes) == 1 else f"{len(outcomes)} resources"
 
 
 def _named(by_state: ByState) -> str:

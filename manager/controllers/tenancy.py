@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from apis.tenancy import GROUP, Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.cache import InformerHandle
@@ -298,6 +298,7 @@ def _add_registry_controller(parts: _Parts) -> None:
         .for_(TenantRegistry, predicates=[more_than_status_changed])
         .watches(TenantTemplate, template_changed, predicates=[generation_or_pause_changed])
         .watches(Tenant, tenant_changed, predicates=[more_than_status_changed])
+        .permission(GROUP, Tenant.mapping().plural, "create", "delete", "patch")
         .watches_source(wakeups)
         .options(ControllerOptions(max_concurrent_reconciles=parts.options.registry_concurrency))
         .build(reconciler)

@@ -174,7 +174,12 @@ class World:
                     "syncInterval": "1s",
                 },
                 "valueMappings": {"uid": "uid", "hostOrUrl": "url", "activate": "active"},
-                "extraValueMappings": {"planId": "plan", "image": "image", "replicas": "replicas"},
+                "extraValueMappings": {
+                    "planId": "plan",
+                    "image": "image",
+                    "deployImage": "image",
+                    "replicas": "replicas",
+                },
                 **spec,
             },
         }

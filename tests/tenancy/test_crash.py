@@ -1,0 +1,267 @@
+"""The manager, a real process, is killed before and after each of its writes in turn.
+
+Once strictly: for every n a new tenant is made, and the manager dies at the n-th write that this takes,
+before it reaches the server or after it is committed. And once without mercy: one fleet lives through
+rows that come, change and go while every manager that is started dies at its first write, until one
+finds nothing left to write. The end is always the same as without a single crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+import pytest
+import yaml
+
+from apis.tenancy import Tenant
+from ctrlruntime.client.errors import NotFound
+from ctrlruntime.envtest.process import ChildProcess
+from ctrlruntime.envtest.proxy import Kill, Match
+from tests.tenancy.world import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    NAMESPACE,
+    NAMESPACE_KIND,
+    SAMPLES,
+    SECRET,
+    SERVICE,
+    World,
+    is_ready,
+    mapping,
+)
+
+KINDS = (
+    CONFIG_MAP,
+    SECRET,
+    SERVICE,
+    DEPLOYMENT,
+    mapping("v1", "ServiceAccount"),
+    NAMESPACE_KIND,
+    Tenant.mapping(),
+)
+MOST_LIVES = 200
+OWN_WATCHES = 8
+"""So many watches a manager has open once it is at work: our kinds, and those of the templates."""
+QUIET_SECONDS = 2.5
+"""A manager that has written nothing for so long has nothing left to write."""
+
+
+async def start(world: World) -> ChildProcess:
+    command = [sys.executable, "-m", "manager", "run"]
+    command += ["--kubeconfig", str(world.environment.kubeconfig("manager"))]
+    command += ["--allow-sqlite", str(world.folder), "--metrics-bind-address", "0"]
+    command += ["--health-probe-bind-address", "0"]
+    return await ChildProcess.start(command, log=world.folder / "manager.log", ready=False)
+
+
+async def live_once(world: World, when: str) -> bool:
+    """One life of a manager. True if it was killed at its first write; False if it wrote nothing."""
+    born = world.mark()
+    process = await start(world)
+    killed = asyncio.Event()
+    proxy = world.environment.proxy
+    rule = proxy.add(
+        Kill(pid=process.pid, when="before" if when == "before" else "after"),
+        Match(user="manager", verb="write"),
+        notify=lambda *_: killed.set(),
+    )
+    try:
+        while not killed.is_set():
+            mark = world.mark()
+            try:
+                async with asyncio.timeout(QUIET_SECONDS):
+                    await killed.wait()
+            except TimeoutError:
+                if killed.is_set():
+                    break
+                assert process.returncode is None, process.log_tail()
+                at_work = world.counts(born).watches >= OWN_WATCHES
+                if at_work and world.counts(mark).watches == 0 and await settled(world):
+                    return False
+        assert await process.wait() == -9
+        return True
+    finally:
+        proxy.remove(rule)
+        await process.stop(grace=0)
+
+
+async def settled(world: World) -> bool:
+    """Whether everything there is says that it is ready, and nothing is on its way out."""
+    tenants = await world.client.list(Tenant, NAMESPACE)
+    return all(is_ready(t) and t.metadata.deletion_timestamp is None for t in tenants)
+
+
+async def crash_until_done(world: World) -> int:
+    """Kill managers at every write until one finds nothing to do. Returns the number of kills."""
+    for kills in range(MOST_LIVES):
+        if not await live_once(world, "before" if kills % 2 == 0 else "after"):
+            return kills
+    raise AssertionError(f"not done after {MOST_LIVES} lives of the manager")
+
+
+async def inventory(world: World) -> dict[str, Any]:
+    """What exists of the kinds concerned, by name, without what differs from run to run."""
+    found: dict[str, Any] = {}
+    for kind in KINDS:
+        for item in await world.client.list(kind):
+            name = item["metadata"]["name"]
+            if name in {"kube-root-ca.crt", "default"} or name.startswith("kube-"):
+                continue
+            key = f"{kind.gvk.kind}/{item['metadata'].get('namespace', '')}/{name}"
+            found[key] = {
+                "labels": item["metadata"].get("labels"),
+                "spec": without(item.get("spec"), "clusterIP", "clusterIPs"),
+                "data": item.get("data"),
+                "applied": item.get("status", {}).get("appliedResources"),
+            }
+    return found
+
+
+def without(value: Any, *names: str) -> Any:
+    return {k: v for k, v in value.items() if k not in names} if isinstance(value, dict) else value
+
+
+async def prepare(world: World) -> None:
+    world.rows("a", "b")
+    await world.registry(
+        extraValueMappings={
+            "planId": "plan",
+            "deployImage": {"column": "image", "sensitive": True},
+            "replicas": "replicas",
+        }
+    )
+    await world.template()
+    await world.template(
+        "space",
+        namespaces=[
+            {
+                "id": "space",
+                "nameTemplate": "{{ .uid }}-space",
+                "spec": {"apiVersion": "v1", "kind": "Namespace"},
+            }
+        ],
+        configMaps=[
+            {
+                "id": "inside",
+                "nameTemplate": "inside",
+                "targetNamespace": "{{ .uid }}-space",
+                "dependIds": ["space"],
+                "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"uid": "{{ .uid }}"}},
+            }
+        ],
+    )
+
+
+async def change(world: World) -> None:
+    """One row changes, one goes."""
+    world.row("a", plan="gold", image="nginx:2")
+    world.row("b", active=0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(420)
+@pytest.mark.criterion("sigkill-at-each-write")
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_kill_at_the_nth_write_of_a_tenant_leaves_no_trace(
+    tmp_path: Path, when: Literal["before", "after"]
+) -> None:
+    async with World.start(tmp_path, nodes=True, manager=False) as world:
+        calm, _ = await tenant_with_a_kill(world, "calm", when, nth=10_000)
+        assert len(calm) == 6, "five resources and the tenant"
+        for nth in range(1, MOST_LIVES):
+            found, killed = await tenant_with_a_kill(world, f"n{nth}", when, nth=nth)
+            assert found == calm, f"killed {when} write {nth}"
+            if not killed:
+                break
+        assert nth > 9, "a create, five applies, statuses of tenant, registry and template"
+
+
+async def tenant_with_a_kill(
+    world: World, name: str, when: Literal["before", "after"], nth: int
+) -> tuple[dict[str, Any], bool]:
+    """Make one tenant under a manager killed at its nth write and another after it.
+
+    Returns what there is of the tenant, its name taken out, and whether anybody was killed.
+    """
+    world.sql(f"CREATE TABLE {name} AS SELECT * FROM tenants WHERE 0")
+    world.sql(f"INSERT INTO {name} VALUES (?, '', 1, 'basic', 'nginx:1', 1)", name)
+    await world.registry(
+        name,
+        source={"type": "sqlite", "sqlite": {"path": "rows.sqlite", "table": name}},
+        extraValueMappings={"planId": "plan", "deployImage": "image"},
+        valueMappings={"uid": "uid", "activate": "active"},
+    )
+    await world.template(name, registry=name, **host_free_lists())
+    process = await start(world)
+    gone = asyncio.Event()
+    rule = world.environment.proxy.add(
+        Kill(pid=process.pid, when=when),
+        Match(user="manager", verb="write"),
+        nth=nth,
+        notify=lambda *_: gone.set(),
+    )
+    try:
+        ready = asyncio.create_task(world.ready(f"{name}-{name}", timeout=60))
+        killed = asyncio.create_task(gone.wait())
+        await asyncio.wait({ready, killed}, return_when=asyncio.FIRST_COMPLETED)
+        if not gone.is_set():
+            await world.rest()
+        killed.cancel()
+        if gone.is_set():
+            await process.wait()
+            process = await start(world)
+        await ready
+        await world.rest()
+    finally:
+        world.environment.proxy.remove(rule)
+        await process.stop(grace=0)
+    everything = await inventory(world)
+    mine = {k: v for k, v in everything.items() if k.split("/")[2].startswith(f"{name}-")}
+    return orjson.loads(orjson.dumps(mine).replace(name.encode(), b"NAME")), gone.is_set()
+
+
+def host_free_lists() -> dict[str, Any]:
+    """The five-resource sample without the variables of a host."""
+    spec = yaml.safe_load((SAMPLES / "tenanttemplate.yaml").read_text())["spec"]
+    spec["configMaps"][0]["spec"]["data"].pop("host")
+    spec["secrets"][0]["spec"]["stringData"] = {"fixed": "value"}
+    spec.pop("registryId")
+    return dict(spec)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(420)
+@pytest.mark.criterion("sigkill-at-each-write")
+async def test_a_manager_killed_at_each_of_its_writes_ends_in_the_same_state(
+    tmp_path: Path,
+) -> None:
+    expected = await uninterrupted(tmp_path / "calm")
+    async with World.start(tmp_path / "stormy", nodes=True, manager=False) as world:
+        await prepare(world)
+        assert await crash_until_done(world) >= 20
+        assert await inventory(world) == expected[0]
+        await change(world)
+        assert await crash_until_done(world) >= 12
+        assert await inventory(world) == expected[1]
+        with pytest.raises(NotFound):
+            await world.client.get(Tenant, "b-web-app", NAMESPACE)
+
+
+async def uninterrupted(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a fleet comes to without a crash, before and after the change."""
+    async with World.start(folder, nodes=True) as world:
+        await prepare(world)
+        await world.ready("a-web-app", "b-web-app", "a-space", "b-space")
+        await world.rest()
+        before = await inventory(world)
+        await change(world)
+        await world.gone(Tenant.mapping(), "b-web-app")
+        await world.gone(Tenant.mapping(), "b-space")
+        await world.gone(NAMESPACE_KIND, "b-space")
+        await world.ready("a-web-app", "a-space")
+        await world.rest()
+        return before, await inventory(world)

@@ -1,0 +1,83 @@
+"""The manager runs with exactly the generated role: nothing is forbidden to it."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.envtest.users import User
+from tests.tenancy.world import CONFIG_MAP, NAMESPACE, World, config_map
+
+ROLE = Path(__file__).parent.parent.parent / "config" / "rbac" / "role.yaml"
+BINDING = BUILTIN[GroupVersionKind("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding")]
+CLUSTER_ROLE = BUILTIN[GroupVersionKind("rbac.authorization.k8s.io", "v1", "ClusterRole")]
+POD = BUILTIN[GroupVersionKind("", "v1", "Pod")]
+
+
+async def grant(world: World) -> None:
+    """Give the user `manager` the generated role and nothing else."""
+    for document in yaml.safe_load_all(ROLE.read_text()):
+        if document:
+            await world.client.create(document)
+    await world.client.create(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "manager"},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "manager-role",
+            },
+            "subjects": [
+                {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "manager"}
+            ],
+        }
+    )
+
+
+@pytest.mark.criterion("rbac")
+async def test_the_generated_role_is_enough_for_a_tenants_whole_life(tmp_path: Path) -> None:
+    environment = {"authorization": "RBAC", "users": [User(name="manager")]}
+    async with World.start(tmp_path, manager=False, nodes=True, **environment) as world:
+        await grant(world)
+        await world.start_manager()
+        start = world.mark()
+        world.rows("a", "b")
+        await world.registry()
+        await world.template()
+        await world.ready("a-web-app", "b-web-app")
+        await world.client.delete(CONFIG_MAP, "a-settings", NAMESPACE)
+        await world.eventually(lambda: world.get(CONFIG_MAP, "a-settings"))
+        world.row("b", active=0)
+        await world.gone(CONFIG_MAP, "b-settings")
+        assert world.counts(start).select(code=403).total == 0
+
+
+@pytest.mark.criterion("rbac")
+async def test_a_kind_the_role_lacks_fails_its_resource_and_no_other(tmp_path: Path) -> None:
+    environment = {"authorization": "RBAC", "users": [User(name="manager")]}
+    async with World.start(tmp_path, manager=False, **environment) as world:
+        await grant(world)
+        await world.start_manager()
+        world.rows("a")
+        await world.registry()
+        pod = {
+            "id": "pod",
+            "nameTemplate": "{{ .uid }}-pod",
+            "spec": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "spec": {"containers": [{"name": "c", "image": "i"}]},
+            },
+        }
+        await world.template(
+            "with-pod", manifests=[pod], configMaps=[config_map("cm", "{{ .uid }}-cm")]
+        )
+        await world.template(configMaps=[config_map("cm", "{{ .uid }}-other")])
+        await world.ready("a-web-app")
+        condition = await world.condition("a-with-pod", "Ready", "False", timeout=30)
+        assert "pods is forbidden" in condition.message
+        await world.eventually(lambda: world.get(CONFIG_MAP, "a-cm"))
