@@ -1,6 +1,7 @@
 """The manager runs with exactly the generated role: nothing is forbidden to it."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -40,7 +41,7 @@ async def grant(world: World) -> None:
 
 @pytest.mark.criterion("rbac")
 async def test_the_generated_role_is_enough_for_a_tenants_whole_life(tmp_path: Path) -> None:
-    environment = {"authorization": "RBAC", "users": [User(name="manager")]}
+    environment: dict[str, Any] = {"authorization": "RBAC", "users": [User(name="manager")]}
     async with World.start(tmp_path, manager=False, nodes=True, **environment) as world:
         await grant(world)
         await world.start_manager()
@@ -58,7 +59,7 @@ async def test_the_generated_role_is_enough_for_a_tenants_whole_life(tmp_path: P
 
 @pytest.mark.criterion("rbac")
 async def test_a_kind_the_role_lacks_fails_its_resource_and_no_other(tmp_path: Path) -> None:
-    environment = {"authorization": "RBAC", "users": [User(name="manager")]}
+    environment: dict[str, Any] = {"authorization": "RBAC", "users": [User(name="manager")]}
     async with World.start(tmp_path, manager=False, **environment) as world:
         await grant(world)
         await world.start_manager()
