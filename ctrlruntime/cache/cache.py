@@ -1,9 +1,8 @@
 """Declared informers, and reads from their stores."""
 
 import asyncio
-import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, overload
 
 import structlog
@@ -21,20 +20,20 @@ from ctrlruntime.cache.errors import (
 )
 from ctrlruntime.cache.informer import (
     Informer,
-    InformerOptions,
     Selection,
     Surroundings,
     Transform,
 )
 from ctrlruntime.cache.listwatch import ListWatch, ServerListWatch
 from ctrlruntime.cache.observe import InformerObserver, InformerStats, NoInformerObserver
+from ctrlruntime.cache.options import CacheOptions, KindCacheOptions
 from ctrlruntime.cache.reading import Query
 from ctrlruntime.cache.reflector import ServerFeatures
 from ctrlruntime.cache.store import IndexFn
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.selectors import FieldSelector, LabelSelector, field_text, label_text
 
-__all__ = ["Cache", "CacheOptions", "CachedClient", "InformerHandle"]
+__all__ = ["Cache", "CacheOptions", "CachedClient", "InformerHandle", "KindCacheOptions"]
 
 R = TypeVar("R", bound=Resource[Any, Any])
 ObjectList: TypeAlias = list[R]
@@ -45,29 +44,6 @@ Informers: TypeAlias = list[Informer]
 Stats: TypeAlias = list[InformerStats]
 Doubts: TypeAlias = list[tuple[RESTMapping, Key]]
 _Declared: TypeAlias = tuple[GroupVersionKind, Selection]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KindCacheOptions:
-    """Defaults of one kind, for declarations that do not say otherwise."""
-
-    namespaces: Collection[str] | None = None
-    labels: str | None = None
-    fields: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheOptions:
-    """A declaration's own arguments win over ``kinds``, and those over ``namespaces``."""
-
-    namespaces: Collection[str] | None = None
-    """Where namespaced kinds are watched; None: everywhere."""
-    kinds: Mapping[GroupVersionKind, KindCacheOptions] = field(default_factory=dict)
-    live_kinds: Collection[GroupVersionKind] = ()
-    """Kinds that the cached client always reads from the server."""
-    informers: InformerOptions = field(default_factory=InformerOptions)
-    clock: Callable[[], float] = time.time
-    """For ``missing()``: seconds since the epoch."""
 
 
 class InformerHandle:
@@ -110,6 +86,7 @@ class Cache:
         self._features = ServerFeatures()
         self._uses: dict[_Declared, _Use] = {}
         self._by_kind: dict[GroupVersionKind, list[Informer]] = {}
+        self._by_group_kind: dict[GroupKind, list[Informer]] = {}
         self._started = False
         self._unready = 0
         self._all_ready = asyncio.Event()
@@ -298,7 +275,7 @@ class Cache:
 
     def informers_of(self, kind: GroupKind) -> Informers:
         """Every informer of a kind, in whatever version and selection."""
-        return [use.informer for use in self._uses.values() if use.informer.gvk.group_kind == kind]
+        return self._by_group_kind.get(kind, [])
 
     # -- life ------------------------------------------------------------------------------
 
@@ -427,6 +404,7 @@ class Cache:
     def _add(self, use: _Use) -> None:
         informers = self._by_kind.setdefault(use.informer.gvk, [])
         informers.append(use.informer)
+        self._by_group_kind.setdefault(use.informer.gvk.group_kind, []).append(use.informer)
         informers.sort(key=lambda informer: not informer.selection.is_everything)
         self._unready += 1
         self._all_ready.clear()
@@ -471,6 +449,7 @@ class Cache:
         informers.remove(use.informer)
         if not informers:
             del self._by_kind[use.informer.gvk]
+        self._by_group_kind[use.informer.gvk.group_kind].remove(use.informer)
 
     def _on_readiness(self, informer: Informer) -> None:
         """One counter for all informers, so that readiness never needs a scan."""

@@ -7,7 +7,8 @@ from dataclasses import replace
 import msgspec
 import orjson
 
-from ctrlruntime.cache.entry import Key
+from ctrlruntime.api.kinds import GroupKind
+from ctrlruntime.cache.entry import Entry, Key
 from ctrlruntime.cache.informer import Informer
 from ctrlruntime.cache.ryow import Ticket
 from ctrlruntime.client.call import Call
@@ -19,6 +20,9 @@ Execute = Callable[[Call], Awaitable[Response]]
 
 _WITHOUT_EFFECT = frozenset({"token"})
 """Subresources whose use changes nothing of the object."""
+
+
+_NAMESPACE = GroupKind("", "Namespace")
 
 
 class _Head(msgspec.Struct):
@@ -115,7 +119,24 @@ def _tell_of_object(informer: Informer, call: Call, ticket: Ticket | None, body:
     entry = informer.decode(body)
     if entry is None:
         return
-    if call.verb == "delete" and ticket is not None and entry.deletion_timestamp is None:
-        informer.deleted(ticket, entry.uid)  # its last state: some kinds answer a delete so
+    if ticket is not None and _is_last_state(call, entry):
+        informer.deleted(ticket, entry.uid)
     else:
         informer.wrote(entry)
+
+
+def _is_last_state(call: Call, entry: Entry) -> bool:
+    """Whether the object that was answered is gone.
+
+    Some kinds answer a delete with their last state. And a write that takes the last finalizer off an
+    object being deleted removes it (but a Namespace has finalizers of its own, in its spec).
+    """
+    if call.verb == "delete":
+        return entry.deletion_timestamp is None
+    grace = (entry.rare or {}).get("deletionGracePeriodSeconds")
+    return (
+        entry.deletion_timestamp is not None
+        and not entry.finalizers
+        and not grace
+        and call.mapping.gvk.group_kind != _NAMESPACE
+    )

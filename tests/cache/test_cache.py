@@ -515,6 +515,8 @@ class TestOwnWrites:
         entry = cache.entry(CONFIG_MAP, "a", "default")
         assert entry is not None
         assert entry.deletion_timestamp is not None
+        await writer.patch(CONFIG_MAP, "a", "default", {"metadata": {"finalizers": None}})
+        assert cache.entry(CONFIG_MAP, "a", "default") is None  # taking the last one off removes it
 
     async def test_a_dry_run_is_not_seen(self, cache: Cache, writer: CachedClient) -> None:
         await writer.create(config_map("a", labels={"test": "1"}), dry_run=True)

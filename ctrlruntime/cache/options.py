@@ -1,0 +1,31 @@
+"""What a cache can be told when it is made."""
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.cache.informer import InformerOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindCacheOptions:
+    """Defaults of one kind, for declarations that do not say otherwise."""
+
+    namespaces: Collection[str] | None = None
+    labels: str | None = None
+    fields: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheOptions:
+    """A declaration's own arguments win over ``kinds``, and those over ``namespaces``."""
+
+    namespaces: Collection[str] | None = None
+    """Where namespaced kinds are watched; None: everywhere."""
+    kinds: Mapping[GroupVersionKind, KindCacheOptions] = field(default_factory=dict)
+    live_kinds: Collection[GroupVersionKind] = ()
+    """Kinds that the cached client always reads from the server."""
+    informers: InformerOptions = field(default_factory=InformerOptions)
+    clock: Callable[[], float] = time.time
+    """For ``missing()``: seconds since the epoch."""
