@@ -49,7 +49,7 @@ def body_as_json(request: Request) -> bytes:
             return orjson.dumps(read_yaml(request.body))
         except (yaml.YAMLError, TypeError) as error:
             raise bad_request(f"yaml: {error}") from None
-    if content_type == protobuf_objects.MEDIA_TYPE:
+    if content_type == protobuf_objects.MEDIA_TYPE and request.subresource != "status":
         sent = protobuf_objects.decode(request.body)
         if sent is not None:
             return orjson.dumps(sent)

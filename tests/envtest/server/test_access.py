@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import aiohttp
@@ -19,9 +20,22 @@ TOKENS = {
 }
 
 
+class Clock:
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
 @pytest.fixture
-def options() -> ServerOptions:
-    return ServerOptions(tokens=TOKENS, authorization="RBAC")
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def options(clock: Clock) -> ServerOptions:
+    return ServerOptions(tokens=TOKENS, authorization="RBAC", clock=clock)
 
 
 @pytest.fixture
@@ -141,6 +155,18 @@ async def test_tokens_of_service_accounts(admin: Api) -> None:
     await robot.get(robot.configmaps)
     await admin.call("DELETE", f"{accounts}/robot")
     assert (await robot.fails("GET", robot.configmaps))[0] == 401
+
+
+async def test_tokens_of_service_accounts_expire(admin: Api, clock: Clock) -> None:
+    accounts = admin.path("v1", "serviceaccounts")
+    await admin.create(accounts, {"metadata": {"name": "robot"}})
+    asked = await admin.create(f"{accounts}/robot/token", {"spec": {"expirationSeconds": 600}})
+    assert asked["status"]["expirationTimestamp"] == "2026-01-01T00:10:00Z"
+    robot = Api(admin.url, admin.session, asked["status"]["token"])
+    review = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    await robot.create(review, {})
+    clock.now += timedelta(minutes=10)
+    assert (await robot.fails("POST", review, {}))[0] == 401
 
 
 async def test_impersonation_needs_the_right(admin: Api, alice: Api) -> None:

@@ -175,3 +175,7 @@ async def test_all_namespaces_in_order_of_keys(api: Api) -> None:
     listed = (await api.get("/api/v1/configmaps?labelSelector=t%3D1"))["items"]
     keys = [(item["metadata"]["namespace"], item["metadata"]["name"]) for item in listed]
     assert keys == [(namespace, name) for namespace in ("t0", "t1-a", "t1") for name in ("a", "z")]
+    for namespace in ("t0", "t1", "t1-a"):
+        inside = (await api.get(f"/api/v1/namespaces/{namespace}/configmaps"))["items"]
+        assert {item["metadata"]["namespace"] for item in inside} == {namespace}
+        assert [item["metadata"]["name"] for item in inside] == ["a", "z"]
