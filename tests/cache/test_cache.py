@@ -235,15 +235,13 @@ class TestReads:
                 namespaces=["a"], kinds={DEPLOYMENT: KindCacheOptions(namespaces=["b"], labels="x")}
             )
         )
-        selections = [
-            cache.declare(kind, **options).informer.selection
-            for kind, options in (
-                (CONFIG_MAP, {}),
-                (DEPLOYMENT, {}),
-                (DEPLOYMENT, {"namespaces": ["c"], "labels": "y"}),
-                (NAMESPACE, {}),
-            )
+        handles = [
+            cache.declare(CONFIG_MAP),
+            cache.declare(DEPLOYMENT),
+            cache.declare(DEPLOYMENT, namespaces=["c"], labels="y"),
+            cache.declare(NAMESPACE),
         ]
+        selections = [handle.informer.selection for handle in handles]
         assert [s.namespaces and sorted(s.namespaces) for s in selections] == [
             ["a"],
             ["b"],

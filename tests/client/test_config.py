@@ -18,6 +18,8 @@ import yaml
 from ctrlruntime.client.auth import AuthError, ExecAuth, ExecPlugin, FileAuth, StaticAuth
 from ctrlruntime.client.config import Config, ConfigError
 
+TLS_NAME: dict[str, Any] = {"tls-server-name": "name"}
+
 
 def kubeconfig(
     path: Path, server: str, *, user: dict[str, Any] | None = None, **cluster: Any
@@ -86,7 +88,7 @@ class TestPrecedence:
 
 class TestKubeconfig:
     async def test_contexts(self, tmp_path: Path) -> None:
-        path = kubeconfig(tmp_path / "c", "https://x", **{"tls-server-name": "name"})
+        path = kubeconfig(tmp_path / "c", "https://x", **TLS_NAME)
         main, other = await Config.load(path), await Config.load(path, "other")
         assert (main.namespace, other.namespace, main.tls_server_name) == (
             "mine",
@@ -166,7 +168,7 @@ class TestKubeconfig:
         context = config.ssl_context()
         assert context is not None
         assert len(context.get_ca_certs()) == 1
-        assert os.listdir(scratch) == []
+        assert list(scratch.iterdir()) == []
         assert "PRIVATE" not in repr(config)
 
     async def test_old_auth_providers_name_the_way_out(self, tmp_path: Path) -> None:
