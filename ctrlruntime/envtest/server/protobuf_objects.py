@@ -39,9 +39,12 @@ def decode(body: bytes) -> Manifest | None:
     try:
         envelope: Any = _messages()["Unknown"].FromString(body[len(_MAGIC) :])
         api_version, kind = envelope.typeMeta.apiVersion, envelope.typeMeta.kind
-        if kind not in KINDS.get(api_version.rpartition("/")[0], ()):
+        group, _, version = api_version.rpartition("/")
+        if kind not in KINDS.get(group, ()):
             return None
-        obj = _object(_messages()[kind].FromString(envelope.raw))
+        named = f"{kind}{version.title()}"
+        message = _messages()[named if named in TABLE else kind]
+        obj = _object(message.FromString(envelope.raw))
     except (DecodeError, _Undecodable):
         return None
     return {"kind": kind, "apiVersion": api_version, **obj}
@@ -88,6 +91,8 @@ def _single(field: Any, value: Any) -> Any:
             return None if zero else format_time(datetime.fromtimestamp(value.seconds, UTC))
         case "ExtraValue":
             return list(value.items)
+        case "Ignored":
+            return None
         case "Empty":
             _object(value)
             return None

@@ -1,7 +1,7 @@
 """Fields of the Kubernetes messages that the server reads, with their numbers.
 
 In the notation of `protobuf.messages`. `Entry` messages are those of maps; `Empty` stands for a
-message that must have no field set.
+message that must have no field set, `Ignored` for a status: writers of a status send JSON.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 _OBJECT: Final = "metadata:ObjectMeta=1"
-_REVIEW: Final = f"{_OBJECT} spec:{{}}=2 status:Empty=3"
+_REVIEW: Final = f"{_OBJECT} spec:{{}}=2 status:Ignored=3"
 _ACCESS: Final = (
     "resourceAttributes:ResourceAttributes=1 nonResourceAttributes:NonResourceAttributes=2"
 )
@@ -18,6 +18,7 @@ _META: Final = {
     "TypeMeta": "apiVersion=1 kind=2",
     "Unknown": "typeMeta:TypeMeta=1 raw:bytes=2 contentEncoding=3 contentType=4",
     "Empty": "",
+    "Ignored": "",
     "Time": "seconds:int64=1 nanos:int32=2",
     "IntOrString": "type:int64=1 intVal:int32=2 strVal=3",
     "Quantity": "string=1",
@@ -62,20 +63,18 @@ _REVIEWS: Final = {
     "SelfSubjectRulesReview": _REVIEW.format("SelfSubjectRulesReviewSpec"),
     "TokenReview": _REVIEW.format("TokenReviewSpec"),
     "TokenRequest": _REVIEW.format("TokenRequestSpec"),
-    "SelfSubjectReview": f"{_OBJECT} status:SelfSubjectReviewStatus=2",
-    "SelfSubjectReviewStatus": "userInfo:Empty=1",
+    "SelfSubjectReview": f"{_OBJECT} status:Ignored=2",
 }
 _CORE: Final = {
     "ConfigMap": f"{_OBJECT} data:Entry*=2 binaryData:BytesEntry*=3 immutable:bool?=4",
     "Secret": f"{_OBJECT} data:BytesEntry*=2 type=3 stringData:Entry*=4 immutable:bool?=5",
-    "Namespace": f"{_OBJECT} spec:NamespaceSpec=2 status:Empty=3",
+    "Namespace": f"{_OBJECT} spec:NamespaceSpec=2 status:Ignored=3",
     "NamespaceSpec": "finalizers:string*=1",
     "ServiceAccount": (
         f"{_OBJECT} secrets:ObjectReference*=2 imagePullSecrets:LocalObjectReference*=3 "
         "automountServiceAccountToken:bool?=4"
     ),
-    "Service": f"{_OBJECT} spec:ServiceSpec=2 status:ServiceStatus=3",
-    "ServiceStatus": "loadBalancer:Empty=1",
+    "Service": f"{_OBJECT} spec:ServiceSpec=2 status:Ignored=3",
     "ServiceSpec": (
         "ports:ServicePort*=1 selector:Entry*=2 clusterIP=3 type=4 externalIPs:string*=5 "
         "sessionAffinity=7 loadBalancerIP=8 loadBalancerSourceRanges:string*=9 externalName=10 "
@@ -85,7 +84,7 @@ _CORE: Final = {
     "ServicePort": (
         "name=1 protocol=2 port:int32=3 targetPort:IntOrString=4 nodePort:int32=5 appProtocol?=6"
     ),
-    "ResourceQuota": f"{_OBJECT} spec:ResourceQuotaSpec=2 status:Empty=3",
+    "ResourceQuota": f"{_OBJECT} spec:ResourceQuotaSpec=2 status:Ignored=3",
     "ResourceQuotaSpec": "hard:QuantityEntry*=1 scopes:string*=2",
     "Eviction": f"{_OBJECT} deleteOptions:DeleteOptions=2",
 }
@@ -109,7 +108,7 @@ _PODS: Final = {
     "ContainerPort": "name=1 hostPort:int32=2 containerPort:int32=3 protocol=4 hostIP=5",
     "EnvVar": "name=1 value=2",
     "ResourceRequirements": "limits:QuantityEntry*=1 requests:QuantityEntry*=2",
-    "Deployment": f"{_OBJECT} spec:DeploymentSpec=2 status:Empty=3",
+    "Deployment": f"{_OBJECT} spec:DeploymentSpec=2 status:Ignored=3",
     "DeploymentSpec": (
         "replicas:int32?=1 selector:LabelSelector=2 template:PodTemplateSpec=3 "
         "strategy:DeploymentStrategy=4 minReadySeconds:int32=5 revisionHistoryLimit:int32?=6 "
@@ -117,14 +116,14 @@ _PODS: Final = {
     ),
     "DeploymentStrategy": "type=1 rollingUpdate:RollingUpdate=2",
     "RollingUpdate": "maxUnavailable:IntOrString=1 maxSurge:IntOrString=2",
-    "Job": f"{_OBJECT} spec:JobSpec=2 status:Empty=3",
+    "Job": f"{_OBJECT} spec:JobSpec=2 status:Ignored=3",
     "JobSpec": (
         "parallelism:int32?=1 completions:int32?=2 activeDeadlineSeconds:int64?=3 "
         "selector:LabelSelector=4 manualSelector:bool?=5 template:PodTemplateSpec=6 "
         "backoffLimit:int32?=7 ttlSecondsAfterFinished:int32?=8 completionMode?=9 suspend:bool?=10 "
         "podReplacementPolicy?=14"
     ),
-    "CronJob": f"{_OBJECT} spec:CronJobSpec=2 status:Empty=3",
+    "CronJob": f"{_OBJECT} spec:CronJobSpec=2 status:Ignored=3",
     "CronJobSpec": (
         "schedule=1 startingDeadlineSeconds:int64?=2 concurrencyPolicy=3 suspend:bool?=4 "
         "jobTemplate:JobTemplateSpec=5 successfulJobsHistoryLimit:int32?=6 "
@@ -133,14 +132,26 @@ _PODS: Final = {
     "JobTemplateSpec": f"{_OBJECT} spec:JobSpec=2",
 }
 _OTHERS: Final = {
-    "PodDisruptionBudget": f"{_OBJECT} spec:PodDisruptionBudgetSpec=2 status:BudgetStatus=3",
+    "CrossVersionObjectReference": "kind=1 name=2 apiVersion=3",
+    "HorizontalPodAutoscaler": f"{_OBJECT} spec:HorizontalPodAutoscalerSpec=2 status:Ignored=3",
+    "HorizontalPodAutoscalerSpec": (
+        "scaleTargetRef:CrossVersionObjectReference=1 minReplicas:int32?=2 maxReplicas:int32=3 "
+        "targetCPUUtilizationPercentage:int32?=4"
+    ),
+    "HorizontalPodAutoscalerV2": (
+        f"{_OBJECT} spec:HorizontalPodAutoscalerSpecV2=2 status:Ignored=3"
+    ),
+    "HorizontalPodAutoscalerSpecV2": (
+        "scaleTargetRef:CrossVersionObjectReference=1 minReplicas:int32?=2 maxReplicas:int32=3 "
+        "metrics:MetricSpec*=4"
+    ),
+    "MetricSpec": "type=1 resource:ResourceMetricSource=4",
+    "ResourceMetricSource": "name=1 target:MetricTarget=2",
+    "MetricTarget": "type=1 value:Quantity=2 averageValue:Quantity=3 averageUtilization:int32?=4",
+    "PodDisruptionBudget": f"{_OBJECT} spec:PodDisruptionBudgetSpec=2 status:Ignored=3",
     "PodDisruptionBudgetSpec": (
         "minAvailable:IntOrString=1 selector:LabelSelector=2 maxUnavailable:IntOrString=3 "
         "unhealthyPodEvictionPolicy?=4"
-    ),
-    "BudgetStatus": (
-        "disruptionsAllowed:int32=3 currentHealthy:int32=4 desiredHealthy:int32=5 "
-        "expectedPods:int32=6"
     ),
     "PriorityClass": (
         f"{_OBJECT} value:int32=2 globalDefault:bool=3 description=4 preemptionPolicy?=5"
@@ -156,8 +167,7 @@ _OTHERS: Final = {
     "ClusterRole": f"{_OBJECT} rules:PolicyRule*=2 aggregationRule:AggregationRule=3",
     "RoleBinding": f"{_OBJECT} subjects:Subject*=2 roleRef:RoleRef=3",
     "ClusterRoleBinding": f"{_OBJECT} subjects:Subject*=2 roleRef:RoleRef=3",
-    "Ingress": f"{_OBJECT} spec:IngressSpec=2 status:IngressStatus=3",
-    "IngressStatus": "loadBalancer:Empty=1",
+    "Ingress": f"{_OBJECT} spec:IngressSpec=2 status:Ignored=3",
     "IngressSpec": (
         "defaultBackend:IngressBackend=1 tls:IngressTLS*=2 rules:IngressRule*=3 ingressClassName?=4"
     ),
@@ -182,10 +192,11 @@ KINDS: Final[dict[str, tuple[str, ...]]] = {
         "SelfSubjectRulesReview",
         "SubjectAccessReview",
     ),
+    "autoscaling": ("HorizontalPodAutoscaler",),
     "batch": ("CronJob", "Job"),
     "networking.k8s.io": ("Ingress",),
     "policy": ("Eviction", "PodDisruptionBudget"),
     "rbac.authorization.k8s.io": ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
     "scheduling.k8s.io": ("PriorityClass",),
 }
-"""Kinds read, by group."""
+"""Kinds read, by group; a version of its own is a message of its own, as `...V2`."""
