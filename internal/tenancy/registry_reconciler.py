@@ -17,7 +17,7 @@ from ctrlruntime.controller.directives import is_paused, requested
 from ctrlruntime.controller.reconcile import Result, current
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
-from ctrlruntime.resources import Action, Control, Owner
+from ctrlruntime.resources import Action, Control, Desired, Owner, Standing
 from internal.tenancy.blueprints import Blueprints
 from internal.tenancy.children import OWNER_INDEX, ChildKinds
 from internal.tenancy.live import LiveObjects
@@ -301,14 +301,25 @@ class RegistryReconciler:
     async def _write(self, tenant: DesiredTenant, builder: TenantBuilder, owner: Owner) -> str:
         if tenant.row.sensitive:
             secret = builder.secret(tenant.name, builder.labels(tenant), tenant.row)
-            outcome = await self.control.ensure(secret, owner)
-            if outcome.action is Action.CONFLICT:
-                return f"the Secret {secret.name!r} is in the way: {outcome.conflict}"
+            conflict = await self._ensure(secret, owner)
+            if conflict:
+                return f"a Secret {secret.name!r} is in the way: {conflict}"
         before = self.tenants.get(owner.namespace, tenant.name)
-        outcome = await self.control.ensure(builder.tenant(tenant, before), owner)
-        if outcome.action is Action.CONFLICT:
-            return f"a Tenant {tenant.name!r} is in the way: {outcome.conflict}"
-        return ""
+        conflict = await self._ensure(builder.tenant(tenant, before), owner)
+        return f"a Tenant {tenant.name!r} is in the way: {conflict}" if conflict else ""
+
+    async def _ensure(self, desired: Desired, owner: Owner) -> str:
+        """Write one object; who is in the way, if somebody is.
+
+        Fields that others took are taken back by force. Whole objects of others are not.
+        """
+        entry = self.control.look(desired)
+        if entry is not None:
+            verdict = self.control.judge(entry, owner)
+            if verdict.standing is Standing.FOREIGN:
+                return f"it belongs to {verdict.holder}"
+        outcome = await self.control.ensure(desired, owner)
+        return outcome.conflict if outcome.action is Action.CONFLICT else ""
 
     async def _clean_secrets(self, owner: Owner, made: Plan) -> None:
         """Delete the Secrets of tenants that are gone."""

@@ -12,6 +12,7 @@ from internal.tenancy.sources import SourceError
 from internal.tenancy.tally import Counts
 
 LONGEST_MESSAGE = 1024
+MOST_LISTED = 5
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,7 +70,13 @@ def _conditions(synced: Synced) -> list[Condition]:
         return conditions
     problems = [*synced.reading.problems(), *synced.plan.problems]
     conditions.append(
-        _condition("RowsValid", not problems, "AllRowsValid", "InvalidRows", "; ".join(problems))
+        _condition(
+            "RowsValid",
+            not problems,
+            "AllRowsValid",
+            "InvalidRows",
+            _listed("Not every row can be used", problems),
+        )
     )
     held = synced.plan.held
     conditions.append(
@@ -87,8 +94,7 @@ def _conditions(synced: Synced) -> list[Condition]:
             not synced.troubles,
             "Synced",
             "TenantsNotWritten",
-            "; ".join(synced.troubles[:5])
-            + (f"; and {len(synced.troubles) - 5} more" if len(synced.troubles) > 5 else ""),
+            _listed("Not everything could be written", synced.troubles),
         )
     )
     return conditions
@@ -96,12 +102,19 @@ def _conditions(synced: Synced) -> list[Condition]:
 
 def _ready(synced: Synced) -> Condition:
     if synced.error is not None:
-        message = f"{synced.error}. Tenants stay as they are; the query is tried again."
+        message = f"The query failed: {synced.error}. Tenants stay as they are; it is tried again."
         return _condition("Ready", False, "", synced.error.reason, message)
-    if synced.reading is None:
-        return _condition("Ready", False, "", "NotSyncedYet", "No query has been made yet.")
-    message = f"{len(synced.reading.active)} of {synced.reading.total} rows are active."
+    found = synced.reading or Reading((), 0, 0)
+    message = f"{len(found.active)} of {found.total} rows are active."
     return _condition("Ready", True, "DatabaseConnected", "", message)
+
+
+def _listed(head: str, sentences: Sequence[str]) -> str:
+    if not sentences:
+        return ""
+    shown = "; ".join(sentences[:MOST_LISTED])
+    more = len(sentences) - MOST_LISTED
+    return f"{head}: {shown}" + (f"; and {more} more." if more > 0 else ".")
 
 
 def _condition(kind: str, holds: bool, true: str, false: str, message: str) -> Condition:

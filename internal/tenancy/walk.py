@@ -8,6 +8,7 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from apis.tenancy import Tenant, TResource
+from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.api.kinds import GroupKind, RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError
@@ -83,6 +84,7 @@ class _Pass:
         self._hidden = hidden
         self._logger = logger
         self._applied_before = frozenset(tenant.status.applied_resources)
+        self._was_complete = _was_complete(tenant)
         self._states: dict[str, State] = {}
         self._found = Walked()
 
@@ -154,16 +156,17 @@ class _Pass:
     async def _ensure(self, item: BuiltResource, desired: Desired) -> Written:
         control, owner = self._walker.control, self._owner
         wrote = str(item.key) in self._applied_before
+        current = wrote and self._was_complete
         entry = control.look(desired)
         if entry is not None and is_orphaned(entry.labels):
             await self._walker.live.unmark(desired.mapping, entry, adoption_patch())
         elif entry is not None and item.resource.ignore_fields:
-            if not control.pending(desired, owner, wrote=wrote):
+            if not control.pending(desired, owner, wrote=wrote, current=current):
                 return Written(Action.UNCHANGED, entry)
             live = await self._walker.live.read(desired.mapping, entry)
             if live is not None:
                 desired = _with_live_values(desired, item.resource, live)
-        return await control.ensure(desired, owner, wrote=wrote)
+        return await control.ensure(desired, owner, wrote=wrote, current=current)
 
     def _refused(self, item: BuiltResource, error: APIError) -> Outcome:
         """The server said no: the tenant says why, and tries again later."""
@@ -214,6 +217,13 @@ class _Pass:
         result = action or Action.CONFLICT
         kind = desired.mapping.gvk.group_kind
         self._walker.on_apply(kind, result, resource.conflict_policy.value)
+
+
+def _was_complete(tenant: Tenant) -> bool:
+    """Whether every resource was in place for the tenant as it is now, by its own status."""
+    ready = find_condition(tenant.status.conditions, "Ready")
+    observed = tenant.status.observed_generation == tenant.metadata.generation
+    return observed and ready is not None and ready.status == "True"
 
 
 def _with_live_values(desired: Desired, resource: TResource, live: Mapping[str, Any]) -> Desired:

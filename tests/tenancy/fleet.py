@@ -13,6 +13,7 @@ Tests of one module share an API server and a manager; each has a namespace of i
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,8 @@ from ctrlruntime.api.conditions import Condition, find_condition
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import NotFound
+from ctrlruntime.envtest.proxy import Mark
+from ctrlruntime.envtest.proxy.requests import WRITES
 from tests.tenancy.world import NAMESPACE_KIND, World, is_ready, mapping
 
 COLUMNS = ("uid", "url", "active", "plan", "image", "replicas", "secret")
@@ -162,6 +165,16 @@ class Fleet:
         except NotFound:
             return None
 
+    def writes(self, since: Mark) -> list[str]:
+        """What the manager wrote in this namespace since then: `patch tenants.group/status name`."""
+        return [
+            f"{entry.verb} {entry.resource} {entry.name}"
+            for entry in self.world.environment.proxy.log.entries(since)
+            if entry.user == "manager"
+            and entry.namespace == self.namespace
+            and entry.verb in WRITES
+        ]
+
     async def tenants(self) -> list[str]:
         """Names of all tenants."""
         found = await self.world.client.list(Tenant, self.namespace)
@@ -175,7 +188,9 @@ class Fleet:
 
     async def there(self, kind: RESTMapping, name: str, holds: Callable[[Any], bool] = bool) -> Any:
         """Wait until an object is there and `holds`."""
-        return await self.world.eventually(lambda: self.get(kind, name), lambda o: o and holds(o))
+        return await self.world.eventually(
+            lambda: self.get(kind, name), lambda seen: bool(seen and holds(seen))
+        )
 
     async def gone(self, kind: Kind | RESTMapping, name: str) -> None:
         """Wait until an object is gone."""
@@ -198,7 +213,7 @@ class Fleet:
         """Wait until these tenants are ready for their current generation."""
         for name in names:
             await self.world.eventually(
-                lambda name=name: self.find(Tenant, name), is_ready, timeout=timeout
+                functools.partial(self.find, Tenant, name), is_ready, timeout=timeout
             )
 
     async def condition(self, kind: Kind, name: str, type_: str) -> Condition | None:
