@@ -117,10 +117,11 @@ async def test_bad_definitions_are_refused(api: Api, change: Any, field: str) ->
     assert any(found.startswith(field) for found in fields), fields
 
 
-async def test_names_in_use_are_not_accepted(api: Api, widgets: str) -> None:
+@pytest.mark.parametrize("names", [{"kind": "Widget"}, {"kind": "Gadget", "shortNames": ["wd"]}])
+async def test_names_in_use_are_not_accepted(api: Api, widgets: str, names: Any) -> None:
     rival = definition()
     rival["metadata"]["name"] = "gadgets.example.com"
-    rival["spec"]["names"] = {"plural": "gadgets", "kind": "Widget"}
+    rival["spec"]["names"] = {"plural": "gadgets", **names}
     await api.create(DEFINITIONS, rival)
     found = await api.until(
         f"{DEFINITIONS}/gadgets.example.com", lambda found: bool(conditions(found))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from .conftest import MERGE, Api, configmap, deployment, widget
@@ -194,6 +196,16 @@ async def test_too_large_is_413(api: Api) -> None:
     code, reason, _ = await api.fails("POST", api.configmaps, configmap("a", {"a": "x" * 3200000}))
     assert (code, reason) == (413, "RequestEntityTooLarge")
     assert (await api.send("GET", f"{api.configmaps}/a"))[0] == 404
+
+
+async def test_too_large_without_a_length_is_413(api: Api) -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        for _ in range(40):
+            yield b" " * 100_000
+
+    url, headers = api.url + api.configmaps, {"Content-Type": "application/json"}
+    async with api.session.post(url, data=parts(), headers={**api.headers, **headers}) as answer:
+        assert answer.status == 413
 
 
 async def test_immutable_parts(api: Api) -> None:
