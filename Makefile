@@ -40,8 +40,8 @@ bench-tenancy: setup ## Count requests for ROWS tenants; the last line is one JS
 	@hack/mariadb.sh
 	@$(PY) -m benchmarks.tenancy --rows $(ROWS)
 
-bench: setup ## Figures of the parts: queue, cache, renderer
-	@for part in queue cache render; do echo "== $$part"; $(PY) -m benchmarks.$$part; done
+bench: setup ## Figures of the parts: queue, cache, controller, proxy, nodes
+	@for part in queue cache controller proxy nodes; do echo "== $$part"; $(PY) -m benchmarks.$$part; done
 
 clean: ## Remove what was made, not the caches outside
 	@rm -rf .venv .run .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist/*.whl
