@@ -58,6 +58,8 @@ class _Registry:
     replan: bool = True
     failures: int = 0
     generation: int = -1
+    planned_for: tuple[int, str | None] = (-1, None)
+    """Generation and word for deletions that the last plan was made with."""
     handled: str | None = None
     status_at: float = float("-inf")
 
@@ -120,6 +122,9 @@ class RegistryReconciler:
         state = self._state(request)
         if self._is_query_due(state, entry):
             await self._query(request, registry, entry, state)
+        told = (entry.generation, entry.annotations.get(ALLOW_DELETE))
+        state.replan |= state.planned_for != told
+        state.planned_for = told
         if state.replan and state.synced.reading is not None:
             state.replan = False
             try:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
-from ctrlruntime.api.conditions import Condition, find_condition
+from ctrlruntime.api.conditions import Condition
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import NotFound
@@ -217,9 +217,10 @@ class Fleet:
             )
 
     async def condition(self, kind: Kind, name: str, type_: str) -> Condition | None:
-        """A condition as it stands."""
-        found = await self.find(kind, name)
-        return None if found is None else find_condition(found.status.conditions, type_)
+        """A condition as it stands, also of an object that cannot be read as its kind."""
+        found = await self.get(kind.mapping(), name) or {}
+        conditions = (found.get("status") or {}).get("conditions") or ()
+        return next((Condition.model_validate(c) for c in conditions if c["type"] == type_), None)
 
     async def until(
         self,
