@@ -26,6 +26,7 @@ from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.conditions import Condition, find_condition
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.cache.options import CacheOptions
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
@@ -63,6 +64,7 @@ class World:
     folder: Path
     manager: Manager | None = None
     options: TenancyOptions = field(default_factory=TenancyOptions)
+    cache: CacheOptions | None = None
     _task: asyncio.Task[None] | None = None
     _log: Any = None
 
@@ -76,13 +78,15 @@ class World:
         pods: bool = False,
         manager: bool = True,
         options: TenancyOptions | None = None,
+        cache: CacheOptions | None = None,
         **environment: Any,
     ) -> AsyncIterator[World]:
         """An empty cluster with our CRDs, an empty table, and the manager unless told otherwise."""
         env = Environment(proxy=True, nodes=nodes, pods=pods, folder=folder, **environment)
         async with env:
             await env.install_crds(TenantRegistry, TenantTemplate, Tenant)
-            world = cls(env, folder, options=options or TenancyOptions(sqlite_root=folder))
+            options = options or TenancyOptions(sqlite_root=folder)
+            world = cls(env, folder, options=options, cache=cache)
             world.make_table()
             try:
                 if manager:
@@ -100,6 +104,7 @@ class World:
             self.environment.config("manager"),
             ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
             logger=make_logger(format="console", stream=self._log),
+            cache_options=self.cache,
         )
         add_tenancy(self.manager, self.options)
         self._task = asyncio.create_task(self.manager.start())
