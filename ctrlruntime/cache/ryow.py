@@ -277,9 +277,12 @@ class Ledger:
         if uid is None or uid in self._gone:
             return events
         self._tombstones[uid] = _Tombstone(self._next(), self._clock())
+        # News of an earlier object of that name may still be under way, be it the watch's or the
+        # late answer to a write of ours.
         self._raise_floor(ticket.key, ticket.bound)
-        if old is None or old.uid != uid:
-            # News of an earlier object of that name may still be under way.
+        if old is not None and old.uid == uid:
+            self._raise_floor(ticket.key, version(old))
+        else:
             self.doubt(ticket.key)
         if old is not None and (old.uid == uid or version(old) <= ticket.bound):
             self.store.remove(ticket.key)

@@ -92,6 +92,17 @@ class TestDeletes:
         assert isinstance(ledger.observe("", successor), Created)
         assert store.get("ns", "a") is successor
 
+    def test_an_older_answer_that_comes_after_the_deletes_is_old_news(
+        self, entry_of: EntryOf
+    ) -> None:
+        ledger, store = ledger_of()
+        take_over(ledger, [], "1")
+        ticket = ledger.begin(("ns", "a"))
+        ledger.wrote(entry_of("a", uid="2", resourceVersion="6"))
+        ledger.deleted(ticket, "2")
+        assert ledger.wrote(entry_of("a", uid="1", resourceVersion="3")) == []
+        assert len(store) == 0
+
     def test_the_watch_may_be_faster_than_the_answer(self, entry_of: EntryOf) -> None:
         ledger, store = ledger_of()
         take_over(ledger, [entry_of("a", uid="1", resourceVersion="5")], "5")
