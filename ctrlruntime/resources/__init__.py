@@ -7,7 +7,7 @@ each object is.
 
 from ctrlruntime.resources.control import Action, Control, Outcome
 from ctrlruntime.resources.desired import Desired, ObjectKey, PatchStrategy, owner_reference
-from ctrlruntime.resources.diff import Diff, Foreign, Reason, Update, diff, difference
+from ctrlruntime.resources.diff import Diff, Foreign, Reason, Settled, Update, diff, difference
 from ctrlruntime.resources.drift import missing_leaves
 from ctrlruntime.resources.ownership import OWNER, OWNER_UID, Owner, Standing, judge, owner_key
 from ctrlruntime.resources.revision import REVISION, canonical, revision, revision_of_bytes
@@ -26,6 +26,7 @@ __all__ = [
     "Owner",
     "PatchStrategy",
     "Reason",
+    "Settled",
     "Standing",
     "Update",
     "canonical",

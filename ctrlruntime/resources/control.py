@@ -10,7 +10,7 @@ from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.cache import Cache, CachedClient
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import PatchType
-from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
+from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound, StatusCause
 from ctrlruntime.resources.desired import (
     Desired,
     Manifest,
@@ -19,11 +19,19 @@ from ctrlruntime.resources.desired import (
     owner_reference,
     reference_manifest,
 )
-from ctrlruntime.resources.diff import Reason, difference
-from ctrlruntime.resources.ownership import OWNER_UID, Owner, Standing, Verdict, judge
+from ctrlruntime.resources.diff import Reason, Settled, difference, settle
+from ctrlruntime.resources.ownership import OWNER, OWNER_UID, Owner, Standing, Verdict, judge
+from ctrlruntime.resources.revision import REVISION
 
 FIRST_CONTACT: Final = "1"
 """An apply with this resourceVersion creates, or answers 409 when anything is there."""
+
+
+ATTEMPTS: Final = 4
+"""How often an object that changes under our hands is looked at and written again."""
+
+BEFORE_FIRST_APPLY: Final = '"before-first-apply"'
+"""Who holds the fields of an object that has no managed fields when it is first applied."""
 
 
 class Action(StrEnum):
@@ -71,7 +79,7 @@ class Control:
         self._client: CachedClient = cache.client()
         self._field_manager = field_manager
         self._alive = alive
-        self._settled: OrderedDict[ObjectKey, bytes] = OrderedDict()
+        self._settled: OrderedDict[ObjectKey, Settled] = OrderedDict()
         self._remembered = remembered
 
     def look(self, desired: Desired) -> Entry | None:
@@ -87,39 +95,48 @@ class Control:
         """Whether `entry` is the owner's, adoptable ones included."""
         return self.judge(entry, owner).standing is not Standing.FOREIGN
 
-    def judge(self, entry: Entry, owner: Owner, *, wrote: bool = False) -> Verdict:
+    def judge(self, entry: Entry, owner: Owner) -> Verdict:
         """Whose `entry` is; see :func:`ctrlruntime.resources.ownership.judge`."""
-        return judge(entry, owner, alive=self._alive, wrote=wrote)
+        return judge(entry, owner, alive=self._alive)
 
-    def pending(self, desired: Desired, owner: Owner, *, wrote: bool = False) -> bool:
+    def _judge(self, desired: Desired, entry: Entry, owner: Owner, *, wrote: bool) -> Verdict:
+        known = self._settled.get(desired.key)
+        same = known is not None and (known.owner, known.uid) == (owner.uid, entry.uid)
+        return judge(entry, owner, alive=self._alive, wrote=wrote, same=same)
+
+    def pending(
+        self, desired: Desired, owner: Owner, *, wrote: bool = False, current: bool = False
+    ) -> bool:
         """Whether `ensure` would write or report anything but `unchanged`. No request is made."""
         entry = self.look(desired)
         if entry is None or entry.deletion_timestamp is not None:
             return True
-        verdict = self.judge(entry, owner, wrote=wrote)
+        verdict = self._judge(desired, entry, owner, wrote=wrote)
         if verdict.standing is Standing.FOREIGN:
             return True
-        return self._difference(desired, entry, owner, verdict) is not None
+        return self._difference(desired, entry, owner, verdict, current=current) is not None
 
-    async def ensure(self, desired: Desired, owner: Owner, *, wrote: bool = False) -> Outcome:
+    async def ensure(
+        self, desired: Desired, owner: Owner, *, wrote: bool = False, current: bool = False
+    ) -> Outcome:
         """Create or update one object, if it is not as desired.
 
-        `wrote` says the caller has its own record of having written it (see `judge`). Raises the
-        client's errors other than conflicts; a conflict is an outcome.
+        `wrote` says the caller has its own record of having written it (see `judge`), `current`
+        that what it wrote last was this very revision. Raises the client's errors other than
+        conflicts; a conflict is an outcome.
         """
         if self._cache.uncertain(desired.mapping, desired.name, desired.namespace or None):
-            await self._cache.refresh(desired.mapping, desired.name, desired.namespace or None)
-        entry = self.look(desired)
-        if entry is None:
+            await self._refresh(desired)
+        for _ in range(ATTEMPTS - 1):
+            entry = self.look(desired)
             try:
-                return await self._create(desired, owner)
-            except (AlreadyExists, Conflict):
-                entry = await self._cache.refresh(
-                    desired.mapping, desired.name, desired.namespace or None
-                )
-                if entry is None:  # gone again in between: the caller's retry will create it
+                return await self._attempt(desired, entry, owner, wrote=wrote, current=current)
+            except (AlreadyExists, Conflict, NotFound):
+                # Not what we saw: another object, or a newer version of it. Look, and judge again.
+                found = await self._refresh(desired)
+                if found is entry or (found is None and entry is None):
                     raise
-        return await self._bring_to(desired, entry, owner, wrote=wrote)
+        return await self._attempt(desired, self.look(desired), owner, wrote=wrote, current=current)
 
     async def delete(self, mapping: RESTMapping, entry: Entry, owner: Owner) -> bool:
         """Delete an object that is ours. Returns False, and does nothing, if it is not.
@@ -177,33 +194,38 @@ class Control:
 
     # -- writing ---------------------------------------------------------------------------
 
-    async def _bring_to(
-        self, desired: Desired, entry: Entry, owner: Owner, *, wrote: bool
+    async def _refresh(self, desired: Desired) -> Entry | None:
+        return await self._cache.refresh(desired.mapping, desired.name, desired.namespace or None)
+
+    async def _attempt(
+        self, desired: Desired, entry: Entry | None, owner: Owner, *, wrote: bool, current: bool
     ) -> Outcome:
+        if entry is None:
+            return await self._create(desired, owner)
         if entry.deletion_timestamp is not None:
             return Outcome(Action.TERMINATING, entry)
-        verdict = self.judge(entry, owner, wrote=wrote)
+        verdict = self._judge(desired, entry, owner, wrote=wrote)
         if verdict.standing is Standing.FOREIGN:
             if not desired.force or self._owned_elsewhere(entry, owner):
                 return Outcome(Action.CONFLICT, entry, None, f"it belongs to {verdict.holder}")
             return await self._update(desired, entry, owner, Reason.ADOPTION)
-        reason = self._difference(desired, entry, owner, verdict)
+        reason = self._difference(desired, entry, owner, verdict, current=current)
         if reason is None:
             return Outcome(Action.UNCHANGED, entry)
         return await self._update(desired, entry, owner, reason)
 
     def _difference(
-        self, desired: Desired, entry: Entry, owner: Owner, verdict: Verdict
+        self, desired: Desired, entry: Entry, owner: Owner, verdict: Verdict, *, current: bool
     ) -> Reason | None:
-        reason = difference(desired, entry, owner, verdict, self._settled.get(desired.key))
-        if reason is None and entry.owned is not None and not desired.once:
-            self._settle(
-                desired.key, entry.owned
-            )  # looked at in full once, by identity from now on
+        known = self._settled.get(desired.key)
+        reason = difference(desired, entry, owner, verdict, known, current=current)
+        looked_at = known is not None and known.owned == entry.owned
+        if reason is None and not looked_at and not desired.once:  # in full only once
+            self._settle(desired.key, settle(desired, entry, owner))
         return reason
 
-    def _settle(self, key: ObjectKey, owned: bytes) -> None:
-        self._settled[key] = owned
+    def _settle(self, key: ObjectKey, settled: Settled) -> None:
+        self._settled[key] = settled
         self._settled.move_to_end(key)
         if len(self._settled) > self._remembered:
             self._settled.popitem(last=False)
@@ -222,7 +244,7 @@ class Control:
             answer = await self._client.create(
                 body, kind=desired.mapping, field_manager=self._field_manager
             )
-        return self._written(desired, answer, Action.CREATED, None)
+        return self._written(desired, owner, answer, Action.CREATED, None)
 
     async def _update(
         self, desired: Desired, entry: Entry, owner: Owner, reason: Reason
@@ -231,22 +253,24 @@ class Control:
             answer = await self._merge(
                 desired.mapping, entry.name, entry.namespace, self._record(desired, entry, owner)
             )
-            return self._written(desired, answer, Action.UPDATED, reason)
+            return self._written(desired, owner, answer, Action.UPDATED, reason)
+        force = desired.force or reason is not Reason.REVISION
         try:
-            answer = await self._write(desired, entry, owner, reason)
+            answer = await self._write(desired, entry, owner, force=force)
         except Conflict as error:
-            if error.is_field_conflict:
+            if not error.is_field_conflict:
+                raise
+            if any(map(_is_disputed, error.causes)):
                 return Outcome(Action.CONFLICT, entry, reason, error.message)
-            raise
-        return self._written(desired, answer, Action.UPDATED, reason)
+            answer = await self._write(desired, entry, owner, force=True)
+        return self._written(desired, owner, answer, Action.UPDATED, reason)
 
     async def _write(
-        self, desired: Desired, entry: Entry, owner: Owner, reason: Reason
+        self, desired: Desired, entry: Entry, owner: Owner, *, force: bool
     ) -> Manifest:
+        """`force`: the same revision was all ours, so taking it back is no conflict."""
         body = desired.body(owner)
         if desired.strategy is PatchStrategy.APPLY:
-            # The same revision was all ours, so taking it back is no conflict.
-            force = desired.force or reason is not Reason.REVISION
             body["metadata"]["uid"] = entry.uid
             return await self._apply(desired, body, force=force)
         if desired.strategy is PatchStrategy.MERGE:
@@ -304,13 +328,28 @@ class Control:
         return [*kept, owner_reference(owner)] if desired.reference else kept
 
     def _written(
-        self, desired: Desired, answer: Manifest, action: Action, reason: Reason | None
+        self,
+        desired: Desired,
+        owner: Owner,
+        answer: Manifest,
+        action: Action,
+        reason: Reason | None,
     ) -> Outcome:
         """Remember what the server made of our write, unless somebody has written since."""
         entry = self.look(desired)
         answered = answer["metadata"]["resourceVersion"]
-        if entry is not None and entry.owned and entry.resource_version == answered:
-            self._settle(desired.key, entry.owned)
+        if entry is not None and entry.resource_version == answered:
+            self._settle(desired.key, settle(desired, entry, owner))
         else:
             self._settled.pop(desired.key, None)
         return Outcome(action, entry, reason)
+
+
+def _is_disputed(cause: StatusCause) -> bool:
+    """Whether a field conflict is with somebody, over something that is not our own record.
+
+    Where managed fields were wiped, the server names `before-first-apply`: that is nobody.
+    """
+    ours = (REVISION, OWNER, OWNER_UID)
+    tracking = any(cause.field == f".metadata.annotations.{name}" for name in ours)
+    return not tracking and BEFORE_FIRST_APPLY not in cause.message

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.resources.desired import Desired, ObjectKey
+from ctrlruntime.resources.desired import Desired, ObjectKey, PatchStrategy
 from ctrlruntime.resources.drift import missing_leaves
 from ctrlruntime.resources.ownership import OWNER_UID, Owner, Standing, Verdict, judge
 from ctrlruntime.resources.revision import REVISION
@@ -22,6 +22,21 @@ class Reason(StrEnum):
     """The record of owner or policy on the object is not the desired one."""
     ADOPTION = "adoption"
     """Our key under a UID that no longer lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What is remembered of our own last write to an object, and what the server made of it."""
+
+    owner: str
+    """The UID of the owner it was written for."""
+    uid: str
+    """The object's own."""
+    revision: str
+    owned: bytes | None
+    """Our entry in its managed fields."""
+    version: str = ""
+    """Its resourceVersion, kept where `owned` cannot tell whether somebody wrote since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,27 +71,62 @@ class Diff:
 
 
 def difference(
-    desired: Desired, entry: Entry, owner: Owner, verdict: Verdict, settled: bytes | None = None
+    desired: Desired,
+    entry: Entry,
+    owner: Owner,
+    verdict: Verdict,
+    settled: Settled | None = None,
+    *,
+    current: bool = False,
 ) -> Reason | None:
     """Why `entry`, which is not foreign, has to be written; None when it is as desired.
 
-    `settled` is our managed-fields entry as the server left it after our own last write: with it
-    nothing has changed since, even where the server dropped a field we sent.
+    `settled`: with it nothing has changed since our own last write, even where the server dropped a
+    field we sent. `current` is the caller's own record that this very revision was in place.
     """
     if verdict.standing is Standing.ADOPTABLE:
         return Reason.ADOPTION
+    if desired.once:
+        return None if _tracked(desired, entry, owner) else Reason.TRACKING
+    if entry.annotations.get(REVISION) != desired.revision:
+        was_current = current or (settled is not None and settled.revision == desired.revision)
+        return Reason.DRIFT if was_current and not _owns_revision(entry) else Reason.REVISION
     if not _tracked(desired, entry, owner):
         return Reason.TRACKING
-    if desired.once:
-        return None
-    if entry.annotations.get(REVISION) != desired.revision:
-        return Reason.REVISION
-    if settled is not None and entry.owned == settled:
+    if settled is not None and _is_untouched(entry, settled):
         return None
     missing = missing_leaves(desired.body(owner), entry.owned)
     if any(not _ignored(path, desired.ignored) for path in missing):
         return Reason.DRIFT
     return None
+
+
+def settle(desired: Desired, entry: Entry, owner: Owner) -> Settled:
+    """What to remember of `entry`, which is as our own last write left it.
+
+    An apply owns all it sent, but for what the server dropped: its entry shows every later change.
+    A merge or an update owns only what it changed, and nothing at all where managed fields were
+    wiped: then any later write to the object may have been to ours.
+    """
+    version = ""
+    if desired.strategy is not PatchStrategy.APPLY and not desired.once:
+        missing = missing_leaves(desired.body(owner), entry.owned)
+        if any(not _ignored(path, desired.ignored) for path in missing):
+            version = entry.resource_version
+    return Settled(owner.uid, entry.uid, desired.revision, entry.owned, version)
+
+
+def _is_untouched(entry: Entry, settled: Settled) -> bool:
+    if settled.uid != entry.uid:
+        return False
+    if settled.version:
+        return entry.resource_version == settled.version
+    return entry.owned is not None and entry.owned == settled.owned
+
+
+def _owns_revision(entry: Entry) -> bool:
+    """Whether the recorded revision is our own word, not what somebody else put or left there."""
+    return entry.owned is not None and f'"f:{REVISION}"'.encode() in entry.owned
 
 
 def diff(
@@ -85,7 +135,7 @@ def diff(
     owner: Owner,
     *,
     alive: Callable[[str], bool] = lambda _uid: False,
-    settled: Callable[[ObjectKey], bytes | None] = lambda _key: None,
+    settled: Callable[[ObjectKey], Settled | None] = lambda _key: None,
 ) -> Diff:
     """Compare `current` with `desired` for one owner.
 
@@ -99,11 +149,13 @@ def diff(
         if entry is None:
             result.creates.append(item)
             continue
-        verdict = judge(entry, owner, alive=alive, wrote=settled(key) is not None)
+        known = settled(key)
+        same = known is not None and (known.owner, known.uid) == (owner.uid, entry.uid)
+        verdict = judge(entry, owner, alive=alive, same=same)
         if verdict.standing is Standing.FOREIGN:
             result.conflicts.append(Foreign(item, entry, verdict.holder))
         elif entry.deletion_timestamp is None:
-            reason = difference(item, entry, owner, verdict, settled(key))
+            reason = difference(item, entry, owner, verdict, known)
             if reason is not None:
                 result.updates.append(Update(item, entry, reason))
     for key in sorted(set(current) - set(wanted), reverse=True):

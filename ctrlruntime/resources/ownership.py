@@ -66,20 +66,24 @@ def judge(
     *,
     alive: Callable[[str], bool] = lambda _uid: False,
     wrote: bool = False,
+    same: bool = False,
 ) -> Verdict:
     """Decide what `entry` is to `owner`.
 
     `alive(uid)` tells whether some known object has that UID. `wrote` says that the caller has its
-    own record of having applied this very object; it is consulted only when every record on the
-    object itself is gone. In doubt the object is foreign.
+    own record of having applied an object of that name, which counts together with our entry in its
+    managed fields; `same` that this very object, by UID, was ours. Both are consulted only when
+    every record on the object itself is gone. In doubt the object is foreign.
     """
     recorded_key = entry.annotations.get(OWNER)
     recorded_uid = entry.annotations.get(OWNER_UID)
     controller = next((ref for ref in entry.owners if ref.controller), None)
     if controller is not None and controller.uid != owner.uid and alive(controller.uid):
         return Verdict(Standing.FOREIGN, f"{controller.kind} {controller.name!r}")
+    if recorded_uid == owner.uid or (controller is not None and controller.uid == owner.uid):
+        return Verdict(Standing.OURS)  # whatever became of the key
     if recorded_key == owner.key:
-        if recorded_uid in (owner.uid, None):
+        if recorded_uid is None:
             return Verdict(Standing.OURS)
         if alive(recorded_uid or ""):
             return Verdict(Standing.FOREIGN, f"another object of UID {recorded_uid}")
@@ -90,6 +94,6 @@ def judge(
         return Verdict(Standing.OURS)
     if controller is not None:
         return Verdict(Standing.FOREIGN, f"{controller.kind} {controller.name!r}")
-    if wrote and entry.owned is not None:
+    if same or (wrote and entry.owned is not None):
         return Verdict(Standing.OURS)
     return Verdict(Standing.FOREIGN, "nobody recorded")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.resources.desired import Desired, ObjectKey
-from ctrlruntime.resources.diff import Reason, diff
+from ctrlruntime.resources.diff import Reason, Settled, diff
 from ctrlruntime.resources.ownership import Owner
 
 CONFIG_MAP = RESTMapping(GroupVersionKind("", "v1", "ConfigMap"), "configmaps", namespaced=True)
@@ -87,12 +87,23 @@ def test_a_field_lost_to_somebody_else_is_drift() -> None:
 
 def test_a_field_the_server_never_took_is_no_drift_once_that_is_known() -> None:
     entry = stored(desired(), managedFields=[])
-    assert reasons(entry, wanted=desired(), settled=lambda _key: entry.owned) == [Reason.DRIFT]
+    assert reasons(
+        entry,
+        wanted=desired(),
+        settled=lambda _key: Settled(OWNER.uid, entry.uid, desired().revision, entry.owned),
+    ) == [Reason.DRIFT]
     part = stored(
         desired(),
         managedFields=[{"manager": "me", "operation": "Apply", "fieldsV1": {"f:data": {}}}],
     )
-    assert reasons(part, wanted=desired(), settled=lambda _key: part.owned) == []
+    assert (
+        reasons(
+            part,
+            wanted=desired(),
+            settled=lambda _key: Settled(OWNER.uid, part.uid, desired().revision, part.owned),
+        )
+        == []
+    )
 
 
 def test_an_ignored_path_is_no_drift() -> None:

@@ -1,0 +1,336 @@
+"""Whatever others do to a tenant's objects is undone within two seconds, and costs one write.
+
+Nothing here waits for a timer: the manager acts on the watch event of the foreign write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from ctrlruntime.client.client import PatchType
+from ctrlruntime.envtest.proxy import Mark
+from ctrlruntime.envtest.proxy.requests import WRITES
+from tests.tenancy.drift_matrix import (
+    CASES,
+    ELSEWHERE,
+    WIDGET_CRD,
+    WITH_STRATEGIES,
+    Case,
+    Manifest,
+    Operations,
+    template_lists,
+)
+from tests.tenancy.world import World
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.criterion("drift"),
+]
+
+CEILING = 2.0
+"""Seconds from the foreign write to its end: the promise."""
+OURS = ("ctrlruntime.dev/", "tenancy.ctrlruntime.dev/")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    """One tenant with a resource in each of the sixteen lists, all there and at rest."""
+    folder = tmp_path_factory.mktemp("drift")
+    async with World.start(folder, nodes=True, pods=False) as world:
+        await world.environment.install_crds(WIDGET_CRD)
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ELSEWHERE}}
+        await world.client.create(namespace)
+        world.rows("a")
+        await world.registry()
+        await world.template("all", **template_lists())
+        await world.ready("a-all", timeout=40)
+        await world.rest(0.7)
+        yield world
+
+
+Edit = Callable[["Foreigner"], Awaitable[Any]]
+
+
+@dataclass(slots=True)
+class Foreigner:
+    """Somebody else, who edits one object as kubectl and other operators would."""
+
+    world: World
+    case: Case
+    tracked: Mapping[str, Any]
+    reverted: list[tuple[str, float]] = field(default_factory=list)
+
+    async def live(self) -> Manifest | None:
+        return await self.world.get(self.case.kind, self.case.name, self.case.namespace)
+
+    async def seen(self) -> Manifest:
+        live = await self.live()
+        assert live is not None
+        return live
+
+    # -- how others write ------------------------------------------------------------------
+
+    async def edit(self, patch: Manifest) -> None:
+        """`kubectl edit`, `label`, `annotate`: a merge patch."""
+        await self._patch(patch, PatchType.MERGE, "kubectl-edit")
+
+    async def operate(self, operations: Operations) -> None:
+        """`kubectl patch --type=json`."""
+        await self._patch(operations, PatchType.JSON, "kubectl-patch")
+
+    async def _patch(self, patch: Manifest | Operations, type_: PatchType, manager: str) -> None:
+        where = self.case.namespace if self.case.kind.namespaced else None
+        await self.world.client.patch(
+            self.case.kind, self.case.name, where, patch, type=type_, field_manager=manager
+        )
+
+    async def apply(self, patch: Manifest) -> None:
+        """Another operator, which applies by force."""
+        await self.world.client.apply(
+            _merged(self._identity(), patch), field_manager="other-operator", force=True
+        )
+
+    async def put(self, change: Callable[[Manifest], Any]) -> None:
+        """A read, a change and an update of the whole, as many operators do."""
+        live = await self.seen()
+        change(live)
+        await self.world.client.update(live, field_manager="other-updater")
+
+    async def delete(self) -> None:
+        """`kubectl delete`."""
+        where = self.case.namespace if self.case.kind.namespaced else None
+        await self.world.client.delete(self.case.kind, self.case.name, where)
+
+    def _identity(self) -> Manifest:
+        metadata = {"name": self.case.name}
+        if self.case.kind.namespaced:
+            metadata["namespace"] = self.case.namespace
+        gvk = self.case.kind.gvk
+        return {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata}
+
+    # -- what has to come of it --------------------------------------------------------------
+
+    async def is_undone(self, what: str, edit: Awaitable[Any]) -> None:
+        """The object is as the template has it again, soon."""
+        old = await self.seen()
+        start = time.monotonic()
+        await edit
+        seen: Manifest | None = None
+        while time.monotonic() < start + CEILING:
+            seen = await self.live()
+            if seen is not None and self._is_as_desired(seen) and _changed(old, seen):
+                self.reverted.append((what, time.monotonic() - start))
+                return
+            await asyncio.sleep(0.005)
+        tenant = await self.world.tenant("a-all")
+        conditions = [] if tenant is None else [c.message for c in tenant.status.conditions]
+        raise AssertionError(
+            f"{self.case.id}: {what} was not undone within {CEILING:g} s\n{conditions}\n{seen}"
+        )
+
+    def _is_as_desired(self, live: Manifest) -> bool:
+        if "deletionTimestamp" in live["metadata"]:
+            return False
+        desired = _merged(self.case.desired(), {"metadata": dict(self.tracked)})
+        texts = desired.pop("stringData", None)
+        return _holds(desired, live) and (texts is None or set(texts) <= set(live["data"]))
+
+
+def _merged(into: Manifest, patch: Mapping[str, Any]) -> Manifest:
+    made = dict(into)
+    for key, value in patch.items():
+        before = made.get(key)
+        mergeable = isinstance(value, Mapping) and isinstance(before, Mapping)
+        made[key] = _merged(dict(before), value) if mergeable else value  # type: ignore[arg-type]
+    return made
+
+
+def _holds(desired: Any, live: Any) -> bool:
+    """Whether every field of `desired` is in `live`; the server may have added others."""
+    if isinstance(desired, Mapping):
+        return isinstance(live, Mapping) and all(
+            key in live and _holds(value, live[key]) for key, value in desired.items()
+        )
+    if isinstance(desired, list):
+        return (
+            isinstance(live, list)
+            and len(live) >= len(desired)
+            and all(_holds(item, live[place]) for place, item in enumerate(desired))
+        )
+    return bool(desired == live) or (desired, live) == ("1000m", "1")  # as the server writes it
+
+
+def _changed(old: Manifest, new: Manifest) -> bool:
+    """Two writes later, at least, or another object: the foreign write is not just still to come."""
+    return bool(old["metadata"]["resourceVersion"] != new["metadata"]["resourceVersion"])
+
+
+def _tracking(live: Manifest) -> dict[str, Any]:
+    """What we put on an object besides the template's content."""
+    metadata = live["metadata"]
+    tracked = {
+        name: {key: value for key, value in metadata[name].items() if key.startswith(OURS)}
+        for name in ("annotations", "labels")
+    }
+    references = metadata.get("ownerReferences")
+    return tracked | ({"ownerReferences": references} if references else {})
+
+
+async def _foreigner(world: World, case: Case) -> Foreigner:
+    live = await world.get(case.kind, case.name, case.namespace)
+    assert live is not None
+    return Foreigner(world, case, _tracking(live))
+
+
+def _writes(world: World, mark: Mark) -> list[str]:
+    """Every write of the manager since then, but for its own statuses.
+
+    Without those the server refused because the object was a newer one: simulated nodes write too.
+    """
+    return [
+        f"{entry.verb} {entry.resource} {entry.namespace}/{entry.name} {entry.code}"
+        for entry in world.environment.proxy.log.entries(mark)
+        if entry.user == "manager"
+        and entry.verb in WRITES
+        and entry.code != 409
+        and not entry.resource.startswith("leases")
+        and not entry.resource.endswith("/status")
+    ]
+
+
+async def _costs(world: World, mark: Mark, foreigner: Foreigner) -> None:
+    """At rest; and each edit that had to be undone was undone by one write."""
+    await world.rest(0.4)
+    writes = _writes(world, mark)
+    undone = [what for what, _ in foreigner.reverted]
+    assert len(writes) == len(undone), f"{undone}\n" + "\n".join(writes)
+    assert all(f"/{foreigner.case.name} " in write for write in writes)
+
+
+each_kind = pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+each_kind_and_strategy = pytest.mark.parametrize(
+    "case", [*CASES, *WITH_STRATEGIES], ids=lambda case: case.id
+)
+
+
+@each_kind_and_strategy
+async def test_a_changed_value_a_removed_field_and_an_edited_item_are_put_back(
+    world: World, case: Case
+) -> None:
+    other, mark = await _foreigner(world, case), world.mark()
+    if case.value is not None:
+        value = case.value
+        await other.is_undone("value edited", other.edit(value))
+        await other.is_undone("value applied by force", other.apply(value))
+        put = other.put(lambda live: live.update(_merged(live, value)))
+        await other.is_undone("value updated", put)
+    if case.removed:
+        operations = [{"op": "remove", "path": case.removed}]
+        await other.is_undone("field removed", other.operate(operations))
+    if case.item is not None:
+        path, changed = case.item
+        operations = [{"op": "replace", "path": path, "value": changed}]
+        await other.is_undone("list item edited", other.operate(operations))
+    await _costs(world, mark, other)
+
+
+@each_kind_and_strategy
+async def test_changed_and_removed_labels_and_annotations_are_put_back(
+    world: World, case: Case
+) -> None:
+    other, mark = await _foreigner(world, case), world.mark()
+    edits: dict[str, Manifest] = {
+        "label changed": {"labels": {"team": "evil"}},
+        "label removed": {"labels": {"team": None}},
+        "all labels removed": {"labels": None},
+        "annotation changed": {"annotations": {"example.com/note": "evil"}},
+        "annotation removed": {"annotations": {"example.com/note": None}},
+    }
+    for name in other.tracked["labels"]:
+        edits[f"our label {name} changed"] = {"labels": {name: "evil"}}
+        edits[f"our label {name} removed"] = {"labels": {name: None}}
+    for what, metadata in edits.items():
+        await other.is_undone(what, other.edit({"metadata": metadata}))
+    await _costs(world, mark, other)
+
+
+@each_kind_and_strategy
+async def test_our_own_annotations_and_references_are_put_back(world: World, case: Case) -> None:
+    other, mark = await _foreigner(world, case), world.mark()
+    for name in other.tracked["annotations"]:
+        for what, value in (("changed", "evil"), ("removed", None)):
+            edit = other.edit({"metadata": {"annotations": {name: value}}})
+            await other.is_undone(f"our annotation {name} {what}", edit)
+    if "ownerReferences" in other.tracked:
+        edit = other.edit({"metadata": {"ownerReferences": None}})
+        await other.is_undone("owner reference removed", edit)
+    await _costs(world, mark, other)
+
+
+@each_kind_and_strategy
+async def test_a_file_put_over_an_object_leaves_nothing_of_ours_and_is_undone(
+    world: World, case: Case
+) -> None:
+    """`kubectl replace -f`: no annotation, label or reference of ours, and another value."""
+    if case.value is None:
+        pytest.skip("nothing in it may be changed")
+    other, mark, value = await _foreigner(world, case), world.mark(), case.value
+
+    def as_in_a_file(live: Manifest) -> None:
+        live.update(_merged(live, value))
+        for name in ("annotations", "labels", "ownerReferences"):
+            live["metadata"].pop(name, None)
+
+    await other.is_undone("file put over it", other.put(as_in_a_file))
+    await _costs(world, mark, other)
+
+
+@each_kind_and_strategy
+async def test_wiped_managed_fields_are_taken_up_again(world: World, case: Case) -> None:
+    other, mark = await _foreigner(world, case), world.mark()
+    wiped: Manifest = {"metadata": {"managedFields": [{}]}}
+
+    async def recorded() -> bool:
+        return bool((await other.seen())["metadata"].get("managedFields"))
+
+    await other.edit(wiped)
+    if not case.options.get("patchStrategy"):
+        await world.eventually(recorded, timeout=CEILING)
+    if case.value is not None:
+        value = case.value
+        await other.is_undone("wiped and edited", other.edit(_merged(wiped, value)))
+        await other.is_undone("edited afterwards", other.edit(value))
+    edit = other.edit({"metadata": {"labels": {"team": "evil"}}})
+    await other.is_undone("label edited afterwards", edit)
+    await world.rest(0.4)
+    assert len(_writes(world, mark)) <= len(other.reverted) + 2
+
+
+@each_kind_and_strategy
+async def test_a_deleted_object_comes_back(world: World, case: Case) -> None:
+    other = await _foreigner(world, case)
+    uid = (await other.seen())["metadata"]["uid"]
+    await other.is_undone("deleted", other.delete())
+    assert (await other.seen())["metadata"]["uid"] != uid
+    await world.ready("a-all")
+    await world.rest(0.4)
+
+
+@each_kind_and_strategy
+async def test_what_others_add_stays_and_causes_no_write(world: World, case: Case) -> None:
+    other, mark = await _foreigner(world, case), world.mark()
+    added: Manifest = {
+        "metadata": {"labels": {"foreign": "x"}, "annotations": {"foreign": "x"}},
+        **(case.foreign or {}),
+    }
+    await other.edit(added)
+    await world.rest(0.4)
+    assert _writes(world, mark) == []
+    assert _holds(added, await other.seen())
