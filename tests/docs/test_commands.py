@@ -1,0 +1,287 @@
+"""Every block of commands, code or manifests in README.md and docs/ is executed.
+
+A table says how the blocks of each document are run; a block that no entry covers fails the test.
+"""
+
+from __future__ import annotations
+
+import ast
+import filecmp
+import inspect
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from ctrlruntime.envtest import Environment, User, administrator
+from ctrlruntime.envtest.eventually import eventually
+from ctrlruntime.envtest.process import ChildProcess
+from tests.docs.blocks import PICTURES, ROOT, RUNNABLE, Block, blocks, documents, runnable
+from tests.docs.terminal import Terminal
+
+KINDS = (TenantRegistry, TenantTemplate, Tenant)
+SAMPLES = ROOT / "config" / "samples"
+
+
+@dataclass
+class Run:
+    """One document being executed."""
+
+    folder: Path
+    terminal: Terminal
+    stack: AsyncExitStack
+    program: dict[str, Any] = field(default_factory=dict)
+
+
+Step = Callable[[Run, Block], Awaitable[None]]
+Meanwhile = Callable[[Run], Awaitable[None]]
+
+
+async def shell(run: Run, block: Block) -> None:
+    """Commands, in the document's one shell."""
+    await run.terminal.run(block.text, what=str(block))
+
+
+def in_another_terminal(until: str) -> Step:
+    """A command that stays: started, waited for until it prints this, Ctrl-C at the end."""
+
+    async def start(run: Run, block: Block) -> None:
+        await run.terminal.start(block.text, until=until, what=str(block))
+
+    return start
+
+
+async def the_test_command(_run: Run, block: Block) -> None:
+    """`make test` cannot run inside itself: it is exactly what continuous integration runs."""
+    commands = (ROOT / ".ci" / "run").read_text().rstrip().splitlines()
+    assert commands[-1] == f"exec {block.text.strip()}"
+
+
+def saved_as(name: str) -> Step:
+    """A file that later commands use."""
+
+    async def save(run: Run, block: Block) -> None:
+        (run.folder / name).write_text(block.text)
+
+    return save
+
+
+async def in_one_program(run: Run, block: Block) -> None:
+    """Code as in `python -m asyncio`, which allows `await` anywhere."""
+    source = "\n" * block.line + block.text
+    code = compile(source, block.document, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    result = eval(code, run.program)
+    if inspect.iscoroutine(result):
+        await result
+
+
+async def applied(_run: Run, block: Block) -> None:
+    """A whole manifest, created with strict validation."""
+    await create(yaml.safe_load(block.text))
+
+
+def applied_within(sample: str, *path: str) -> Step:
+    """A part of a manifest: put at its place in a sample, which is then created."""
+
+    async def apply(_run: Run, block: Block) -> None:
+        manifest = yaml.safe_load((SAMPLES / sample).read_text())
+        place = manifest
+        for key in path:
+            place = place[key]
+        place.update(yaml.safe_load(block.text))
+        await create(manifest)
+
+    return apply
+
+
+async def create(manifest: dict[str, Any]) -> None:
+    """Create the manifest on a server of our kinds. Unknown fields are errors."""
+    manifest["metadata"].setdefault("namespace", "default")
+    async with Environment() as env:
+        await env.install_crds(*KINDS)
+        await env.client().create(manifest, field_validation="Strict")
+        kind = next(kind for kind in KINDS if kind.__name__ == manifest["kind"])
+        await env.client().get(kind, manifest["metadata"]["name"], "default")
+
+
+@dataclass(frozen=True)
+class Document:
+    """How a document is run: its folder a copy of the checkout or empty, its blocks in order."""
+
+    steps: tuple[Step, ...] = ()
+    checkout: bool = False
+    before: Meanwhile | None = None
+    between: dict[int, Meanwhile] = field(default_factory=dict)
+    """What happens before a block (counted from 0) without standing in the document."""
+    unchanged: str = ""
+    """A folder of the checkout that the commands must leave as it is."""
+
+
+async def a_cluster_with_roles(run: Run) -> None:
+    """The cluster of docs/tenancy.md: RBAC, an administrator, the manager's service account."""
+    name = "system:serviceaccount:manager-system:manager"
+    account = User(name=name, groups=("system:serviceaccounts",))
+    users = [administrator("admin"), account]
+    env = Environment("embedded-process", users=users, authorization="RBAC", tls=True, nodes=True)
+    run.program["env"] = await run.stack.enter_async_context(env)
+    await run.terminal.run(f"export KUBECONFIG={env.kubeconfig('admin')}", what="kubeconfig")
+
+
+async def a_manager_with_one_tenant(run: Run) -> None:
+    """The manager works under the very role that the page binds, and has made a tenant."""
+    env: Environment = run.program["env"]
+    with sqlite3.connect(run.folder / "rows.sqlite") as rows:
+        rows.execute("CREATE TABLE tenant_data (tenant_id, domain, is_active, subscription_plan, "
+                     "container_image, replicas)")  # fmt: skip
+        rows.execute("INSERT INTO tenant_data VALUES ('acme', 'acme.example.com', 1, '', 'web', 1)")
+    rows.close()
+    kubeconfig = env.kubeconfig("system:serviceaccount:manager-system:manager")
+    command = [sys.executable, "-m", "manager", "run", "--kubeconfig", str(kubeconfig)]
+    command += ["--metrics-bind-address", "0", "--health-probe-bind-address", "0"]
+    command += ["--allow-sqlite", str(run.folder)]
+    log = run.folder / "manager.log"
+    manager = await ChildProcess.start(command, log=log, cwd=ROOT, ready=False)
+    run.stack.push_async_callback(manager.stop)
+    admin = env.client("admin")
+    registry = yaml.safe_load((SAMPLES / "tenantregistry.yaml").read_text())
+    registry["spec"]["source"] = {
+        "type": "sqlite",
+        "sqlite": {"path": "rows.sqlite", "table": "tenant_data"},
+    }
+    template = yaml.safe_load((SAMPLES / "tenanttemplate.yaml").read_text())
+    for manifest in (registry, template):
+        manifest["metadata"]["namespace"] = "default"
+        await admin.create(manifest)
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    try:
+        await eventually(admin, Tenant, "acme-web-app", "default", ready, timeout=60)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{manager.log_tail()}") from error
+
+
+DOCUMENTS: dict[str, Document] = {
+    "README.md": Document(
+        steps=(
+            in_another_terminal(until="tenants are ready"),
+            shell,
+            shell,
+            the_test_command,
+            applied,
+            shell,
+        ),
+        checkout=True,
+        unchanged="config",
+    ),
+    "docs/first-controller.md": Document(steps=(saved_as("website.py"), shell, shell)),
+    "docs/tenancy.md": Document(
+        steps=(
+            shell,
+            applied,
+            shell,
+            applied_within("tenanttemplate.yaml", "spec"),
+            shell,
+        ),
+        checkout=True,
+        before=a_cluster_with_roles,
+        between={2: a_manager_with_one_tenant},
+    ),
+    "docs/envtest.md": Document(
+        steps=(
+            saved_as("conftest.py"),
+            saved_as("test_settings.py"),
+            shell,
+            in_one_program,
+            in_one_program,
+            shell,
+        )
+    ),
+    "docs/runtime.md": Document(steps=(in_one_program,) * len(runnable("docs/runtime.md"))),
+    "docs/decisions/sensitive-mappings.md": Document(
+        steps=(applied_within("tenantregistry.yaml", "spec"),)
+    ),
+}
+"""How each document is run. A document without an entry has nothing to run."""
+
+
+@pytest.fixture(scope="session")
+def kubectl() -> Path:
+    """kubectl 1.32, from the cache that `make test` fills."""
+    script = ROOT / "hack" / "kubectl.sh"
+    found = subprocess.run([script, "1.32"], check=True, capture_output=True, text=True)
+    return Path(found.stdout.strip())
+
+
+@pytest.fixture
+def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """Where the commands run: as after `git clone`, or an empty folder."""
+    made = tmp_path / "work"
+    if not DOCUMENTS.get(request.getfixturevalue("document"), Document()).checkout:
+        made.mkdir()
+        yield made
+        return
+    ignored = shutil.ignore_patterns(
+        ".git", ".venv", ".run", ".*_cache", ".hypothesis", "__pycache__", "dist", "build"
+    )
+    shutil.copytree(ROOT, made, ignore=ignored)
+    environment = Path(sys.prefix)
+    assert (environment / ".lock.sha256").is_file(), "make the virtual environment by `make setup`"
+    (made / ".venv").symlink_to(environment)
+    yield made
+    shutil.rmtree(made)
+
+
+@asynccontextmanager
+async def started(document: Document, folder: Path, kubectl: Path) -> AsyncIterator[Run]:
+    path = f"{kubectl.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    terminal = Terminal(folder, {"PATH": path, "KUBECONFIG": "/nonexistent"})
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(terminal.close)
+        run = Run(folder, terminal, stack)
+        if document.before is not None:
+            await document.before(run)
+        yield run
+
+
+@pytest.mark.parametrize("document", documents())
+def test_every_block_has_an_entry(document: str) -> None:
+    for block in blocks(document):
+        known = block.language in RUNNABLE | PICTURES
+        assert known, f"{block}: say what the block is"
+    steps = DOCUMENTS.get(document, Document()).steps
+    found = runnable(document)
+    listing = "\n".join(map(str, found))
+    assert len(steps) == len(found), f"{len(steps)} entries in DOCUMENTS for:\n{listing}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.xdist_group("documents")
+@pytest.mark.parametrize("document", sorted(DOCUMENTS))
+async def test_every_block_works(document: str, folder: Path, kubectl: Path) -> None:
+    entry = DOCUMENTS[document]
+    async with started(entry, folder, kubectl) as run:
+        for number, (step, block) in enumerate(zip(entry.steps, runnable(document), strict=True)):
+            if number in entry.between:
+                await entry.between[number](run)
+            await step(run, block)
+    if entry.unchanged:
+        compared = filecmp.dircmp(ROOT / entry.unchanged, folder / entry.unchanged)
+        assert differing(compared) == []
+
+
+def differing(compared: filecmp.dircmp[str]) -> list[str]:
+    """Files that differ or are on one side only, below both folders."""
+    found = [*compared.left_only, *compared.right_only, *compared.diff_files]
+    for inner in compared.subdirs.values():
+        found += differing(inner)
+    return found
