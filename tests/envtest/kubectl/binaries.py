@@ -1,0 +1,46 @@
+"""Where kubectl binaries are found: those that hack/kubectl.sh provides, and those on PATH."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+_SCRIPT = Path(__file__).parents[3] / "hack" / "kubectl.sh"
+
+
+def _cache() -> Path:
+    if given := os.environ.get("CTRLRUNTIME_ENVTEST_ASSETS"):
+        return Path(given)
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "ctrlruntime" / "envtest"
+
+
+@cache
+def provisioned(version: str) -> Path:
+    """kubectl of that version; skips the test where it cannot be had."""
+    path = _cache() / "kubectl" / version / "kubectl"
+    if not path.exists():
+        done = subprocess.run(["bash", str(_SCRIPT), version], capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"no kubectl {version}: {done.stderr.strip()[-200:]}")
+    return path
+
+
+def others() -> dict[str, Path]:
+    """Every other kubectl: the one on PATH, and `kubectl.1.NN` beside it."""
+    found = shutil.which("kubectl")
+    if found is None:
+        return {}
+    real = Path(found).resolve()
+    versions = {
+        path.name.removeprefix("kubectl."): path
+        for path in sorted(real.parent.glob("kubectl.1.*"))
+        if re.fullmatch(r"kubectl\.1\.\d+", path.name)
+    }
+    return {"PATH": real, **versions}
