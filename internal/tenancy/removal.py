@@ -72,25 +72,28 @@ class Remover:
         for item, outcome in zip(items, await self.pools.run(jobs), strict=True):
             if isinstance(outcome, Exception):
                 raise outcome
-            if outcome:
-                result.going.append(item)
-                result.deleted += item[1].deletion_timestamp is None
-            else:
+            mapping, entry = item
+            if outcome is DeletionPolicy.RETAIN:
                 result.retained += 1
+                continue
+            result.deleted += entry.deletion_timestamp is None
+            if self.control.exists(mapping, entry):
+                result.going.append(item)
 
     async def _one(
         self, mapping: RESTMapping, entry: Entry, owner: Owner, reason: OrphanReason
-    ) -> bool:
-        """Delete or let go of one object. True if it is on its way out and not known to be gone."""
-        if deletion_policy(entry.annotations) is DeletionPolicy.DELETE:
+    ) -> DeletionPolicy:
+        """Delete or let go of one object. Returns which of the two."""
+        policy = deletion_policy(entry.annotations)
+        if policy is DeletionPolicy.DELETE:
             if entry.deletion_timestamp is None:
                 await self.control.delete(mapping, entry, owner)
-            return self.control.exists(mapping, entry)
+            return policy
         patch = orphan_patch(reason, self.clock())["metadata"]
         await self.control.release(
             mapping, entry, owner, labels=patch["labels"], annotations=patch["annotations"]
         )
-        return False
+        return DeletionPolicy.RETAIN
 
 
 def resource_id(entry: Entry) -> str:
