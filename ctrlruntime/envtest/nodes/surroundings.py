@@ -24,6 +24,8 @@ from ctrlruntime.envtest.nodes.podshape import PodView
 from ctrlruntime.envtest.nodes.status import condition, conditions
 from ctrlruntime.queue import Request
 
+CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
+
 
 def address(uid: str) -> str:
     """A load balancer's address in a range for documentation (198.51.100.0/24, RFC 5737)."""
@@ -31,7 +33,10 @@ def address(uid: str) -> str:
 
 
 class ClaimReconciler:
-    """Claims are Bound as soon as they are seen, and grow when asked to; there are no volumes."""
+    """Claims are Bound as soon as they are seen, and grow when asked to; there are no volumes.
+
+    A claim on its way out is let go at once: nothing mounts it, so its protection has no use.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -39,6 +44,7 @@ class ClaimReconciler:
     async def reconcile(self, request: Request) -> Result | None:
         claim = self._cluster.live(CLAIM, request)
         if claim is None:
+            await self._let_go(request)
             return None
         spec, status = claim["spec"], claim.get("status") or {}
         requested = (spec.get("resources") or {}).get("requests") or {}
@@ -47,6 +53,14 @@ class ClaimReconciler:
             desired["capacity"] = {"storage": requested["storage"]}
         await self._cluster.set_status(CLAIM, claim, desired)
         return None
+
+    async def _let_go(self, request: Request) -> None:
+        entry = self._cluster.cache.entry(CLAIM, request.name, request.namespace)
+        if entry is None or CLAIM_PROTECTION not in entry.finalizers:
+            return
+        kept = [name for name in entry.finalizers if name != CLAIM_PROTECTION]
+        patch = {"metadata": {"uid": entry.uid, "finalizers": kept or None}}
+        await self._cluster.patch(CLAIM, entry.name, entry.namespace, patch)
 
 
 class ServiceReconciler:
