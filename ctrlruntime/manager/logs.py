@@ -124,7 +124,13 @@ def _processors(format: Literal["json", "console"], output: TextIO) -> list[Any]
         redact,
     ]
     if format == "console":
-        return [*shared, structlog.dev.ConsoleRenderer(colors=output.isatty(), timestamp_key="ts")]
+        # structlog's own choice shows the values of all local variables, secrets among them.
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=output.isatty(),
+            timestamp_key="ts",
+            exception_formatter=structlog.dev.plain_traceback,
+        )
+        return [*shared, renderer]
     return [
         *shared,
         structlog.processors.format_exc_info,

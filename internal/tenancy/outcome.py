@@ -15,6 +15,7 @@ from enum import StrEnum
 
 from apis.tenancy import TenantStatus
 from ctrlruntime.api.conditions import Condition, find_condition, set_condition
+from ctrlruntime.client.errors import APIError
 
 LONGEST_MESSAGE = 1024
 MOST_NAMED = 5
@@ -117,6 +118,19 @@ def redact(message: str, sensitive: Mapping[str, str]) -> str:
             encoded = base64.b64encode(value.encode()).decode()
             shown = shown.replace(value, "…").replace(encoded, "…")
     return shown
+
+
+def refusal(error: APIError, sensitive: Mapping[str, str]) -> str:
+    """A server's refusal in words.
+
+    With sensitive variables it is the reason and the places only: a server's text quotes what it
+    refuses, and templates may have turned a value into something nobody would recognize.
+    """
+    if not any(sensitive.values()):
+        return error.message
+    places = sorted({cause.field for cause in error.causes if cause.field})
+    shown = f" at {redact(', '.join(places[:MOST_NAMED]), sensitive)}" if places else ""
+    return f"the server refused it: {error.reason or error.code}{shown}"
 
 
 ByState = Mapping[State, Sequence[Outcome]]

@@ -23,6 +23,7 @@ from internal.tenancy.children import OWNER_INDEX, ChildKinds
 from internal.tenancy.live import LiveObjects
 from internal.tenancy.marks import FINALIZER, VALUES
 from internal.tenancy.metrics import TenancyMetrics
+from internal.tenancy.outcome import refusal
 from internal.tenancy.plan import (
     Delete,
     DesiredTenant,
@@ -306,7 +307,10 @@ class RegistryReconciler:
     async def _write(self, tenant: DesiredTenant, builder: TenantBuilder, owner: Owner) -> str:
         if tenant.row.sensitive:
             secret = builder.secret(tenant.name, builder.labels(tenant), tenant.row)
-            conflict = await self._ensure(secret, owner)
+            try:
+                conflict = await self._ensure(secret, owner)
+            except APIError as error:
+                return f"the Secret {secret.name!r}: {refusal(error, tenant.row.sensitive)}"
             if conflict:
                 return f"a Secret {secret.name!r} is in the way: {conflict}"
         before = self.tenants.get(owner.namespace, tenant.name)
@@ -327,10 +331,12 @@ class RegistryReconciler:
         return outcome.conflict if outcome.action is Action.CONFLICT else ""
 
     async def _clean_secrets(self, owner: Owner, made: Plan) -> None:
-        """Delete the Secrets of tenants that are gone."""
-        wanted = {tenant.name for tenant in made.creates}
-        alive = {secret_name(entry.name) for entry in self.tenants.by_index(OWNER_INDEX, owner.key)}
-        alive |= {secret_name(name) for name in wanted | set(made.waiting)}
+        """Delete the Secrets of tenants that are gone, or have no sensitive variables any more."""
+        wanted = {tenant.name for tenant in made.creates if tenant.row.sensitive}
+        alive = {secret_name(name) for name in wanted | set(made.waiting)}
+        for entry in self.tenants.by_index(OWNER_INDEX, owner.key):
+            named = (entry.field("spec") or {}).get("sensitiveVariables") or {}
+            alive.add(str(named.get("secretName", "")))
         for mapping, entry in self.children.owned_by(owner.key):
             if VALUES in entry.labels and entry.name not in alive:
                 await self.control.delete(mapping, entry, owner)

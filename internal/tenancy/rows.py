@@ -98,10 +98,16 @@ def columns(spec: TenantRegistrySpec) -> tuple[str, ...]:
 
 def mapping_problems(spec: TenantRegistrySpec) -> list[str]:
     """What is wrong with the registry's extra mappings, one sentence each."""
-    return [
+    taken = [
         f"extraValueMappings: {name!r} is a variable of the registry itself"
         for name in sorted(spec.extra_value_mappings)
         if name in RESERVED
+    ]
+    seen = {spec.value_mappings.uid, spec.value_mappings.activate}
+    return taken + [
+        f"extraValueMappings: {name!r} cannot be sensitive, as uid and activate are seen everywhere"
+        for name, item in sorted(spec.extra_columns().items())
+        if item.sensitive and item.column in seen
     ]
 
 
@@ -176,7 +182,8 @@ class RowReader:
             (sensitive if hidden else variables).update(hostOrUrl=url, host=_host(url))
         for name, mapping in self._extra.items():
             value = row.values.get(mapping.column) or ""
-            (sensitive if mapping.sensitive else variables)[name] = value
+            hidden = mapping.column in self._secret_columns
+            (sensitive if hidden else variables)[name] = value
         sizes = [len(value.encode()) for value in (*variables.values(), *sensitive.values())]
         if max(sizes) > LARGEST_VALUE or sum(sizes) > LARGEST_ROW:
             self._held.add(uid)

@@ -11,13 +11,14 @@ from apis.tenancy import Tenant, TResource
 from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.api.kinds import GroupKind, RESTMapping
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.errors import OutsideCache
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.resources import REVISION, Action, Control, Desired, Owner, Reason
 from ctrlruntime.resources.control import Outcome as Written
 from internal.tenancy.builder import Build, BuiltResource
 from internal.tenancy.ignore_fields import preserve
 from internal.tenancy.live import LiveObjects
-from internal.tenancy.outcome import Outcome, State, redact
+from internal.tenancy.outcome import Outcome, State, redact, refusal
 from internal.tenancy.policies import adoption_patch, is_orphaned
 from internal.tenancy.pools import Job, WorkerPools
 from internal.tenancy.readiness import Phase, ReadinessTimers, assess
@@ -92,7 +93,7 @@ class _Pass:
         for level in self._build.levels():
             jobs: list[Job[Outcome]] = []
             for item in level:
-                settled = self._without_applying(item)
+                settled = self._out_of_reach(item) or self._without_applying(item)
                 if settled is not None:
                     self._take(settled)
                 elif item.desired is not None:
@@ -111,6 +112,20 @@ class _Pass:
         return Job(desired.mapping.gvk.group_kind, lambda: self._apply(item, desired))
 
     # -- before applying ---------------------------------------------------------------------
+
+    def _out_of_reach(self, item: BuiltResource) -> Outcome | None:
+        """The outcome of a resource in a namespace that this manager does not watch."""
+        if item.desired is None:
+            return None
+        try:
+            self._walker.control.look(item.desired)
+        except OutsideCache:
+            message = (
+                f"namespace {item.desired.namespace!r} is not watched; add it to the manager's "
+                "--namespace options"
+            )
+            return Outcome(item.resource.id, State.FAILED, "", message)
+        return None
 
     def _without_applying(self, item: BuiltResource) -> Outcome | None:
         """The outcome of a resource that is not applied in this pass; None if it is to be."""
@@ -170,7 +185,7 @@ class _Pass:
 
     def _refused(self, item: BuiltResource, error: APIError) -> Outcome:
         """The server said no: the tenant says why, and tries again later."""
-        message = redact(error.message, self._hidden)
+        message = refusal(error, self._hidden)
         self._found.retry = True
         self._logger.warning(
             "Resource refused", resource=item.resource.id, reason=error.reason, message=message

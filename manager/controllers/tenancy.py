@@ -11,6 +11,7 @@ from apis.tenancy import GROUP, Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.cache import InformerHandle
+from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.events import Deleted, Event, Updated
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.intake import EventQueue
@@ -282,22 +283,23 @@ def _add_registry_controller(parts: _Parts) -> None:
                 queue.add(Request(namespace, name))
 
     def tenant_changed(event: Event, queue: EventQueue) -> None:
-        """A tenant that went, or that somebody changed: compare again."""
-        if not isinstance(event, Deleted | Updated):
-            return
         if isinstance(event, Deleted):
             reconciler.existing.forget(event.old.namespace, event.old.name)
-        for entry in entries_of(event)[:1]:
-            request = owning_registry(entry.annotations.get(OWNER, ""))
-            if request is not None:
-                reconciler.replan(request)
-                queue.add(request)
+        written_by_us_changed(event, queue)
+
+    def written_by_us_changed(event: Event, queue: EventQueue) -> None:
+        """A Tenant or a Secret with values that went, or that somebody changed: compare again."""
+        request = owning_registry(event.old) if isinstance(event, Deleted | Updated) else None
+        if request is not None:
+            reconciler.replan(request)
+            queue.add(request)
 
     (
         Builder(parts.manager)
         .for_(TenantRegistry, predicates=[more_than_status_changed])
         .watches(TenantTemplate, template_changed, predicates=[generation_or_pause_changed])
         .watches(Tenant, tenant_changed, predicates=[more_than_status_changed])
+        .watches(SECRET, written_by_us_changed, labels=f"{VALUES}=true")
         .permission(GROUP, Tenant.mapping().plural, "create", "delete", "patch")
         .watches_source(wakeups)
         .options(ControllerOptions(max_concurrent_reconciles=parts.options.registry_concurrency))
@@ -309,8 +311,9 @@ generation_or_pause_changed = any_of(generation_changed, annotation_changed)
 """Predicate: blocks updates of the status."""
 
 
-def owning_registry(key: str) -> Request | None:
-    """The registry that an owner key names."""
+def owning_registry(entry: Entry) -> Request | None:
+    """The registry recorded as an object's owner."""
+    key = entry.annotations.get(OWNER, "")
     prefix = f"{TenantRegistry.gvk().group_kind}/"
     if not key.startswith(prefix):
         return None
