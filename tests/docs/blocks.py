@@ -72,7 +72,8 @@ def _start(lines: list[str], header: str) -> int | None:
     for number, line in enumerate(lines):
         if line == f"<!-- {header} -->":
             return next(n for n in range(number, len(lines)) if lines[n].startswith("|"))
-        if line.startswith("|") and _cells(line)[0].strip() == header:
+        is_header = line.startswith("|") and lines[number + 1].startswith("|-")
+        if is_header and _cells(line)[0].strip() == header:
             return number
     return None
 

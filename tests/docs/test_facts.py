@@ -1,0 +1,354 @@
+"""The tables of the documents say what the code says."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+from enum import Enum
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args
+
+import click
+import pytest
+from prometheus_client import CollectorRegistry
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from apis import tenancy
+from ctrlruntime import resources
+from ctrlruntime.controller import directives
+from ctrlruntime.envtest import Environment, fixtures
+from ctrlruntime.envtest.__main__ import main as envtest_main
+from ctrlruntime.envtest.nodes import kinds as node_kinds
+from ctrlruntime.envtest.proxy import Action
+from ctrlruntime.manager.metrics import Metrics
+from internal.tenancy import (
+    marks,
+    metrics,
+    outcome,
+    plan,
+    policies,
+    queries,
+    readiness,
+    registry_reconciler,
+    registry_status,
+    reports,
+    rows,
+    statuses,
+    template_reconciler,
+)
+from internal.tenancy.graph import MOST_RESOURCES
+from internal.tenancy.rendering import Renderer, limits, templates
+from internal.tenancy.rendering.functions import FUNCTIONS, REFUSED
+from internal.tenancy.sources import errors
+from manager.cli import main as manager_main
+from tests.docs.blocks import ROOT, table, words
+
+TENANCY = "docs/tenancy.md"
+TEXT = (ROOT / TENANCY).read_text()
+
+FIELDS: dict[str, type[BaseModel]] = {
+    "field": tenancy.TResource,
+    "`spec.source`": tenancy.TenantRegistrySource,
+    "`spec.source.mysql`": tenancy.MySQLSource,
+    "`spec.source.mysql.tls`": tenancy.MySQLTLS,
+    "`spec.source.sqlite`": tenancy.SQLiteSource,
+    "`spec.valueMappings`": tenancy.ValueMappings,
+    "`spec.deletionGuard`": tenancy.DeletionGuard,
+    "`TenantRegistry.status`": tenancy.TenantRegistryStatus,
+    "`TenantTemplate.status`": tenancy.TenantTemplateStatus,
+    "`Tenant.status`": tenancy.TenantStatus,
+}
+
+
+def defaults(model: type[BaseModel]) -> dict[str, str | None]:
+    """Fields by wire name with their default as it is written; None where there is no value."""
+    found: dict[str, str | None] = {}
+    for name, item in model.model_fields.items():
+        wire = item.alias or name
+        if item.is_required():
+            found[wire] = "required"
+        elif item.default in (None, "", PydanticUndefined):
+            found[wire] = None
+        elif isinstance(item.default, bool):
+            found[wire] = str(item.default).lower()
+        elif isinstance(item.default, Enum):
+            found[wire] = str(item.default.value)
+        else:
+            found[wire] = str(item.default)
+    return found
+
+
+@pytest.mark.parametrize("header", FIELDS)
+def test_tables_of_fields_are_complete_and_have_the_defaults(header: str) -> None:
+    expected = defaults(FIELDS[header])
+    found = {words(row[0])[0]: row for row in table(TENANCY, header)}
+    assert list(found) == list(expected)
+    if "status" in header:
+        return
+    for name, default in expected.items():
+        said = found[name][1]
+        if default is not None:
+            assert said.strip("`") == default, name
+        else:
+            assert not words(said) or said.startswith("`spec."), f"{name} has no default: {said}"
+
+
+def test_the_sixteen_lists_are_named() -> None:
+    lists = [item.alias for item in tenancy.ResourceLists.model_fields.values()]
+    assert len(lists) == 16
+    assert " ".join(f"`{name}`" for name in lists) in TEXT.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("header", "policy"),
+    [
+        ("`creationPolicy`", tenancy.CreationPolicy),
+        ("`deletionPolicy`", tenancy.DeletionPolicy),
+        ("`conflictPolicy`", tenancy.ConflictPolicy),
+        ("`patchStrategy`", tenancy.PatchStrategy),
+    ],
+)
+def test_policies_have_all_their_values(header: str, policy: type[Enum]) -> None:
+    said = {words(row[0])[0] for row in table(TENANCY, header)}
+    assert said == {str(value.value) for value in policy}
+
+
+@pytest.mark.parametrize("command", ["run"])
+def test_options_of_the_manager_are_those_of_the_command(command: str) -> None:
+    context = click.Context(manager_main)
+    made = manager_main.get_command(context, command)
+    assert made is not None
+    found = {words(row[0])[0]: row[1] for row in table(TENANCY, "option")}
+    options = {item.opts[0]: item for item in made.params}
+    assert list(found) == list(options)
+    for name, option in options.items():
+        default = option.default if isinstance(option.default, str | int) else ""
+        if default:
+            assert found[name].strip("`") == str(default), name
+        else:
+            assert not words(found[name]), name
+
+
+# -- template language -------------------------------------------------------------------------
+
+
+def test_every_function_is_documented() -> None:
+    listed = [name for row in table(TENANCY, "functions") for name in words(row[1])]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == set(FUNCTIONS)
+
+
+def test_refused_functions_named_in_the_text_are_refused() -> None:
+    sentence = TEXT[TEXT.index("**Functions that would give") :].split("\n\n")[0]
+    assert set(words(sentence)) - set(REFUSED) == set()
+
+
+ROW = {
+    "uid": "acme",
+    "planId": "",
+    "replicas": "3",
+    "hostOrUrl": "https://acme.example.com:8443/x",
+    "host": "acme.example.com",
+    "zones": '["a","b"]',
+}
+
+
+@pytest.mark.parametrize(("template", "yields"), [
+    (words(row[0])[0], words(row[1])[0]) for row in table(TENANCY, "template")
+])  # fmt: skip
+async def test_examples_of_templates_yield_what_they_say(template: str, yields: str) -> None:
+    renderer = Renderer()
+    try:
+        rendered = await renderer.render({"spec": {"x": template}}, ROW)
+    finally:
+        await renderer.close()
+    assert rendered["spec"]["x"] == json.loads(yields)
+
+
+def test_limits_are_those_of_the_code() -> None:
+    said = {row[0]: row[1] for row in table(TENANCY, "of one manifest")}
+    assert said == {
+        "loop steps": f"{limits.WORKER.steps:,}",
+        "characters that functions work on": f"{limits.WORKER.work:,}",
+        "characters put out": f"{limits.WORKER.output:,}",
+        "one template string": f"{templates.LONGEST_TEMPLATE:,} characters",
+        "elements of a list": f"{limits.LONGEST_LIST:,}",
+        "whole numbers": "64 bits",
+        "nesting": f"{limits.DEEPEST_VALUE} levels",
+    }
+    assert f"at most {MOST_RESOURCES}\nresources" in TEXT
+    assert f"{rows.LARGEST_VALUE // 1024} KiB" in TEXT
+    assert f"{rows.LARGEST_ROW // 1024} KiB" in TEXT
+
+
+def test_activation_values_and_reserved_names_are_those_of_the_code() -> None:
+    text = TEXT.replace("\n", " ")
+    said = re.search(r"one of `([^`]+)`\. `([^`]+)`, nothing", text)
+    assert said is not None
+    assert set(said[1].split()) == rows.TRUTHY
+    assert set(said[2].split()) == rows.FALSY - {""}
+    names = re.search(r"The names (.*?) are taken", text)
+    assert names is not None
+    assert set(words(names[1])) == rows.RESERVED
+
+
+# -- readiness, labels, conditions, events, metrics ------------------------------------------------
+
+
+def test_readiness_rules_are_all_listed() -> None:
+    listed = [name for row in table(TENANCY, "readiness") for name in words(row[0])]
+    expected = [*readiness._RULES, *readiness.EXISTENCE]
+    assert sorted(listed) == sorted(map(str, expected))
+
+
+def constants(module: ModuleType) -> set[str]:
+    """Constants of a module that look like keys of labels and annotations."""
+    prefixes = (f"{tenancy.GROUP}/", "ctrlruntime.dev/")
+    return {
+        value
+        for value in vars(module).values()
+        if isinstance(value, str) and value.startswith(prefixes)
+    }
+
+
+def test_labels_and_annotations_are_all_listed() -> None:
+    listed = {words(row[0])[0] for row in table(TENANCY, "marks")}
+    listed |= {words(row[0])[0] for row in table(TENANCY, "annotation")}
+    found = constants(marks) | constants(policies) | constants(directives) | constants(resources)
+    assert listed == found - {marks.FINALIZER}
+    assert f"`{marks.FINALIZER}`" in TEXT
+    assert f"`{marks.FIELD_MANAGER}`" in TEXT
+
+
+SPOKEN = (
+    outcome, registry_status, template_reconciler, statuses, plan, errors, queries,
+    registry_reconciler, reports,
+)  # fmt: skip
+"""Modules whose CamelCase words end up in conditions and events."""
+ACTIONS = {"Query", "Plan", "Build", "Validate", "Retain", "Apply", "Skip"}
+"""What events say was being done."""
+ELSEWHERE = {
+    "TenantTemplate", "TenantRegistry", "DeletionsHeld", "DataUpdated", "TemplateApplied",
+    "SpecRestored", "RowGoneOrInactive", "TemplateGone",
+}  # fmt: skip
+"""Kinds, and reasons that only logs give."""
+
+
+def spoken(module: ModuleType) -> set[str]:
+    """CamelCase words among the strings of a module."""
+    tree = ast.parse(Path(inspect.getfile(module)).read_text())
+    return {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and re.fullmatch(r"([A-Z][a-z]*){2,}|TLSFailed", node.value)
+    }
+
+
+def test_conditions_and_reasons_are_those_of_the_code() -> None:
+    listed = {
+        word for row in table(TENANCY, "conditions") for cell in row[1:] for word in words(cell)
+    }
+    events = {word for row in table(TENANCY, "events") for word in words(row[1])}
+    said = set().union(*(spoken(module) for module in SPOKEN)) - ELSEWHERE - ACTIONS
+    assert said - listed - events == set(), "in the code, not in the document"
+    single = {"Ready", "Valid", "Applied", "Progressing", "Conflicted", "Degraded", "Paused"}
+    single |= {"Reconciled", "Reconciling", "Healthy", "Synced"}
+    assert listed - said - single - ELSEWHERE == set(), "in the document, not in the code"
+
+
+def test_events_are_those_of_the_code() -> None:
+    listed = {word for row in table(TENANCY, "events") for word in words(row[1])}
+    said = set().union(*(spoken(module) for module in SPOKEN))
+    assert listed - said == set()
+    recorded = set()
+    for module in (registry_reconciler, template_reconciler, reports):
+        for node in ast.walk(ast.parse(Path(inspect.getfile(module)).read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "event":
+                recorded |= {a.value for a in node.args[2:3] if isinstance(a, ast.Constant)}
+    assert recorded - listed == set()
+
+
+def test_metrics_are_all_listed_with_their_labels() -> None:
+    registry = CollectorRegistry()
+    made = metrics.TenancyMetrics(registry)
+    expected = {
+        name: set(item._labelnames)
+        for item in vars(made).values()
+        if hasattr(item, "_labelnames")
+        for name in [item._name + ("_total" if item._type == "counter" else "")]
+    }
+    listed = {
+        name: set(words(row[1])) for row in table(TENANCY, "metrics") for name in words(row[0])
+    }
+    assert listed == expected
+
+
+# -- the library's pages ---------------------------------------------------------------------------
+
+
+def test_metrics_of_the_runtime_exist() -> None:
+    text = (ROOT / "docs" / "runtime.md").read_text()
+    prefixes = "controller_runtime_|workqueue_|rest_client_|leader_election_|ctrlruntime_"
+    said = set(re.findall(rf"`((?:{prefixes})\w+)`", text))
+    assert len(said) > 5
+    sources = "".join(path.read_text() for path in (ROOT / "ctrlruntime").rglob("*.py"))
+    assert Metrics is not None
+    for name in said:
+        stem = re.sub(r"^controller_runtime_", "", name).removesuffix("_total")
+        assert stem in sources, name
+
+
+def test_arguments_of_the_environment_are_listed() -> None:
+    listed = [words(row[0])[0] for row in table("docs/envtest.md", "`Environment(...)`")]
+    expected = [name for name in inspect.signature(Environment).parameters if name != "self"]
+    assert sorted(listed) == sorted(expected)
+
+
+def test_fixtures_are_listed() -> None:
+    listed = {words(row[0])[0] for row in table("docs/envtest.md", "fixture")}
+    source = inspect.getsource(fixtures)
+    made = set(re.findall(r"^(?:async )?def (\w+)\(", source, re.MULTILINE))
+    assert listed == made - {"envtest_config"}
+
+
+def test_faults_are_listed() -> None:
+    listed = {word for row in table("docs/envtest.md", "faults") for word in words(row[0])}
+    assert listed == {action.__name__ for action in get_args(Action)}
+
+
+def test_options_of_the_server_are_listed() -> None:
+    listed = {word for row in table("docs/envtest.md", "option") for word in words(row[0])}
+    options: set[str] = set()
+    for item in envtest_main.params:
+        options |= {*item.opts, *item.secondary_opts}
+    assert listed == options
+
+
+def test_annotations_of_pods_are_listed() -> None:
+    listed = {words(row[0])[0] for row in table("docs/envtest.md", "annotation")}
+    found: Any = {node_kinds.RUN_LOCAL, node_kinds.RUN_SECONDS, node_kinds.SIMULATE}
+    assert listed == found
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#\s]+)?(#[^)\s]+)?\)", page.read_text()):
+            path, anchor = target
+            if path.startswith("http"):
+                continue
+            place = (page.parent / path) if path else page
+            assert place.exists(), f"{page.name}: {path}"
+            if anchor:
+                assert anchor in headings(place), f"{page.name}: {path}{anchor}"
+
+
+def headings(page: Path) -> set[str]:
+    """Anchors as GitHub makes them."""
+    found = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {"#" + re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in found}
