@@ -1,0 +1,19 @@
+"""A manager that watches some namespaces only."""
+
+from pathlib import Path
+
+from ctrlruntime.cache.cache import CacheOptions
+from tests.tenancy.world import CONFIG_MAP, NAMESPACE, World, config_map
+
+
+async def test_a_resource_outside_the_watched_namespaces_fails_and_says_so(tmp_path: Path) -> None:
+    async with World.start(tmp_path, cache=CacheOptions(namespaces=(NAMESPACE,))) as world:
+        world.rows("a")
+        await world.registry()
+        outside = config_map("outside", "{{ .uid }}-cm", targetNamespace="kube-system")
+        inside = config_map("inside", "{{ .uid }}-cm")
+        await world.template(configMaps=[outside, inside])
+        condition = await world.condition("a-web-app", "Ready", "False", "ResourcesFailed")
+        assert "'kube-system' is not watched" in condition.message
+        assert await world.get(CONFIG_MAP, "a-cm") is not None
+        assert await world.get(CONFIG_MAP, "a-cm", "kube-system") is None
