@@ -176,7 +176,7 @@ class TenantReconciler:
         unknown = {item.resource.id for item in made.resources if item.desired is None}
         surplus = [
             (mapping, entry)
-            for mapping, entry in self.children.owned_by(owner.key)
+            for mapping, entry in self._written(tenant, owner)
             if (mapping.gvk.group_kind, entry.namespace, entry.name) not in wanted
             and resource_id(entry) not in unknown
         ]
@@ -188,6 +188,19 @@ class TenantReconciler:
         self.reports.removed(tenant, removed, OrphanReason.REMOVED_FROM_TEMPLATE)
         return removed.going
 
+    def _written(self, tenant: Tenant, owner: Owner) -> list[Found]:
+        """What records the tenant as its owner and was written for it.
+
+        A copy of such an object under another name carries the same marks: it has no managed fields
+        of ours, and no status tells of it.
+        """
+        applied = frozenset(tenant.status.applied_resources)
+        return [
+            (mapping, entry)
+            for mapping, entry in self.children.owned_by(owner.key)
+            if entry.owned is not None or str(key_of(mapping, entry)) in applied
+        ]
+
     async def _tear_down(
         self, tenant: Tenant, owner: Owner, entry: Entry, request: Request
     ) -> Result | None:
@@ -196,7 +209,7 @@ class TenantReconciler:
             return None
         await self._mappings(tenant, entry, request)
         removed = await self.remover.remove(
-            self.children.owned_by(owner.key),
+            self._written(tenant, owner),
             owner,
             levels_of(tenant),
             OrphanReason.TENANT_DELETED,
@@ -220,10 +233,7 @@ class TenantReconciler:
         self, tenant: Tenant, entry: Entry, walked: Walked, going: list[Found]
     ) -> None:
         status = summarize(tenant.status, walked.outcomes, entry.generation, self.clock())
-        leaving = [
-            str(ResourceKey(m.gvk.group_kind, e.namespace, e.name, resource_id(e)))
-            for m, e in going
-        ]
+        leaving = [str(key_of(mapping, entry)) for mapping, entry in going]
         status.applied_resources = sorted({*status.applied_resources, *leaving})
         status.last_handled_reconcile = requested(entry.annotations)
         await self.statuses.write(self.mapping, entry, tenant.status, status)
@@ -257,6 +267,11 @@ def bare(entry: Entry) -> Tenant:
     manifest = entry.decode()
     unknown = {"uid": "unknown", "templateRef": "unknown"}
     return Tenant.from_manifest({**manifest, "spec": unknown, "status": {}})
+
+
+def key_of(mapping: RESTMapping, entry: Entry) -> ResourceKey:
+    """The key of an object as statuses tell of it."""
+    return ResourceKey(mapping.gvk.group_kind, entry.namespace, entry.name, resource_id(entry))
 
 
 def levels_of(tenant: Tenant) -> dict[str, int]:
