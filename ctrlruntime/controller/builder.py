@@ -13,6 +13,7 @@ from ctrlruntime.api.resource import KindRef
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller import permissions
 from ctrlruntime.controller.controller import Controller
+from ctrlruntime.controller.doubt import DoubtSettling
 from ctrlruntime.controller.handlers import enqueue_owner, enqueue_self, known_mapping
 from ctrlruntime.controller.intake import Handler
 from ctrlruntime.controller.metrics import ControllerMetrics
@@ -213,6 +214,8 @@ class Builder:
             if not callable(reconciler):
                 raise BuilderError(f"controller {name!r} needs a reconciler, not {reconciler!r}")
             reconciler = FuncReconciler(reconciler)
+        if self._primary_mapping is not None:
+            reconciler = DoubtSettling(reconciler, manager.cache, self._primary_mapping)
         controller = Controller(
             name,
             reconciler,
