@@ -68,7 +68,10 @@ class ScriptedServer:
     requests: list[Any] = field(default_factory=list)
     """("list", not_older_than, limit) and WatchRequest, with the time, in order."""
 
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
     def _record(self, request: Any) -> None:
+        self.news.set()
         self.requests.append((asyncio.get_running_loop().time(), request))
 
     @property
@@ -135,13 +138,16 @@ class Watched:
 
     async def requests(self, count: int) -> None:
         """Until the server has been asked so often and its answer has been read."""
-        await self.until(lambda: len(self.server.requests) >= count)
+        async with asyncio.timeout(7200.0):
+            while len(self.server.requests) < count:
+                self.server.news.clear()
+                await self.server.news.wait()
         await asyncio.sleep(0.01)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(3600.0):
             while not condition():  # noqa: ASYNC110 - virtual time costs nothing
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.5)
 
 
 Follow = Callable[..., Watched]
