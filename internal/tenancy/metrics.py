@@ -13,6 +13,7 @@ from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.resources import Action
 
 _PER_TENANT = ("tenant", "namespace")
+_PER_REGISTRY = ("registry", "namespace")
 QUERY_RESULTS = ("success", "error")
 ROW_STATES = ("active", "inactive", "invalid")
 
@@ -29,71 +30,27 @@ class TenancyMetrics:
         self._shown: set[tuple[str, str]] = set()
         self._conditions: dict[tuple[str, str], tuple[str, ...]] = {}
         self._registries: set[tuple[str, str]] = set()
-        self.desired = Gauge(
-            "tenant_resources_desired",
-            "Resources a tenant should have.",
-            _PER_TENANT,
-            registry=registry,
-        )
-        self.ready = Gauge(
-            "tenant_resources_ready",
-            "Resources of a tenant that are ready.",
-            _PER_TENANT,
-            registry=registry,
-        )
-        self.failed = Gauge(
-            "tenant_resources_failed",
-            "Resources of a tenant that failed.",
-            _PER_TENANT,
-            registry=registry,
-        )
-        self.conflicted = Gauge(
-            "tenant_resources_conflicted",
-            "Resources of a tenant that are in conflict.",
-            _PER_TENANT,
-            registry=registry,
-        )
-        self.condition = Gauge(
+        self._waiting: set[tuple[str, str]] = set()
+        self._make_tenant_series(registry)
+        self._make_registry_series(registry)
+
+    def _make_tenant_series(self, registry: CollectorRegistry) -> None:
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(name, text, (*_PER_TENANT, *labels), registry=registry)
+
+        self.desired = gauge("tenant_resources_desired", "Resources a tenant should have.")
+        self.ready = gauge("tenant_resources_ready", "Resources of a tenant that are ready.")
+        self.failed = gauge("tenant_resources_failed", "Resources of a tenant that failed.")
+        self.conflicted = gauge("tenant_resources_conflicted", "Resources of a tenant in conflict.")
+        self.condition = gauge(
             "tenant_condition_status",
             "A condition of a tenant: 0 False, 1 True, 2 Unknown.",
-            (*_PER_TENANT, "type"),
-            registry=registry,
+            "type",
         )
         self.hidden = Gauge(
             "tenant_series_hidden",
             "Tenants that are not ready and beyond the cap.",
             registry=registry,
-        )
-        self.registry_desired = Gauge(
-            "registry_desired",
-            "Tenants a registry should have.",
-            ("registry", "namespace"),
-            registry=registry,
-        )
-        self.registry_ready = Gauge(
-            "registry_ready",
-            "Tenants of a registry that are ready.",
-            ("registry", "namespace"),
-            registry=registry,
-        )
-        self.registry_failed = Gauge(
-            "registry_failed",
-            "Tenants of a registry that have failed.",
-            ("registry", "namespace"),
-            registry=registry,
-        )
-        self.rows = Gauge(
-            "registry_rows",
-            "Rows by what became of them.",
-            ("registry", "namespace", "state"),
-            registry=registry,
-        )
-        self.query_seconds = Histogram(
-            "registry_query_duration_seconds",
-            "Time a query of the data source took.",
-            ("registry", "namespace", "result"),
-            registry=registry,
-            buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60),
         )
         self.applies = Counter(
             "apply_attempts_total",
@@ -107,7 +64,22 @@ class TenancyMetrics:
             ("result",),
             registry=registry,
         )
-        self._waiting: set[tuple[str, str]] = set()
+
+    def _make_registry_series(self, registry: CollectorRegistry) -> None:
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(name, text, (*_PER_REGISTRY, *labels), registry=registry)
+
+        self.registry_desired = gauge("registry_desired", "Tenants a registry should have.")
+        self.registry_ready = gauge("registry_ready", "Tenants of a registry that are ready.")
+        self.registry_failed = gauge("registry_failed", "Tenants of a registry that have failed.")
+        self.rows = gauge("registry_rows", "Rows by what became of them.", "state")
+        self.query_seconds = Histogram(
+            "registry_query_duration_seconds",
+            "Time a query of the data source took.",
+            (*_PER_REGISTRY, "result"),
+            registry=registry,
+            buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60),
+        )
 
     def applied(self, kind: GroupKind, action: Action, policy: str) -> None:
         """Count a write."""
