@@ -160,9 +160,9 @@ def _response(request: Request, reply: Reply) -> web.Response:
     response = web.Response(status=reply.status, body=body)
     headers = response.headers
     headers["Content-Type"] = reply.content_type
-    headers["Cache-Control"] = "no-cache, private"
     for name, value in reply.headers:
         headers.add(name, value)
+    headers.setdefault("Cache-Control", "no-cache, private")
     for text in request.warnings:
         escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
         headers.add("Warning", f'299 - "{escaped}"')

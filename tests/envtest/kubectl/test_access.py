@@ -78,8 +78,9 @@ def test_config(kubectl: Kubectl, environment: Environment) -> None:
     assert kubectl("config", "current-context").strip()
     server = "jsonpath={.clusters[0].cluster.server}"
     assert kubectl("config", "view", "-o", server) == environment.url
-    kubectl.kubeconfig = kubectl.folder / "copy"
-    kubectl.kubeconfig.write_bytes(environment.kubeconfig("admin").read_bytes())
-    kubectl("config", "set-context", "--current", "--namespace=elsewhere")
-    kubectl.namespace = ""
-    assert "No resources found in elsewhere namespace." in kubectl.run("get", "secrets").err
+    copy = kubectl.folder / "copy"
+    copy.write_bytes(environment.kubeconfig("admin").read_bytes())
+    other = Kubectl(kubectl.binary, copy, kubectl.folder, "elsewhere")
+    other("config", "set-context", "--current")
+    other.namespace = ""
+    assert "No resources found in elsewhere namespace." in other.run("get", "secrets").err

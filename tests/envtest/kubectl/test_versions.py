@@ -29,9 +29,9 @@ def _tour(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=gadget_definition(group))
     assert kubectl("apply", "-f", "-", stdin=gadget(group)).endswith("created\n")
     assert kubectl("apply", "-f", "-", stdin=gadget(group, size=3)).endswith("configured\n")
-    wrong = kubectl.run("apply", "-f", "-", stdin=gadget(group).replace("note", "nte"))
+    wrong = kubectl.run("apply", "-f", "-", stdin=gadget(group).replace("port:", "prt:"))
     assert wrong.code == 1
-    assert "nte" in wrong.err
+    assert "prt" in wrong.err
     assert kubectl.table("get", "gdg")[1][:2] == ["one", "3"]
     assert "How big it is." in kubectl("explain", "gdg.spec.size")
     assert "DeploymentStrategy" in kubectl("explain", "deployment.spec.strategy")

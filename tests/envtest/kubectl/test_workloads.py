@@ -80,8 +80,10 @@ def test_nodes_can_be_cordoned_and_drained(kubectl: Kubectl) -> None:
     assert kubectl.table("get", "nodes")[1][1:3] == ["Ready", "<none>"]
     kubectl("create", "deployment", "d", "--image=nginx")
     kubectl("rollout", "status", "deployment/d", "--timeout=20s")
-    dry = kubectl("drain", "envtest-node", "--dry-run=server", "--force", "--ignore-daemonsets")
-    assert "node/envtest-node drained (server dry run)" in dry
+    if kubectl.version >= (1, 25):
+        # Before, it looks for definitions in v1beta1, which Kubernetes serves no more since 1.22.
+        dry = kubectl("drain", "envtest-node", "--dry-run=server", "--force", "--ignore-daemonsets")
+        assert "node/envtest-node drained (server dry run)" in dry
     (name,) = [
         pod["metadata"]["name"] for pod in kubectl.json("get", "pods", "-l", "app=d")["items"]
     ]

@@ -98,7 +98,7 @@ def test_patches_of_every_type(kubectl: Kubectl, gadgets: str) -> None:
     kubectl("patch", "gadget", "one", "--type=merge", "-p", '{"spec":{"size":6}}')
     refused = kubectl.run("patch", "gadget", "one", "-p", '{"spec":{"size":6}}')
     assert refused.code == 1
-    assert "UnsupportedMediaType" in refused.err
+    assert "application/merge-patch+json" in refused.err
 
 
 def test_patch_of_the_status(kubectl: Kubectl, gadgets: str) -> None:
