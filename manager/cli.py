@@ -5,11 +5,16 @@ from typing import Any
 
 import click
 
+from ctrlruntime.client.kubeconfig import ConfigError
 from ctrlruntime.manager import run as run_on_uvloop
+from ctrlruntime.manager.http import AddressError
+from ctrlruntime.manager.options import lease_namespace
 from manager.controllers.tenancy import TenancyOptions
 from manager.options import LEADER_ELECTION_ID, RunOptions
 
 _PATH = click.Path(path_type=Path)
+_POSITIVE = click.IntRange(min=1)
+_COUNT = click.IntRange(min=0)
 
 
 @click.group(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
@@ -33,11 +38,17 @@ def main() -> None:
 @click.option(
     "--health-probe-bind-address", default=":8081", help='Address of the probes; "0" is off.'
 )
-@click.option("--registry-concurrency", default=3, help="Registries worked on at once.")
-@click.option("--template-concurrency", default=5, help="Templates worked on at once.")
-@click.option("--tenant-concurrency", default=10, help="Tenants worked on at once.")
-@click.option("--writes-per-type", default=16, help="Writes of one resource type at once.")
-@click.option("--writes-total", default=64, help="Writes at once, of all types.")
+@click.option(
+    "--registry-concurrency", type=_POSITIVE, default=3, help="Registries worked on at once."
+)
+@click.option(
+    "--template-concurrency", type=_POSITIVE, default=5, help="Templates worked on at once."
+)
+@click.option("--tenant-concurrency", type=_POSITIVE, default=10, help="Tenants worked on at once.")
+@click.option(
+    "--writes-per-type", type=_POSITIVE, default=16, help="Writes of one resource type at once."
+)
+@click.option("--writes-total", type=_POSITIVE, default=64, help="Writes at once, of all types.")
 @click.option(
     "--allow-sqlite",
     "sqlite_root",
@@ -45,7 +56,10 @@ def main() -> None:
     help="Allow SQLite sources, of files in this directory.",
 )
 @click.option(
-    "--tenant-series", default=500, help="Most tenants with metrics of their own (if not ready)."
+    "--tenant-series",
+    type=_COUNT,
+    default=500,
+    help="Most tenants with metrics of their own (if not ready).",
 )
 @click.option("--every-tenant-series", is_flag=True, help="Metrics of its own for every tenant.")
 @click.option("--log-format", type=click.Choice(["json", "console"]), default="json")
@@ -57,7 +71,17 @@ def run(**given: Any) -> None:
     from manager.run import run_manager
 
     tenancy = TenancyOptions(**{name: given.pop(name) for name in TENANCY_OPTIONS})
-    run_on_uvloop(run_manager(RunOptions(tenancy=tenancy, **given)))
+    options = RunOptions(tenancy=tenancy, **given)
+    if options.leader_elect:
+        try:
+            lease_namespace(options.manager_options())
+        except ValueError:
+            message = "--leader-elect outside of a cluster needs --leader-election-namespace"
+            raise click.UsageError(message) from None
+    try:
+        run_on_uvloop(run_manager(options))
+    except (ConfigError, AddressError) as error:
+        raise click.ClickException(str(error)) from error
 
 
 TENANCY_OPTIONS = (
@@ -94,7 +118,9 @@ def manifests(output_dir: Path, check: bool) -> None:
 
 
 @main.command()
-@click.option("--rows", default=50, help="Rows of the seeded table; each makes two tenants.")
+@click.option(
+    "--rows", type=_POSITIVE, default=50, help="Rows of the seeded table; each makes two tenants."
+)
 @click.option(
     "--folder", type=_PATH, default=Path(".run"), help="Where table, kubeconfig and logs go."
 )

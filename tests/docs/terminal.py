@@ -52,7 +52,7 @@ class Terminal:
         for process in self._processes:
             interrupt = signal.SIGTERM if process is self._shell else signal.SIGINT
             _signal_group(process.pid, interrupt)
-        left = await self._wait_gone(30.0)
+        left = await wait_gone(self._mark, 30.0)
         for pid in left:
             os.kill(pid, signal.SIGKILL)
         for process in self._processes:
@@ -75,18 +75,6 @@ class Terminal:
         )
         self._processes.append(process)
         return process
-
-    async def _wait_gone(self, seconds: float) -> list[int]:
-        """Processes of this document that are still there after so many seconds."""
-        left = marked(self._mark)
-        try:
-            async with asyncio.timeout(seconds):
-                while left:
-                    await asyncio.sleep(0.1)
-                    left = marked(self._mark)
-        except TimeoutError:
-            pass
-        return left
 
 
 async def read_until(
@@ -132,3 +120,16 @@ def marked(mark: str) -> list[int]:
         except OSError:
             continue
     return found
+
+
+async def wait_gone(mark: str, seconds: float) -> list[int]:
+    """Processes with the mark that are still there after so many seconds."""
+    left = marked(mark)
+    try:
+        async with asyncio.timeout(seconds):
+            while left:
+                await asyncio.sleep(0.1)
+                left = marked(mark)
+    except TimeoutError:
+        pass
+    return left

@@ -1,0 +1,91 @@
+"""`python -m manager ...` as a process, and what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.docs.blocks import ROOT
+from tests.docs.terminal import MARK, marked, wait_gone
+
+
+class Program:
+    """One run of the manager's command line, in a session of its own; lines are kept as they come."""
+
+    def __init__(self, process: asyncio.subprocess.Process, mark: str) -> None:
+        self._process = process
+        self._mark = mark
+        self._news = asyncio.Event()
+        self._reading = asyncio.create_task(self._read())
+        self.lines: list[str] = []
+
+    @classmethod
+    async def start(
+        cls, *arguments: str | Path, environment: Mapping[str, str] | None = None
+    ) -> Program:
+        """Runs it from the root of the checkout."""
+        mark = uuid.uuid4().hex
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "manager", *map(str, arguments)),
+            cwd=ROOT,
+            env={**os.environ, "COLUMNS": "200", MARK: mark, **(environment or {})},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        return cls(process, mark)
+
+    async def __aenter__(self) -> Program:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for pid in marked(self._mark):
+            os.kill(pid, signal.SIGKILL)
+        await self.wait(10)
+
+    @property
+    def output(self) -> str:
+        return "".join(self.lines)
+
+    async def prints(self, text: str, timeout: float = 60.0) -> str:
+        """The first line that contains the text. AssertionError with all lines if none comes."""
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    for line in self.lines:
+                        if text in line:
+                            return line
+                    if self._reading.done():
+                        break
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            pass
+        raise AssertionError(f"it never printed {text!r}:\n{self.output}")
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal for this process alone."""
+        self._process.send_signal(number)
+
+    async def wait(self, timeout: float = 60.0) -> int:
+        """The exit code; negative for a signal."""
+        async with asyncio.timeout(timeout):
+            await self._reading
+            return await self._process.wait()
+
+    async def left(self, timeout: float = 10.0) -> list[int]:
+        """Processes that are still there after so many seconds, of all that it started."""
+        return await wait_gone(self._mark, timeout)
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        while line := await self._process.stdout.readline():
+            self.lines.append(line.decode(errors="replace"))
+            self._news.set()
+        self._news.set()
