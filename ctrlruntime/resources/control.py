@@ -10,7 +10,15 @@ from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.cache import Cache, CachedClient
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import PatchType
-from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound, StatusCause
+from ctrlruntime.client.errors import (
+    AlreadyExists,
+    BadRequest,
+    Conflict,
+    InternalError,
+    Invalid,
+    NotFound,
+    StatusCause,
+)
 from ctrlruntime.resources.desired import (
     Desired,
     Manifest,
@@ -19,7 +27,7 @@ from ctrlruntime.resources.desired import (
     owner_reference,
     reference_manifest,
 )
-from ctrlruntime.resources.diff import Reason, Settled, difference, settle
+from ctrlruntime.resources.diff import Reason, Settled, difference, is_recorded, settle
 from ctrlruntime.resources.ownership import OWNER, OWNER_UID, Owner, Standing, Verdict, judge
 from ctrlruntime.resources.revision import REVISION
 
@@ -30,7 +38,7 @@ FIRST_CONTACT: Final = "1"
 ATTEMPTS: Final = 4
 """How often an object that changes under our hands is looked at and written again."""
 
-BEFORE_FIRST_APPLY: Final = '"before-first-apply"'
+BEFORE_FIRST_APPLY: Final = "before-first-apply"
 """Who holds the fields of an object that has no managed fields when it is first applied."""
 
 
@@ -254,6 +262,7 @@ class Control:
                 desired.mapping, entry.name, entry.namespace, self._record(desired, entry, owner)
             )
             return self._written(desired, owner, answer, Action.UPDATED, reason)
+        await self._drop_stale_references(desired, entry, owner)
         force = desired.force or reason is not Reason.REVISION
         try:
             answer = await self._write(desired, entry, owner, force=force)
@@ -263,7 +272,63 @@ class Control:
             if any(map(_is_disputed, error.causes)):
                 return Outcome(Action.CONFLICT, entry, reason, error.message)
             answer = await self._write(desired, entry, owner, force=True)
+        answer = await self._record_fields(desired, entry, owner, answer)
         return self._written(desired, owner, answer, Action.UPDATED, reason)
+
+    async def _drop_stale_references(self, desired: Desired, entry: Entry, owner: Owner) -> None:
+        """Take off the reference to the owner of a former life, which an apply cannot remove."""
+        recorded = entry.annotations.get(OWNER_UID)
+        stale = recorded != owner.uid and any(ref.uid == recorded for ref in entry.owners)
+        if not stale or desired.strategy is not PatchStrategy.APPLY:
+            return
+        references = self._references(desired, entry, owner)
+        patch = {"metadata": {"uid": entry.uid, "ownerReferences": references or None}}
+        await self._merge(desired.mapping, entry.name, entry.namespace, patch)
+
+    async def _record_fields(
+        self, desired: Desired, before: Entry, owner: Owner, answer: Manifest
+    ) -> Manifest:
+        """See to it that managed fields show all we wrote as ours, and as nobody's else.
+
+        A merge or an update records only what it changes, and nothing on an object whose managed
+        fields are gone; an apply of the same values records everything. The server's stand-in for
+        the unknown managers of before is dropped, or what was ours could never be removed again.
+        """
+        entry = self.look(desired)
+        if entry is None or entry.resource_version != answer["metadata"]["resourceVersion"]:
+            return answer
+        try:
+            if desired.strategy is not PatchStrategy.APPLY and not is_recorded(
+                desired, entry, owner
+            ):
+                body = desired.body(owner)
+                body["metadata"]["uid"] = entry.uid
+                answer = await self._apply(desired, body, force=True)
+            if before.owned is None:
+                return await self._drop_stand_in(desired, answer)
+        except (BadRequest, Conflict, Invalid, InternalError):
+            pass  # not recorded then: a later write of anybody's will be looked at as drift
+        return answer
+
+    async def _drop_stand_in(self, desired: Desired, answer: Manifest) -> Manifest:
+        managers = [each["manager"] for each in answer["metadata"].get("managedFields") or ()]
+        if BEFORE_FIRST_APPLY not in managers or len(managers) < 2:
+            return answer
+        path = f"/metadata/managedFields/{managers.index(BEFORE_FIRST_APPLY)}"
+        operations: list[dict[str, Any]] = [
+            {"op": "test", "path": f"{path}/manager", "value": BEFORE_FIRST_APPLY},
+            {"op": "remove", "path": path},
+        ]
+        patched: Manifest = await self._client.patch(
+            desired.mapping,
+            desired.name,
+            desired.namespace or None,
+            operations,
+            type=PatchType.JSON,
+            field_manager=self._field_manager,
+            metadata_only=self._cache.informer(desired.mapping).metadata_only,
+        )
+        return patched
 
     async def _write(
         self, desired: Desired, entry: Entry, owner: Owner, *, force: bool
@@ -352,4 +417,4 @@ def _is_disputed(cause: StatusCause) -> bool:
     """
     ours = (REVISION, OWNER, OWNER_UID)
     tracking = any(cause.field == f".metadata.annotations.{name}" for name in ours)
-    return not tracking and BEFORE_FIRST_APPLY not in cause.message
+    return not tracking and f'"{BEFORE_FIRST_APPLY}"' not in cause.message

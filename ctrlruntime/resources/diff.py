@@ -95,10 +95,13 @@ def difference(
         return Reason.TRACKING
     if settled is not None and _is_untouched(entry, settled):
         return None
+    return None if is_recorded(desired, entry, owner) else Reason.DRIFT
+
+
+def is_recorded(desired: Desired, entry: Entry, owner: Owner) -> bool:
+    """Whether managed fields show every field of the desired object as ours."""
     missing = missing_leaves(desired.body(owner), entry.owned)
-    if any(not _ignored(path, desired.ignored) for path in missing):
-        return Reason.DRIFT
-    return None
+    return all(_ignored(path, desired.ignored) for path in missing)
 
 
 def settle(desired: Desired, entry: Entry, owner: Owner) -> Settled:
@@ -110,9 +113,7 @@ def settle(desired: Desired, entry: Entry, owner: Owner) -> Settled:
     """
     version = ""
     if desired.strategy is not PatchStrategy.APPLY and not desired.once:
-        missing = missing_leaves(desired.body(owner), entry.owned)
-        if any(not _ignored(path, desired.ignored) for path in missing):
-            version = entry.resource_version
+        version = "" if is_recorded(desired, entry, owner) else entry.resource_version
     return Settled(owner.uid, entry.uid, desired.revision, entry.owned, version)
 
 

@@ -426,9 +426,9 @@ def _with_strategy(strategy: str) -> Iterator[Case]:
 WITH_STRATEGIES = (*_with_strategy("merge"), *_with_strategy("replace"))
 
 
-def template_lists() -> dict[str, list[Manifest]]:
+def template_lists() -> dict[str, Any]:
     """The lists of a template with every case."""
-    lists: dict[str, list[Manifest]] = {}
+    lists: dict[str, Any] = {}
     for case in (*CASES, *WITH_STRATEGIES):
         lists.setdefault(case.list, []).append(case.entry())
     return lists

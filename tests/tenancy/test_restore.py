@@ -1,0 +1,250 @@
+"""A fleet restored from a backup into an empty cluster: every UID is new, and nothing is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from ctrlruntime.client.errors import AlreadyExists
+from ctrlruntime.envtest.proxy import Counts
+from tests.tenancy.world import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    NAMESPACE,
+    NAMESPACE_KIND,
+    SECRET,
+    SERVICE,
+    World,
+    config_map,
+    mapping,
+)
+
+pytestmark = pytest.mark.criterion("restore-from-backup")
+
+Manifest = dict[str, Any]
+
+KINDS = (
+    NAMESPACE_KIND,
+    TenantRegistry.mapping(),
+    TenantTemplate.mapping(),
+    Tenant.mapping(),
+    mapping("v1", "ServiceAccount"),
+    CONFIG_MAP,
+    SECRET,
+    DEPLOYMENT,
+    SERVICE,
+)
+TENANTS = ("a-web", "b-web", "c-web")
+BY_SERVER = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields")
+
+
+def template() -> dict[str, Any]:
+    """Every way a resource is tied to its tenant."""
+    labels = {"app": "{{ .uid }}"}
+    pod = {
+        "metadata": {"labels": labels},
+        "spec": {
+            "containers": [
+                {
+                    "name": "web",
+                    "image": "{{ .image }}",
+                    "resources": {"requests": {"cpu": "1000m"}},
+                    "env": [{"name": "PLAN", "value": "{{ .plan }}"}],
+                }
+            ]
+        },
+    }
+    deployment = {
+        "id": "app",
+        "nameTemplate": "{{ .uid }}-app",
+        "dependIds": ["near", "far"],
+        "spec": {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": pod},
+        },
+    }
+    service = {
+        "id": "service",
+        "nameTemplate": "{{ .uid }}-app",
+        "dependIds": ["app"],
+        "spec": {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "spec": {"selector": labels, "ports": [{"port": 80}]},
+        },
+    }
+    return {
+        "configMaps": [
+            config_map("near", "{{ .uid }}-near"),
+            config_map("far", "{{ .uid }}-far", targetNamespace="elsewhere"),
+            config_map("kept", "{{ .uid }}-kept", deletionPolicy="Retain"),
+            config_map("once", "{{ .uid }}-once", creationPolicy="Once"),
+            config_map("merged", "{{ .uid }}-merged", patchStrategy="merge"),
+            config_map("put", "{{ .uid }}-put", patchStrategy="replace"),
+        ],
+        "deployments": [deployment],
+        "services": [service],
+    }
+
+
+async def fleet(world: World) -> None:
+    """Three tenants, and an orphan that another template left behind."""
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}}
+    await world.client.create(manifest)
+    world.rows("a", "b", "c")
+    mappings = {"image": "image", "plan": {"column": "plan", "sensitive": True}}
+    await world.registry(extraValueMappings=mappings)
+    lists = template()
+    orphan = config_map("orphan", "{{ .uid }}-orphan", deletionPolicy="Retain")
+    await world.template("web", **{**lists, "configMaps": [*lists["configMaps"], orphan]})
+    await world.ready(*TENANTS)
+    await world.template("web", **lists)
+    for uid in "abc":
+        await world.eventually(
+            partial(world.get, CONFIG_MAP, f"{uid}-orphan"),
+            lambda seen: "tenancy.ctrlruntime.dev/orphaned" in seen["metadata"]["labels"],
+        )
+    await world.ready(*TENANTS)
+    await world.rest(0.5)
+
+
+async def dump(world: World) -> list[Manifest]:
+    """Everything there is, as YAML files would have it."""
+    found: list[Manifest] = []
+    for kind in KINDS:
+        items = await world.client.list(kind)
+        found.extend(items)
+    return found
+
+
+async def restore(world: World, objects: list[Manifest], *, references: bool) -> None:
+    """Create what was dumped, as backup tools do: the server sets what it sets, statuses are gone."""
+    for item in copy.deepcopy(objects):
+        metadata = item["metadata"]
+        for name in (*BY_SERVER, *(() if references else ("ownerReferences",))):
+            metadata.pop(name, None)
+        item.pop("status", None)
+        for name in ("clusterIP", "clusterIPs"):
+            item.get("spec", {}).pop(name, None)
+        with contextlib.suppress(AlreadyExists):
+            await world.client.create(item)
+        await wipe(world, item)
+
+
+async def wipe(world: World, item: Mapping[str, Any]) -> None:
+    """No managed fields: they did not come from the backup either."""
+    metadata = item["metadata"]
+    kind = next(kind for kind in KINDS if kind.gvk.kind == item["kind"])
+    patch: Manifest = {"metadata": {"managedFields": [{}]}}
+    await world.client.patch(kind, metadata["name"], metadata.get("namespace"), patch)
+
+
+def content(item: Manifest) -> Manifest:
+    """What an object says, without what differs from cluster to cluster."""
+    kept = {key: value for key, value in item.items() if key not in ("metadata", "status")}
+    for name in ("clusterIP", "clusterIPs"):
+        kept.get("spec", {}).pop(name, None) if isinstance(kept.get("spec"), dict) else None
+    labels = item["metadata"].get("labels") or {}
+    return {**copy.deepcopy(kept), "labels": labels}
+
+
+def by_key(objects: list[Manifest]) -> dict[tuple[str, str, str], Manifest]:
+    return {
+        (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]): item
+        for item in objects
+    }
+
+
+@pytest.fixture
+async def backup(tmp_path: Path) -> AsyncIterator[tuple[Path, list[Manifest]]]:
+    """A fleet that ran once: its table and its objects."""
+    folder = tmp_path / "before"
+    async with World.start(folder, nodes=True, pods=False) as world:
+        await fleet(world)
+        yield folder / "rows.sqlite", await dump(world)
+
+
+def deletes(counts: Counts) -> int:
+    return counts.select(verbs=("delete", "deletecollection")).total
+
+
+def writes(counts: Counts) -> Counts:
+    return counts.select(verbs=("create", "update", "patch", "apply", "delete"))
+
+
+@pytest.mark.parametrize("references", [False, True], ids=["no references", "stale references"])
+async def test_a_restored_fleet_converges_without_a_delete_and_without_a_rollout(
+    tmp_path: Path, backup: tuple[Path, list[Manifest]], references: bool
+) -> None:
+    rows, objects = backup
+    folder = tmp_path / "after"
+    folder.mkdir()
+    shutil.copy(rows, folder / "rows.sqlite")
+    # Stale references are the server's own garbage: its collector would race the manager.
+    server = {"garbage_collection": not references}
+    async with World.start(folder, nodes=True, pods=False, manager=False, server=server) as world:
+        await restore(world, objects, references=references)
+        before = by_key(await dump(world))
+        mark = world.mark()
+        await world.start_manager()
+        await world.ready(*TENANTS, timeout=40)
+        await world.rest()
+        after = by_key(await dump(world))
+
+        assert deletes(world.counts(mark)) == 0, str(world.counts(mark))
+        assert set(after) == set(before)
+        for key, item in after.items():
+            assert item["metadata"]["uid"] == before[key]["metadata"]["uid"], key
+            if key[0] != "Tenant" and key[2] != "registry":
+                assert content(item) == content(before[key]), key
+        for key, item in after.items():
+            if key[0] == "Deployment":
+                assert item["metadata"]["generation"] == before[key]["metadata"]["generation"]
+        for key, item in after.items():
+            stale = {o["uid"] for o in item["metadata"].get("ownerReferences", [])} - {
+                other["metadata"]["uid"] for other in after.values()
+            }
+            assert not stale or key[2].endswith("-orphan"), key
+
+        mark = world.mark()
+        await world.restart_manager()
+        await world.rest()
+        assert writes(world.counts(mark)).total == 0, str(world.counts(mark))
+
+
+async def test_what_leaves_the_template_after_a_restore_goes(
+    tmp_path: Path, backup: tuple[Path, list[Manifest]]
+) -> None:
+    """Fields and objects that were ours before the backup are ours after it, to take away too."""
+    rows, objects = backup
+    folder = tmp_path / "after"
+    folder.mkdir()
+    shutil.copy(rows, folder / "rows.sqlite")
+    async with World.start(folder, nodes=True, pods=False, manager=False) as world:
+        await restore(world, objects, references=False)
+        await world.start_manager()
+        await world.ready(*TENANTS, timeout=40)
+        await world.rest(0.5)
+        lists = template()
+        lists["configMaps"] = [
+            config_map("near", "{{ .uid }}-near", {"other": "o"}),
+            config_map("kept", "{{ .uid }}-kept", deletionPolicy="Retain"),
+        ]
+        lists["deployments"][0]["dependIds"] = []
+        await world.template("web", **lists)
+        await world.gone(CONFIG_MAP, "a-far", "elsewhere")
+        await world.ready(*TENANTS)
+        near = await world.get(CONFIG_MAP, "a-near")
+        assert near is not None
+        assert near["data"] == {"other": "o"}
+        kept = await world.get(CONFIG_MAP, "a-kept", NAMESPACE)
+        assert kept is not None
