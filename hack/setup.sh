@@ -1,5 +1,8 @@
 #!/usr/bin/env bash
 # Makes the virtual environment from the lock file. Does nothing when it is up to date.
+#
+#   PYTHON  the interpreter to make it with (default: the system's, if it is 3.11 or newer)
+#   VENV    where it goes (default .venv)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -7,18 +10,33 @@ venv=${VENV:-.venv}
 lock=requirements.lock
 stamp=$venv/.lock.sha256
 
-as_root() { if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi; }
+die() {
+  echo "setup: $*" >&2
+  exit 1
+}
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    die "installing Debian packages takes root, and there is no sudo; as root: apt-get install python3 python3-venv"
+  fi
+}
 
 apt_install() {
+  command -v apt-get >/dev/null || die "no Python 3.11 or newer with venv; install one, or set PYTHON=/path/to/python3.11"
   echo "installing from Debian: $*"
   as_root env DEBIAN_FRONTEND=noninteractive apt-get update -q >/dev/null
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >/dev/null
 }
 
-# Prefer the system's interpreter: it is built with optimisations that others often lack.
+# Prefer the system's interpreter: it is built with optimisations that others often lack. Debian's comes
+# without ensurepip, and so without working venv, unless python3-venv is installed.
 find_python() {
   local candidate
-  for candidate in ${PYTHON:-} /usr/bin/python3.11 python3.11 /usr/bin/python3 python3; do
+  for candidate in ${PYTHON:-/usr/bin/python3.11 python3.11 /usr/bin/python3 python3}; do
     if command -v "$candidate" >/dev/null && "$candidate" -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
       command -v "$candidate"
       return
@@ -27,20 +45,23 @@ find_python() {
 }
 
 main() {
-  local want
+  local want python
   want=$(sha256sum "$lock" | cut -d' ' -f1)
   if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && [ -x "$venv/bin/python" ]; then
     return
   fi
-  local python
-  python=$(find_python)
-  if [ -z "$python" ]; then
-    apt_install python3.11 python3.11-venv
+  # One that was interrupted has no pip, or is not even told apart from the system's own.
+  if ! "$venv/bin/python" -c 'import sys, pip; sys.exit(sys.prefix == sys.base_prefix)' 2>/dev/null; then
     python=$(find_python)
+    if [ -z "$python" ]; then
+      apt_install python3 python3-venv
+      python=$(find_python)
+    fi
+    [ -n "$python" ] || die "no Python 3.11 or newer with venv; install one, or set PYTHON=/path/to/python3.11"
+    echo "making $venv with $("$python" --version)"
+    "$python" -m venv --clear "$venv"
   fi
-  [ -n "$python" ] || { echo "no Python 3.11 or newer with ensurepip; set PYTHON=/path/to/python3.11" >&2; exit 1; }
-  echo "making $venv with $($python --version)"
-  [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+  echo "installing the locked packages into $venv (a minute or so, only this once)"
   "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$lock"
   # The checkout itself is importable, as an editable install would make it.
   pwd >"$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/ctrlruntime-checkout.pth"
