@@ -1,0 +1,227 @@
+"""Metrics: a tenant has series of its own only while it is not ready, up to a cap; names are fixed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from apis.tenancy import Tenant, TenantRegistry, TenantStatus
+from ctrlruntime.api.conditions import Condition
+from internal.tenancy.metrics import TenancyMetrics
+from manager.controllers.tenancy import TenancyOptions
+from tests.tenancy.fleet import Fleet
+from tests.tenancy.world import World, config_map
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PER_TENANT = {
+    "tenant_resources_desired",
+    "tenant_resources_ready",
+    "tenant_resources_failed",
+    "tenant_resources_conflicted",
+    "tenant_condition_status",
+}
+NAMES = PER_TENANT | {
+    "tenant_series_hidden",
+    "registry_desired",
+    "registry_ready",
+    "registry_failed",
+    "registry_rows",
+    "registry_query_duration_seconds",
+    "apply_attempts",
+    "tenant_resources_removed",
+}
+"""Without the ending `_total` of counters."""
+
+
+@pytest.fixture
+def world(shared_world: World) -> World:
+    return shared_world
+
+
+def samples(world: World) -> list[Any]:
+    """Every sample of the manager's exposition, parsed as Prometheus does."""
+    assert world.manager is not None
+    text = world.manager.metrics.render().decode()
+    return [s for family in text_string_to_metric_families(text) for s in family.samples]
+
+
+def series(world: World, **labels: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+    """Values by name and by the other labels, of series with these labels."""
+    found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
+    for sample in samples(world):
+        if labels.items() <= sample.labels.items():
+            rest = tuple(sorted(sample.labels.items() - labels.items()))
+            found.setdefault(sample.name, {})[rest] = sample.value
+    return found
+
+
+def refused() -> dict[str, Any]:
+    """A template entry that the API server refuses for rows of the plan `broken`."""
+    number = '{{ .planId | replace "basic" "80" | replace "broken" "99999" | int }}'
+    spec = {"ports": [{"port": number}]}
+    return {
+        "id": "svc",
+        "nameTemplate": "{{ .uid }}-svc",
+        "spec": {"apiVersion": "v1", "kind": "Service", "spec": spec},
+    }
+
+
+async def until(world: World, holds: Any) -> None:
+    """Wait until the metrics say so."""
+
+    async def look() -> bool:
+        return bool(holds())
+
+    await world.eventually(look)
+
+
+@pytest.mark.criterion("T1-T2")
+async def test_a_tenant_has_series_only_while_it_is_not_ready(world: World) -> None:
+    fleet = await Fleet.make(world)
+    fleet.row("a")
+    fleet.row("b", plan="broken")
+    await fleet.registry()
+    await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")], services=[refused()])
+    await fleet.ready("a-app")
+    await fleet.until(Tenant, "b-app", "Ready", "False", "ResourcesFailed")
+
+    def mine(uid: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+        return series(world, tenant=f"{uid}-app", namespace=fleet.namespace)
+
+    await until(world, lambda: mine("b"))
+    assert mine("a") == {}
+    shown = mine("b")
+    assert set(shown) == PER_TENANT
+    counts = {name: shown[name][()] for name in PER_TENANT - {"tenant_condition_status"}}
+    assert counts == {
+        "tenant_resources_desired": 2,
+        "tenant_resources_ready": 1,
+        "tenant_resources_failed": 1,
+        "tenant_resources_conflicted": 0,
+    }
+    assert shown["tenant_condition_status"] == {
+        (("type", "Conflicted"),): 0,
+        (("type", "Degraded"),): 1,
+        (("type", "Progressing"),): 0,
+        (("type", "Ready"),): 0,
+    }
+    fleet.row("b")
+    await fleet.ready("b-app")
+    await until(world, lambda: not mine("b"))
+
+    # a tenant that cannot be worked on at all is shown too, and its series go with it
+    loop = [config_map("cm", "x", dependIds=["cm"])]
+    await fleet.create(Tenant, "c-app", {"uid": "c", "templateRef": "none", "configMaps": loop})
+    await fleet.until(Tenant, "c-app", "Degraded", "True", "DependencyCycle")
+    await until(world, lambda: mine("c"))
+    await fleet.delete(Tenant, "c-app")
+    await until(world, lambda: not mine("c"))
+
+
+@pytest.mark.criterion("registry-metrics")
+async def test_a_registry_shows_its_counts_and_takes_them_with_it(world: World) -> None:
+    fleet = await Fleet.make(world)
+    fleet.rows("a", "b")
+    fleet.row("c", plan="broken")
+    fleet.row("off", active=0)
+    fleet.add_row("NOT VALID")
+    await fleet.registry()
+    await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")], services=[refused()])
+
+    def mine() -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+        return series(world, registry="registry", namespace=fleet.namespace)
+
+    def count(name: str, **labels: str) -> float:
+        return mine().get(name, {}).get(tuple(sorted(labels.items())), -1)
+
+    await until(world, lambda: count("registry_failed") == 1 and count("registry_ready") == 2)
+    assert count("registry_desired") == 3
+    rows = {
+        state: count("registry_rows", state=state) for state in ("active", "inactive", "invalid")
+    }
+    assert rows == {"active": 3, "inactive": 1, "invalid": 1}
+    assert count("registry_query_duration_seconds_count", result="success") >= 1
+    (world.folder / fleet.file).rename(world.folder / f"{fleet.file}.away")
+    await fleet.until(TenantRegistry, "registry", "Ready", "False", "DatabaseUnreachable")
+    assert count("registry_query_duration_seconds_count", result="error") >= 1
+    assert count("registry_desired") == 3, "the last good counts stay"
+    await fleet.delete(TenantRegistry, "registry")
+    await fleet.gone(TenantRegistry, "registry")
+    await until(world, lambda: not mine())
+    await until(world, lambda: not series(world, namespace=fleet.namespace))
+
+
+@pytest.mark.criterion("write-metrics")
+async def test_writes_and_removals_are_counted_and_names_are_fixed(world: World) -> None:
+    fleet = await Fleet.make(world)
+
+    def total(name: str, **labels: str) -> float:
+        return sum(sum(by.values()) for n, by in series(world, **labels).items() if n == name)
+
+    labels = {"kind": "ConfigMap", "result": "success", "conflict_policy": "Force"}
+    applied = total("apply_attempts_total", **labels)
+    deleted = total("tenant_resources_removed_total", result="deleted")
+    retained = total("tenant_resources_removed_total", result="retained")
+    fleet.row("a")
+    await fleet.registry()
+    await fleet.template(
+        configMaps=[
+            config_map("cm", "{{ .uid }}-cm", conflictPolicy="Force"),
+            config_map("kept", "{{ .uid }}-kept", conflictPolicy="Force", deletionPolicy="Retain"),
+        ]
+    )
+    await fleet.ready("a-app")
+    assert total("apply_attempts_total", **labels) == applied + 2
+    fleet.row("a", active=0)
+    await fleet.gone(Tenant, "a-app")
+    assert total("tenant_resources_removed_total", result="deleted") == deleted + 1
+    assert total("tenant_resources_removed_total", result="retained") == retained + 1
+
+    registry = CollectorRegistry()
+    TenancyMetrics(registry)
+    assert {family.name for family in registry.collect()} == NAMES
+
+
+@pytest.mark.criterion("series-cap")
+async def test_the_number_of_tenants_with_series_is_capped(tmp_path: Path) -> None:
+    options = TenancyOptions(sqlite_root=tmp_path, tenant_series=2)
+    async with World.start(tmp_path, options=options) as world:
+        fleet = await Fleet.make(world)
+        uids = ("a", "b", "c", "d")
+        for uid in uids:
+            fleet.row(uid, plan="broken")
+        await fleet.registry()
+        await fleet.template(services=[refused()])
+
+        def shown() -> int:
+            return len(series(world, namespace=fleet.namespace).get("tenant_resources_failed", {}))
+
+        def hidden() -> float:
+            return series(world).get("tenant_series_hidden", {}).get((), -1)
+
+        await until(world, lambda: hidden() == 2)
+        assert shown() == 2
+        for uid in uids:
+            fleet.row(uid)
+        await fleet.ready(*(f"{uid}-app" for uid in uids))
+        await until(world, lambda: (shown(), hidden()) == (0, 0))
+
+
+async def test_by_option_every_tenant_has_series() -> None:
+    registry = CollectorRegistry()
+    metrics = TenancyMetrics(registry, cap=1, every_tenant=True)
+    ready = Condition(type="Ready", status="True", reason="Reconciled")
+    status = TenantStatus(desired_resources=1, ready_resources=1, conditions=[ready])
+    for name in ("a", "b", "c"):
+        metrics.tenant("default", name, status, ready=True)
+    found = [s for f in registry.collect() for s in f.samples if s.name == "tenant_resources_ready"]
+    assert [s.value for s in found] == [1, 1, 1]
+    for name in ("a", "b", "c"):
+        metrics.forget("default", name)
+    left = [s for f in registry.collect() for s in f.samples if "tenant" in s.labels]
+    assert left == []
