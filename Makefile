@@ -23,7 +23,7 @@ lint: setup ## Style and layering
 	@.venv/bin/lint-imports
 
 types: setup ## Type check, strict
-	@.venv/bin/mypy ctrlruntime apis internal manager
+	@.venv/bin/mypy ctrlruntime apis internal manager benchmarks tests
 
 check-generated: setup ## Fail when generated manifests do not match the code
 	@$(PY) -m manager manifests --check
