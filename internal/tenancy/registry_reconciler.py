@@ -46,6 +46,7 @@ from internal.tenancy.tenants import ExistingTenants, TenantBuilder
 from internal.tenancy.values import SECRET, secret_name
 
 FIRST_RETRY = 1.0
+LAST_RETRY = 300.0
 STATUS_PERIOD = 1.0
 """Seconds between status writes of a registry or template, at least."""
 
@@ -58,6 +59,9 @@ class _Registry:
     query_due: float = 0.0
     replan: bool = True
     failures: int = 0
+    retry_due: float = float("inf")
+    """When to try again what could not be written."""
+    refusals: int = 0
     generation: int = -1
     planned_for: tuple[int, str | None] = (-1, None)
     """Generation and word for deletions that the last plan was made with."""
@@ -124,7 +128,7 @@ class RegistryReconciler:
         if self._is_query_due(state, entry):
             await self._query(request, registry, entry, state)
         told = (entry.generation, entry.annotations.get(ALLOW_DELETE))
-        state.replan |= state.planned_for != told
+        state.replan |= state.planned_for != told or self.monotonic() >= state.retry_due
         state.planned_for = told
         if state.replan and state.synced.reading is not None:
             state.replan = False
@@ -203,8 +207,9 @@ class RegistryReconciler:
         paused = frozenset(item.name for item in templates if is_paused(item.annotations))
         allowed, troubles = self._without_paused(made, paused, owner.namespace)
         troubles += [f"template {name!r} is not rolled out: {why}" for name, why in invalid.items()]
-        troubles += await self._carry_out(allowed, builder, owner, frozenset(invalid))
-        state.synced.troubles = troubles
+        refused = await self._carry_out(allowed, builder, owner, frozenset(invalid))
+        self._note_refusals(state, refused)
+        state.synced.troubles = troubles + refused
         await self._clean_secrets(owner, made)
 
     def _templates(self, registry: TenantRegistry) -> list[Entry]:
@@ -251,6 +256,14 @@ class RegistryReconciler:
             intact=tenant.intact,
             deleting=tenant.deleting,
         )
+
+    def _note_refusals(self, state: _Registry, refused: Sequence[str]) -> None:
+        """Writes that failed are tried again, less and less often, whenever the next query is."""
+        state.refusals = min(state.refusals + 1, 16) if refused else 0
+        delay = (
+            min(LAST_RETRY, FIRST_RETRY * 2 ** (state.refusals - 1)) if refused else float("inf")
+        )
+        state.retry_due = self.monotonic() + delay
 
     def _without_paused(
         self, made: Plan, paused: frozenset[str], namespace: str
@@ -373,7 +386,8 @@ class RegistryReconciler:
         if await self.statuses.write(TenantRegistry.mapping(), entry, before, status):
             state.status_at = now
         self.metrics.registry(request.namespace, request.name, status)
-        return Result(requeue_after=max(0.05, state.query_due - self.monotonic()))
+        due = min(state.query_due, state.retry_due)
+        return Result(requeue_after=max(0.05, due - self.monotonic()))
 
     # -- the end -------------------------------------------------------------------------------
 

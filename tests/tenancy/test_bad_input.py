@@ -17,6 +17,7 @@ import pytest
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import Invalid
+from ctrlruntime.envtest.proxy import Cut, Fail, Match
 from tests.mariadb import MariaDB
 from tests.tenancy.fleet import Fleet, Kind
 from tests.tenancy.world import CONFIG_MAP, World, config_map, mapping
@@ -590,3 +591,35 @@ async def test_a_query_that_fails_for_its_own_reasons_says_so(world: World) -> N
     fleet.sql("DROP VIEW broken")
     fleet.sql("CREATE VIEW broken AS SELECT * FROM tenants")
     await fleet.until(TenantRegistry, "registry", "Ready", "True", "DatabaseConnected")
+
+
+# -- writes that fail ------------------------------------------------------------------------------------
+
+
+@pytest.mark.criterion("writes-that-fail")
+@pytest.mark.parametrize("fault", [Fail(code=500), Cut()], ids=["refused", "no-answer"])
+async def test_tenants_that_could_not_be_written_are_tried_again_before_the_next_query(
+    world: World, fault: Fail | Cut
+) -> None:
+    fleet = await Fleet.make(world)
+    fleet.rows("a", "b", "c")
+    match = Match(
+        user="manager",
+        verb="write",
+        resource="tenants.tenancy.ctrlruntime.dev",
+        namespace=fleet.namespace,
+    )
+    proxy = world.environment.proxy
+    rule = proxy.add(fault, match, times=None)
+    await fleet.registry(source={**fleet.source(), "syncInterval": "1h"})
+    await fleet.template(configMaps=[GOOD])
+    if isinstance(fault, Fail):
+        said = await fleet.until(
+            TenantRegistry, "registry", "TenantsSynced", "False", "TenantsNotWritten"
+        )
+        assert "injected" in said.message
+    await asyncio.wait_for(proxy.wait_fired(rule, 3), 20)
+    await neighbour_converges(world)
+    proxy.remove(rule)
+    await fleet.ready("a-app", "b-app", "c-app", timeout=20)
+    await fleet.until(TenantRegistry, "registry", "TenantsSynced", "True", "Synced")
