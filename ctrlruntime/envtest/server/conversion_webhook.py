@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from ctrlruntime.api.kinds import Manifest
-from ctrlruntime.envtest.server.errors import StatusError, internal
+from ctrlruntime.envtest.server.errors import StatusError
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.storage import Record
 from ctrlruntime.envtest.server.webhooks import CallError, WebhookClient
@@ -83,10 +83,8 @@ def _converted(response: dict[str, Any], uid: str, obj: Manifest, wanted: str) -
 
 
 def _failed(kind: Kind, obj: Manifest, why: str) -> StatusError:
-    error = internal("")
-    error.message = f"conversion webhook for {obj['apiVersion']}, Kind={kind.kind} failed: {why}"
-    error.details = {"causes": [{"message": error.message}]}
-    return error
+    text = f"conversion webhook for {obj['apiVersion']}, Kind={kind.kind} failed: {why}"
+    return StatusError(500, "", text)
 
 
 def attach(kind: Kind, record: Record, forms: dict[str, Manifest]) -> None:

@@ -75,18 +75,40 @@ def _versions(spec: _Object) -> Iterator[FieldError]:
         if name in seen:
             yield duplicate(f"{path}.name", name)
         seen.add(name)
-        schema = (version.get("schema") or {}).get("openAPIV3Schema")
-        for cause in validate_crd_schema(schema, f"{path}.schema.openAPIV3Schema"):
-            yield FieldError(cause.field, cause.type, cause.message)
-        yield from _columns(version, path)
+    yield from _schemas(versions)
+    yield from _columns(versions)
     if sum(1 for version in versions if version.get("storage")) != 1:
         detail = "must have exactly one version marked as storage version"
         yield bad_value("spec.versions", versions, detail)
 
 
-def _columns(version: _Object, path: str) -> Iterator[FieldError]:
-    for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
-        where = f"{path}.additionalPrinterColumns[{index}]"
+def _shared(versions: list[_Object], field: str) -> bool:
+    """Whether all versions agree: upstream then keeps, and reports, the value once."""
+    return all(version.get(field) == versions[0].get(field) for version in versions)
+
+
+def _schemas(versions: list[_Object]) -> Iterator[FieldError]:
+    paths = [f"spec.versions[{i}].schema.openAPIV3Schema" for i in range(len(versions))]
+    if _shared(versions, "schema") and versions[0].get("schema"):
+        versions, paths = versions[:1], ["spec.validation.openAPIV3Schema"]
+    for version, path in zip(versions, paths, strict=True):
+        schema = (version.get("schema") or {}).get("openAPIV3Schema")
+        for cause in validate_crd_schema(schema, path):
+            yield FieldError(cause.field, cause.type, cause.message)
+
+
+def _columns(versions: list[_Object]) -> Iterator[FieldError]:
+    field = "additionalPrinterColumns"
+    if _shared(versions, field):
+        yield from _column_list(versions[0].get(field), f"spec.{field}")
+        return
+    for index, version in enumerate(versions):
+        yield from _column_list(version.get(field), f"spec.versions[{index}].{field}")
+
+
+def _column_list(columns: list[_Object] | None, path: str) -> Iterator[FieldError]:
+    for index, column in enumerate(columns or ()):
+        where = f"{path}[{index}]"
         if not column.get("name"):
             yield required(f"{where}.name")
         allowed = ("boolean", "date", "integer", "number", "string")

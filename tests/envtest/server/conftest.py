@@ -1,7 +1,12 @@
 """An API server for each test, or the one that CTRLRUNTIME_TEST_SERVER names.
 
-Set CTRLRUNTIME_TEST_SERVER to a URL (and CTRLRUNTIME_TEST_TOKEN to a token of an administrator) to
-run these tests against another API server.
+Set CTRLRUNTIME_TEST_SERVER to a URL, CTRLRUNTIME_TEST_TOKEN to the token of an administrator and
+CTRLRUNTIME_TEST_USER_TOKEN to that of a user `alice` without rights, to run these tests against
+another API server. What a test makes there is deleted after it. Tests are marked
+
+- `since("...")` where an older release differs, see `releases.CHANGES`;
+- `embedded("why")` where they reach into the server: its clock, its options;
+- `custom` where they need nothing but custom resources, and so run on a bare apiextensions-apiserver.
 """
 
 from __future__ import annotations
@@ -13,18 +18,31 @@ import ssl
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
 import orjson
 import pytest
 
 from ctrlruntime.envtest.server import APIServer, ServerOptions
+from tests.envtest.releases import CHANGES
 
+URL: Final = os.environ.get("CTRLRUNTIME_TEST_SERVER", "")
+TOKEN: Final = os.environ.get("CTRLRUNTIME_TEST_TOKEN", "")
+USER_TOKEN: Final = os.environ.get("CTRLRUNTIME_TEST_USER_TOKEN", "")
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for line in (
+        "since(change): shows what a later release changed, see tests/envtest/releases.py",
+        "embedded(why): reaches into the embedded server",
+        "custom: needs nothing but custom resources",
+    ):
+        config.addinivalue_line("markers", line)
 
 
 class Api:
@@ -38,6 +56,8 @@ class Api:
             self.headers["Authorization"] = f"Bearer {token}"
         self.namespace = "default"
         self.server: APIServer | None = None
+        self.made: list[str] = []
+        """Paths of the objects that were made outside of the namespace, oldest first."""
 
     @property
     def configmaps(self) -> str:
@@ -66,7 +86,28 @@ class Api:
         async with self.session.request(method, self.url + path, data=data, headers=sent) as answer:
             raw = await answer.read()
             is_json = answer.content_type == "application/json" and raw
-            return answer.status, orjson.loads(raw) if is_json else raw, answer.headers
+            found = orjson.loads(raw) if is_json else raw
+            if answer.status == 201:
+                self._note(method, path.partition("?")[0], found)
+            return answer.status, found, answer.headers
+
+    def _note(self, method: str, path: str, found: Any) -> None:
+        name = (found.get("metadata") or {}).get("name")
+        if name and f"/namespaces/{self.namespace}/" not in path:
+            self.made.append(f"{path}/{name}" if method == "POST" else path)
+
+    async def clean(self) -> None:
+        """Delete what was made outside of the namespace and wait until it is gone."""
+        made, self.made = self.made, []
+        for path in reversed(made):
+            status, found, _ = await self.send("GET", path)
+            if status == 404:
+                continue
+            if found["metadata"].get("finalizers") and found["kind"] not in _OWN_FINALIZERS:
+                await self.send("PATCH", path, {"metadata": {"finalizers": None}}, MERGE)
+            await self.send("DELETE", path)
+            if found["kind"] != "Namespace":
+                await self.gone(path)
 
     async def call(
         self, method: str, path: str, body: Any = None, content_type: str = "application/json"
@@ -121,6 +162,9 @@ class Api:
             yield Stream(answer)
 
 
+_OWN_FINALIZERS: Final = {"CustomResourceDefinition", "Namespace"}
+
+
 class Stream:
     """Events of a watch."""
 
@@ -151,23 +195,40 @@ def options() -> ServerOptions:
 
 
 @pytest.fixture
-async def api(options: ServerOptions) -> AsyncIterator[Api]:
-    url = os.environ.get("CTRLRUNTIME_TEST_SERVER", "")
-    token = os.environ.get("CTRLRUNTIME_TEST_TOKEN", "")
+async def api(request: pytest.FixtureRequest, options: ServerOptions) -> AsyncIterator[Api]:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
-        if not url:
+        if not URL:
             async with APIServer(options) as server:
                 api = Api(server.url, session)
                 api.server = server
                 yield api
             return
-        api = Api(url, session, token)
+        api = Api(URL, session, TOKEN)
+        await _skip_what_differs(request, api)
         api.namespace = f"t-{uuid.uuid4().hex[:8]}"
-        await api.create("/api/v1/namespaces", {"metadata": {"name": api.namespace}})
-        yield api
-        await api.call("DELETE", f"/api/v1/namespaces/{api.namespace}")
+        namespaces = "/api/v1/namespaces"
+        await api.send("POST", namespaces, {"metadata": {"name": api.namespace}})
+        try:
+            yield api
+        finally:
+            api.headers["Authorization"] = f"Bearer {TOKEN}"
+            await api.clean()
+
+
+async def _skip_what_differs(request: pytest.FixtureRequest, api: Api) -> None:
+    """Skip what this server, an older or a smaller one, cannot show."""
+    for mark in request.node.iter_markers("embedded"):
+        pytest.skip(f"embedded server only: {mark.args[0]}")
+    minor = int((await api.get("/version"))["minor"].rstrip("+"))
+    for mark in request.node.iter_markers("since"):
+        change = CHANGES[mark.args[0]]
+        if minor < change.release:
+            pytest.skip(f"since 1.{change.release}: {change.reason}")
+    whole = (await api.send("GET", "/api/v1"))[0] == 200
+    if not whole and request.node.get_closest_marker("custom") is None:
+        pytest.skip("this server has custom resources only")
 
 
 def configmap(name: str, data: dict[str, str] | None = None, **metadata: Any) -> dict[str, Any]:
@@ -289,5 +350,18 @@ async def widgets(api: Api) -> str:
     status, answer, _ = await api.send("POST", DEFINITIONS, definition())
     assert status in {201, 409}, answer
     path = f"/apis/example.com/v1/namespaces/{api.namespace}/widgets"
-    await api.until(path, lambda found: found is not None)
+    await served(api, path)
     return path
+
+
+async def served(api: Api, path: str) -> None:
+    """Wait until the objects of a new definition can be listed and written.
+
+    A real server learns of its own definitions with a delay.
+    """
+    await api.until(path, lambda found: found is not None)
+    if api.server is None:
+        await api.until(
+            f"{DEFINITIONS}/{path.rpartition('/')[2]}.{path.split('/')[2]}",
+            lambda found: bool((found.get("status") or {}).get("conditions")),
+        )

@@ -11,7 +11,7 @@ import pytest
 
 from ctrlruntime.envtest.server import ServerOptions, User
 
-from .conftest import Api, configmap, pod
+from .conftest import USER_TOKEN, Api, configmap, pod
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 TOKENS = {
@@ -40,13 +40,14 @@ def options(clock: Clock) -> ServerOptions:
 
 @pytest.fixture
 async def admin(api: Api) -> Api:
-    api.headers["Authorization"] = "Bearer admin"
+    if api.server is not None:
+        api.headers["Authorization"] = "Bearer admin"
     return api
 
 
 @pytest.fixture
 async def alice(api: Api) -> Api:
-    found = Api(api.url, api.session, "alice")
+    found = Api(api.url, api.session, "alice" if api.server is not None else USER_TOKEN)
     found.namespace = api.namespace
     return found
 
@@ -67,6 +68,11 @@ def bind(name: str, subject: dict[str, str], kind: str = "Role") -> dict[str, An
 USER = {"kind": "User", "name": "alice"}
 
 
+async def allowed(api: Api, path: str) -> None:
+    """Wait until a read is allowed: a real server learns of new roles with a delay."""
+    await api.until(path, lambda found: found is None or found["kind"] != "Status")
+
+
 async def test_tokens_that_are_unknown_are_401(api: Api) -> None:
     api.headers["Authorization"] = "Bearer wrong"
     assert await api.fails("GET", api.configmaps) == (401, "Unauthorized", "Unauthorized")
@@ -77,7 +83,7 @@ async def test_refusals_in_the_servers_words(api: Api, alice: Api) -> None:
     assert (code, reason) == (403, "Forbidden")
     assert message == (
         'configmaps "x" is forbidden: User "alice" cannot get resource "configmaps" '
-        'in API group "" in the namespace "default"'
+        f'in API group "" in the namespace "{api.namespace}"'
     )
     _, _, message = await alice.fails("GET", "/apis/apps/v1/deployments")
     assert message == (
@@ -94,16 +100,17 @@ async def test_refusals_in_the_servers_words(api: Api, alice: Api) -> None:
 
 
 async def test_roles_are_bounded_by_their_namespace(admin: Api, alice: Api) -> None:
-    base = f"{RBAC}/namespaces/default"
+    base = f"{RBAC}/namespaces/{admin.namespace}"
     await admin.create(f"{base}/roles", role(("", "configmaps", "get list create")))
     await admin.create(f"{base}/rolebindings", bind("r", USER))
+    await allowed(alice, alice.configmaps + "/a")
     await alice.create(alice.configmaps, configmap("a"))
     assert (await alice.get(f"{alice.configmaps}/a"))["data"] == {"a": "1"}
     assert (await alice.fails("DELETE", f"{alice.configmaps}/a"))[0] == 403
     elsewhere = "/api/v1/namespaces/kube-system/configmaps"
     assert (await alice.fails("GET", elsewhere))[0] == 403
     await admin.call("DELETE", f"{base}/rolebindings/b-r")
-    assert (await alice.fails("GET", f"{alice.configmaps}/a"))[0] == 403
+    await alice.until(f"{alice.configmaps}/a", lambda found: found.get("code") == 403)
 
 
 async def test_groups_resource_names_and_subresources(admin: Api, alice: Api) -> None:
@@ -112,17 +119,18 @@ async def test_groups_resource_names_and_subresources(admin: Api, alice: Api) ->
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"], "resourceNames": ["a"]}
     )
     await admin.create(f"{RBAC}/clusterroles", {**rules, "kind": "ClusterRole"})
-    subject = {"kind": "Group", "name": "devs"}
+    subject = {"kind": "Group", "name": "devs" if admin.server else "system:authenticated"}
     await admin.create(f"{RBAC}/clusterrolebindings", bind("r", subject, "ClusterRole"))
     await admin.create(admin.configmaps, configmap("a"))
     await admin.create(admin.configmaps, configmap("b"))
-    await alice.get(f"{alice.configmaps}/a")
+    await allowed(alice, f"{alice.configmaps}/a")
     assert (await alice.fails("GET", f"{alice.configmaps}/b"))[0] == 403
     await admin.create(admin.path("v1", "pods"), pod("p"))
     await alice.merge(f"{alice.path('v1', 'pods')}/p/status", {"status": {"phase": "Running"}})
     assert (await alice.fails("PATCH", f"{alice.path('v1', 'pods')}/p", {}))[0] == 403
 
 
+@pytest.mark.embedded("the controller that aggregates may not run beside another")
 async def test_aggregated_cluster_roles(admin: Api, alice: Api) -> None:
     label = {"example.com/part": "true"}
     part = role(("", "configmaps", "list"), kind="ClusterRole")
@@ -135,28 +143,33 @@ async def test_aggregated_cluster_roles(admin: Api, alice: Api) -> None:
     await admin.create(f"{RBAC}/clusterrolebindings", bind("r", USER, "ClusterRole"))
     assert (await alice.fails("GET", "/api/v1/configmaps"))[0] == 403
     await admin.create(f"{RBAC}/clusterroles", part)
-    await alice.get("/api/v1/configmaps")
+    await allowed(alice, "/api/v1/configmaps")
 
 
+@pytest.mark.since("self subject review")
 async def test_tokens_of_service_accounts(admin: Api) -> None:
     accounts = admin.path("v1", "serviceaccounts")
     await admin.create(accounts, {"metadata": {"name": "robot"}})
     asked = await admin.create(f"{accounts}/robot/token", {"spec": {"expirationSeconds": 600}})
     robot = Api(admin.url, admin.session, asked["status"]["token"])
+    robot.namespace = admin.namespace
     review = await robot.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
-    assert review["status"]["userInfo"]["username"] == "system:serviceaccount:default:robot"
-    assert "system:serviceaccounts:default" in review["status"]["userInfo"]["groups"]
-    base = f"{RBAC}/namespaces/default"
+    assert (
+        review["status"]["userInfo"]["username"] == f"system:serviceaccount:{admin.namespace}:robot"
+    )
+    assert f"system:serviceaccounts:{admin.namespace}" in review["status"]["userInfo"]["groups"]
+    base = f"{RBAC}/namespaces/{admin.namespace}"
     await admin.create(f"{base}/roles", role(("", "configmaps", "list")))
     await admin.create(
         f"{base}/rolebindings",
-        bind("r", {"kind": "ServiceAccount", "name": "robot", "namespace": "default"}),
+        bind("r", {"kind": "ServiceAccount", "name": "robot", "namespace": admin.namespace}),
     )
-    await robot.get(robot.configmaps)
+    await allowed(robot, robot.configmaps)
     await admin.call("DELETE", f"{accounts}/robot")
     assert (await robot.fails("GET", robot.configmaps))[0] == 401
 
 
+@pytest.mark.embedded("moves its clock")
 async def test_tokens_of_service_accounts_expire(admin: Api, clock: Clock) -> None:
     accounts = admin.path("v1", "serviceaccounts")
     await admin.create(accounts, {"metadata": {"name": "robot"}})
@@ -190,7 +203,8 @@ async def test_reviews(admin: Api, alice: Api) -> None:
     asked["spec"]["user"] = "alice"  # type: ignore[assignment]
     assert (await admin.create(path, asked))["status"] == {"allowed": False}
     path = "/apis/authentication.k8s.io/v1/tokenreviews"
-    review = (await admin.create(path, {"spec": {"token": "alice"}}))["status"]
+    token = alice.headers["Authorization"].removeprefix("Bearer ")
+    review = (await admin.create(path, {"spec": {"token": token}}))["status"]
     assert (review["authenticated"], review["user"]["username"]) == (True, "alice")
     review = (await admin.create(path, {"spec": {"token": "nobody"}}))["status"]
     assert review == {"user": {}, "error": "invalid bearer token"}
@@ -199,6 +213,7 @@ async def test_reviews(admin: Api, alice: Api) -> None:
     assert "selfsubjectaccessreviews" in rules["resourceRules"][0]["resources"]
 
 
+@pytest.mark.embedded("asks for its authority")
 @pytest.mark.parametrize("options", [ServerOptions(tls=True, tokens=TOKENS)])
 async def test_https_with_an_authority_of_its_own(api: Api) -> None:
     assert api.server is not None

@@ -97,7 +97,7 @@ async def test_the_review_says_what_is_written(api: Api, hook: Hook) -> None:
     assert [r["operation"] for r in hook.asked] == ["CREATE", "UPDATE", "DELETE"]
     assert create["kind"] == {"group": "", "version": "v1", "kind": "ConfigMap"}
     assert create["resource"] == {"group": "", "version": "v1", "resource": "configmaps"}
-    assert (create["name"], create["namespace"]) == ("a", "default")
+    assert (create["name"], create["namespace"]) == ("a", api.namespace)
     assert (create["object"]["data"], create["oldObject"]) == ({"a": "1"}, None)
     assert (update["dryRun"], update["oldObject"]["data"]) == (True, {"a": "1"})
     assert (delete["object"], delete["oldObject"]["data"]) == (None, {"a": "1"})
@@ -137,6 +137,7 @@ async def test_mutated_objects_are_validated(api: Api, hook: Hook) -> None:
     assert (await api.fails("POST", api.configmaps, configmap("a")))[:2] == (422, "Invalid")
 
 
+@pytest.mark.embedded("an option")
 async def test_services_are_reached_through_the_override(api: Api, hook: Hook) -> None:
     config = hook.config()
     client = config["webhooks"][0]["clientConfig"]
@@ -147,7 +148,10 @@ async def test_services_are_reached_through_the_override(api: Api, hook: Hook) -
     assert len(hook.asked) == 1
 
 
-@pytest.mark.parametrize("policy", ["Fail", "Ignore"])
+@pytest.mark.parametrize(
+    "policy",
+    [pytest.param("Fail", marks=pytest.mark.since("webhook failures in words")), "Ignore"],
+)
 async def test_failures_follow_the_policy(api: Api, hook: Hook, policy: str) -> None:
     hook.delay = 3
     await api.create(VALIDATING, hook.config(failurePolicy=policy, timeoutSeconds=1))
@@ -173,8 +177,14 @@ async def test_an_unknown_authority_is_a_failure(api: Api, hook: Hook) -> None:
     "selection",
     [
         {"objectSelector": {"matchLabels": {"hook": "yes"}}},
-        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}},
-        {"matchConditions": [{"name": "c", "expression": "object.metadata.name == 'other'"}]},
+        pytest.param(
+            {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}},
+            marks=pytest.mark.since("names as labels"),
+        ),
+        pytest.param(
+            {"matchConditions": [{"name": "c", "expression": "object.metadata.name == 'other'"}]},
+            marks=pytest.mark.since("match conditions"),
+        ),
     ],
 )
 async def test_selection(api: Api, hook: Hook, selection: dict[str, Any]) -> None:

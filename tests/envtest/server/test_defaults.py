@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from .conftest import Api, deployment, pod
 
 
@@ -32,6 +34,7 @@ async def test_deployment(api: Api) -> None:
     ]
 
 
+@pytest.mark.since("dual-stack services")
 async def test_service_addresses(api: Api) -> None:
     services = api.path("v1", "services")
     body: dict[str, Any] = {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}}
@@ -83,6 +86,7 @@ async def test_pod(api: Api) -> None:
     }
 
 
+@pytest.mark.since("job labels")
 async def test_job_gets_selector_and_labels(api: Api) -> None:
     containers = [{"name": "c", "image": "x"}]
     template = {"spec": {"restartPolicy": "Never", "containers": containers}}
@@ -124,6 +128,7 @@ async def test_events_of_both_groups_are_the_same_objects(api: Api) -> None:
     assert (await api.get(f"{new}/e"))["note"] == "n"
 
 
+@pytest.mark.since("autoscaling/v2")
 async def test_autoscalers_in_both_versions(api: Api) -> None:
     ref = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
     body = {"metadata": {"name": "h"}, "spec": {"maxReplicas": 3, "scaleTargetRef": ref}}

@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from .conftest import DEFINITIONS, JSON_PATCH, Api, configmap, definition, deployment, pod, widget
+from .conftest import (
+    DEFINITIONS,
+    JSON_PATCH,
+    Api,
+    configmap,
+    definition,
+    deployment,
+    pod,
+    served,
+    widget,
+)
 
 FINALIZER = "example.com/hold"
 
@@ -211,4 +221,5 @@ async def test_definitions_take_their_objects_along(api: Api, widgets: str) -> N
     await api.gone(path)
     assert (await api.send("GET", widgets))[0] == 404
     await api.create(DEFINITIONS, definition())
+    await served(api, widgets)
     await api.create(widgets, widget("w"))

@@ -108,6 +108,7 @@ async def test_pages_show_one_consistent_state(api: Api, fruit: str) -> None:
     assert "continue" not in second["metadata"]
 
 
+@pytest.mark.embedded("moves its clock")
 async def test_old_continue_tokens_expire(api: Api, fruit: str, clock: Clock) -> None:
     first = await api.get(f"{fruit}?limit=1")
     await api.create(fruit, configmap("cloudberry"))
@@ -162,7 +163,8 @@ async def test_forms_that_are_not_served_are_406(api: Api) -> None:
 
 
 async def test_pretty(api: Api) -> None:
-    async with api.session.get(f"{api.url}{api.configmaps}?pretty=true") as answer:
+    url = f"{api.url}{api.configmaps}?pretty=true"
+    async with api.session.get(url, headers=api.headers) as answer:
         assert b'\n  "kind": "ConfigMapList"' in await answer.read()
 
 

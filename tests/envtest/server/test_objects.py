@@ -69,6 +69,7 @@ async def test_update_that_changes_nothing_is_no_write(api: Api) -> None:
     assert await api.call("PUT", f"{api.configmaps}/a", made) == made
 
 
+@pytest.mark.since("missing version in words")
 async def test_unconditional_update_by_kind(api: Api, widgets: str) -> None:
     await api.create(api.configmaps, configmap("a"))
     await api.call("PUT", f"{api.configmaps}/a", configmap("a", {"b": "2"}))
@@ -100,6 +101,7 @@ async def test_generation_counts_changes_of_the_spec_only(api: Api) -> None:
     assert status["metadata"]["generation"] == 2
 
 
+@pytest.mark.custom
 async def test_status_and_spec_are_written_apart(api: Api, widgets: str) -> None:
     made = await api.create(widgets, {**widget("w"), "status": {"phase": "no"}})
     assert "status" not in made

@@ -92,6 +92,7 @@ async def test_apply_over_a_foreign_field_conflicts_unless_forced(api: Api) -> N
     assert set(owners(forced)) == {("two", "Apply")}
 
 
+@pytest.mark.embedded("moves its clock")
 async def test_apply_again_writes_nothing(api: Api, clock: Clock) -> None:
     path = f"{api.path('apps/v1', 'deployments')}/d"
     wanted = deployment("d")
@@ -130,6 +131,8 @@ async def test_apply_answers_metadata_only_on_request(api: Api) -> None:
     assert (status, made["kind"], "data" in made) == (201, "PartialObjectMetadata", False)
 
 
+@pytest.mark.since("subresource of managers")
+@pytest.mark.custom
 async def test_apply_of_status_is_its_own_manager_entry(api: Api, widgets: str) -> None:
     await api.apply(f"{widgets}/w", widget("w"))
     status = {**widget("w"), "spec": None, "status": {"phase": "p"}}
@@ -146,6 +149,7 @@ async def test_a_foreign_change_takes_the_field_away(api: Api) -> None:
     assert owners(after)["m", "Apply"] == {"f:data": {"f:b": {}}}
 
 
+@pytest.mark.since("field validation")
 async def test_field_validation(api: Api, widgets: str) -> None:
     body = {**configmap("a"), "bogus": 1}
     for path, obj, field in (
@@ -164,6 +168,7 @@ async def test_field_validation(api: Api, widgets: str) -> None:
         assert "Warning" not in headers
 
 
+@pytest.mark.since("field validation")
 async def test_repeated_fields_are_noticed(api: Api) -> None:
     body = b'{"metadata":{"name":"a"},"data":{"a":"1","a":"2"}}'
     code, _, message = await api.fails("POST", f"{api.configmaps}?fieldValidation=Strict", body)
@@ -189,6 +194,7 @@ async def test_dry_run_stores_nothing(api: Api) -> None:
     assert (await api.fails("POST", f"{api.configmaps}?dryRun=No", configmap("c")))[0] == 422
 
 
+@pytest.mark.since("addresses of dry runs")
 async def test_dry_run_of_services_takes_no_address(api: Api) -> None:
     services = api.path("v1", "services")
     body = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from .conftest import Api, deployment, pod
 
 
@@ -49,6 +51,7 @@ async def budget(api: Api, allowed: int) -> None:
     await api.merge(f"{path}/b/status", {"status": status})
 
 
+@pytest.mark.since("policy/v1")
 async def test_eviction_respects_budgets(api: Api) -> None:
     pods = api.path("v1", "pods")
     await api.create(pods, pod("p", labels={"app": "x"}))

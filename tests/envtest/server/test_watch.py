@@ -44,6 +44,7 @@ async def test_changes_after_a_version(api: Api) -> None:
     assert int(deleted["object"]["metadata"]["resourceVersion"]) > rv
 
 
+@pytest.mark.embedded("a short history")
 async def test_too_old_a_version_is_an_error_event(api: Api) -> None:
     start = await version(api)
     for index in range(30):
@@ -95,6 +96,7 @@ async def test_a_watch_ends_at_its_timeout(api: Api) -> None:
         assert await stream.rest() == []
 
 
+@pytest.mark.embedded("bookmarks at short intervals")
 async def test_bookmarks_carry_the_newest_version(api: Api) -> None:
     start = await version(api)
     path = f"{api.configmaps}?watch=1&allowWatchBookmarks=true&resourceVersion={start}"
@@ -109,6 +111,7 @@ async def test_bookmarks_carry_the_newest_version(api: Api) -> None:
     assert event["object"]["kind"] == "ConfigMap"
 
 
+@pytest.mark.since("initial events")
 async def test_initial_events_end_with_a_bookmark(api: Api) -> None:
     for name in ("a", "b"):
         await api.create(api.configmaps, configmap(name))
@@ -144,6 +147,7 @@ async def test_table_watch_sends_the_columns_once(api: Api) -> None:
     assert second["object"]["rows"][0]["object"]["metadata"]["name"] == "b"
 
 
+@pytest.mark.custom
 async def test_all_watchers_see_the_same(api: Api, widgets: str) -> None:
     async with api.watch(f"{widgets}?watch=1") as one, api.watch(f"{widgets}?watch=1") as other:
         for index in range(5):
@@ -152,6 +156,7 @@ async def test_all_watchers_see_the_same(api: Api, widgets: str) -> None:
         assert [await other.next() for _ in range(5)] == seen
 
 
+@pytest.mark.embedded("a short buffer")
 @pytest.mark.parametrize("options", [ServerOptions(watch_buffer=5)])
 async def test_a_slow_watcher_is_cut_off_and_blocks_nobody(api: Api) -> None:
     async with api.watch(f"{api.configmaps}?watch=1") as slow:
@@ -161,6 +166,7 @@ async def test_a_slow_watcher_is_cut_off_and_blocks_nobody(api: Api) -> None:
     assert len(events) < 40
 
 
+@pytest.mark.embedded("stops it")
 async def test_stopping_the_server_ends_its_watches(api: Api) -> None:
     assert api.server is not None
     async with api.watch(f"{api.configmaps}?watch=1") as stream:

@@ -1,0 +1,35 @@
+"""Where an older API server differs: the release that changed it, and what it changed.
+
+A test that shows such a behaviour is marked `@pytest.mark.since("<name in the table>")`. It runs on
+the embedded server, which models a current Kubernetes, and on real servers from that release on.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Change(NamedTuple):
+    """`release` is the minor version (27 for 1.27) from which the behaviour holds by default."""
+
+    release: int
+    reason: str
+
+
+CHANGES: Final = {
+    "addresses of dry runs": Change(23, "a dry run of a Service shows an address"),
+    "autoscaling/v2": Change(23, "autoscaling/v2 is served"),
+    "CEL rules": Change(25, "x-kubernetes-validations is evaluated; older servers drop it"),
+    "dual-stack services": Change(23, "ipFamilies and ipFamilyPolicy are always filled in"),
+    "field validation": Change(25, "the server checks fieldValidation and sends warnings"),
+    "initial events": Change(32, "watches with sendInitialEvents are on by default"),
+    "job labels": Change(27, "labels of jobs carry the prefix batch.kubernetes.io/"),
+    "match conditions": Change(28, "webhooks have matchConditions"),
+    "missing version in words": Change(24, "the message says 0 where it said 0x0"),
+    "names as labels": Change(21, "namespaces carry the label kubernetes.io/metadata.name"),
+    "policy/v1": Change(21, "policy/v1 is served"),
+    "selectable fields": Change(32, "definitions have selectableFields"),
+    "self subject review": Change(28, "authentication.k8s.io/v1 has SelfSubjectReview"),
+    "subresource of managers": Change(22, "managedFields name the subresource of a write"),
+    "webhook failures in words": Change(24, "the message begins with `failed to call webhook`"),
+}
