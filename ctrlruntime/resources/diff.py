@@ -95,12 +95,13 @@ def difference(
         return Reason.TRACKING
     if settled is not None and _is_untouched(entry, settled):
         return None
-    return None if is_recorded(desired, entry, owner) else Reason.DRIFT
+    before = None if settled is None or settled.uid != entry.uid else settled.owned
+    return None if is_recorded(desired, entry, owner, before) else Reason.DRIFT
 
 
-def is_recorded(desired: Desired, entry: Entry, owner: Owner) -> bool:
-    """Whether managed fields show every field of the desired object as ours."""
-    missing = missing_leaves(desired.body(owner), entry.owned)
+def is_recorded(desired: Desired, entry: Entry, owner: Owner, before: bytes | None = None) -> bool:
+    """Whether managed fields show every field of the desired object as ours; see `missing_leaves`."""
+    missing = missing_leaves(desired.body(owner), entry.owned, before)
     return all(_ignored(path, desired.ignored) for path in missing)
 
 

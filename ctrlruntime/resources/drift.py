@@ -28,14 +28,20 @@ _NOT_OWNED_IN_METADATA = frozenset(
 )
 
 
-def missing_leaves(desired: Mapping[str, Any], owned: bytes | None) -> list[str]:
+def missing_leaves(
+    desired: Mapping[str, Any], owned: bytes | None, before: bytes | None = None
+) -> list[str]:
     """The paths of `desired` that the fieldsV1 document `owned` does not hold.
 
     `owned` is our entry's `fieldsV1`, or None when we own nothing; then every leaf is missing.
     Keyed list items are matched by the keys the desired item gives: a key that the server filled
     in by default (`protocol: TCP`) is not compared.
+
+    `before` is an earlier `owned` that was complete. A map owned as such looks like an atomic one
+    once all its entries are lost; where it had entries before, they are missing.
     """
     fields = msgspec.json.decode(owned) if owned else {}
+    earlier = msgspec.json.decode(before) if before else {}
     missing: list[str] = []
     for name, value in desired.items():
         if name in _NOT_OWNED_AT_ROOT:
@@ -44,20 +50,21 @@ def missing_leaves(desired: Mapping[str, Any], owned: bytes | None) -> list[str]
             value = {k: v for k, v in value.items() if k not in _NOT_OWNED_IN_METADATA}
             if not value:
                 continue
-        _walk(value, fields.get(f"f:{name}"), name, missing)
+        _walk(value, fields.get(f"f:{name}"), earlier.get(f"f:{name}"), name, missing)
     return missing
 
 
-def _walk(value: Any, node: Any, path: str, missing: list[str]) -> None:
+def _walk(value: Any, node: Any, before: Any, path: str, missing: list[str]) -> None:
     if value is None:
         return
     if node is None:
         missing.append(path)
-    elif not node:
+    elif not node and not before:
         return  # a leaf of the entry: atomic or scalar, owned whole
     elif isinstance(value, Mapping):
         for name, item in value.items():
-            _walk(item, node.get(f"f:{name}"), f"{path}.{name}", missing)
+            key = f"f:{name}"
+            _walk(item, node.get(key), (before or {}).get(key), f"{path}.{name}", missing)
     elif isinstance(value, list):
         _walk_list(value, node, path, missing)
 
@@ -69,7 +76,7 @@ def _walk_list(items: list[Any], node: dict[str, Any], path: str, missing: list[
             child = next((child for keys, child in keyed if _same_item(keys, item)), None)
         else:
             child = node.get(f"v:{orjson.dumps(item).decode()}")
-        _walk(item, child, f"{path}[{index}]", missing)
+        _walk(item, child, None, f"{path}[{index}]", missing)
 
 
 def _same_item(keys: dict[str, Any], item: Mapping[str, Any]) -> bool:

@@ -83,9 +83,7 @@ def judge(
     if recorded_uid == owner.uid or (controller is not None and controller.uid == owner.uid):
         return Verdict(Standing.OURS)  # whatever became of the key
     if recorded_key == owner.key:
-        if recorded_uid is None:
-            return Verdict(Standing.OURS)
-        if alive(recorded_uid or ""):
+        if recorded_uid is not None and alive(recorded_uid):
             return Verdict(Standing.FOREIGN, f"another object of UID {recorded_uid}")
         return Verdict(Standing.ADOPTABLE)
     if recorded_key is not None:

@@ -24,7 +24,9 @@ class LiveObjects:
         if not self.cache.informer(mapping).metadata_only:
             return entry.decode()
         try:
-            found: Manifest = await self.client.get(mapping, entry.name, entry.namespace or None)
+            found: Manifest = await self.cache.live_client.get(
+                mapping, entry.name, entry.namespace or None
+            )
         except NotFound:
             return None
         return found
