@@ -140,11 +140,13 @@ class Authorizer:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def check(self, request: Request) -> None:
-        """Raises Forbidden with the API server's words."""
+    def check(self, request: Request, verb: str = "") -> None:
+        """Raises Forbidden with the API server's words. `verb`: another than the request's own."""
         if self._state.options.authorization == "AlwaysAllow":
             return
         attributes = attributes_of(request)
+        if verb:
+            attributes = replace(attributes, verb=verb)
         if not self.allows(attributes):
             raise _refusal(attributes)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -63,6 +64,7 @@ class Dispatcher:
         request.user = self._authenticator.authenticate(request)
         request.user = self._authorizer.impersonated(request)
         self._authorizer.check(request)
+        request.require = partial(self._authorizer.check, request)
         if request.group is None:
             return self._outside(request)
         latency = self._state.options.latency

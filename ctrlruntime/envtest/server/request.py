@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 from urllib.parse import parse_qsl, unquote
@@ -40,6 +40,8 @@ class Request:
     form: Form = "full"
     body: bytes = b""
     warnings: list[str] = field(default_factory=list)
+    require: Callable[[str], None] = lambda _verb: None
+    """Checks that the user may do something besides the request's own verb."""
 
     @property
     def dry_run(self) -> bool:

@@ -225,6 +225,7 @@ class Writer:
     async def _create_by_update(
         self, kind: Kind, request: Request, make: Make, *, tracked: bool
     ) -> Answer:
+        request.require("create")
         obj = make(None)
         self._place(kind, request, obj)
         metadata = obj["metadata"]

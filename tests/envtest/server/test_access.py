@@ -225,3 +225,18 @@ async def test_https_with_an_authority_of_its_own(api: Api) -> None:
         session.get(f"{api.url}/healthz", ssl=context) as answer,
     ):
         assert answer.status == 200
+
+
+async def test_an_apply_that_creates_needs_the_right_to_create(admin: Api, alice: Api) -> None:
+    base = f"{RBAC}/namespaces/{admin.namespace}"
+    await admin.create(f"{base}/roles", role(("", "configmaps", "get patch")))
+    await admin.create(f"{base}/rolebindings", bind("r", USER))
+    await allowed(alice, f"{alice.configmaps}/b")
+    code, _, message = await alice.fails(
+        "PATCH",
+        f"{alice.configmaps}/a?fieldManager=m",
+        configmap("a"),
+        content_type="application/apply-patch+yaml",
+    )
+    assert code == 403
+    assert 'User "alice" cannot create resource "configmaps"' in message
