@@ -21,6 +21,7 @@ from tests.tenancy.fleet import Fleet, Kind
 from tests.tenancy.world import (
     CONFIG_MAP,
     DEPLOYMENT,
+    NAMESPACE_KIND,
     SAMPLES,
     SECRET,
     SERVICE,
@@ -57,10 +58,21 @@ class Ending:
     reborn: list[str]
     """Objects of the tenant that stayed which are not those that were made at first."""
     writes: Counter[str] = field(repr=False)
-    """Answered writes of the manager by resource and name; what a fault kept from the server is not
-    among them."""
-    faults: int = 0
-    """Requests of the fleet that met a fault."""
+    """Writes that the server carried out, by resource and name."""
+
+    def surplus(self, calm: Ending) -> Counter[str]:
+        """Writes of objects beyond those of a calm life; statuses and events are left aside."""
+        more = (self.writes - calm.writes).items()
+        return Counter({k: n for k, n in more if "/" not in k and not k.startswith("events")})
+
+    @property
+    def status_writes(self) -> int:
+        """Writes of statuses of tenants."""
+        return sum(n for key, n in self.writes.items() if key.startswith("tenants/status"))
+
+    def writes_of(self, resource: str, name: str) -> int:
+        """Writes of one object, its status included."""
+        return self.writes[f"{resource} {name}"] + self.writes[f"{resource}/status {name}"]
 
 
 @dataclass(slots=True)
@@ -70,18 +82,29 @@ class Story:
     fleet: Fleet
     since: Mark
     lists: dict[str, Any]
+    start: str
+    """resourceVersion from before it began."""
     born: dict[str, str] = field(default_factory=dict)
-    timeout: float = 60.0
+    timeout: float = 25.0
+    users: frozenset[str] = frozenset({"manager"})
 
     @classmethod
     async def make(cls, world: World, lists: dict[str, Any] | None = None) -> Story:
         """A fleet in a namespace of its own, nothing in it yet."""
         since = world.mark()
-        return cls(await Fleet.make(world), since, lists or sample_lists())
+        fleet = await Fleet.make(world)
+        space = await world.client.get(NAMESPACE_KIND, fleet.namespace)
+        return cls(fleet, since, lists or sample_lists(), space["metadata"]["resourceVersion"])
 
     async def tell(self) -> Ending:
         """From the first row to rest."""
         await self.begin()
+        await self.change()
+        return await self.end()
+
+    async def go_on(self) -> Ending:
+        """The rest of a story whose beginning was interrupted."""
+        await self._begun()
         await self.change()
         return await self.end()
 
@@ -90,6 +113,9 @@ class Story:
         self.fleet.rows("a", "b")
         await self.fleet.registry()
         await self.fleet.template(**self.lists)
+        await self._begun()
+
+    async def _begun(self) -> None:
         await self.fleet.ready("a-app", "b-app", timeout=self.timeout)
         self.born = await self.uids()
 
@@ -108,12 +134,10 @@ class Story:
         await self.rest()
         uids = await self.uids()
         kept = {key: uid for key, uid in self.born.items() if "/a-" in key}
-        faults = sum(bool(entry.injected) for entry in self.log())
         return Ending(
             await self.inventory(),
             [key for key, uid in kept.items() if uids.get(key) != uid],
             self.writes(),
-            faults,
         )
 
     async def rest(self) -> None:
@@ -159,6 +183,14 @@ class Story:
         """Who they are."""
         return {key: item["metadata"]["uid"] for key, item in (await self.objects()).items()}
 
+    async def versions(self, name: str) -> int:
+        """How many versions of a tenant there have been: every write that changed nothing made none."""
+        where = {"watch": "true", "resourceVersion": self.start, "timeoutSeconds": "1"}
+        path = Tenant.mapping().path(self.fleet.namespace)
+        lines = self.fleet.world.client.transport.watch_lines(path, where, inactivity=10)
+        events = [orjson.loads(line) async for line in lines]
+        return sum(event["object"]["metadata"]["name"] == name for event in events)
+
     async def inventory(self) -> dict[str, Any]:
         """What they are, the namespace's name taken out."""
         found = {key: _essence(item) for key, item in (await self.objects()).items()}
@@ -169,7 +201,7 @@ class Story:
     def log(self, since: Mark | None = None) -> list[LogEntry]:
         """The manager's requests about this namespace."""
         entries = self.fleet.world.environment.proxy.log.entries(since or self.since)
-        return [e for e in entries if e.user == "manager" and e.namespace == self.fleet.namespace]
+        return [e for e in entries if e.user in self.users and e.namespace == self.fleet.namespace]
 
     def writes(self) -> Counter[str]:
         """Writes that the server carried out, by resource and name."""

@@ -1,0 +1,36 @@
+"""A manager process that competes for leadership with short times; for tests of hand-overs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from ctrlruntime.client.config import Config
+from ctrlruntime.manager import ElectionOptions, Manager, ManagerOptions
+from ctrlruntime.manager import run as run_on_uvloop
+from manager.controllers.tenancy import TenancyOptions, add_tenancy
+
+LEASE = "contenders"
+TIMES = ElectionOptions(lease_duration=3.0, renew_deadline=2.0, retry_period=0.4)
+
+
+async def compete(kubeconfig: Path, sqlite_root: Path, identity: str) -> None:
+    options = ManagerOptions(
+        name="manager",
+        leader_election=True,
+        leader_election_id=LEASE,
+        leader_election_namespace="default",
+        leader_election_identity=identity,
+        election=TIMES,
+        metrics_bind_address="0",
+        health_bind_address="0",
+        handle_signals=True,
+    )
+    manager = Manager(await Config.load(kubeconfig, None), options)
+    add_tenancy(manager, TenancyOptions(sqlite_root=sqlite_root))
+    await manager.start()
+
+
+if __name__ == "__main__":
+    run_on_uvloop(compete(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]))

@@ -1,0 +1,427 @@
+"""The whole tenancy system under every fault of the proxy, over HTTP.
+
+A fleet lives through the same story (see `story`) with and without a fault; it ends in the same
+state, nothing doubled, nothing born again, and then nothing is asked any more but watches. Faults of
+single requests are told side by side, each in a namespace of its own; faults of streams, which all
+fleets share, one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import random
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from ctrlruntime.cache.backoff import BackoffOptions
+from ctrlruntime.cache.informer import InformerOptions
+from ctrlruntime.cache.options import CacheOptions
+from ctrlruntime.cache.reflector import ReflectorOptions
+from ctrlruntime.envtest.backends import EmbeddedBackend
+from ctrlruntime.envtest.proxy import (
+    Action,
+    Cut,
+    CutWatch,
+    Delay,
+    DelayEvents,
+    DropEvents,
+    Fail,
+    GoneWatch,
+    LoseReply,
+    Match,
+    Proxy,
+    SilenceWatch,
+    StaleReads,
+)
+from tests.tenancy.story import Ending, Story, sample_lists
+from tests.tenancy.world import World
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.criterion("faults"),
+]
+
+INACTIVITY = 2.0
+QUICK = CacheOptions(
+    informers=InformerOptions(
+        reflector=ReflectorOptions(
+            inactivity=INACTIVITY, backoff=BackoffOptions(initial=0.1, cap=1.0)
+        ),
+        resync=None,
+    )
+)
+"""Silent watches are noticed soon: the server's bookmarks come four times as often. And a minute of
+faults is told in seconds: waits grow to one second in place of thirty."""
+MOST_FAULTS = 12
+SMALL = {name: sample_lists()[name] for name in ("configMaps", "secrets")}
+UNORDERED = sample_lists(ordered=False)
+WRITES_OF_SMALL = 22
+"""Writes in the life of a small fleet, statuses of registry and template among them."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    """One world for all; bookmarks come often, so that a watch that brings none is silent."""
+    folder = tmp_path_factory.mktemp("faults")
+    server = {"bookmark_interval": INACTIVITY / 4}
+    async with World.start(folder, nodes=True, cache=QUICK, server=server) as world:
+        yield world
+        await world.rest()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def calm(world: World) -> Ending:
+    """How the five-resource story ends without a fault."""
+    return await (await Story.make(world)).tell()
+
+
+# -- faults of single requests ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that goes wrong with a fleet's own requests or events."""
+
+    action: Action
+    verb: str | None = "write"
+    nth: int = 1
+    times: int | None = None
+    every: int | None = None
+    """Fires on every so manieth match, MOST_FAULTS times, in place of `nth` and `times`."""
+    resource: str | None = None
+    lists: dict[str, Any] | None = None
+
+    def bring(self, proxy: Proxy, namespace: str) -> Callable[[], int]:
+        """Put it in force in one namespace. Returns what tells how often it fired."""
+        match = Match(user="manager", verb=self.verb, resource=self.resource, namespace=namespace)
+        if self.every is None:
+            rule = proxy.add(self.action, match, nth=self.nth, times=self.times)
+            return lambda: rule.fired
+        return every(proxy, self.action, match, self.every)
+
+
+def every(proxy: Proxy, action: Action, match: Match, n: int) -> Callable[[], int]:
+    """Let an action fire on every n-th match, MOST_FAULTS times."""
+    fired = 0
+
+    def again(rule: Any, _info: Any) -> None:
+        nonlocal fired
+        fired += 1
+        proxy.remove(rule)
+        if fired < MOST_FAULTS:
+            proxy.add(action, match, nth=n, notify=again)
+
+    proxy.add(action, match, nth=n, notify=again)
+    return lambda: fired
+
+
+FAULTS = {
+    **{
+        f"no answer to write {n}": Fault(LoseReply(), nth=n, times=1, lists=SMALL)
+        for n in range(1, WRITES_OF_SMALL)
+    },
+    "no answer to any write": Fault(LoseReply()),
+    "no answer to every second write": Fault(LoseReply(), every=2),
+    "no answer to every third write": Fault(LoseReply(), every=3),
+    "every second write cut off": Fault(Cut(), every=2),
+    "every second write answered 500": Fault(Fail(code=500), every=2),
+    "every second write answered 503": Fault(Fail(code=503), every=2),
+    "every second write answered 504": Fault(Fail(code=504, reason="Timeout"), every=2),
+    "every second write in conflict": Fault(Fail(code=409, reason="Conflict"), every=2),
+    "every second write told to wait": Fault(Fail(code=429, retry_after=1), every=2),
+    "every second write told to wait by 503": Fault(Fail(code=503, retry_after=1), every=2),
+    "every read cut off at first": Fault(Cut(), verb="read", times=MOST_FAULTS),
+    "answers later than their events": Fault(Delay(seconds=0.4, when="after")),
+    "slow requests": Fault(Delay(seconds=0.4, when="before")),
+    "events of own kinds lost": Fault(
+        DropEvents(), verb=None, resource="tenants.*", lists=UNORDERED
+    ),
+    "events of children lost": Fault(DropEvents(), verb=None, resource="*s", lists=UNORDERED),
+    "events of Deployments lost": Fault(
+        DropEvents(), verb=None, resource="deployments.apps", lists=UNORDERED
+    ),
+}
+NEVER_LOUD = {"every read cut off at first", "no answer to write 20", "no answer to write 21"}
+"""Faults that need not find anything to meet."""
+
+Tale = tuple[Story, Ending, int]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def tales(world: World, calm: Ending) -> AsyncIterator[dict[str, asyncio.Task[Tale]]]:
+    """All stories with faults of their own, told at the same time."""
+    told = {name: asyncio.create_task(under(world, fault)) for name, fault in FAULTS.items()}
+    yield told
+    for task in told.values():
+        task.cancel()
+    await asyncio.gather(*told.values(), return_exceptions=True)
+
+
+async def under(world: World, fault: Fault) -> Tale:
+    story = await Story.make(world, fault.lists)
+    fired = fault.bring(world.environment.proxy, story.fleet.namespace)
+    return story, await story.tell(), fired()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def calm_small(world: World) -> Ending:
+    return await (await Story.make(world, SMALL)).tell()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def calm_unordered(world: World) -> Ending:
+    return await (await Story.make(world, UNORDERED)).tell()
+
+
+@pytest.mark.parametrize("name", FAULTS)
+async def test_a_fleet_comes_through(
+    name: str,
+    tales: dict[str, asyncio.Task[Tale]],
+    calm: Ending,
+    calm_small: Ending,
+    calm_unordered: Ending,
+) -> None:
+    _story, ending, fired = await tales[name]
+    expected = {id(SMALL): calm_small, id(UNORDERED): calm_unordered}.get(
+        id(FAULTS[name].lists), calm
+    )
+    assert fired or name in NEVER_LOUD
+    compare(ending, expected)
+    lost = isinstance(FAULTS[name].action, LoseReply)
+    assert ending.surplus(expected).total() <= (fired if lost else 0)
+    assert ending.status_writes <= 5 + fired
+
+
+def compare(ending: Ending, calm: Ending) -> None:
+    """The same objects, and those that were there from the start."""
+    assert ending.objects == calm.objects
+    assert ending.reborn == []
+
+
+# -- faults of streams, and of the server as a whole -------------------------------------------------
+
+STREAMS = Match(user="manager")
+LISTS = Match(user="manager", verb="list")
+WATCHES = Match(user="manager", verb="watch")
+
+
+async def test_own_writes_that_are_seen_late_are_not_repeated(world: World, calm: Ending) -> None:
+    """Every event comes 0.3 s after its forerunner: many of them long after the next write."""
+    story = await Story.make(world)
+    rule = world.environment.proxy.add(DelayEvents(seconds=0.3), STREAMS, times=None)
+    with removing(world, rule):
+        ending = await story.tell()
+    compare(ending, calm)
+    assert rule.fired > 20
+    assert ending.surplus(calm).total() == 0
+    assert await story.versions("a-app") == ending.writes_of("tenants", "a-app")
+
+
+async def test_events_of_others_that_were_lost_are_made_up_for_by_the_next_list(
+    world: World, calm: Ending
+) -> None:
+    """The Deployment is ready, and nobody said so: the list after an expired watch does."""
+    story = await Story.make(world)
+    lost = Match(user="manager", resource="deployments.apps", namespace=story.fleet.namespace)
+    rule = world.environment.proxy.add(DropEvents(), lost, times=None)
+    beginning = asyncio.create_task(story.begin())
+    with removing(world, rule):
+        await world.environment.proxy.wait_fired(rule, 4)
+        await story.rest()
+    assert not beginning.done()
+    expire_watches(world)
+    await beginning
+    await story.change()
+    compare(await story.end(), calm)
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["ended", "broken"])
+async def test_watches_cut_again_and_again(world: World, calm: Ending, clean: bool) -> None:
+    def cut() -> None:
+        world.environment.proxy.add(CutWatch(clean=clean), STREAMS, times=100)
+
+    await told_while(world, calm, cut, period=0.3)
+
+
+async def test_watches_that_expire_again_and_again(world: World, calm: Ending) -> None:
+    await told_while(world, calm, lambda: expire_watches(world), period=0.5)
+
+
+async def test_an_expired_event_in_place_of_every_fourth(world: World, calm: Ending) -> None:
+    story = await Story.make(world)
+    fired = every(world.environment.proxy, GoneWatch(), STREAMS, 4)
+    with clearing(world):
+        ending = await story.tell()
+    assert fired() == MOST_FAULTS
+    compare(ending, calm)
+    assert ending.surplus(calm).total() == 0
+
+
+async def test_watches_that_fall_silent(world: World, calm: Ending) -> None:
+    """Open connections that carry nothing: after a while without a bookmark they are given up."""
+    story = await Story.make(world)
+    rule = world.environment.proxy.add(SilenceWatch(), STREAMS, times=12)
+    with removing(world, rule):
+        ending = await story.tell()
+    assert rule.fired == 12
+    compare(ending, calm)
+    assert ending.surplus(calm).total() == 0
+
+
+async def test_lists_older_than_our_own_writes(world: World, calm: Ending) -> None:
+    """Whenever the manager lists, it is answered from the past."""
+    stale = world.environment.proxy.add(StaleReads(), LISTS, times=None)
+    await told_while(world, calm, lambda: expire_watches(world, pages=True), period=0.5)
+    assert stale.fired
+
+
+async def test_lists_that_fail(world: World, calm: Ending) -> None:
+    failed = every(world.environment.proxy, Fail(code=500), LISTS, 2)
+    await told_while(world, calm, lambda: expire_watches(world, pages=True), period=0.5)
+    assert failed()
+
+
+async def test_nothing_gets_through_for_a_while(world: World, calm: Ending) -> None:
+    """The network between manager and server is cut for two seconds, twice."""
+    story = await Story.make(world)
+
+    async def cut() -> None:
+        proxy = world.environment.proxy
+        with clearing(world):
+            proxy.add(Cut(), STREAMS, times=None)
+            proxy.add(CutWatch(), STREAMS, times=100)
+            await asyncio.sleep(2)
+
+    beginning = asyncio.create_task(story.begin())
+    await asyncio.sleep(0.2)
+    await cut()
+    await beginning
+    changing = asyncio.create_task(story.change())
+    await asyncio.sleep(1)
+    await cut()
+    await changing
+    compare(await story.end(), calm)
+
+
+async def test_the_server_restarts(world: World, calm: Ending) -> None:
+    """It is gone for two seconds in the midst of the work, and comes back with what it had."""
+    backend = world.environment.backend
+    assert isinstance(backend, EmbeddedBackend)
+    story = await Story.make(world)
+    beginning = asyncio.create_task(story.begin())
+    await asyncio.sleep(0.4)
+    beginning.cancel()  # it asks the server, too
+    server = backend.server
+    server.options = replace(server.options, port=server.port)
+    await server.stop()
+    await asyncio.sleep(2)
+    await server.start()
+    compare(await story.go_on(), calm)
+
+
+# -- a storm ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [int(os.environ.get("STORM_SEED", "20260102"))])
+async def test_a_storm_of_faults(world: World, calm: Ending, seed: int) -> None:
+    """All faults in turn and at once, as a seed says, on three fleets. STORM_SEED tells another."""
+    print(f"STORM_SEED={seed}")
+    chance = random.Random(seed)
+    stories = [await Story.make(world) for _ in range(3)]
+    storm = asyncio.create_task(blow(world, chance))
+    try:
+        for step in (Story.begin, Story.change):
+            await asyncio.gather(*(step(story) for story in stories))
+    finally:
+        storm.cancel()
+        world.environment.proxy.clear()
+    expire_watches(world)  # events that were dropped are told by the next list
+    for story in stories:
+        compare(await story.end(), calm)
+
+
+async def blow(world: World, chance: random.Random) -> None:
+    """A fault or two every now and then, and a list after dropped events, until cancelled."""
+    proxy = world.environment.proxy
+    requests = Match(user="manager", verb="write")
+    weather: list[Callable[[], object]] = [
+        lambda: proxy.add(LoseReply(), requests, nth=chance.randint(1, 3)),
+        lambda: proxy.add(Cut(), requests, nth=chance.randint(1, 3)),
+        lambda: proxy.add(Fail(code=chance.choice([500, 503, 504, 409])), requests),
+        lambda: proxy.add(Fail(code=429, retry_after=1), requests),
+        lambda: proxy.add(Delay(seconds=chance.random(), when="after"), requests, times=3),
+        lambda: proxy.add(DelayEvents(seconds=chance.random()), STREAMS, times=3),
+        lambda: proxy.add(DropEvents(), STREAMS, times=3),
+        lambda: proxy.add(GoneWatch(), STREAMS, times=2),
+        lambda: proxy.add(CutWatch(clean=chance.random() < 0.5), STREAMS, times=3),
+        lambda: proxy.add(SilenceWatch(), STREAMS, times=1),
+        lambda: proxy.add(StaleReads(behind=1), LISTS, times=5),
+        lambda: proxy.add(Fail(code=500), LISTS, times=1),
+    ]
+    for gust in itertools.count(1):
+        chance.choice(weather)()
+        await asyncio.sleep(chance.uniform(0.05, 0.4))
+        if gust % 12 == 0:
+            proxy.clear()
+            expire_watches(world, pages=chance.random() < 0.5)
+
+
+# -- means -----------------------------------------------------------------------------------------
+
+
+async def told_while(
+    world: World, calm: Ending, fault: Callable[[], object], *, period: float
+) -> None:
+    """Tell a story while a fault comes every `period` seconds."""
+    story = await Story.make(world)
+
+    async def again() -> None:
+        while True:
+            fault()
+            await asyncio.sleep(period)
+
+    faults = asyncio.create_task(again())
+    try:
+        await story.begin()
+        await story.change()
+    finally:
+        faults.cancel()
+        world.environment.proxy.clear()
+    ending = await story.end()
+    compare(ending, calm)
+    assert ending.surplus(calm).total() == 0
+
+
+def expire_watches(world: World, *, pages: bool = False) -> None:
+    """End every watch of the manager, and refuse to take any up where it ended.
+
+    `pages`: refuse the list as a stream, too, so that it is read in pages.
+    """
+    proxy = world.environment.proxy
+    refusals = len(proxy.streams) * (2 if pages else 1)
+    if refusals:
+        proxy.add(Fail(code=410, reason="Expired"), WATCHES, times=refusals)
+    proxy.add(CutWatch(clean=True), STREAMS, times=100)
+
+
+@contextlib.contextmanager
+def removing(world: World, rule: Any) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        world.environment.proxy.remove(rule)
+
+
+@contextlib.contextmanager
+def clearing(world: World) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        world.environment.proxy.clear()
