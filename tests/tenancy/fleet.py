@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -61,10 +62,17 @@ class Fleet:
         return f"{self.namespace}.sqlite"
 
     def sql(self, statement: str, *values: Any) -> None:
-        """Run one statement on the table's database."""
+        """Run one statement on the table's database.
+
+        On a copy that then takes its place: whoever reads just now, on this very loop, holds a lock.
+        """
         place = self.world.folder / self.file
-        with contextlib.closing(sqlite3.connect(place)) as database, database:
+        copy = place.with_suffix(".new")
+        if place.exists():
+            shutil.copyfile(place, copy)
+        with contextlib.closing(sqlite3.connect(copy)) as database, database:
             database.execute(statement, values)
+        copy.replace(place)
 
     def make_table(self, columns: Sequence[str] = COLUMNS) -> None:
         """The empty table."""

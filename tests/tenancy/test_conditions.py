@@ -428,6 +428,9 @@ async def test_pausing_costs_one_write_and_resuming_another(world: World) -> Non
     await fleet.ready("a-app")
     await fleet.until(TenantTemplate, "app", "Applied", "True")
     await fleet.until(TenantRegistry, "registry", "TenantsSynced", "True")
+    await world.eventually(
+        lambda: fleet.find(TenantRegistry, "registry"), lambda r: r.status.ready == 1
+    )
     for kind, name in ((Tenant, "a-app"), (TenantTemplate, "app"), (TenantRegistry, "registry")):
         mark = world.mark()
         await fleet.annotate(kind, name, paused="true")
