@@ -272,7 +272,7 @@ class Control:
             if any(map(_is_disputed, error.causes)):
                 return Outcome(Action.CONFLICT, entry, reason, error.message)
             answer = await self._write(desired, entry, owner, force=True)
-        answer = await self._record_fields(desired, entry, owner, answer)
+        answer = await self._record_fields(desired, owner, answer)
         return self._written(desired, owner, answer, Action.UPDATED, reason)
 
     async def _drop_stale_references(self, desired: Desired, entry: Entry, owner: Owner) -> None:
@@ -285,9 +285,7 @@ class Control:
         patch = {"metadata": {"uid": entry.uid, "ownerReferences": references or None}}
         await self._merge(desired.mapping, entry.name, entry.namespace, patch)
 
-    async def _record_fields(
-        self, desired: Desired, before: Entry, owner: Owner, answer: Manifest
-    ) -> Manifest:
+    async def _record_fields(self, desired: Desired, owner: Owner, answer: Manifest) -> Manifest:
         """See to it that managed fields show all we wrote as ours, and as nobody's else.
 
         A merge or an update records only what it changes, and nothing on an object whose managed
@@ -304,8 +302,7 @@ class Control:
                 body = desired.body(owner)
                 body["metadata"]["uid"] = entry.uid
                 answer = await self._apply(desired, body, force=True)
-            if before.owned is None:
-                return await self._drop_stand_in(desired, answer)
+            return await self._drop_stand_in(desired, answer)
         except (BadRequest, Conflict, Invalid, InternalError):
             pass  # not recorded then: a later write of anybody's will be looked at as drift
         return answer
@@ -315,7 +312,9 @@ class Control:
         if BEFORE_FIRST_APPLY not in managers or len(managers) < 2:
             return answer
         path = f"/metadata/managedFields/{managers.index(BEFORE_FIRST_APPLY)}"
+        version = answer["metadata"]["resourceVersion"]  # nothing of others may hide behind ours
         operations: list[dict[str, Any]] = [
+            {"op": "test", "path": "/metadata/resourceVersion", "value": version},
             {"op": "test", "path": f"{path}/manager", "value": BEFORE_FIRST_APPLY},
             {"op": "remove", "path": path},
         ]
