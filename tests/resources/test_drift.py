@@ -113,7 +113,10 @@ def test_wiped_managed_fields_make_every_leaf_missing() -> None:
 
 def test_sets_are_matched_by_value_and_atomic_lists_as_a_whole() -> None:
     desired = {"metadata": {"finalizers": ["x", "y"]}, "spec": {"args": [1, 2]}}
-    owned: dict[str, Any] = {"f:metadata": {"f:finalizers": {'v:"x"': {}}}, "f:spec": {"f:args": {}}}
+    owned: dict[str, Any] = {
+        "f:metadata": {"f:finalizers": {'v:"x"': {}}},
+        "f:spec": {"f:args": {}},
+    }
     assert missing_leaves(desired, orjson.dumps(owned)) == ["metadata.finalizers[1]"]
 
 
