@@ -103,6 +103,8 @@ class TenancyMetrics:
             self._waiting.add(key)
             self.hidden.set(len(self._waiting))
             return
+        self._waiting.discard(key)
+        self.hidden.set(len(self._waiting))
         self._shown.add(key)
         self.desired.labels(*key).set(status.desired_resources)
         self.ready.labels(*key).set(status.ready_resources)

@@ -17,7 +17,7 @@ from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.intake import EventQueue
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import annotation_changed, any_of, generation_changed
-from ctrlruntime.manager import FuncRunnable, Manager
+from ctrlruntime.manager import Group, Manager
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import OWNER, Control
 from internal.tenancy.blueprints import Blueprints
@@ -90,6 +90,7 @@ class _Parts:
     control: Control
     pools: WorkerPools
     renderer: Renderer
+    sources: Sources
     blueprints: Blueprints
     live: LiveObjects
     statuses: StatusWriter
@@ -108,7 +109,7 @@ def add_tenancy(manager: Manager, options: TenancyOptions) -> None:
     _add_tenant_controller(parts)
     _add_template_controller(parts)
     _add_registry_controller(parts)
-    manager.add(FuncRunnable(lambda: _end(parts), name="renderer"))
+    manager.add(_Closing(parts))
 
 
 def _make_parts(manager: Manager, options: TenancyOptions) -> _Parts:
@@ -140,6 +141,7 @@ def _make_parts(manager: Manager, options: TenancyOptions) -> _Parts:
         control=Control(cache, field_manager=FIELD_MANAGER, alive=alive),
         pools=WorkerPools(per_type=options.writes_per_type, total=options.writes_total),
         renderer=renderer,
+        sources=Sources(),
         blueprints=Blueprints(renderer),
         live=LiveObjects(cache, client, FIELD_MANAGER),
         statuses=StatusWriter(client, FIELD_MANAGER, _now),
@@ -155,12 +157,24 @@ def _make_parts(manager: Manager, options: TenancyOptions) -> _Parts:
     )
 
 
-async def _end(parts: _Parts) -> None:
-    """Runs as long as the manager leads, then ends the renderer's worker process."""
-    try:
-        await asyncio.Event().wait()
-    finally:
-        await parts.renderer.close()
+@dataclass(slots=True)
+class _Closing:
+    """Ends the renderer's worker process and closes connections, after the controllers have ended.
+
+    Sooner, a query under way would fail, and its registry would be told so.
+    """
+
+    runnable_group = Group.CACHES
+
+    parts: _Parts
+
+    async def start(self) -> None:
+        """Runs until cancelled."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self.parts.renderer.close()
+            await self.parts.sources.close()
 
 
 def _counts_changed(parts: _Parts, kind: str, request: Request) -> None:
@@ -257,7 +271,7 @@ def _add_registry_controller(parts: _Parts) -> None:
         tenants=parts.tenants.informer.store,
         children=parts.children,
         queries=Queries(
-            sources=Sources(),
+            sources=parts.sources,
             secrets=WatchedSecrets(parts.manager.cache, credentials_changed),
             metrics=parts.metrics,
             clock=time.monotonic,
