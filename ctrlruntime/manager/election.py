@@ -150,6 +150,11 @@ class LeaderElector:
         """The lease is not released at the end: something that needs it is still running."""
         self._keep = True
 
+    @property
+    def has_lapsed(self) -> bool:
+        """Whether the lease may be another's by now: it was not renewed in time, or is seen to be."""
+        return not (self.is_leader and self._is_valid())
+
     def check(self, timeout: float = 20.0) -> None:
         """A health check: raises RuntimeError when this leader's renewal is overdue by ``timeout``."""
         overdue = self._clock() - self._observed_at - self.options.lease_duration

@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable
 
 from structlog.typing import FilteringBoundLogger
 
+from ctrlruntime.client.call import Call, Execute
 from ctrlruntime.client.client import Client
+from ctrlruntime.client.transport import Response
 from ctrlruntime.events.recorder import EventRecorder
 from ctrlruntime.manager.election import LeaderElector, default_identity
 from ctrlruntime.manager.lease import LeaseLock
@@ -82,6 +84,17 @@ class Leadership:
         """A health check: raises RuntimeError when a renewal is overdue."""
         if self._elector is not None:
             self._elector.check()
+
+    async def fence(self, call: Call, execute: Execute) -> Response:
+        """An interceptor: a process that led, and whose lease has lapsed, sends no more writes.
+
+        A process that stood still hears of its loss only after others of its tasks have run. Raises
+        LeaderElectionLost. Not for events, which tell of the loss.
+        """
+        lapsed = self._leading is not None and (self._elector is None or self._elector.has_lapsed)
+        if lapsed and call.is_write:
+            raise LeaderElectionLost
+        return await execute(call)
 
     async def _elect(self, elector: LeaderElector) -> None:
         try:

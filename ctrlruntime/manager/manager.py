@@ -10,8 +10,10 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.cache.cache import Cache, CacheOptions
+from ctrlruntime.client.call import Call, Execute
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
+from ctrlruntime.client.transport import Response
 from ctrlruntime.controller.controller import Controller
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.pace import Pace
@@ -306,21 +308,25 @@ class Manager:
 
     def _make_clients(self, cache_options: CacheOptions | None) -> None:
         live = Client.connect(self.config, observer=self.metrics.requests)
-        self.live_client = (
-            live.intercepted(request_spans(self.tracing)) if self.tracing.enabled else live
-        )
+        if self.tracing.enabled:
+            live = live.intercepted(request_spans(self.tracing))
+        self.live_client = live.intercepted(self._fence) if self.options.leader_election else live
         if cache_options is None:
             cache_options = CacheOptions(namespaces=self.options.namespaces)
         self.cache = Cache(self.live_client, cache_options, self.metrics.informers)
         self.client = self.cache.client()
         self.metrics.before_render(lambda: self.metrics.informers.show(self.cache.stats()))
         self.recorder = EventRecorder(
-            self.live_client,
+            live,
             self.options.name,
             options=self.options.events,
             metrics=_EventDrops(self.metrics),
             logger=self.logger,
         )
+
+    async def _fence(self, call: Call, execute: Execute) -> Response:
+        leadership = self._leadership
+        return await (execute(call) if leadership is None else leadership.fence(call, execute))
 
     def _make_leadership(self) -> Leadership:
         leadership = Leadership(

@@ -122,7 +122,8 @@ class Story:
     async def change(self) -> None:
         """One row changes, one goes."""
         fleet, world = self.fleet, self.fleet.world
-        fleet.row("a", plan="gold", image="nginx:2", replicas=2)
+        # One statement: between two, a manager that queries just then would find no row.
+        fleet.sql("UPDATE tenants SET plan='gold', image='nginx:2', replicas=2 WHERE uid='a'")
         fleet.delete_row("b")
         await world.eventually(self._changed, timeout=self.timeout)
         await world.eventually(self._without_b, timeout=self.timeout)
