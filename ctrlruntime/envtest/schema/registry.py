@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -25,7 +26,7 @@ from ctrlruntime.envtest.schema.embedded import check_embedded
 from ctrlruntime.envtest.schema.listtypes import duplicates
 from ctrlruntime.envtest.schema.reset import builtin_reset, custom_reset
 from ctrlruntime.envtest.schema.structural import Structural, merge_type
-from ctrlruntime.envtest.schema.validation import ABSENT, BLOCKING, UNCHECKED, validate
+from ctrlruntime.envtest.schema.validation import ABSENT, BLOCKING, NOWHERE, UNCHECKED, validate
 from ctrlruntime.envtest.schema.zero import zero_value
 
 Manifest = dict[str, Any]
@@ -71,8 +72,13 @@ class TypeSchema:
         """Paths of the fields that the schema does not know."""
         raise NotImplementedError
 
-    def validate(self, obj: Manifest, old: Manifest | None = None) -> list[Cause]:
-        """What is wrong with ``obj``; ``old``: the stored object of an update."""
+    def validate(
+        self, obj: Manifest, old: Manifest | None = None, *, subresource: str = ""
+    ) -> list[Cause]:
+        """What is wrong with ``obj``; ``old``: the stored object of an update.
+
+        A write to ``subresource`` "status" is held against the schema of the status alone.
+        """
         raise NotImplementedError
 
 
@@ -101,9 +107,14 @@ class CustomSchema(TypeSchema):
     def unknown_fields(self, obj: Manifest) -> list[str]:
         return pruning.prune(obj, self.structural, metadata=self._metadata, remove=False)
 
-    def validate(self, obj: Manifest, old: Manifest | None = None) -> list[Cause]:
+    def validate(
+        self, obj: Manifest, old: Manifest | None = None, *, subresource: str = ""
+    ) -> list[Cause]:
         before: Any = ABSENT if old is None else old
-        found = validate(obj, self.structural.raw, "", before)
+        if subresource == "status":
+            found = self._status_problems(obj, old or {})
+        else:
+            found = validate(obj, self.structural.raw, "", before)
         found.extend(check_embedded(obj, self.structural, ""))
         # An object that had duplicates before, whichever they were, may have some.
         if old is None or not any(duplicates(old, self.structural, "")):
@@ -114,6 +125,19 @@ class CustomSchema(TypeSchema):
             else:
                 found.extend(run_rules(obj, self.structural, "", before))
         return found
+
+    def _status_problems(self, obj: Manifest, old: Manifest) -> list[Cause]:
+        """As upstream does it: the messages count from the status, the fields from the object."""
+        node = self.structural.properties.get("status")
+        if node is None or "status" not in obj:
+            return []
+        found = validate(obj["status"], node.raw, "", old.get("status", ABSENT))
+        return [
+            replace(cause, field=f"status.{cause.field}" if cause.field else "status")
+            if cause.field != NOWHERE
+            else cause
+            for cause in found
+        ]
 
 
 class BuiltinSchema(TypeSchema):
@@ -151,7 +175,9 @@ class BuiltinSchema(TypeSchema):
             return f"json: cannot unmarshal {found} into Go struct field {path} of type {go}"
         return None
 
-    def validate(self, obj: Manifest, old: Manifest | None = None) -> list[Cause]:
+    def validate(
+        self, obj: Manifest, old: Manifest | None = None, *, subresource: str = ""
+    ) -> list[Cause]:
         return []
 
 

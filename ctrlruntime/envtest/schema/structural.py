@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ctrlruntime.envtest.merge.typed import (
-    ANY_SCALAR,
     BOOLEAN,
     NUMBER,
     STRING,
@@ -86,7 +85,7 @@ def _additional(raw: Any) -> Structural | bool | None:
 def merge_type(node: Structural, metadata: TypeNode, *, root: bool = False) -> TypeNode:
     """The type by which objects of this schema are merged."""
     if node.int_or_string:
-        return ANY_SCALAR
+        return UNTYPED  # what is neither is left to the validation
     if node.type == "object" or root or (not node.type and node.properties):
         return TypeNode(map_=_merge_map(node, metadata, root))
     if node.type == "array":

@@ -52,6 +52,7 @@ def _problems(value: Any, schema: Schema, path: str, old: Any) -> Iterator[Cause
     if value is None:
         if not schema.get("nullable") and _expected(schema):
             yield _wrong_type(path, _expected(schema), kind)
+            yield from _enum(value, schema, path)
         return
     yield from _type(value, kind, schema, path)
     yield from _combined(value, schema, path)

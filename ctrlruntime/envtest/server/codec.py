@@ -101,6 +101,17 @@ def _json_type(value: Any) -> str:
     return "string" if isinstance(value, str) else "number"
 
 
+def check_applied(kind: Kind, request: Request, obj: Manifest) -> None:
+    """The type of an applied object; its members are held against the schema by the merge."""
+    api_version = kind.api_version(request.version)
+    if (obj["apiVersion"], obj["kind"]) != (api_version, kind.kind):
+        raise bad_request(f"invalid object type: {obj['apiVersion']}, Kind={obj['kind']}")
+    if obj.get("metadata") is None:
+        obj["metadata"] = {}
+    if not isinstance(obj["metadata"], dict):
+        raise _wrong_type(kind, request, obj["metadata"], "metadata", "v1.ObjectMeta")
+
+
 def check_type(kind: Kind, request: Request, obj: Manifest) -> None:
     api_version = kind.api_version(request.version)
     given_version, given_kind = obj.get("apiVersion"), obj.get("kind")
@@ -225,11 +236,9 @@ def _check_map(kind: Kind, request: Request, metadata: Manifest, name: str) -> N
 
 def _wrong_type(kind: Kind, request: Request, value: Any, field: str, wanted: str) -> StatusError:
     found = "object" if isinstance(value, dict) else _json_type(value)
+    # The metadata of a custom resource is decoded on its own.
+    shown = field.removeprefix("metadata.") if kind.custom else field
     return bad_request(
         f'{kind.kind} in version "{request.version}" cannot be handled as a {kind.kind}: json: cannot '
-        f"unmarshal {found} into Go struct field {_go_field(field)} of type {wanted}"
+        f"unmarshal {found} into Go struct field ObjectMeta.{shown} of type {wanted}"
     )
-
-
-def _go_field(field: str) -> str:
-    return f"ObjectMeta.{field}"

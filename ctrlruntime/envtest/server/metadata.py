@@ -139,14 +139,20 @@ def validate_metadata(kind: Kind, metadata: Manifest) -> list[FieldError]:
     else:
         errors += validate_name(kind, name, "metadata.name")
     errors += _namespace(kind, metadata.get("namespace", ""))
+    errors += _named_values(metadata)
+    if finalizers := metadata.get("finalizers"):
+        errors += _finalizers(kind, finalizers)
+    return errors
+
+
+def _named_values(metadata: Manifest) -> list[FieldError]:
+    errors: list[FieldError] = []
     if labels := metadata.get("labels"):
         errors += validate_labels(labels, "metadata.labels")
     if annotations := metadata.get("annotations"):
         errors += _annotations(annotations)
     if owners := metadata.get("ownerReferences"):
         errors += _owners(owners)
-    if finalizers := metadata.get("finalizers"):
-        errors += _finalizers(kind, finalizers)
     return errors
 
 
@@ -188,7 +194,7 @@ def _owners(owners: list[dict[str, Any]]) -> list[FieldError]:
         if not owner.get("apiVersion"):
             errors.append(bad_value(f"{field}.apiVersion", "", "version must not be empty"))
         errors += [
-            bad_value(f"{field}.{part}", "", f"{part} must not be empty")
+            bad_value(f"{field}.{part}", "", "must not be empty")
             for part in ("kind", "name", "uid")
             if not owner.get(part)
         ]
@@ -239,4 +245,4 @@ def validate_metadata_update(new: Manifest, old: Manifest) -> list[FieldError]:
         for part in _FIXED
         if new.get(part) != old.get(part)
     ]
-    return errors
+    return errors + _named_values(new)

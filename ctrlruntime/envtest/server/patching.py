@@ -15,7 +15,7 @@ from ctrlruntime.envtest.merge.patches import PatchError, json_patch, merge_patc
 from ctrlruntime.envtest.schema.registry import TypeSchema
 from ctrlruntime.envtest.schema.strict import DecodeError, strict_decode
 from ctrlruntime.envtest.server import conversion, defaults
-from ctrlruntime.envtest.server.codec import check_type, read_yaml
+from ctrlruntime.envtest.server.codec import check_applied, check_type, read_yaml
 from ctrlruntime.envtest.server.errors import (
     StatusError,
     apply_conflict,
@@ -139,21 +139,14 @@ class Patcher:
                 shown = orjson.dumps(applied).decode()
                 title = "Kind" if field == "kind" else field
                 raise bad_request(f"Object '{title}' is missing in '{shown}'")
-        metadata = applied.setdefault("metadata", {})
-        name = (metadata or {}).get("name")
-        if name and name != request.name:
-            raise bad_request(
-                f"the name of the object ({name}) does not match the name on the URL ({request.name})"
-            )
-        check_type(kind, request, applied)
-        applied["metadata"]["name"] = request.name
+        check_applied(kind, request, applied)
+        applied["metadata"].setdefault("name", request.name)
         if kind.namespaced:
             given = applied["metadata"].get("namespace")
             if given and given != request.namespace:
                 raise bad_request(
                     "the namespace of the provided object does not match the namespace sent on the request"
                 )
-            applied["metadata"]["namespace"] = request.namespace
         return applied, self._repeated(request)
 
     def _merge(
@@ -215,11 +208,14 @@ class Patcher:
         pruned: bool = False,
         checked: bool = False,
     ) -> None:
+        """`checked`: the result of an apply, which a merge has held against the schema."""
         schema = self._state.schema(kind, request.version)
         if not pruned:
             schema.prune(obj)
         if kind.custom:
-            schema.drop_nulls(obj)
+            # The nulls of an apply, and those that a removal leaves, are for the validation.
+            if not checked:
+                schema.drop_nulls(obj)
             schema.default(obj)
         else:
             self._fill_builtin(kind, request, obj, checked=checked)

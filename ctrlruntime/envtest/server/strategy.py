@@ -112,8 +112,9 @@ def validate(
     metadata = new["metadata"]
     errors = validate_metadata(kind, metadata)
     if old is not None:
-        errors += validate_metadata_update(metadata, old["metadata"])
-    errors += schema_errors(state, kind, version, new, old)
+        # Upstream checks this twice, for all kinds and again for each.
+        errors += validate_metadata_update(metadata, old["metadata"]) * 2
+    errors += schema_errors(state, kind, version, new, old, subresource)
     if not kind.custom:
         errors += _rule_errors(kind, version, new, old, subresource)
     if errors:
@@ -130,11 +131,16 @@ def _rule_errors(
 
 
 def schema_errors(
-    state: State, kind: Kind, version: str, new: Manifest, old: Manifest | None
+    state: State,
+    kind: Kind,
+    version: str,
+    new: Manifest,
+    old: Manifest | None,
+    subresource: str,
 ) -> list[FieldError]:
     if not kind.custom:
         return []
-    found = state.schema(kind, version).validate(new, old)
+    found = state.schema(kind, version).validate(new, old, subresource=subresource)
     return [FieldError(cause.field, cause.type, cause.message) for cause in found]
 
 

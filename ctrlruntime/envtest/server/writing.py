@@ -10,7 +10,7 @@ from typing import Final
 import orjson
 
 from ctrlruntime.api.kinds import Manifest
-from ctrlruntime.envtest.merge.apply import track_update
+from ctrlruntime.envtest.merge.apply import restore_times, track_update
 from ctrlruntime.envtest.server import conversion, hooks, strategy
 from ctrlruntime.envtest.server.codec import decode_object
 from ctrlruntime.envtest.server.conversion_webhook import ConversionWebhook, attach, converts
@@ -229,6 +229,8 @@ class Writer:
         obj = make(None)
         self._place(kind, request, obj)
         metadata = obj["metadata"]
+        if metadata["name"] != request.name:
+            raise _other_name(metadata["name"], request.name)
         version = metadata.pop("resourceVersion", "")
         if uid := metadata.pop("uid", ""):
             raise conflict(
@@ -299,7 +301,7 @@ class Writer:
         stored, forms = await self._in_all_versions(kind, request, new)
         if bucket.get(record.namespace, record.name) is not record:
             return None
-        if new == live or same_but_times(new, live):
+        if restore_times(live, new) == live:
             return Answer(200, state.encode(kind, record, request.version, request.form))
         if request.dry_run:
             return Answer(200, self._show(kind, request, stored))
@@ -402,20 +404,6 @@ def _other_name(given: str, expected: str) -> StatusError:
     return bad_request(
         f"the name of the object ({given}) does not match the name on the URL ({expected})"
     )
-
-
-def same_but_times(new: Manifest, live: Manifest) -> bool:
-    """Whether a write changed nothing but the times of its field managers: then it is none."""
-    after, before = new["metadata"].get("managedFields"), live["metadata"].get("managedFields")
-    if not after or not before or len(after) != len(before):
-        return False
-    if any(new.get(key) != live.get(key) for key in new.keys() | live.keys() if key != "metadata"):
-        return False
-    for name in new["metadata"].keys() | live["metadata"].keys():
-        if name != "managedFields" and new["metadata"].get(name) != live["metadata"].get(name):
-            return False
-    pairs = zip(after, before, strict=True)
-    return all({**one, "time": ""} == {**other, "time": ""} for one, other in pairs)
 
 
 def _finished(kind: Kind, obj: Manifest) -> bool:
