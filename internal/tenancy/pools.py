@@ -1,6 +1,7 @@
 """Worker pools per resource type: a level's writes run side by side, in bounded batches."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -32,13 +33,27 @@ class WorkerPools:
         self._pools: dict[GroupKind, asyncio.Semaphore] = {}
 
     async def run(self, jobs: Iterable[Job[T]]) -> list[T | Exception]:
-        """Run all jobs; results in their order. An exception of one job is its result."""
-        async with asyncio.TaskGroup() as group:
-            tasks = [self._start(group, job) for job in jobs]
-        return [task.result() for task in tasks]
+        """Run all jobs; results in their order. An exception of one job is its result.
 
-    def _start(self, group: asyncio.TaskGroup, job: Job[T]) -> asyncio.Task[T | Exception]:
-        return group.create_task(self._one(job))
+        No more tasks are made than can run: a sync of 100,000 tenants is a list, not as many tasks.
+        """
+        waiting: dict[GroupKind, deque[tuple[int, Job[T]]]] = {}
+        count = 0
+        for count, job in enumerate(jobs, 1):
+            waiting.setdefault(job.kind, deque()).append((count - 1, job))
+        results: dict[int, T | Exception] = {}
+        async with asyncio.TaskGroup() as group:
+            for queue in waiting.values():
+                for _ in range(min(self._per_type, len(queue))):
+                    group.create_task(self._work_off(queue, results))
+        return [results[place] for place in range(count)]
+
+    async def _work_off(
+        self, queue: deque[tuple[int, Job[T]]], results: dict[int, T | Exception]
+    ) -> None:
+        while queue:
+            place, job = queue.popleft()
+            results[place] = await self._one(job)
 
     async def _one(self, job: Job[T]) -> T | Exception:
         pool = self._pools.setdefault(job.kind, asyncio.Semaphore(self._per_type))

@@ -1,5 +1,6 @@
 """Queries of a registry's data source: its settings put together, its rows read, timed."""
 
+import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from internal.tenancy.sources import (
     SQLiteSettings,
     TLSSettings,
 )
+
+BREATH = 100
+"""Rows sorted in before other tasks get a turn: about 5 ms."""
 
 
 class CredentialsUnavailable(SourceError):
@@ -45,8 +49,10 @@ class Queries:
             reader = RowReader(registry.spec)
             async with aclosing(source.pages(columns(registry.spec))) as pages:
                 async for page in pages:
-                    for row in page:
+                    for place, row in enumerate(page, 1):
                         reader.take(row)
+                        if place % BREATH == 0:
+                            await asyncio.sleep(0)
             result = "success"
             return reader.reading()
         finally:

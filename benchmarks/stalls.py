@@ -1,0 +1,194 @@
+"""`python -m benchmarks.stalls`: how long the manager's event loop stands still while n tenants converge.
+
+API server and simulated nodes are processes of their own; the manager runs here, so that it can be
+looked into. Lines before the last tell the longest stalls with what ran then (sampled from a thread)
+and, with --profile, where the time goes. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import cProfile
+import pstats
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import FrameType
+
+import click
+import orjson
+import uvloop
+
+from ctrlruntime.manager import GCOptions, Manager, ManagerOptions
+from manager.controllers.tenancy import TenancyOptions, add_tenancy
+from tests.tenancy.world import TABLE, World
+
+ALLOWED = 0.05
+SAMPLE = 0.005
+
+
+@dataclass(slots=True)
+class Stalls:
+    """A heartbeat on the loop that says how late it came, and a thread that sees what ran then.
+
+    What counts is the time the loop's own thread was at work: on a busy machine others take turns.
+    """
+
+    allowed: float = ALLOWED
+    longest: list[tuple[float, str]] = field(default_factory=list)
+    wall: float = 0.0
+    beat: float = 0.0
+    _stacks: list[str] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    async def beats(self) -> None:
+        """Runs on the loop until cancelled."""
+        while True:
+            self.beat, worked = time.perf_counter(), time.thread_time()
+            self._stacks.clear()
+            await asyncio.sleep(SAMPLE)
+            self.wall = max(self.wall, time.perf_counter() - self.beat - SAMPLE)
+            held = time.thread_time() - worked - SAMPLE
+            if held > self.allowed:
+                common = collections.Counter(self._stacks).most_common(1)
+                self.longest.append((held, common[0][0] if common else "?"))
+
+    def watch(self, thread: int) -> None:
+        """Runs in a thread of its own."""
+        while not self._stop.wait(SAMPLE):
+            frame = sys._current_frames().get(thread)
+            if frame is not None and time.perf_counter() - self.beat > SAMPLE:
+                self._stacks.append(summary(frame))
+
+    def end(self) -> None:
+        """Stop watching."""
+        self._stop.set()
+
+
+def summary(frame: FrameType) -> str:
+    """The innermost eight places of a stack."""
+    places = traceback.extract_stack(frame)[-8:]
+    return " > ".join(f"{Path(p.filename).stem}:{p.name}:{p.lineno}" for p in places)
+
+
+@contextmanager
+def watching() -> Iterator[Stalls]:
+    """Stalls of the running loop."""
+    stalls = Stalls(beat=time.perf_counter())
+    beats = asyncio.ensure_future(stalls.beats())
+    thread = threading.Thread(target=stalls.watch, args=(threading.get_ident(),), daemon=True)
+    thread.start()
+    try:
+        yield stalls
+    finally:
+        stalls.end()
+        beats.cancel()
+
+
+@dataclass(slots=True)
+class Figures:
+    """What the last line says."""
+
+    rows: int
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    reconciles: int = 0
+    us_per_reconcile: float = 0.0
+    stalls: int = 0
+    longest_ms: float = 0.0
+    longest_wall_ms: float = 0.0
+
+
+async def bench(rows: int, profile: bool) -> Figures:
+    figures = Figures(rows)
+    with tempfile.TemporaryDirectory(prefix="stalls-") as name:
+        folder = Path(name)
+        started = World.start(folder, nodes=True, manager=False, backend="embedded-process")
+        async with started as world:
+            fill(world, rows)
+            await world.registry()
+            await world.template()
+            manager = make_manager(world)
+            with watching() as stalls:
+                await converge(world, manager, figures, profile)
+    worst = sorted(stalls.longest, reverse=True)
+    for seconds, where in worst[:12]:
+        click.echo(f"{seconds * 1000:.0f} ms: {where}", err=True)
+    figures.stalls = len(worst)
+    figures.longest_ms = round(worst[0][0] * 1000, 1) if worst else 0.0
+    figures.longest_wall_ms = round(stalls.wall * 1000, 1)
+    return figures
+
+
+def fill(world: World, rows: int) -> None:
+    """The table, in one transaction."""
+    numbers = (
+        f"WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < {rows - 1})"
+    )
+    values = "SELECT 't' || i, 'https://t' || i || '.example.com', 1, 'basic', 'nginx:1', 1 FROM n"
+    world.sql(f"{numbers} INSERT INTO {TABLE} {values}")
+
+
+def make_manager(world: World) -> Manager:
+    options = ManagerOptions(
+        name="manager",
+        metrics_bind_address="0",
+        health_bind_address="0",
+        gc=GCOptions(manage=True),
+    )
+    manager = Manager(world.environment.config("manager", direct=True), options)
+    add_tenancy(manager, TenancyOptions(sqlite_root=world.folder))
+    return manager
+
+
+async def converge(world: World, manager: Manager, figures: Figures, profile: bool) -> None:
+    """Until every tenant is ready and things are quiet."""
+    profiler = cProfile.Profile()
+    running = asyncio.create_task(manager.start())
+    began, cpu = time.perf_counter(), time.process_time()
+    if profile:
+        profiler.enable()
+    async with asyncio.timeout(60 + figures.rows):
+        while await ready(world) < figures.rows:  # noqa: ASYNC110 - the API server tells
+            await asyncio.sleep(0.5)
+    figures.seconds = round(time.perf_counter() - began, 1)
+    figures.cpu_seconds = round(time.process_time() - cpu, 1)
+    profiler.disable()
+    series = manager.metrics.controller("tenant", 10)
+    figures.reconciles = sum(series.outcomes.values())
+    figures.us_per_reconcile = round(figures.cpu_seconds / max(1, figures.reconciles) * 1e6)
+    if profile:
+        report = pstats.Stats(profiler, stream=sys.stderr)
+        report.sort_stats("tottime").print_stats(45)
+        report.sort_stats("cumtime").print_stats(70)
+        report.print_callers("isinstance|method .get. of .dict|orjson.loads|deepcopy")
+    manager.stop()
+    await running
+
+
+async def ready(world: World) -> int:
+    """Ready tenants by the registry's status."""
+    from apis.tenancy import TenantRegistry
+
+    registry = await world.client.get(TenantRegistry, "registry", "default")
+    return registry.status.ready
+
+
+@click.command()
+@click.option("--rows", default=1000, help="Tenants, of five resources each.")
+@click.option("--profile", is_flag=True, help="Show where the time goes; everything takes longer.")
+def main(rows: int, profile: bool) -> None:
+    """Measure stalls of the manager's loop."""
+    figures = uvloop.run(bench(rows, profile))
+    click.echo(orjson.dumps(asdict(figures)).decode())
+
+
+if __name__ == "__main__":
+    main()
