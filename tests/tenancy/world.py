@@ -136,7 +136,8 @@ class World:
             return list(database.execute(statement, values))
 
     def make_table(self) -> None:
-        """The empty table."""
+        """The empty table. With a write-ahead log: a query under way must not lock the test out."""
+        self.sql("PRAGMA journal_mode = WAL")
         self.sql(f"CREATE TABLE IF NOT EXISTS {TABLE} ({', '.join(COLUMNS)})")
 
     def row(self, uid: str, **values: Any) -> None:
