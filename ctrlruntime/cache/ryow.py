@@ -282,7 +282,8 @@ class Ledger:
         self._raise_floor(ticket.key, ticket.bound)
         if old is not None and old.uid == uid:
             self._raise_floor(ticket.key, version(old))
-        else:
+        elif old is not None or not self._selective:
+            # Behind selectors what is absent most likely never matched: nobody would ever ask.
             self.doubt(ticket.key)
         if old is not None and (old.uid == uid or version(old) <= ticket.bound):
             self.store.remove(ticket.key)

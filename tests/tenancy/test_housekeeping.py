@@ -1,0 +1,128 @@
+"""Tenants that came and went leave nothing behind: not in the cluster, not in the manager's memory.
+
+Everything reachable from the manager is looked at: no container may hold the name, the UID or the key
+of a tenant that is gone, and none may be larger than before but by what is bounded on purpose.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apis.tenancy import Tenant
+from ctrlruntime.manager import Manager
+from internal.tenancy.registry_reconciler import RegistryReconciler
+from internal.tenancy.template_reconciler import TemplateReconciler
+from internal.tenancy.tenant_reconciler import TenantReconciler
+from tests.tenancy.story import sample_lists
+from tests.tenancy.world import NAMESPACE, TABLE, World
+
+TENANTS = 200
+BOUNDED = {"_tombstones", "_floors", "_gone", "_recent"}
+"""Short-lived notes on objects that are gone, which go by themselves: see `Ledger`."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.criterion("housekeeping")
+async def test_tenants_that_are_gone_are_forgotten(tmp_path: Path) -> None:
+    async with World.start(tmp_path) as world:
+        world.rows("stays")
+        await world.registry(deletionGuard={"allowEmpty": True, "maxDeletePercent": 100})
+        await world.template("app", **sample_lists(ordered=False))
+        await world.ready("stays-app")
+        await world.rest()
+        before = sizes(world)
+        numbers = (
+            f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {TENANTS})"
+        )
+        values = "SELECT 'gone' || i, 'https://x.example.com', 1, 'basic', 'nginx:1', 1 FROM n"
+        world.sql(f"{numbers} INSERT INTO {TABLE} {values}")
+        await world.eventually(lambda: count(world), lambda n: n == TENANTS + 1, timeout=60)
+        await world.rest(timeout=60)
+        assert grown(before, sizes(world)), "the looks see something"
+        world.sql(f"DELETE FROM {TABLE} WHERE uid <> 'stays'")
+        await world.eventually(lambda: count(world), lambda n: n == 1, timeout=60)
+        await world.rest(timeout=60)
+        assert grown(before, sizes(world)) == {}
+        assert series(world) == []
+
+
+async def count(world: World) -> int:
+    return len(await world.client.list(Tenant, NAMESPACE))
+
+
+def series(world: World) -> list[str]:
+    """Metric series that name a tenant that is gone."""
+    assert world.manager is not None
+    return [
+        f"{sample.name}{sample.labels}"
+        for metric in world.manager.metrics.registry.collect()
+        for sample in metric.samples
+        if any("gone" in value for value in sample.labels.values())
+    ]
+
+
+def grown(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    """Containers that got larger by more than a few."""
+    return {
+        name: (before.get(name, 0), size)
+        for name, size in after.items()
+        if size > before.get(name, 0) + 20
+    }
+
+
+def sizes(world: World) -> dict[str, int]:
+    """The size of every container that the manager and its reconcilers hold on to, by path."""
+    gc.collect()
+    found: dict[str, int] = {}
+    kinds = (Manager, TenantReconciler, RegistryReconciler, TemplateReconciler)
+    roots = [thing for thing in gc.get_objects() if type(thing) in kinds and belongs(thing, world)]
+    seen: set[int] = set()
+    for root in roots:
+        for path, size in walk(root, type(root).__name__, seen, depth=0):
+            found[path] = max(size, found.get(path, 0))
+    return found
+
+
+def belongs(thing: Any, world: World) -> bool:
+    return not isinstance(thing, Manager) or thing is world.manager
+
+
+def walk(thing: Any, path: str, seen: set[int], *, depth: int) -> Iterator[tuple[str, int]]:
+    """Containers below an object of ours, and their sizes; entries of containers are not entered."""
+    if id(thing) in seen or depth > 12:
+        return
+    seen.add(id(thing))
+    if isinstance(thing, dict | set | list) or type(thing).__name__ in {"deque", "OrderedDict"}:
+        yield path, len(thing)
+        values = list(thing.values()) if isinstance(thing, Mapping) else list(thing)
+        for value in values[:50]:
+            if is_ours(value) or isinstance(value, dict | set | list):
+                yield from walk(value, f"{path}[]", seen, depth=depth + 1)
+        return
+    if not is_ours(thing):
+        return
+    for name in names(thing):
+        if name in BOUNDED:
+            continue
+        yield from walk(getattr(thing, name, None), f"{path}.{name}", seen, depth=depth + 1)
+
+
+def is_ours(thing: Any) -> bool:
+    module = type(thing).__module__
+    return module.startswith(("ctrlruntime.", "internal.", "manager."))
+
+
+def names(thing: Any) -> list[str]:
+    """Attributes that hold state."""
+    slots = [slot for kind in type(thing).__mro__ for slot in getattr(kind, "__slots__", ())]
+    found = [*getattr(thing, "__dict__", ()), *slots]
+    if dataclasses.is_dataclass(thing):
+        found += [field.name for field in dataclasses.fields(thing)]
+    return list(dict.fromkeys(found))
