@@ -171,6 +171,8 @@ class BuiltinSchema(TypeSchema):
 
     def mismatch(self, obj: Manifest) -> str | None:
         for path, found, wanted in mismatches(obj, self._nodes.named(self._name)):
+            if found == "text":
+                return wanted
             go = _GO_TYPES.get(wanted, wanted)
             return f"json: cannot unmarshal {found} into Go struct field {path} of type {go}"
         return None

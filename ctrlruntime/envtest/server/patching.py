@@ -118,6 +118,8 @@ class Patcher:
 
         def make(live: Manifest | None) -> Manifest:
             new = self._merge(kind, request, live, applied)
+            if kind.namespaced and live is not None:
+                check_namespace(request, new)
             # What is not in the schema, or of a wrong type, the merge has refused already.
             self.fill(kind, request, new, pruned=not kind.custom, checked=True)
             return new
@@ -141,12 +143,6 @@ class Patcher:
                 raise bad_request(f"Object '{title}' is missing in '{shown}'")
         check_applied(kind, request, applied)
         applied["metadata"].setdefault("name", request.name)
-        if kind.namespaced:
-            given = applied["metadata"].get("namespace")
-            if given and given != request.namespace:
-                raise bad_request(
-                    "the namespace of the provided object does not match the namespace sent on the request"
-                )
         return applied, self._repeated(request)
 
     def _merge(
@@ -224,7 +220,9 @@ class Patcher:
         if b"null" in request.body:
             drop_nulls(obj)
         schema = self._state.schema(kind, request.version)
-        if not checked and (mismatch := schema.mismatch(obj)) is not None:
+        if (mismatch := schema.mismatch(obj)) is not None:
+            if checked:
+                raise StatusError(500, "", f"failed to convert new object to typed: {mismatch}")
             raise bad_request(
                 f'{kind.kind} in version "{request.version}" cannot be handled as a {kind.kind}: '
                 f"{mismatch}"
@@ -249,6 +247,15 @@ class Patcher:
                 text = f'{kind.kind} in version "{request.version}" cannot be handled as a {kind.kind}: {text}'
             raise bad_request(text)
         request.warnings.extend(text for text in found if text not in request.warnings)
+
+
+def check_namespace(request: Request, obj: Manifest) -> None:
+    """The namespaces of the URL and of the object must agree."""
+    given = obj["metadata"].get("namespace")
+    if given and given != request.namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
 
 
 def drop_nulls(obj: Any) -> None:

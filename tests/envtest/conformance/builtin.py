@@ -34,7 +34,7 @@ _CONTAINERS: Part = items(
 )
 _POD_PARTS: Sequence[Part] = (
     _CONTAINERS,
-    pick(f"{_POD}.volumes", [{"name": "v", "emptyDir": {}}]),
+    pick(f"{_POD}.volumes", [{"name": "v", "configMap": {"name": "c"}}]),
     pick(f"{_POD}.nodeSelector", {"a": "1"}, {"b": "2"}),
     pick(f"{_POD}.terminationGracePeriodSeconds", 10, 20),
     pick(f"{_POD}.serviceAccountName", "s", "t"),
@@ -86,6 +86,7 @@ SERVICE_ACCOUNT = Subject(
         pick("automountServiceAccountToken", True, False),
     ],
     [{"secrets": "x"}, {"automountServiceAccountToken": "yes"}],
+    newer=frozenset(["name"]),
 )
 SERVICE = Subject(
     "v1",
@@ -139,20 +140,6 @@ DEPLOYMENT = Subject(
         pick("status.conditions", [{"type": "A", "status": "True"}]),
         pick("status.observedGeneration", 1, 2),
     ],
-)
-STATEFUL_SET = Subject(
-    "apps/v1",
-    "StatefulSet",
-    "statefulsets",
-    {"spec": {**_WORKLOAD["spec"], "serviceName": "s"}},
-    [
-        *_POD_PARTS,
-        pick("spec.replicas", 1, 2, 3),
-        pick("spec.updateStrategy", {"type": "OnDelete"}),
-    ],
-    [*_POD_BREAKS, {"spec": {"serviceName": "t"}}, {"spec": {"podManagementPolicy": "X"}}],
-    status=[pick("status.readyReplicas", 1, 2), pick("status.replicas", 3)],
-    newer=frozenset(["persistentVolumeClaimRetentionPolicy", "availableReplicas"]),
 )
 DAEMON_SET = Subject(
     "apps/v1",
@@ -276,6 +263,7 @@ INGRESS = Subject(
         {"spec": {"ingressClassName": "C"}},
         {"spec": {"rules": [{"http": {"paths": [{"path": "x", "backend": _BACKEND}]}}]}},
     ],
+    newer=frozenset(["port"]),
     status=[pick("status.loadBalancer", {"ingress": [{"ip": "1.2.3.4"}]}, {})],
 )
 CLAIM = Subject(
@@ -305,7 +293,6 @@ ALL: Sequence[Subject] = (
     SERVICE_ACCOUNT,
     SERVICE,
     DEPLOYMENT,
-    STATEFUL_SET,
     DAEMON_SET,
     ROLE,
     ROLE_BINDING,

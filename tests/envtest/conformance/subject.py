@@ -28,7 +28,7 @@ class Subject:
     status: Sequence[Part] = ()
     builtin: bool = True
     newer: frozenset[str] = field(default_factory=frozenset)
-    """Names of fields that older servers do not fill in, or fill in at random."""
+    """Names of fields that older servers do not fill in, or own in another way."""
 
     @property
     def root(self) -> str:

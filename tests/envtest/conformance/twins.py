@@ -139,6 +139,8 @@ class Twins:
     def _status(self, found: Mapping[str, Any]) -> Any:
         details = dict(found.get("details") or {})
         details.pop("uid", None)
+        if details.get("group") == "extensions":
+            details["group"] = "networking.k8s.io"  # what 1.20 calls its network policies
         causes = details.pop("causes", ())
         if self.strict:
             told = sorted((c.get("field", ""), c.get("reason", ""), c["message"]) for c in causes)
@@ -158,14 +160,19 @@ class Twins:
             where = entry.get("subresource", "") if self.strict else ""
             who = (entry["manager"], entry["operation"], entry["apiVersion"], where)
             fields = fields if self.strict else _without_fields(fields, newer)
-            views.append((who, "time" in entry, fields))
+            # Older releases note the time of applies that change nothing.
+            views.append((who, "time" in entry or not self.strict, fields))
         return sorted(views, key=lambda view: view[0])
 
 
 def _settled(value: Any, newer: frozenset[str]) -> Any:
     """Without fields the older release lacks; lists with names in the order of the names."""
     if isinstance(value, dict):
-        return {key: _settled(item, newer) for key, item in value.items() if key not in newer}
+        return {
+            key: _settled(item, newer)
+            for key, item in value.items()
+            if key not in newer and item is not None
+        }
     if isinstance(value, list):
         items = [_settled(item, newer) for item in value]
         if all(isinstance(item, dict) and ("name" in item or "type" in item) for item in items):
@@ -175,8 +182,9 @@ def _settled(value: Any, newer: frozenset[str]) -> Any:
 
 
 def _without_fields(fields: Any, newer: frozenset[str]) -> Any:
-    return {
+    kept = {
         key: _without_fields(below, newer)
         for key, below in fields.items()
         if key.removeprefix("f:") not in newer
     }
+    return {} if kept.keys() == {"."} else kept
