@@ -4,7 +4,7 @@ ROWS ?= 1000
 MODULES := apis.tenancy
 
 .PHONY: help setup run test lint types check-generated pytest generate manifests \
-        bench-tenancy bench clean
+        bench-tenancy bench-stalls bench clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -39,6 +39,9 @@ generate manifests: setup ## Write CRDs and RBAC from code into config/
 bench-tenancy: setup ## Count requests for ROWS tenants; the last line is one JSON object
 	@hack/mariadb.sh
 	@$(PY) -m benchmarks.tenancy --rows $(ROWS)
+
+bench-stalls: setup ## How long the manager's event loop stands still while ROWS tenants converge
+	@$(PY) -m benchmarks.stalls --rows $(ROWS)
 
 bench: setup ## Figures of the parts: queue, cache, controller, proxy, nodes
 	@for part in queue cache controller proxy nodes; do echo "== $$part"; $(PY) -m benchmarks.$$part; done

@@ -151,9 +151,13 @@ class World:
             "replicas": 1,
             **values,
         }
-        self.sql(f"DELETE FROM {TABLE} WHERE uid = ?", uid)
         marks = ", ".join("?" * len(COLUMNS))
-        self.sql(f"INSERT INTO {TABLE} VALUES ({marks})", *(row[name] for name in COLUMNS))
+        place = self.folder / "rows.sqlite"
+        with contextlib.closing(sqlite3.connect(place)) as database, database:
+            # In one transaction: a query in between must not find the row gone.
+            database.execute(f"DELETE FROM {TABLE} WHERE uid = ?", (uid,))
+            values_in_order = [row[name] for name in COLUMNS]
+            database.execute(f"INSERT INTO {TABLE} VALUES ({marks})", values_in_order)
 
     def rows(self, *uids: str) -> None:
         """Insert several."""
