@@ -124,13 +124,8 @@ def mismatches(value: Any, node: FieldNode, path: str = "") -> Iterator[tuple[st
     """
     if value is None:
         return
-    if node.name in _TEXTS and isinstance(value, str | int | float):
-        if (wrong := _TEXTS[node.name](value)) is not None:
-            yield path, "text", wrong
-        return
-    if node.kind == "any":
-        if node.name == _INT_OR_STRING and isinstance(value, dict | list | bool):
-            yield path, _json_kind(value), "intstr.IntOrString"
+    if node.name in _TEXTS or node.kind == "any":
+        yield from _unreadable(value, node, path)
         return
     found = _json_kind(value)
     wanted = node.kind
@@ -151,6 +146,16 @@ def mismatches(value: Any, node: FieldNode, path: str = "") -> Iterator[tuple[st
             yield from mismatches(item, node.item, f"{path}[{index}]")
 
 
+def _unreadable(value: Any, node: FieldNode, path: str) -> Iterator[tuple[str, str, str]]:
+    """What types with a reader of their own do not take."""
+    found = _json_kind(value)
+    if node.name == _INT_OR_STRING:
+        if found not in ("string", "number"):
+            yield path, found, "intstr.IntOrString"
+    elif (read := _TEXTS.get(node.name)) is not None and (wrong := read(value)) is not None:
+        yield path, "text", wrong
+
+
 def _quantity(value: Any) -> str | None:
     try:
         value_of(value)
@@ -168,7 +173,9 @@ def _micro_time(value: Any) -> str | None:
 
 
 def _moment(value: Any, layout: str) -> str | None:
-    if not isinstance(value, str) or not value or _MOMENT.fullmatch(value):
+    if not isinstance(value, str):
+        return f"Time.UnmarshalJSON: input is not a JSON string: {_json_kind(value)}"
+    if not value or _MOMENT.fullmatch(value):
         return None
     return f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"'
 

@@ -25,9 +25,7 @@ def _rules(obj: _Object, prefix: str) -> Iterator[FieldError]:
             text = "resource rules must supply at least one api group"
             yield required(f"{path}.apiGroups", text)
         if not rule.get("resources"):
-            yield required(
-                f"{path}.resources", "resource rules must supply at least one resource"
-            )
+            yield required(f"{path}.resources", "resource rules must supply at least one resource")
 
 
 def _urls(rule: _Object, urls: list[str], path: str, *, namespaced: bool) -> Iterator[FieldError]:

@@ -101,7 +101,7 @@ def _string_data(secret: _Object) -> None:
 def _service(spec: _Object) -> None:
     for port in spec.get("ports") or ():
         if port.get("targetPort") in {None, "", 0}:
-            port["targetPort"] = port.get("port")
+            port["targetPort"] = port.get("port") or 0
     kind = spec.get("type")
     if kind in {"NodePort", "LoadBalancer"}:
         spec.setdefault("externalTrafficPolicy", "Cluster")
@@ -143,10 +143,11 @@ _SUBJECTS: Final = Defaults(
     )
 )
 _BINDING: Final = Defaults(
+    {"roleRef": {}},
     within={
         "roleRef": Defaults({"apiGroup": "rbac.authorization.k8s.io"}),
         "subjects": _SUBJECTS,
-    }
+    },
 )
 _WEBHOOK: Final = Defaults(
     {

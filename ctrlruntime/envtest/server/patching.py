@@ -212,6 +212,7 @@ class Patcher:
             # The nulls of an apply, and those that a removal leaves, are for the validation.
             if not checked:
                 schema.drop_nulls(obj)
+                self._decodes(kind, request, obj, schema)
             schema.default(obj)
         else:
             self._fill_builtin(kind, request, obj, checked=checked)
@@ -220,13 +221,12 @@ class Patcher:
         if b"null" in request.body:
             drop_nulls(obj)
         schema = self._state.schema(kind, request.version)
-        if (mismatch := schema.mismatch(obj)) is not None:
+        try:
+            self._decodes(kind, request, obj, schema)
+        except StatusError as error:
             if checked:
-                raise StatusError(500, "", f"failed to convert new object to typed: {mismatch}")
-            raise bad_request(
-                f'{kind.kind} in version "{request.version}" cannot be handled as a {kind.kind}: '
-                f"{mismatch}"
-            )
+                raise StatusError(500, "", error.message) from None
+            raise
         schema.normalize(obj)
         if conversion.same_in_storage(kind, request.version):
             defaults.apply_defaults(kind, obj)
@@ -236,6 +236,14 @@ class Patcher:
         shown = conversion.from_storage(kind, stored, request.version)
         obj.clear()
         obj.update(shown)
+
+    @staticmethod
+    def _decodes(kind: Kind, request: Request, obj: Manifest, schema: TypeSchema) -> None:
+        if (mismatch := schema.mismatch(obj)) is not None:
+            raise bad_request(
+                f'{kind.kind} in version "{request.version}" cannot be handled as a {kind.kind}: '
+                f"{mismatch}"
+            )
 
     @staticmethod
     def _complain(kind: Kind, request: Request, found: list[str]) -> None:

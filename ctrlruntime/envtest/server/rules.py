@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.envtest.schema.quantity import value_of
 from ctrlruntime.envtest.server.access_rules import ROLE, ROLE_BINDING
 from ctrlruntime.envtest.server.checking import Rules
 from ctrlruntime.envtest.server.definition_rules import check_definition
@@ -14,6 +15,7 @@ from ctrlruntime.envtest.server.errors import (
     FieldError,
     bad_value,
     duplicate,
+    forbidden_field,
     not_supported,
     required,
 )
@@ -21,7 +23,6 @@ from ctrlruntime.envtest.server.immutable import UPDATES
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.metadata import label, qualified_name, validate_labels
 from ctrlruntime.envtest.server.network_rules import INGRESS, NETWORK_POLICY
-from ctrlruntime.envtest.schema.quantity import value_of
 from ctrlruntime.envtest.server.selectors import matches_selector
 
 _Object = dict[str, Any]
@@ -107,7 +108,11 @@ def _named_selector(spec: _Object, prefix: str) -> Iterator[FieldError]:
 def _selects_template(spec: _Object, prefix: str) -> Iterator[FieldError]:
     selector = spec.get("selector")
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    if selector is not None and not selector.get("matchLabels") and not selector.get("matchExpressions"):
+    if (
+        selector is not None
+        and not selector.get("matchLabels")
+        and not selector.get("matchExpressions")
+    ):
         detail = "empty selector is invalid for deployment"
         yield bad_value(f"{prefix}selector", selector, detail)
     if selector is None or not matches_selector(selector, labels):
@@ -116,6 +121,15 @@ def _selects_template(spec: _Object, prefix: str) -> Iterator[FieldError]:
     yield from validate_labels(labels, f"{prefix}template.metadata.labels")
     if not (spec.get("template") or {}).get("spec"):
         yield required(f"{prefix}template.spec.containers")
+
+
+def _strategy(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    strategy = spec.get("strategy") or {}
+    if strategy.get("type") not in {None, "", "Recreate", "RollingUpdate"}:
+        yield not_supported(f"{prefix}strategy", strategy, ("Recreate", "RollingUpdate"))
+    if strategy.get("type") == "Recreate" and strategy.get("rollingUpdate") is not None:
+        detail = "may not be specified when strategy `type` is 'Recreate'"
+        yield forbidden_field(f"{prefix}strategy.rollingUpdate", detail)
 
 
 def _job_restart(spec: _Object, prefix: str) -> Iterator[FieldError]:
@@ -216,6 +230,9 @@ def _service(spec: _Object, prefix: str) -> Iterator[FieldError]:
         number = port.get("port")
         if not isinstance(number, int) or not 0 < number < 65536:
             yield bad_value(f"{path}.port", number or 0, "must be between 1 and 65535, inclusive")
+        target = port.get("targetPort")
+        if isinstance(target, int) and not 0 < target < 65536:
+            yield bad_value(f"{path}.targetPort", target, "must be between 1 and 65535, inclusive")
         name = port.get("name") or ""
         if len(ports) > 1 and not name:
             yield required(f"{path}.name")
@@ -296,22 +313,19 @@ def _webhook(hook: _Object, path: str) -> Iterator[FieldError]:
 
 _HOOKS: Final = Rules(checks=(_webhooks,))
 _TABLE: Final[dict[tuple[str, str], Rules]] = {
-    ("", "Pod"): Rules(within={"spec": _POD_SPEC}, required={"spec": ""}),
+    ("", "Pod"): Rules(within={"spec": _POD_SPEC}),
     ("apps", "Deployment"): Rules(
-        required={"spec": ""},
         within={
             "spec": Rules(
                 minimum=_REPLICAS,
                 within={
                     "template": _TEMPLATE,
-                    "strategy": Rules(enums={"type": ("Recreate", "RollingUpdate")}),
                 },
-                checks=_SET_CHECKS,
+                checks=(*_SET_CHECKS, _strategy),
             )
         },
     ),
     ("apps", "StatefulSet"): Rules(
-        required={"spec": ""},
         within={
             "spec": Rules(
                 enums={"podManagementPolicy": ("OrderedReady", "Parallel")},
@@ -321,11 +335,10 @@ _TABLE: Final[dict[tuple[str, str], Rules]] = {
             )
         },
     ),
-    ("apps", "DaemonSet"): Rules(required={"spec": ""}, within={"spec": _DAEMONS}),
-    ("apps", "ReplicaSet"): Rules(required={"spec": ""}, within={"spec": _SET}),
-    ("batch", "Job"): Rules(required={"spec": ""}, within={"spec": _JOB_SPEC}),
+    ("apps", "DaemonSet"): Rules(within={"spec": _DAEMONS}),
+    ("apps", "ReplicaSet"): Rules(within={"spec": _SET}),
+    ("batch", "Job"): Rules(within={"spec": _JOB_SPEC}),
     ("batch", "CronJob"): Rules(
-        required={"spec": ""},
         within={
             "spec": Rules(
                 enums={"concurrencyPolicy": ("Allow", "Forbid", "Replace")},
@@ -395,7 +408,10 @@ def check(kind: Kind, new: Manifest, old: Manifest | None, subresource: str) -> 
     if subresource == "status":
         return []
     key = ("" if kind.kind == "Event" else kind.group, kind.kind)
-    found = _TABLE[key].run(new) if key in _TABLE else []
+    rules = _TABLE.get(key)
+    if rules is not None and "spec" in rules.within and "spec" not in new:
+        new = {**new, "spec": {}}  # in Go it is a struct, and always there
+    found = rules.run(new) if rules is not None else []
     if old is not None and subresource not in {"binding", "ephemeralcontainers", "resize"}:
         for test in UPDATES.get(key, ()):
             found += test(new, old)

@@ -35,7 +35,7 @@ _CONTAINERS: Part = items(
 _POD_PARTS: Sequence[Part] = (
     _CONTAINERS,
     pick(f"{_POD}.volumes", [{"name": "v", "configMap": {"name": "c"}}]),
-    pick(f"{_POD}.nodeSelector", {"a": "1"}, {"b": "2"}),
+    pick(f"{_POD}.nodeSelector", {"a": "1"}),
     pick(f"{_POD}.terminationGracePeriodSeconds", 10, 20),
     pick(f"{_POD}.serviceAccountName", "s", "t"),
     pick("spec.template.metadata.annotations", {"a": "1"}, {"b": "1"}),
@@ -72,7 +72,7 @@ SECRET = Subject(
     "Secret",
     "secrets",
     {"type": "Opaque"},
-    [pick("data", {"a": "eA=="}, {"a": "eQ==", "b": "eA=="}, {"c": ""})],
+    [pick("data", {"a": "eA=="}, {"a": "eQ==", "b": "eA=="}, {"c": "eA=="})],
     [{"data": {"a b": "eA=="}}, {"data": {"a": "***"}}, {"type": "example.com/other"}],
 )
 SERVICE_ACCOUNT = Subject(
@@ -100,7 +100,7 @@ SERVICE = Subject(
             {"name": "b", "port": 81, "protocol": "TCP", "targetPort": "x"},
             {"name": "c", "port": 80, "protocol": "UDP", "targetPort": 8080},
         ),
-        pick("spec.selector", {"a": "1"}, {"b": "2"}, {"a": "2", "c": "3"}),
+        pick("spec.selector", {"a": "1"}),
         pick("spec.sessionAffinity", "None", "ClientIP"),
         pick("spec.publishNotReadyAddresses", True, False),
     ],
@@ -112,6 +112,7 @@ SERVICE = Subject(
         {"spec": {"sessionAffinity": "x"}},
         {"spec": {"selector": {"a b": "1"}}},
     ],
+    updates=False,
     newer=frozenset(
         ["ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy", "clusterIP", "clusterIPs"]
     ),
@@ -163,6 +164,7 @@ ROLE = Subject(
         )
     ],
     [{"rules": [{"verbs": []}]}, {"rules": [{"apiGroups": [""], "verbs": ["get"]}]}, {"rules": 1}],
+    updates=False,
 )
 ROLE_BINDING = Subject(
     "rbac.authorization.k8s.io/v1",
@@ -184,6 +186,7 @@ ROLE_BINDING = Subject(
         {"subjects": [{"kind": "Other", "name": "x"}]},
         {"subjects": [{"kind": "ServiceAccount"}]},
     ],
+    updates=False,
 )
 LEASE = Subject(
     "coordination.k8s.io/v1",
@@ -202,6 +205,7 @@ LEASE = Subject(
         {"spec": {"renewTime": "yesterday"}},
         {"spec": {"leaseDurationSeconds": "1"}},
     ],
+    updates=False,
 )
 RESOURCE_QUOTA = Subject(
     "v1",
@@ -277,7 +281,7 @@ CLAIM = Subject(
             "storageClassName": "c",
         }
     },
-    [pick("spec.volumeMode", "Filesystem"), pick("spec.resources.requests.storage", "1024Mi")],
+    [pick("spec.volumeMode", "Filesystem"), pick("spec.accessModes", ["ReadWriteOnce"])],
     [
         {"spec": {"accessModes": []}},
         {"spec": {"accessModes": ["Other"]}},

@@ -27,6 +27,8 @@ class Subject:
     breaks: Sequence[Manifest]
     status: Sequence[Part] = ()
     builtin: bool = True
+    updates: bool = True
+    """Whether a PUT without the members that the server sets means the same in all releases."""
     newer: frozenset[str] = field(default_factory=frozenset)
     """Names of fields that older servers do not fill in, or own in another way."""
 
@@ -40,7 +42,8 @@ class Subject:
             "kind": self.kind,
             "metadata": {"name": name},
         }
-        return laid_over(identity, content)
+        made: Manifest = laid_over(identity, content)
+        return made
 
     def whole(self, rng: random.Random, name: str) -> Manifest:
         """A valid object, for POST, PUT and most applies."""
@@ -56,7 +59,8 @@ class Subject:
 
     def broken(self, rng: random.Random, name: str) -> Manifest:
         breaks = [*self.breaks, *BREAKS]
-        return laid_over(self.whole(rng, name), rng.choice(breaks))
+        made: Manifest = laid_over(self.whole(rng, name), rng.choice(breaks))
+        return made
 
 
 def laid_over(below: Any, above: Any) -> Any:
