@@ -132,9 +132,7 @@ class DeploymentReconciler:
         if (metadata.get("annotations") or {}).get(REVISION) == revision:
             return
         patch = {"metadata": {"annotations": {REVISION: revision}}}
-        name, namespace = metadata["name"], metadata["namespace"]
-        # With the status, as upstream does: by itself it would count as a new generation.
-        await self._cluster.patch(DEPLOYMENT, name, namespace, patch, "status")
+        await self._cluster.patch(DEPLOYMENT, metadata["name"], metadata["namespace"], patch)
 
     async def _prune(
         self, spec: Manifest, sets: list[ReplicaSetView], new: ReplicaSetView | None

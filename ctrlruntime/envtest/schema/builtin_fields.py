@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ctrlruntime.envtest.schema.builtin import Definitions, single_type
-from ctrlruntime.envtest.schema.omitted import omitted
-from ctrlruntime.envtest.schema.quantity import MILLI, QuantityError, canonical, value_of
+from ctrlruntime.envtest.schema.quantity import MILLI, QuantityError, canonical
 
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
@@ -17,7 +15,7 @@ _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 class FieldNode:
     """One compiled definition: its members, items, or the scalar it is."""
 
-    __slots__ = ("fields", "item", "kind", "name", "omitted", "other", "required")
+    __slots__ = ("fields", "item", "kind", "name", "other", "required")
 
     def __init__(self, name: str, kind: str) -> None:
         self.name = name
@@ -26,7 +24,6 @@ class FieldNode:
         self.other: FieldNode | None = None
         self.item: FieldNode | None = None
         self.required: tuple[str, ...] = ()
-        self.omitted = omitted(name)
 
 
 class BuiltinFields:
@@ -91,12 +88,11 @@ def unknown(value: Any, node: FieldNode, path: str = "", *, remove: bool = False
 def normalize(value: Any, node: FieldNode) -> None:
     """Write quantities in canonical form, in place; texts that are none stay as they are.
 
-    Nulls and zeros are left out, as a Go struct leaves them out.
+    Nulls are left out, as decoding into a Go struct does.
     """
     pairs: Any
     if isinstance(value, dict):
-        zeros = node.omitted
-        for name in [n for n, item in value.items() if item is None or (not item and n in zeros)]:
+        for name in [name for name, item in value.items() if item is None]:
             del value[name]
         pairs = [(name, node.fields.get(name, node.other)) for name in value]
     elif isinstance(value, list):
@@ -118,14 +114,10 @@ def normalize(value: Any, node: FieldNode) -> None:
 
 
 def mismatches(value: Any, node: FieldNode, path: str = "") -> Iterator[tuple[str, str, str]]:
-    """Members of a wrong JSON type: path, the JSON type found, the type declared.
-
-    A text that its type cannot read is of type "text", and what is wrong with it in the last place.
-    """
-    if value is None:
-        return
-    if node.name in _TEXTS or node.kind == "any":
-        yield from _unreadable(value, node, path)
+    """Members of a wrong JSON type: path, the JSON type found, the type declared."""
+    if value is None or node.kind == "any":
+        if node.name == _INT_OR_STRING and isinstance(value, dict | list | bool):
+            yield path, _json_kind(value), "intstr.IntOrString"
         return
     found = _json_kind(value)
     wanted = node.kind
@@ -144,49 +136,6 @@ def mismatches(value: Any, node: FieldNode, path: str = "") -> Iterator[tuple[st
     elif isinstance(value, list) and node.item is not None:
         for index, item in enumerate(value):
             yield from mismatches(item, node.item, f"{path}[{index}]")
-
-
-def _unreadable(value: Any, node: FieldNode, path: str) -> Iterator[tuple[str, str, str]]:
-    """What types with a reader of their own do not take."""
-    found = _json_kind(value)
-    if node.name == _INT_OR_STRING:
-        if found not in ("string", "number"):
-            yield path, found, "intstr.IntOrString"
-    elif (read := _TEXTS.get(node.name)) is not None and (wrong := read(value)) is not None:
-        yield path, "text", wrong
-
-
-def _quantity(value: Any) -> str | None:
-    try:
-        value_of(value)
-    except QuantityError as error:
-        return str(error)
-    return None
-
-
-def _time(value: Any) -> str | None:
-    return _moment(value, "2006-01-02T15:04:05Z07:00")
-
-
-def _micro_time(value: Any) -> str | None:
-    return _moment(value, "2006-01-02T15:04:05.000000Z07:00")
-
-
-def _moment(value: Any, layout: str) -> str | None:
-    if not isinstance(value, str):
-        return f"Time.UnmarshalJSON: input is not a JSON string: {_json_kind(value)}"
-    if not value or _MOMENT.fullmatch(value):
-        return None
-    return f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"'
-
-
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
-_META = "io.k8s.apimachinery.pkg.apis.meta.v1"
-_TEXTS: dict[str, Callable[[Any], str | None]] = {
-    _QUANTITY: _quantity,
-    f"{_META}.Time": _time,
-    f"{_META}.MicroTime": _micro_time,
-}
 
 
 def _json_kind(value: Any) -> str:

@@ -27,7 +27,7 @@ from ctrlruntime.envtest.server.errors import (
 )
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.metadata import validate_name
-from ctrlruntime.envtest.server.patching import Patcher, check_namespace
+from ctrlruntime.envtest.server.patching import Patcher
 from ctrlruntime.envtest.server.request import Request
 from ctrlruntime.envtest.server.state import State
 from ctrlruntime.envtest.server.storage import Record
@@ -104,7 +104,11 @@ class Writer:
                 return
             metadata.pop("namespace", None)
             return
-        check_namespace(request, obj)
+        given = metadata.get("namespace")
+        if given and given != request.namespace:
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
         metadata["namespace"] = request.namespace
 
     # -- create ----------------------------------------------------------------------------
@@ -302,13 +306,12 @@ class Writer:
         if request.dry_run:
             return Answer(200, self._show(kind, request, stored))
         if _finished(kind, stored):
-            # The answer has the version of before; only watchers see that of the deletion.
-            answer = Answer(200, self._show(kind, request, stored))
-            hooks.after_delete(state, kind, state.storage.delete(bucket, record, stored))
-            return answer
-        attach = self._attacher(kind, forms)
-        final = state.storage.update(bucket, stored, record, kind.epoch, attach)
-        hooks.after_update(state, kind, final, record)
+            final = state.storage.delete(bucket, record, stored)
+            hooks.after_delete(state, kind, final)
+        else:
+            attach = self._attacher(kind, forms)
+            final = state.storage.update(bucket, stored, record, kind.epoch, attach)
+            hooks.after_update(state, kind, final, record)
         return Answer(200, state.encode(kind, final, request.version, request.form))
 
     # -- shared ----------------------------------------------------------------------------
