@@ -1,1 +1,64 @@
-"""Reads and writes of an API server: configuration, transport, typed errors, all verbs."""
+"""Reads and writes of an API server: configuration, transport, typed errors, all verbs.
+
+:class:`Client` is always live; a manager's own reads declared kinds from its cache.
+"""
+
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.config import Config
+from ctrlruntime.client.errors import (
+    AlreadyExists,
+    APIError,
+    BadRequest,
+    Conflict,
+    Expired,
+    Forbidden,
+    Gone,
+    InternalError,
+    Invalid,
+    NoKindMatch,
+    NotFound,
+    ServerTimeout,
+    StatusCause,
+    TooManyRequests,
+    TransportError,
+    Unauthorized,
+    WriteOutcomeUnknown,
+)
+from ctrlruntime.client.mapper import RESTMapper
+from ctrlruntime.client.patches import PatchType, difference, merge_patch
+from ctrlruntime.client.reads import ListPage
+from ctrlruntime.client.transport import Transport, TransportOptions
+from ctrlruntime.client.upsert import Upserted, create_or_patch, create_or_update, retry_on_conflict
+
+__all__ = [
+    "APIError",
+    "AlreadyExists",
+    "BadRequest",
+    "Client",
+    "Config",
+    "Conflict",
+    "Expired",
+    "Forbidden",
+    "Gone",
+    "InternalError",
+    "Invalid",
+    "ListPage",
+    "NoKindMatch",
+    "NotFound",
+    "PatchType",
+    "RESTMapper",
+    "ServerTimeout",
+    "StatusCause",
+    "TooManyRequests",
+    "Transport",
+    "TransportError",
+    "TransportOptions",
+    "Unauthorized",
+    "Upserted",
+    "WriteOutcomeUnknown",
+    "create_or_patch",
+    "create_or_update",
+    "difference",
+    "merge_patch",
+    "retry_on_conflict",
+]
