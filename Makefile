@@ -1,10 +1,12 @@
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
 ROWS ?= 1000
+N ?= 5000
+BACKEND ?= kube-apiserver
 MODULES := apis.tenancy
 
-.PHONY: help setup run test lint types check-generated pytest generate manifests \
-        bench-tenancy bench-stalls bench clean
+.PHONY: help setup run test lint types check-generated pytest envtest-assets test-real requirements mutants \
+        generate manifests build-installer wheel bench-tenancy bench-runtime bench-stalls bench clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -33,12 +35,30 @@ pytest: setup ## The test suite (installs MariaDB and two versions of kubectl wh
 	@hack/kubectl.sh
 	@.venv/bin/pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
 
+envtest-assets: ## Provision the real API servers (cached; the first time takes about 20 minutes)
+	@hack/envtest-assets.sh all
+
+requirements: setup envtest-assets ## The requirement catalogue: ID, priority, tests, outcome
+	@hack/mariadb.sh
+	@hack/kubectl.sh
+	@$(PY) -m tests.catalogue
+
+mutants: setup envtest-assets ## Put one defect at a time into a copy; each must be caught by the test of its ID
+	@$(PY) -m tests.mutants
+
+wheel: setup ## Build the wheel of ctrlruntime into dist/
+	@.venv/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
 generate manifests: setup ## Write CRDs and RBAC from code into config/
 	@$(PY) -m manager manifests
 
 bench-tenancy: setup ## Count requests for ROWS tenants; the last line is one JSON object
 	@hack/mariadb.sh
 	@$(PY) -m benchmarks.tenancy --rows $(ROWS)
+
+bench-runtime: setup ## Reconcile N objects by 10 workers on BACKEND; PEER=kopf runs kopf beside; one line of JSON
+	@hack/envtest-assets.sh all
+	@$(PY) -m benchmarks.runtime --backend $(BACKEND) -n $(N) $(if $(PEER),--peer $(PEER))
 
 bench-stalls: setup ## How long the manager's event loop stands still while ROWS tenants converge
 	@$(PY) -m benchmarks.stalls --rows $(ROWS)
