@@ -19,6 +19,7 @@ from ctrlruntime.cache.registration import Registration, key_of, wait_for
 from ctrlruntime.cache.ryow import Ledger, ListTicket, Ticket
 from ctrlruntime.cache.selection import Selection
 from ctrlruntime.cache.store import IndexFn, Store
+from ctrlruntime.cache.versions import number
 from ctrlruntime.client.auth import AuthError
 from ctrlruntime.client.errors import APIError, NoKindMatch, TransportError
 from ctrlruntime.client.reads import list_items
@@ -99,6 +100,7 @@ class Informer:
         self._discovery = asyncio.Event()
         self._started_at = self._clock()
         self._last_event_at = self._clock()
+        self._lists = 0
         self._decoder = self._new_decoder()
         self._ledger = self._new_ledger()
 
@@ -135,7 +137,12 @@ class Informer:
 
     def stats(self) -> InformerStats:
         return InformerStats(
-            self.gvk, len(self.store), self.store.bytes, self.last_event_age, self.synced
+            self.gvk,
+            len(self.store),
+            self.store.bytes,
+            self.last_event_age,
+            self.synced,
+            self._lists,
         )
 
     # -- handlers --------------------------------------------------------------------------
@@ -297,6 +304,7 @@ class Informer:
             if count % _BREATH == 0:
                 await asyncio.sleep(0)
         self._touched()
+        self._lists += 1
         self.last_error = None
         self.missing_since = None
         if first:
@@ -353,22 +361,31 @@ class Informer:
 
     async def refresh(self, key: Key) -> Entry | None:
         """Reads one object from the server, into the store. A list of one tells the version even of nothing."""
-        namespace, name = key
         ticket = self._ledger.begin(key)
         try:
-            source = self._around.list_watch(self, namespace or None)
-            entry: Entry | None = None
-            version = ""
-            pages = source.pages(limit=0, name=name)
-            async with aclosing(pages):
-                async for page in pages:
-                    version = list_meta(page).resource_version
-                    for item in list_items(page):
-                        entry = self.decode(item)
+            entry, version = await self._read_one(key)
+            if 0 < number(version) < ticket.bound:  # the server lags behind what is known here
+                entry, version = await self._read_one(key, not_older_than=str(ticket.bound))
             self._emit_all(self._ledger.settle(ticket, entry, version))
         finally:
             self._ledger.end(ticket)
-        return self.store.get(namespace, name)
+        return self.store.get(*key)
+
+    async def _read_one(
+        self, key: Key, not_older_than: str | None = None
+    ) -> tuple[Entry | None, str]:
+        """The object, or None, and the version of the list of one."""
+        namespace, name = key
+        source = self._around.list_watch(self, namespace or None)
+        entry: Entry | None = None
+        version = ""
+        pages = source.pages(limit=0, not_older_than=not_older_than, name=name)
+        async with aclosing(pages):
+            async for page in pages:
+                version = list_meta(page).resource_version
+                for item in list_items(page):
+                    entry = self.decode(item)
+        return entry, version
 
     def _emit_all(self, events: list[Event]) -> None:
         for event in events:

@@ -47,3 +47,5 @@ class InformerStats:
     bytes: int
     last_event_age: float
     synced: bool
+    lists: int
+    """How often a list was read to its end."""
