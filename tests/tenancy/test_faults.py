@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import os
 import random
@@ -245,7 +246,7 @@ async def test_events_of_others_that_were_lost_are_made_up_for_by_the_next_list(
 @pytest.mark.parametrize("clean", [True, False], ids=["ended", "broken"])
 async def test_watches_cut_again_and_again(world: World, calm: Ending, clean: bool) -> None:
     def cut() -> None:
-        world.environment.proxy.add(CutWatch(clean=clean), STREAMS, times=100)
+        cut_watches(world.environment.proxy, clean=clean)
 
     await told_while(world, calm, cut, period=0.3)
 
@@ -278,14 +279,14 @@ async def test_watches_that_fall_silent(world: World, calm: Ending) -> None:
 async def test_lists_older_than_our_own_writes(world: World, calm: Ending) -> None:
     """Whenever the manager lists, it is answered from the past."""
     stale = world.environment.proxy.add(StaleReads(), LISTS, times=None)
-    await told_while(world, calm, lambda: expire_watches(world, pages=True), period=0.5)
-    assert stale.fired
+    expire = functools.partial(expire_watches, world, pages=True)
+    await told_while(world, calm, expire, period=0.5, until=lambda: stale.fired > 0)
 
 
 async def test_lists_that_fail(world: World, calm: Ending) -> None:
     failed = every(world.environment.proxy, Fail(code=500), LISTS, 2)
-    await told_while(world, calm, lambda: expire_watches(world, pages=True), period=0.5)
-    assert failed()
+    expire = functools.partial(expire_watches, world, pages=True)
+    await told_while(world, calm, expire, period=0.5, until=lambda: failed() > 0)
 
 
 async def test_nothing_gets_through_for_a_while(world: World, calm: Ending) -> None:
@@ -296,7 +297,7 @@ async def test_nothing_gets_through_for_a_while(world: World, calm: Ending) -> N
         proxy = world.environment.proxy
         with clearing(world):
             proxy.add(Cut(), STREAMS, times=None)
-            proxy.add(CutWatch(), STREAMS, times=100)
+            cut_watches(proxy, clean=False)
             await asyncio.sleep(2)
 
     beginning = asyncio.create_task(story.begin())
@@ -346,6 +347,7 @@ async def test_a_storm_of_faults(world: World, calm: Ending, seed: int) -> None:
     finally:
         storm.cancel()
         await asyncio.gather(storm, return_exceptions=True)
+    await list_again(world)
     for story in stories:
         compare(await story.end(), calm)
 
@@ -380,16 +382,25 @@ async def blow(world: World, chance: random.Random) -> None:
         pass
     finally:
         proxy.clear()
-        expire_watches(world)
+    await list_again(world)
 
 
 # -- means -----------------------------------------------------------------------------------------
 
 
 async def told_while(
-    world: World, calm: Ending, fault: Callable[[], object], *, period: float
+    world: World,
+    calm: Ending,
+    fault: Callable[[], object],
+    *,
+    period: float,
+    until: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Tell a story while a fault comes every `period` seconds."""
+    """Tell a story while a fault comes every `period` seconds, and at least `until` it was met."""
+
+    async def met() -> bool:
+        return until()
+
     story = await Story.make(world)
 
     async def again() -> None:
@@ -401,6 +412,7 @@ async def told_while(
     try:
         await story.begin()
         await story.change()
+        await world.eventually(met)
     finally:
         faults.cancel()
         world.environment.proxy.clear()
@@ -418,7 +430,27 @@ def expire_watches(world: World, *, pages: bool = False) -> None:
     refusals = len(proxy.streams) * (2 if pages else 1)
     if refusals:
         proxy.add(Fail(code=410, reason="Expired"), WATCHES, times=refusals)
-    proxy.add(CutWatch(clean=True), STREAMS, times=100)
+    cut_watches(proxy)
+
+
+def cut_watches(proxy: Proxy, *, clean: bool = True) -> None:
+    """End every watch that is open now."""
+    proxy.remove(proxy.add(CutWatch(clean=clean), STREAMS, times=100))
+
+
+async def list_again(world: World) -> None:
+    """Let no watch through before every informer has listed once more, those in a wait included."""
+    assert world.manager is not None
+    cache, proxy = world.manager.cache, world.environment.proxy
+    before = cache.stats()
+
+    async def listed() -> bool:
+        cut_watches(proxy)  # again and again: one may have been on its way when the last were cut
+        # Informers that came later are behind those that there were.
+        return all(now.lists > then.lists for then, now in zip(before, cache.stats(), strict=False))
+
+    with removing(world, proxy.add(Fail(code=410, reason="Expired"), WATCHES, times=None)):
+        await world.eventually(listed, timeout=30)
 
 
 @contextlib.contextmanager
