@@ -29,6 +29,7 @@ types: setup ## Type check, strict
 
 check-generated: setup ## Fail when generated manifests do not match the code
 	@$(PY) -m manager manifests --check
+	@$(PY) -m tests.docs.reference --check
 
 pytest: setup ## The test suite (installs MariaDB and two versions of kubectl where they are missing)
 	@hack/mariadb.sh
@@ -49,8 +50,9 @@ mutants: setup envtest-assets ## Put one defect at a time into a copy; each must
 wheel: setup ## Build the wheel of ctrlruntime into dist/
 	@.venv/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
-generate manifests: setup ## Write CRDs and RBAC from code into config/
+generate manifests: setup ## Write CRDs and RBAC into config/, and the tables of docs/packages, from code
 	@$(PY) -m manager manifests
+	@$(PY) -m tests.docs.reference
 
 bench-tenancy: setup ## Count requests for ROWS tenants; the last line is one JSON object
 	@hack/mariadb.sh

@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 ConditionStatus = Literal["True", "False", "Unknown"]
+"""The three values of a condition's status."""
 
 _TYPE_PATTERN = (
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"

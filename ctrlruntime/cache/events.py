@@ -39,4 +39,5 @@ class Generic:
 
 
 Event = Created | Updated | Deleted | Generic
+"""What happened to an object, as handlers and predicates are told."""
 EventHandler = Callable[[Event], None]

@@ -79,7 +79,8 @@ def saved_as(name: str) -> Step:
 async def in_one_program(run: Run, block: Block) -> None:
     """Code as in `python -m asyncio`, which allows `await` anywhere."""
     source = "\n" * block.line + block.text
-    code = compile(source, block.document, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    code = compile(source, block.document, "exec", flags=flags, dont_inherit=True)
     result = eval(code, run.program)
     if inspect.iscoroutine(result):
         await result
@@ -206,6 +207,12 @@ DOCUMENTS: dict[str, Document] = {
         )
     ),
     "docs/runtime.md": Document(steps=(in_one_program,) * len(runnable("docs/runtime.md"))),
+    "docs/packages/generate.md": Document(steps=(in_one_program, shell)),
+    **{
+        page: Document(steps=(in_one_program,) * len(runnable(page)))
+        for page in documents()
+        if page.startswith("docs/packages/") and not page.endswith("/generate.md")
+    },
     "docs/decisions/sensitive-mappings.md": Document(
         steps=(applied_within("tenantregistry.yaml", "spec"),)
     ),
