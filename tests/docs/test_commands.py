@@ -206,12 +206,13 @@ DOCUMENTS: dict[str, Document] = {
             shell,
         )
     ),
-    "docs/runtime.md": Document(steps=(in_one_program,) * len(runnable("docs/runtime.md"))),
+    "docs/concepts.md": Document(steps=(in_one_program,) * len(runnable("docs/concepts.md"))),
     "docs/packages/generate.md": Document(steps=(in_one_program, shell)),
     **{
         page: Document(steps=(in_one_program,) * len(runnable(page)))
         for page in documents()
-        if page.startswith("docs/packages/") and not page.endswith("/generate.md")
+        if page.startswith(("docs/packages/", "docs/coming-from"))
+        and not page.endswith("/generate.md")
     },
     "docs/decisions/sensitive-mappings.md": Document(
         steps=(applied_within("tenantregistry.yaml", "spec"),)
