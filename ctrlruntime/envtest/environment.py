@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ctrlruntime.api.kinds import RESTMapping
-from ctrlruntime.client.auth import StaticAuth
+from ctrlruntime.client.auth import ClientCertificate, StaticAuth
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.envtest import crds
 from ctrlruntime.envtest.backends import (
+    ApiextensionsBackend,
     Backend,
     BackendOptions,
     EmbeddedBackend,
     EmbeddedProcessBackend,
+    KubeApiserverBackend,
+    SignsClients,
 )
 from ctrlruntime.envtest.kubeconfig import mark_server, write_kubeconfig
 from ctrlruntime.envtest.process import ChildProcess
@@ -34,6 +37,8 @@ BackendFactory = Callable[[BackendOptions], Backend]
 BACKENDS: dict[str, BackendFactory] = {
     "embedded": EmbeddedBackend,
     "embedded-process": EmbeddedProcessBackend,
+    "kube-apiserver": KubeApiserverBackend,
+    "apiextensions": ApiextensionsBackend,
 }
 
 ENVTEST = "envtest"
@@ -49,8 +54,10 @@ class Environment:
             await env.install_crds(Tenant)
             client = env.client("manager")
 
-    `backend` is a name (`embedded`: on this loop; `embedded-process`: a process of its own) or a
-    factory of something that keeps the Backend protocol. `users` are names (administrators then)
+    `backend` is a name (`embedded`: on this loop; `embedded-process`: a process of its own;
+    `kube-apiserver`: the real one; `apiextensions`: the current server of custom resources), or
+    `existing(...)`, or a factory of something that keeps the Backend protocol. `authorization` is
+    RBAC by default where the server is a real one, AlwaysAllow where it is embedded. `users` are names (administrators then)
     or Users. With `proxy` (True or ProxyOptions) all users but the environment's own reach the
     server through `env.proxy`. With `nodes` simulated nodes run as a process; `run_local` lets
     them run the commands of Pods that ask for it. kubectl sends no token over plain http: where
@@ -63,7 +70,7 @@ class Environment:
         backend: str | BackendFactory = "embedded",
         *,
         tls: bool = False,
-        authorization: Literal["AlwaysAllow", "RBAC"] = "AlwaysAllow",
+        authorization: Literal["AlwaysAllow", "RBAC"] | None = None,
         users: Iterable[str | User] = ("admin", "manager"),
         proxy: bool | ProxyOptions = False,
         nodes: bool = False,
@@ -189,11 +196,25 @@ class Environment:
             self._clients[user] = Client.connect(self.config(user))
         return self._clients[user]
 
-    def kubeconfig(self, user: str = "admin", *, direct: bool = False) -> Path:
-        """A kubeconfig file, for kubectl and for processes."""
-        url, ca_data = self._address(user, direct)
-        path = self.folder / f"{user}{'.direct' if direct else ''}.kubeconfig"
-        return write_kubeconfig(path, url, ca_data, self.user(user))
+    def kubeconfig(
+        self, user: str = "admin", *, direct: bool = False, certificate: bool = False
+    ) -> Path:
+        """A kubeconfig file, for kubectl and for processes.
+
+        With `certificate` the user is known by a client certificate instead of a token; that ends
+        at a proxy, so it goes past it. Raises RuntimeError where the server has no authority.
+        """
+        url, ca_data = self._address(user, direct or certificate)
+        signed = self._client_certificate(user) if certificate else None
+        kind = ".certificate" if certificate else ".direct" if direct else ""
+        path = self.folder / f"{user}{kind}.kubeconfig"
+        return write_kubeconfig(path, url, ca_data, self.user(user), signed)
+
+    def _client_certificate(self, user: str) -> ClientCertificate:
+        backend = self.backend
+        if not isinstance(backend, SignsClients):
+            raise RuntimeError("this server knows no client certificates: only a real one does")
+        return backend.client_certificate(self.user(user))
 
     def _address(self, user: str, direct: bool) -> tuple[str, bytes | None]:
         if self._proxy is None or direct or user in (ENVTEST, NODES):

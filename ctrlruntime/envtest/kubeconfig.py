@@ -9,13 +9,26 @@ from typing import Any
 import orjson
 import yaml
 
+from ctrlruntime.client.auth import ClientCertificate
 from ctrlruntime.envtest.users import User
 
 MARK = "envtest.json"
 
 
-def kubeconfig(url: str, ca_data: bytes | None, user: User, namespace: str = "default") -> str:
-    """A kubeconfig (YAML) with the one context `envtest`."""
+def kubeconfig(
+    url: str,
+    ca_data: bytes | None,
+    user: User,
+    certificate: ClientCertificate | None = None,
+    namespace: str = "default",
+) -> str:
+    """A kubeconfig (YAML) with the one context `envtest`; by token unless there is a certificate."""
+    known_by: dict[str, Any] = {"token": user.token}
+    if certificate is not None:
+        known_by = {
+            "client-certificate-data": base64.b64encode(certificate.certificate).decode(),
+            "client-key-data": base64.b64encode(certificate.key).decode(),
+        }
     cluster: dict[str, Any] = {"server": url}
     if ca_data:
         cluster["certificate-authority-data"] = base64.b64encode(ca_data).decode()
@@ -24,19 +37,25 @@ def kubeconfig(url: str, ca_data: bytes | None, user: User, namespace: str = "de
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "envtest", "cluster": cluster}],
-        "users": [{"name": user.name, "user": {"token": user.token}}],
+        "users": [{"name": user.name, "user": known_by}],
         "contexts": [{"name": "envtest", "context": context}],
         "current-context": "envtest",
     }
     return yaml.safe_dump(document, sort_keys=False)
 
 
-def write_kubeconfig(path: Path, url: str, ca_data: bytes | None, user: User) -> Path:
+def write_kubeconfig(
+    path: Path,
+    url: str,
+    ca_data: bytes | None,
+    user: User,
+    certificate: ClientCertificate | None = None,
+) -> Path:
     """Writes a kubeconfig, mode 0600, and returns its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600)
     path.chmod(0o600)
-    path.write_text(kubeconfig(url, ca_data, user))
+    path.write_text(kubeconfig(url, ca_data, user, certificate))
     return path
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
+from ctrlruntime.client.auth import ClientCertificate
 from ctrlruntime.envtest.users import User
+
+Version = tuple[int, int]
+"""Major and minor of the Kubernetes release that a server is, or models."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,16 +19,18 @@ class BackendOptions:
     """What every backend has to respect.
 
     `folder` is the environment's own, for logs and state. `users` are the bearer tokens the
-    server shall know. `server` holds options of the one backend in use, by name.
+    server shall know. `authorization` is None where the backend's own default will do. `server` holds
+    options of the one backend in use, by name.
     """
 
     folder: Path
     users: tuple[User, ...]
     tls: bool = False
-    authorization: Literal["AlwaysAllow", "RBAC"] = "AlwaysAllow"
+    authorization: Literal["AlwaysAllow", "RBAC"] | None = None
     server: dict[str, Any] = field(default_factory=dict)
 
 
+@runtime_checkable
 class Backend(Protocol):
     """An API server under an environment's control."""
 
@@ -40,3 +47,24 @@ class Backend(Protocol):
     @property
     def ca_data(self) -> bytes | None:
         """The CA (PEM) that signed its certificate; None over plain http."""
+
+    @property
+    def version(self) -> Version:
+        """The release its answers follow; known after `start`."""
+
+
+@runtime_checkable
+class SignsClients(Protocol):
+    """A backend whose server takes client certificates of its authority."""
+
+    def client_certificate(self, user: User) -> ClientCertificate:
+        """A certificate that makes its bearer `user`."""
+
+
+@runtime_checkable
+class TakesUsers(Protocol):
+    """A backend whose server can be told of users while it runs."""
+
+    def add_users(self, users: Iterable[User]) -> None: ...
+
+    def remove_users(self, users: Iterable[User]) -> None: ...

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from ctrlruntime.envtest.backends.backend import BackendOptions
+from ctrlruntime.envtest.backends.backend import BackendOptions, Version
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.server import APIServer, ServerOptions
 from ctrlruntime.envtest.server import User as ServerUser
+from ctrlruntime.envtest.server.dispatch import VERSION
 from ctrlruntime.envtest.users import User, write_token_file
+
+MODELLED: Version = (int(VERSION["major"]), int(VERSION["minor"]))
+"""The release that the embedded server's answers follow."""
 
 
 def server_tokens(users: tuple[User, ...] | list[User]) -> dict[str, ServerUser]:
@@ -24,7 +28,7 @@ class EmbeddedBackend:
             ServerOptions(
                 tls=options.tls,
                 tokens=server_tokens(options.users),
-                authorization=options.authorization,
+                authorization=options.authorization or "AlwaysAllow",
                 **options.server,
             )
         )
@@ -43,6 +47,10 @@ class EmbeddedBackend:
     def ca_data(self) -> bytes | None:
         return self.server.ca_data
 
+    @property
+    def version(self) -> Version:
+        return MODELLED
+
 
 class EmbeddedProcessBackend:
     """`python -m ctrlruntime.envtest` as a child process; `server` may name `port`."""
@@ -56,7 +64,7 @@ class EmbeddedProcessBackend:
         tokens = options.folder / "tokens.csv"
         write_token_file(tokens, options.users)
         command = [sys.executable, "-m", "ctrlruntime.envtest", "--tokens", str(tokens)]
-        command += ["--authorization", options.authorization]
+        command += ["--authorization", options.authorization or "AlwaysAllow"]
         command += ["--port", str(options.server.get("port", 0))]
         if options.tls:
             command.append("--tls")
@@ -82,3 +90,7 @@ class EmbeddedProcessBackend:
     def ca_data(self) -> bytes | None:
         ca = self.child.facts["ca"]
         return ca.encode() if ca else None
+
+    @property
+    def version(self) -> Version:
+        return MODELLED

@@ -13,13 +13,13 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _LIFETIME: Final = timedelta(days=30)
 
 
 class Authority:
-    """Signs server certificates with a key that lives only in memory."""
+    """Signs certificates of servers and clients with a key that lives in memory."""
 
     def __init__(self, name: str = "ctrlruntime-envtest") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -53,12 +53,25 @@ class Authority:
             .add_extension(names, False)
             .sign(self._key, hashes.SHA256())
         )
-        private = key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
+        return certificate.public_bytes(serialization.Encoding.PEM), private_pem(key)
+
+    def issue_client(self, name: str, groups: Sequence[str] = ()) -> tuple[bytes, bytes]:
+        """A certificate and its key (PEM) that API servers take for user `name` of `groups`."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+        subject = x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+        certificate = (
+            self._builder(subject, key.public_key())
+            .add_extension(usage, False)
+            .sign(self._key, hashes.SHA256())
         )
-        return certificate.public_bytes(serialization.Encoding.PEM), private
+        return certificate.public_bytes(serialization.Encoding.PEM), private_pem(key)
+
+    @property
+    def key_data(self) -> bytes:
+        """The authority's own key (PEM), for a server that signs in its name."""
+        return private_pem(self._key)
 
     def server_context(self, hosts: Sequence[str]) -> ssl.SSLContext:
         """A context that serves a fresh certificate for the hosts."""
@@ -70,6 +83,15 @@ class Authority:
             path.write_bytes(certificate + key)
             context.load_cert_chain(path)
         return context
+
+
+def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """A private key (PEM, PKCS #8), unencrypted."""
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
 
 
 def _general_name(host: str) -> x509.GeneralName:

@@ -1,0 +1,194 @@
+"""The current apiextensions-apiserver: custom resources as the newest release treats them.
+
+It has no built-in kinds and asks a kube-apiserver who somebody is and what they may do; that one is
+started with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import aiohttp
+
+from ctrlruntime.client.auth import ClientCertificate, StaticAuth
+from ctrlruntime.client.config import Config
+from ctrlruntime.envtest import assets
+from ctrlruntime.envtest.backends.backend import BackendOptions, Version
+from ctrlruntime.envtest.backends.flags import Flags, flag_list
+from ctrlruntime.envtest.backends.kube_apiserver import (
+    OWN_USER,
+    KubeApiserverBackend,
+    parse_version,
+)
+from ctrlruntime.envtest.backends.launch import launch, launch_on
+from ctrlruntime.envtest.backends.ports import LOOPBACK
+from ctrlruntime.envtest.backends.server_process import ServerProcess
+from ctrlruntime.envtest.kubeconfig import write_kubeconfig
+from ctrlruntime.envtest.users import User
+
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=5)
+_DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?limit=1"
+_WITHOUT_CORE: Final = (
+    "ValidatingAdmissionPolicy",
+    "MutatingAdmissionPolicy",
+    "NamespaceLifecycle",
+    "MutatingAdmissionWebhook",
+    "ValidatingAdmissionWebhook",
+)
+"""Plugins that wait for kinds that the server beside it is too old to serve."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiextensionsOptions:
+    """`Environment(backend="apiextensions", server={...})`.
+
+    `core` holds options of the kube-apiserver beside it, `flags` replaces our own by name.
+    """
+
+    core: Mapping[str, object] = field(default_factory=dict)
+    flags: Mapping[str, str | None] = field(default_factory=dict)
+    disable_admission_plugins: Collection[str] = _WITHOUT_CORE
+    start_timeout: float = 60.0
+    stop_timeout: float = 20.0
+
+
+class ApiextensionsBackend:
+    """apiextensions-apiserver on loopback, with the kube-apiserver it asks for authentication."""
+
+    def __init__(self, options: BackendOptions) -> None:
+        self._settings = ApiextensionsOptions(**options.server)
+        self._folder = options.folder
+        etcd = {"etcd": assets.find("etcd", release=assets.APIEXTENSIONS)}
+        self.core = KubeApiserverBackend(
+            replace(options, server={**etcd, **dict(self._settings.core)})
+        )
+        self._process: ServerProcess | None = None
+        self._port = 0
+
+    async def start(self) -> None:
+        """Raises AssetsMissing, or ProcessFailed with the end of a log."""
+        assets.find("apiextensions-apiserver", release=assets.APIEXTENSIONS)
+        await self.core.start()
+        asking = User(name="envtest-apiextensions", groups=("system:masters",))
+        write_kubeconfig(
+            self._folder / "core.kubeconfig",
+            self.core.url,
+            self.core.ca_data,
+            asking,
+            self.core.client_certificate(asking),
+        )
+        self._process, self._port = await launch(
+            "apiextensions-apiserver",
+            self._command,
+            self._answers,
+            log=self._folder / "apiextensions-apiserver.log",
+            timeout=self._settings.start_timeout,
+        )
+
+    async def stop(self) -> None:
+        if self._process is not None:
+            await self._process.stop(self._settings.stop_timeout)
+            self._process = None
+        await self.core.stop()
+
+    @property
+    def url(self) -> str:
+        return f"https://{LOOPBACK}:{self._port}"
+
+    @property
+    def ca_data(self) -> bytes | None:
+        return self.core.ca_data
+
+    @property
+    def version(self) -> Version:
+        return parse_version(assets.APIEXTENSIONS.replace("apiextensions-", "v"))
+
+    @property
+    def processes(self) -> dict[str, ServerProcess]:
+        """What runs, by name."""
+        own = {} if self._process is None else {"apiextensions-apiserver": self._process}
+        return own | self.core.processes
+
+    async def kill(self) -> None:
+        """SIGKILL; `restart` brings it back on the same port and data."""
+        if self._process is not None:
+            await self._process.kill()
+
+    async def restart(self) -> None:
+        """Stops the server if it runs, and starts it with the same port and data."""
+        if self._process is not None:
+            await self._process.stop(self._settings.stop_timeout)
+        self._process = await launch_on(
+            "apiextensions-apiserver",
+            self._port,
+            self._command,
+            self._answers,
+            log=self._folder / "apiextensions-apiserver.log",
+            timeout=self._settings.start_timeout,
+        )
+
+    async def compact(self) -> int:
+        """Has etcd forget all revisions but the last, and returns that one."""
+        return await self.core.compact()
+
+    def add_users(self, users: Iterable[User]) -> None:
+        """Their tokens are good from now on."""
+        self.core.add_users(users)
+
+    def remove_users(self, users: Iterable[User]) -> None:
+        """Their tokens are refused once both servers' caches forget them."""
+        self.core.remove_users(users)
+
+    def client_certificate(self, user: User) -> ClientCertificate:
+        """A certificate that makes its bearer `user`."""
+        return self.core.client_certificate(user)
+
+    def own_config(self) -> Config:
+        """The backend's own way in, as an administrator by client certificate."""
+        certificate = ClientCertificate(*self.core.pki.client(OWN_USER))
+        return Config(
+            host=self.url,
+            ca_data=self.ca_data,
+            auth=StaticAuth(certificate=certificate),
+            user_agent=OWN_USER,
+        )
+
+    def _command(self, port: int) -> Sequence[str]:
+        pki = self.core.pki
+        core = str(self._folder / "core.kubeconfig")
+        flags: Flags = {
+            "etcd-servers": self.core.etcd.url,
+            "etcd-prefix": "/apiextensions",
+            "bind-address": LOOPBACK,
+            "advertise-address": LOOPBACK,
+            "secure-port": str(port),
+            "tls-cert-file": str(pki.serving_certificate),
+            "tls-private-key-file": str(pki.serving_key),
+            "client-ca-file": str(pki.ca),
+            "kubeconfig": core,
+            "authentication-kubeconfig": core,
+            "authorization-kubeconfig": core,
+            "authentication-token-webhook-cache-ttl": "1s",
+            "disable-admission-plugins": ",".join(self._settings.disable_admission_plugins) or None,
+            "enable-priority-and-fairness": "false",
+            **self._settings.flags,
+        }
+        binary = assets.find("apiextensions-apiserver", release=assets.APIEXTENSIONS)
+        return [str(binary), *flag_list(flags)]
+
+    async def _answers(self, port: int) -> bool:
+        """Whether the server with our certificate is ready and answers an administrator."""
+        config = self.own_config()
+        base = f"https://{LOOPBACK}:{port}"
+        connector = aiohttp.TCPConnector(ssl=config.ssl_context() or False)
+        async with aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT) as session:
+            try:
+                for path in ("/readyz", _DEFINITIONS):
+                    async with session.get(base + path) as answer:
+                        if answer.status != 200:
+                            return False
+            except (aiohttp.ClientError, TimeoutError):
+                return False
+        return True

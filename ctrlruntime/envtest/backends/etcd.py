@@ -1,0 +1,112 @@
+"""etcd with one member, for API servers under test."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from ctrlruntime.envtest.backends.flags import Flags, flag_list
+from ctrlruntime.envtest.backends.launch import launch, launch_on
+from ctrlruntime.envtest.backends.ports import LOOPBACK
+from ctrlruntime.envtest.backends.server_process import ServerProcess
+
+_TIMEOUT = aiohttp.ClientTimeout(total=5)
+
+
+class Etcd:
+    """A member without fsync; its data end with `stop`."""
+
+    def __init__(
+        self,
+        binary: Path,
+        folder: Path,
+        *,
+        flags: Mapping[str, str | None] | None = None,
+        timeout: float = 20.0,
+    ) -> None:
+        self._binary = binary
+        self._flags = dict(flags or {})
+        self._timeout = timeout
+        self._name = f"envtest-{secrets.token_hex(8)}"
+        self._data = Path(tempfile.mkdtemp(prefix="etcd-", dir=folder))
+        self._log = folder / "etcd.log"
+        self._process: ServerProcess | None = None
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self._port}"
+
+    @property
+    def process(self) -> ServerProcess:
+        """Raises RuntimeError before `start`."""
+        if self._process is None:
+            raise RuntimeError("etcd was not started")
+        return self._process
+
+    async def start(self) -> None:
+        """Returns once it answers. A second call brings back one that was killed, data and all."""
+        if self._port:
+            self._process = await launch_on(
+                "etcd",
+                self._port,
+                self._command,
+                self._is_ours,
+                log=self._log,
+                timeout=self._timeout,
+            )
+            return
+        self._process, self._port = await launch(
+            "etcd", self._command, self._is_ours, log=self._log, timeout=self._timeout
+        )
+
+    async def stop(self) -> None:
+        if self._process is not None:
+            await self._process.stop(grace=10)
+            self._process = None
+        shutil.rmtree(self._data, ignore_errors=True)
+
+    async def compact(self) -> int:
+        """Forgets all revisions but the last, and returns that one."""
+        found = await self._call(self._port, "kv/range", {"key": "AA=="})
+        revision = int(found["header"]["revision"])
+        await self._call(self._port, "kv/compaction", {"revision": revision, "physical": True})
+        return revision
+
+    def _command(self, port: int) -> Sequence[str]:
+        url = f"http://{LOOPBACK}:{port}"
+        flags: Flags = {
+            "name": self._name,
+            "data-dir": str(self._data),
+            "listen-client-urls": url,
+            "advertise-client-urls": url,
+            "listen-peer-urls": f"http://{LOOPBACK}:0",
+            "unsafe-no-fsync": "true",
+            "quota-backend-bytes": str(4 << 30),
+            "logger": "zap",
+            "log-level": "warn",
+            **self._flags,
+        }
+        return [str(self._binary), *flag_list(flags)]
+
+    async def _is_ours(self, port: int) -> bool:
+        """Whether it is this member that answers, and no other etcd that took the port."""
+        try:
+            found = await self._call(port, "cluster/member/list", {})
+        except (aiohttp.ClientError, TimeoutError, ValueError):
+            return False
+        return [member.get("name") for member in found.get("members", ())] == [self._name]
+
+    async def _call(self, port: int, method: str, body: dict[str, Any]) -> Any:
+        async with (
+            aiohttp.ClientSession(timeout=_TIMEOUT) as session,
+            session.post(f"http://{LOOPBACK}:{port}/v3/{method}", json=body) as answer,
+        ):
+            answer.raise_for_status()
+            return await answer.json(content_type=None)

@@ -1,0 +1,316 @@
+"""The real thing: etcd and kube-apiserver as child processes, kube-controller-manager on request."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+
+from ctrlruntime.client.auth import ClientCertificate, StaticAuth
+from ctrlruntime.client.config import Config
+from ctrlruntime.envtest import assets
+from ctrlruntime.envtest.backends.backend import BackendOptions, Version
+from ctrlruntime.envtest.backends.etcd import Etcd
+from ctrlruntime.envtest.backends.flags import Flags, flag_list
+from ctrlruntime.envtest.backends.launch import launch, launch_on
+from ctrlruntime.envtest.backends.pki import PKI
+from ctrlruntime.envtest.backends.ports import LOOPBACK
+from ctrlruntime.envtest.backends.server_process import ServerProcess
+from ctrlruntime.envtest.backends.token_review import TokenReviews
+from ctrlruntime.envtest.kubeconfig import write_kubeconfig
+from ctrlruntime.envtest.users import User, write_token_file
+
+CONTROLLERS: Final = ("garbagecollector", "namespace", "serviceaccount", "root-ca-cert-publisher")
+"""What a namespace's life and owner references need."""
+OWN_USER: Final = "envtest-control-plane"
+"""Who the backend itself is, by client certificate."""
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KubeApiserverOptions:
+    """`Environment(backend="kube-apiserver", server={...})`.
+
+    `version` names a release in the cache (`v1.20.2`) where more than one is there. With
+    `controller_manager` (True, or the names of the controllers) kube-controller-manager runs
+    beside it. `apiserver_flags`, `etcd_flags` and `controller_manager_flags` replace flags by name
+    without dashes; None takes one of ours away.
+    """
+
+    version: str | None = None
+    controller_manager: bool | Collection[str] = False
+    enable_admission_plugins: Collection[str] = ()
+    disable_admission_plugins: Collection[str] = ("ServiceAccount",)
+    apiserver_flags: Mapping[str, str | None] = field(default_factory=dict)
+    etcd_flags: Mapping[str, str | None] = field(default_factory=dict)
+    controller_manager_flags: Mapping[str, str | None] = field(default_factory=dict)
+    token_cache_seconds: float = 1.0
+    """How long the server goes on accepting a token that was taken away."""
+    etcd: Path | None = None
+    """Another etcd than the one that comes with the release."""
+    start_timeout: float = 60.0
+    stop_timeout: float = 20.0
+
+
+class KubeApiserverBackend:
+    """A control plane on loopback; its processes are tied to no event loop."""
+
+    def __init__(self, options: BackendOptions) -> None:
+        self._options = options
+        self._settings = KubeApiserverOptions(**options.server)
+        self._release = self._settings.version or assets.KUBE_VERSION
+        self._folder = options.folder
+        self.pki = PKI(options.folder / "pki")
+        self.reviews = TokenReviews()
+        self._etcd: Etcd | None = None
+        self._apiserver: ServerProcess | None = None
+        self._controller_manager: ServerProcess | None = None
+        self._binary_version: Version = (0, 0)
+        self._version: Version = (0, 0)
+        self._port = 0
+
+    # The Backend protocol
+
+    async def start(self) -> None:
+        """Raises AssetsMissing, or ProcessFailed with the end of a log."""
+        settings = self._settings
+        apiserver = self._find("kube-apiserver")
+        etcd = settings.etcd or self._find("etcd")
+        if settings.controller_manager:
+            self._find("kube-controller-manager")
+        self._binary_version = await asyncio.to_thread(binary_version, apiserver)
+        self.reviews.start()
+        self._etcd = Etcd(
+            etcd, self._folder, flags=settings.etcd_flags, timeout=settings.start_timeout
+        )
+        await self._etcd.start()
+        write_token_file(self._folder / "tokens.csv", self._options.users)
+        self.reviews.write_kubeconfig(self._folder / "token-reviews.kubeconfig")
+        self._apiserver, self._port = await launch(
+            "kube-apiserver",
+            self._apiserver_command,
+            self._answers,
+            log=self._folder / "kube-apiserver.log",
+            timeout=settings.start_timeout,
+        )
+        if settings.controller_manager:
+            await self._start_controller_manager()
+
+    async def stop(self) -> None:
+        for process in (self._controller_manager, self._apiserver):
+            if process is not None:
+                await process.stop(self._settings.stop_timeout)
+        self._controller_manager = self._apiserver = None
+        if self._etcd is not None:
+            await self._etcd.stop()
+            self._etcd = None
+        self.reviews.stop()
+
+    @property
+    def url(self) -> str:
+        return f"https://{LOOPBACK}:{self._port}"
+
+    @property
+    def ca_data(self) -> bytes | None:
+        return self.pki.ca_data
+
+    @property
+    def version(self) -> Version:
+        return self._version
+
+    # Faults
+
+    async def kill(self) -> None:
+        """SIGKILL for kube-apiserver; `restart` brings it back on the same port and data."""
+        if self._apiserver is not None:
+            await self._apiserver.kill()
+
+    async def restart(self) -> None:
+        """Stops kube-apiserver if it runs, and starts it with the same port and data."""
+        if self._apiserver is not None:
+            await self._apiserver.stop(self._settings.stop_timeout)
+        self._apiserver = await launch_on(
+            "kube-apiserver",
+            self._port,
+            self._apiserver_command,
+            self._answers,
+            log=self._folder / "kube-apiserver.log",
+            timeout=self._settings.start_timeout,
+        )
+
+    async def compact(self) -> int:
+        """Has etcd forget all revisions but the last, and returns that one."""
+        return await self.etcd.compact()
+
+    @property
+    def etcd(self) -> Etcd:
+        """Raises RuntimeError while there is none."""
+        if self._etcd is None:
+            raise RuntimeError("the API server is not running: call start() first")
+        return self._etcd
+
+    @property
+    def processes(self) -> dict[str, ServerProcess]:
+        """What runs, by name."""
+        found = {
+            "kube-apiserver": self._apiserver,
+            "kube-controller-manager": self._controller_manager,
+            "etcd": self._etcd.process if self._etcd is not None else None,
+        }
+        return {name: process for name, process in found.items() if process is not None}
+
+    # Users
+
+    def add_users(self, users: Iterable[User]) -> None:
+        """Their tokens are good from now on."""
+        self.reviews.add(users)
+
+    def remove_users(self, users: Iterable[User]) -> None:
+        """The tokens of users that were added are refused within `token_cache_seconds`."""
+        self.reviews.remove(users)
+
+    def client_certificate(self, user: User) -> ClientCertificate:
+        """A certificate that makes its bearer `user`."""
+        return ClientCertificate(*self.pki.client(user.name, user.groups))
+
+    def own_config(self) -> Config:
+        """The backend's own way in, as an administrator by client certificate."""
+        certificate = ClientCertificate(*self.pki.client(OWN_USER))
+        return Config(
+            host=self.url,
+            ca_data=self.ca_data,
+            auth=StaticAuth(certificate=certificate),
+            user_agent=OWN_USER,
+        )
+
+    # Commands
+
+    def _find(self, name: str) -> Path:
+        return assets.find(name, release=self._release)
+
+    def _apiserver_command(self, port: int) -> Sequence[str]:
+        pki, folder = self.pki, self._folder
+        cache = f"{self._settings.token_cache_seconds}s"
+        flags: Flags = {
+            "etcd-servers": self.etcd.url,
+            "bind-address": LOOPBACK,
+            "advertise-address": LOOPBACK,
+            "secure-port": str(port),
+            "cert-dir": str(folder / "pki"),
+            "tls-cert-file": str(pki.serving_certificate),
+            "tls-private-key-file": str(pki.serving_key),
+            "client-ca-file": str(pki.ca),
+            "token-auth-file": str(folder / "tokens.csv"),
+            "authentication-token-webhook-config-file": str(folder / "token-reviews.kubeconfig"),
+            "authentication-token-webhook-version": "v1",
+            "authentication-token-webhook-cache-ttl": cache,
+            "authorization-mode": self._options.authorization or "RBAC",
+            "service-account-issuer": "https://kubernetes.default.svc",
+            "service-account-key-file": str(pki.service_account_key),
+            "service-account-signing-key-file": str(pki.service_account_key),
+            "service-cluster-ip-range": "10.0.0.0/16",
+            "allow-privileged": "true",
+            "enable-admission-plugins": _names(self._settings.enable_admission_plugins),
+            "disable-admission-plugins": _names(self._settings.disable_admission_plugins),
+            **self._settings.apiserver_flags,
+        }
+        return [str(self._find("kube-apiserver")), *flag_list(flags)]
+
+    async def _start_controller_manager(self) -> None:
+        pki, wanted = self.pki, self._settings.controller_manager
+        controllers = CONTROLLERS if wanted is True else tuple(wanted or ())
+        user = User(name="system:kube-controller-manager", groups=("system:masters",))
+        kubeconfig = write_kubeconfig(
+            self._folder / "controller-manager.kubeconfig",
+            self.url,
+            self.ca_data,
+            user,
+            self.client_certificate(user),
+        )
+
+        def command(port: int) -> Sequence[str]:
+            flags: Flags = {
+                "kubeconfig": str(kubeconfig),
+                "authentication-kubeconfig": str(kubeconfig),
+                "authorization-kubeconfig": str(kubeconfig),
+                "controllers": ",".join(controllers),
+                "leader-elect": "false",
+                "bind-address": LOOPBACK,
+                "secure-port": str(port),
+                "cert-dir": str(self._folder / "pki"),
+                "service-account-private-key-file": str(pki.service_account_key),
+                "root-ca-file": str(pki.ca),
+                "cluster-signing-cert-file": str(pki.ca),
+                "cluster-signing-key-file": str(pki.ca_key),
+                "port": "0" if self._binary_version < (1, 23) else None,
+                **self._settings.controller_manager_flags,
+            }
+            return [str(self._find("kube-controller-manager")), *flag_list(flags)]
+
+        self._controller_manager, _ = await launch(
+            "kube-controller-manager",
+            command,
+            _healthy,
+            log=self._folder / "kube-controller-manager.log",
+            timeout=self._settings.start_timeout,
+        )
+
+    # Readiness
+
+    async def _answers(self, port: int) -> bool:
+        """Whether the server with our certificate is ready and has made the default namespace."""
+        config = self.own_config()
+        base = f"https://{LOOPBACK}:{port}"
+        connector = aiohttp.TCPConnector(ssl=config.ssl_context() or False)
+        async with aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT) as session:
+            try:
+                for path in ("/readyz", "/api/v1/namespaces/default"):
+                    async with session.get(base + path) as answer:
+                        if answer.status != 200:
+                            return False
+                async with session.get(base + "/version") as answer:
+                    self._version = parse_version((await answer.json())["gitVersion"])
+            except (aiohttp.ClientError, TimeoutError):
+                return False
+        return True
+
+
+async def _healthy(port: int) -> bool:
+    connector = aiohttp.TCPConnector(ssl=False)
+    async with aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT) as session:
+        try:
+            async with session.get(f"https://{LOOPBACK}:{port}/healthz") as answer:
+                return answer.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
+
+def binary_version(binary: Path) -> Version:
+    """What `kube-apiserver --version` says. Raises RuntimeError if it says nothing of the kind."""
+    said = subprocess.run(  # noqa: S603
+        [str(binary), "--version"], capture_output=True, text=True, check=False, timeout=30
+    )
+    try:
+        return parse_version(said.stdout)
+    except ValueError:
+        raise RuntimeError(
+            f"{binary} --version said {said.stdout + said.stderr!r}: is it kube-apiserver?"
+        ) from None
+
+
+def parse_version(text: str) -> Version:
+    """(1, 20) of `Kubernetes v1.20.2`. Raises ValueError."""
+    found = re.search(r"v(\d+)\.(\d+)", text)
+    if found is None:
+        raise ValueError(f"no version in {text!r}")
+    return int(found.group(1)), int(found.group(2))
+
+
+def _names(given: Collection[str]) -> str | None:
+    return ",".join(given) or None

@@ -1,0 +1,91 @@
+"""The API servers that tests share: started once in each worker, tied to no event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctrlruntime.client.config import Config
+from ctrlruntime.envtest import Environment, administrator
+from ctrlruntime.envtest.assets import AssetsMissing
+from ctrlruntime.envtest.backends import (
+    ApiextensionsBackend,
+    BackendOptions,
+    KubeApiserverBackend,
+    Version,
+    existing,
+)
+
+SKIP_REAL = "CTRLRUNTIME_SKIP_REAL"
+"""Set to 1 by a developer without the binaries; never in CI."""
+
+RealBackend = KubeApiserverBackend | ApiextensionsBackend
+
+
+class SharedServer:
+    """A real server that outlives the tests that use it.
+
+    Every test takes namespaces and groups of its own, and removes what is cluster-wide.
+    """
+
+    def __init__(self, backend: RealBackend) -> None:
+        self.backend = backend
+
+    def environment(self, **options: Any) -> Environment:
+        """An environment around this server: users, proxy and nodes of the caller's own."""
+        return Environment(existing(self.backend), **options)
+
+    @property
+    def config(self) -> Config:
+        """An administrator's way in."""
+        return self.backend.own_config()
+
+    @property
+    def version(self) -> Version:
+        return self.backend.version
+
+
+@contextmanager
+def kube_apiserver(folder: Path) -> Iterator[SharedServer]:
+    """One kube-apiserver with kube-controller-manager."""
+    options = BackendOptions(
+        folder=folder, users=(administrator("admin"),), server={"controller_manager": True}
+    )
+    with _running(lambda: KubeApiserverBackend(options)) as server:
+        yield server
+
+
+@contextmanager
+def apiextensions(folder: Path) -> Iterator[SharedServer]:
+    """One apiextensions-apiserver with the kube-apiserver that it asks."""
+    options = BackendOptions(folder=folder, users=(administrator("admin"),))
+    with _running(lambda: ApiextensionsBackend(options)) as server:
+        yield server
+
+
+@contextmanager
+def _running(make: Any) -> Iterator[SharedServer]:
+    try:
+        backend: RealBackend = make()
+        _run(backend.start())
+    except AssetsMissing as error:
+        if os.environ.get(SKIP_REAL) == "1":
+            pytest.skip(f"{SKIP_REAL}=1: {error}")
+        raise
+    try:
+        yield SharedServer(backend)
+    finally:
+        _run(backend.stop())
+
+
+def _run(coroutine: Coroutine[Any, Any, None]) -> None:
+    """On a loop of another thread: the caller's may be running, or be somebody else's."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, coroutine).result()

@@ -1,0 +1,40 @@
+"""The real servers that tests share."""
+
+from __future__ import annotations
+
+import pytest
+
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import Forbidden
+from ctrlruntime.envtest.crds import CRD
+from ctrlruntime.envtest.users import User
+from tests.backends import SharedServer
+
+CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
+
+
+async def test_an_environment_around_the_shared_server_has_its_own_users(
+    real_server: SharedServer,
+) -> None:
+    assert real_server.version == (1, 20)
+    async with real_server.environment(users=["boss", User(name="nobody")], proxy=True) as env:
+        await env.client("boss").list(CONFIG_MAP, "default")
+        with pytest.raises(Forbidden):
+            await env.client("nobody").list(CONFIG_MAP, "default")
+        rows = [(row.user, row.verb, row.code) for row in env.proxy.log.counts()]
+        assert rows == [("boss", "list", 200), ("nobody", "list", 403)]
+
+
+async def test_the_server_outlives_the_environments_around_it(real_server: SharedServer) -> None:
+    for _ in range(2):
+        async with real_server.environment() as env:
+            await env.client().list(CONFIG_MAP, "default")
+    async with Client.connect(real_server.config) as client:
+        await client.list(CONFIG_MAP, "default")
+
+
+async def test_the_current_server_serves_definitions(apiextensions_server: SharedServer) -> None:
+    assert apiextensions_server.version >= (1, 36)
+    async with apiextensions_server.environment() as env:
+        await env.client().list(CRD)
