@@ -292,7 +292,7 @@ def test_metrics_are_all_listed_with_their_labels() -> None:
 
 
 def test_metrics_of_the_runtime_exist() -> None:
-    text = (ROOT / "docs" / "runtime.md").read_text()
+    text = (ROOT / "docs" / "concepts.md").read_text()
     prefixes = "controller_runtime_|workqueue_|rest_client_|leader_election_|ctrlruntime_"
     said = set(re.findall(rf"`((?:{prefixes})\w+)`", text))
     assert len(said) > 5
