@@ -116,7 +116,7 @@ class _NoInitialEvents(Exception):
 class Reflector:
     """One list and watch. ``run`` ends only by cancellation, or by KindMissing."""
 
-    _STALE_LISTS = 3  # lists older than our own write before the server is believed all the same
+    _STALE_LISTS = 3  # lists older than what is known before the server is believed all the same
     _SETTLING = 10.0  # a version refused within these seconds of being listed is no reason to hurry
 
     def __init__(
@@ -208,7 +208,7 @@ class Reflector:
     def _stale(self, error: StaleList) -> float:
         self._stale_lists += 1
         self._not_older_than = str(error.newest)
-        self._log.warning("a list older than our own write was refused", error=str(error))
+        self._log.warning("a list older than what is known was refused", error=str(error))
         return 0.0 if self._stale_lists == 1 else self._backoff.delay()
 
     def _stream_failed(self, error: Exception) -> float:

@@ -6,6 +6,7 @@ newer, so that the store never steps back behind a write whose answer we have se
 
 - An answer enters the store when it is newer than the entry and than the watch's progress.
 - A watch event that is not newer than the entry is dropped.
+- A list older than a write of ours, or than what the watch has told, is refused: a server that lags.
 - A delete leaves a tombstone under the object's uid until the watch or a later list confirms it.
 - A *floor* remembers the version up to which news of an absent object is old news.
 - A write without an answer, or whose effect cannot be told from the answer, makes its key
@@ -31,10 +32,10 @@ TOMBSTONE_SECONDS = 3600.0
 
 
 class StaleList(Exception):
-    """A list older than a write that was answered before the list was asked for."""
+    """A list older than what was known before it was asked for: a write of ours, or news of the watch."""
 
     def __init__(self, listed: int, newest: int) -> None:
-        super().__init__(f"listed at resourceVersion {listed}, older than our own write {newest}")
+        super().__init__(f"listed at resourceVersion {listed}, when {newest} was known already")
         self.newest = newest
 
 
@@ -49,7 +50,7 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class ListTicket:
-    """A list under way, with what was known when it was asked for."""
+    """A list under way. ``newest``: the version known when it was asked for."""
 
     scope: str
     newest: int
@@ -152,7 +153,8 @@ class Ledger:
     # -- lists -----------------------------------------------------------------------------
 
     def begin_list(self, scope: str = "") -> ListTicket:
-        return ListTicket(scope, self._newest, self._next())
+        newest = max(self._newest, self._scopes[scope].progress)
+        return ListTicket(scope, newest, self._next())
 
     def replace(
         self,

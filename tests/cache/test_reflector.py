@@ -213,11 +213,29 @@ async def test_410_right_after_a_list_does_not_make_it_run_in_circles(follow: Fo
 @pytest.mark.criterion("RF-04")
 async def test_too_large_resource_version_makes_it_list_without_one(follow: Follow) -> None:
     too_large = Timeout("Too large resource version: 10, current: 4")
-    server = ScriptedServer([[page(10)], [page(4, obj("a", 3))]], [[too_large]])
+    server = ScriptedServer([[page(10)], [page(12, obj("a", 11))]], [[too_large]])
     watched = follow(server)
     await watched.requests(4)
-    assert server.log == ["list", "watch 10", "list", "watch 4"]
+    assert server.log == ["list", "watch 10", "list", "watch 12"]
+    assert server.requests[2][1] == ("list", None, 500)
     assert watched.names == ["a"]
+
+
+@pytest.mark.criterion("RF-04")
+async def test_a_server_restored_from_a_backup_is_believed_in_the_end(follow: Follow) -> None:
+    too_large = Timeout("Too large resource version: 10, current: 4")
+    restored = [page(4, obj("a", 3))]
+    server = ScriptedServer(
+        [[page(10, obj("a", 9), obj("b", 8))], restored, [too_large], restored], [[too_large]]
+    )
+    watched = follow(server)
+    await watched.requests(4)
+    assert watched.names == ["a", "b"]  # one older list is no reason to forget
+    await watched.requests(6)
+    assert server.log == ["list", "watch 10", "list", "list", "list", "watch 4"]
+    assert [r[1] for _, r in server.requests[2:5]] == [None, "10", None]
+    assert watched.names == ["a"]
+    assert watched.informer.resource_version == 4
 
 
 @pytest.mark.criterion("RF-05")
