@@ -224,7 +224,7 @@ async def test_too_large_resource_version_makes_it_list_without_one(follow: Foll
 @pytest.mark.criterion("RF-04")
 async def test_a_server_restored_from_a_backup_is_believed_in_the_end(follow: Follow) -> None:
     too_large = Timeout("Too large resource version: 10, current: 4")
-    restored = [page(4, obj("a", 3))]
+    restored: list[Step] = [page(4, obj("a", 3))]
     server = ScriptedServer(
         [[page(10, obj("a", 9), obj("b", 8))], restored, [too_large], restored], [[too_large]]
     )
