@@ -90,6 +90,10 @@ class FileAuth:
         self.generation = 0
         self.certificate = certificate
 
+    def renewed(self) -> "FileAuth":
+        """The same file, read anew."""
+        return FileAuth(self._path, certificate=self.certificate, clock=self._clock)
+
     async def headers(self, *, renew: bool = False) -> Mapping[str, str]:
         now = self._clock()
         if renew or now - self._read_at >= REREAD_SECONDS:
@@ -216,6 +220,10 @@ class ExecAuth:
         self.renewable = True
         self.generation = 0
         self.certificate: ClientCertificate | None = None
+
+    def renewed(self) -> "ExecAuth":
+        """The same plugin, to be run anew."""
+        return ExecAuth(self._plugin, now=self._now)
 
     async def headers(self, *, renew: bool = False) -> Mapping[str, str]:
         if self._runs and not renew and not self._expired():

@@ -5,6 +5,7 @@ from typing import Self
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.client.call import Defaults, FieldValidation, Propagation
 from ctrlruntime.client.config import Config
+from ctrlruntime.client.fence import Fence
 from ctrlruntime.client.observe import RequestObserver
 from ctrlruntime.client.patches import PatchType
 from ctrlruntime.client.reads import ListPage, Reader
@@ -31,9 +32,13 @@ class Client(Reader, Writer):
         *,
         observer: RequestObserver | None = None,
         defaults: Defaults | None = None,
+        fence: Fence | None = None,
     ) -> Self:
-        """A client with a transport of its own; no request is made yet. Close it when done."""
-        return cls(Transport(config, options, observer=observer), defaults=defaults)
+        """A client with a transport of its own; no request is made yet. Close it when done.
+
+        ``fence`` is asked about every write in the moment it is sent; see :class:`Transport`.
+        """
+        return cls(Transport(config, options, observer=observer, fence=fence), defaults=defaults)
 
     async def __aenter__(self) -> Self:
         return self

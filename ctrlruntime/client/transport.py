@@ -21,12 +21,12 @@ from yarl import URL
 
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import TransportError, WriteOutcomeUnknown, error_of_response
+from ctrlruntime.client.fence import READS, Fence, fenced
 from ctrlruntime.client.lines import LineSplitter
 from ctrlruntime.client.observe import NoObserver, RequestObserver
 from ctrlruntime.client.warnings import warnings_of
 
 Params = Mapping[str, str]
-_READS = frozenset({"GET", "HEAD"})
 _KEEPALIVE_SECONDS = 30.0
 _RETIREMENT_SECONDS = 60.0
 JSON = "application/json"
@@ -69,7 +69,11 @@ _list_head = msgspec.json.Decoder(_ListHead)
 
 
 class Transport:
-    """One API server. Close it when done; it may be used as an async context manager."""
+    """One API server. Close it when done; it may be used as an async context manager.
+
+    ``fence`` is asked about every write in the turn of the loop in which it is sent, repeated ones
+    included; what it raises reaches the caller of the write, of which nothing was sent.
+    """
 
     def __init__(
         self,
@@ -79,11 +83,13 @@ class Transport:
         observer: RequestObserver | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         on_warning: Callable[[str], None] | None = None,
+        fence: Fence | None = None,
     ) -> None:
         self.config = config
         self.options = options or TransportOptions()
         self._observer: RequestObserver = observer or NoObserver()
         self._sleep = sleep
+        self._request_class = aiohttp.ClientRequest if fence is None else fenced(fence)
         self._log = structlog.get_logger("ctrlruntime.client")
         self._on_warning = on_warning or self._log_warning
         base = URL(config.host)
@@ -311,6 +317,7 @@ class Transport:
         )
         session = aiohttp.ClientSession(
             connector=connector,
+            request_class=self._request_class,
             trust_env=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=True,
@@ -360,7 +367,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 def _no_answer(method: str, url: URL, error: Exception) -> TransportError:
     sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
     message = f"{method} {url.path}: {_words(error)}"
-    if sent and method not in _READS:
+    if sent and method not in READS:
         return WriteOutcomeUnknown(message)
     return TransportError(message, sent=sent)
 

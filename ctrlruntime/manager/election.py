@@ -1,20 +1,23 @@
 """Leader election: client-go's algorithm over any :class:`LeaderLock`.
 
 A candidate never compares its clock with another's. It notes on its own clock when it saw the record
-change, and takes over when the record has stayed the same for the duration it names.
+change, and takes over when the record has stayed the same for the duration it names. Where the lock
+tells of changes, candidates hear of a release at once and act when the lease runs out; they ask all
+the same, as often as client-go's do.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import random
 import socket
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
@@ -22,6 +25,10 @@ from ctrlruntime.client.errors import Conflict
 from ctrlruntime.manager.lease import LeaderLock, LeaderRecord
 
 JITTER = 1.2
+NEVER = float("-inf")
+
+Changes = Callable[[], AsyncGenerator[LeaderRecord | None, None]]
+"""What happens to the record, as it happens, newer than what was read before; None: it is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +38,13 @@ class ElectionOptions:
     lease_duration: float = 15.0
     """How long other candidates wait after the last renewal they saw."""
     renew_deadline: float = 10.0
-    """How long the leader tries to renew before it gives up."""
+    """How long the leader tries to renew before it gives up, and after that writes no more."""
     retry_period: float = 2.0
-    """Pause between tries; candidates add up to 120 % at random."""
+    """Pause between tries; candidates add up to 120 % at random.
+
+    A leader may write for ``renew_deadline + retry_period`` after the last renewal that succeeded, but
+    never for longer than ``lease_duration``; what is left of that is for requests on their way.
+    """
     release_on_exit: bool = True
     """Whether an orderly stop hands the lease over at once. controller-runtime's default is not."""
 
@@ -53,6 +64,18 @@ class ElectionOptions:
                 f"renew_deadline ({self.renew_deadline:g} s) must be greater than {JITTER} x "
                 f"retry_period ({self.retry_period:g} s)"
             )
+
+
+class Term(NamedTuple):
+    """How long this candidate holds the lease, by its own clock; ``NEVER`` while it does not.
+
+    Replaced as a whole, so that another thread may read it at any time.
+    """
+
+    may_write_until: float = NEVER
+    """When it gives up, unless a renewal succeeds before."""
+    expires: float = NEVER
+    """When another may take over, unless a renewal succeeds before."""
 
 
 class ElectionCallbacks(Protocol):
@@ -90,6 +113,7 @@ class LeaderElector:
         logger: FilteringBoundLogger,
         *,
         metrics: ElectionMetrics | None = None,
+        changes: Changes | None = None,
         clock: Callable[[], float] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         jitter: Callable[[], float] = random.random,
@@ -98,7 +122,9 @@ class LeaderElector:
             raise ValueError("a candidate needs an identity")
         self.identity = identity
         self.options = options
+        self.term = Term()
         self._lock = lock
+        self._changes = changes
         self._callbacks = callbacks
         self._logger = logger.bind(identity=identity, lock=str(lock))
         self._metrics = metrics
@@ -110,6 +136,7 @@ class LeaderElector:
         self._observed_at = 0.0
         self._reported = ""
         self._keep = False
+        self._wake = asyncio.Event()
 
     @property
     def is_leader(self) -> bool:
@@ -142,6 +169,7 @@ class LeaderElector:
                 await self._release()
             raise
         finally:
+            self.term = self.term._replace(may_write_until=NEVER)
             if self._metrics is not None:
                 self._metrics.leading(False)
             self._callbacks.stopped_leading()
@@ -150,11 +178,6 @@ class LeaderElector:
         """The lease is not released at the end: something that needs it is still running."""
         self._keep = True
 
-    @property
-    def has_lapsed(self) -> bool:
-        """Whether the lease may be another's by now: it was not renewed in time, or is seen to be."""
-        return not (self.is_leader and self._is_valid())
-
     def check(self, timeout: float = 20.0) -> None:
         """A health check: raises RuntimeError when this leader's renewal is overdue by ``timeout``."""
         overdue = self._clock() - self._observed_at - self.options.lease_duration
@@ -162,15 +185,56 @@ class LeaderElector:
             raise RuntimeError(f"the lease expired {overdue:.0f} s ago and was not renewed")
 
     async def _acquire(self) -> None:
-        while not await self._try():  # noqa: ASYNC110 - nobody tells when a lease expires
-            await asyncio.sleep(self.options.retry_period * (1 + JITTER * self._jitter()))
+        watching = asyncio.create_task(self._watch(), name="watch of the lease")
+        try:
+            while not await self._try():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._pause()):
+                        await self._wake.wait()
+                self._wake.clear()
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    def _pause(self) -> float:
+        """Seconds to the next try: a poll, or sooner if the lease runs out before."""
+        poll = self.options.retry_period * (1 + JITTER * self._jitter())
+        if self._observed is None or not self._observed.holder:
+            return poll
+        left = self._observed_at + self._observed.lease_duration - self._clock()
+        if left <= 0:
+            return poll
+        return min(poll, left + 0.1 * self.options.retry_period * self._jitter())
+
+    async def _watch(self) -> None:
+        """Notes changes when they happen, and wakes the candidate when the lease is free."""
+        if self._changes is None:
+            return
+        while True:
+            try:
+                async with contextlib.aclosing(self._changes()) as changes:
+                    async for record in changes:
+                        self._note(record)
+            except Exception as error:  # noqa: BLE001 - polls go on without it
+                self._logger.debug("The watch of the lease ended", error=repr(error))
+            await asyncio.sleep(self.options.retry_period)
+
+    def _note(self, record: LeaderRecord | None) -> None:
+        if record is None or not record.holder:
+            self._wake.set()
+        if record is not None and record != self._observed and record.holder != self.identity:
+            self._observe(record, self._clock())
 
     async def _renew(self) -> None:
-        """Returns when the lease was not renewed within the deadline, or another holds it."""
+        """Returns when the lease was not renewed within the deadline, or another holds it.
+
+        After standing still for longer than that there is one more try: nobody else may have come.
+        """
         while True:
             await asyncio.sleep(self.options.retry_period)
+            left = self.term.may_write_until - self._clock()
             try:
-                async with asyncio.timeout(self.options.renew_deadline):
+                async with asyncio.timeout(max(left, self._request_timeout)):
                     while not await self._try():
                         if not self.is_leader:
                             return
@@ -202,7 +266,7 @@ class LeaderElector:
             record = self._record(None)
             started = self._clock()
             await self._lock.create(record)
-            self._observe(record, started)
+            self._hold(record, started)
             return True
         if current != self._observed:
             self._observe(current, self._clock())
@@ -214,10 +278,11 @@ class LeaderElector:
     async def _write(self, record: LeaderRecord) -> None:
         started = self._clock()
         await self._lock.update(record)
-        self._observe(record, started)
+        self._hold(record, started)
 
     async def _release(self) -> None:
         """Empties the holder, unless another has the lease; conflicts are tried again."""
+        self.term = Term()
         try:
             async with asyncio.timeout(self.options.renew_deadline):
                 while self.is_leader and self._observed is not None:
@@ -257,10 +322,23 @@ class LeaderElector:
     def _observe(self, record: LeaderRecord, at: float) -> None:
         self._observed = record
         self._observed_at = at
+        if record.holder != self.identity:
+            self.term = Term()
         if record.holder != self._reported:
             self._reported = record.holder
             if record.holder:
                 self._callbacks.new_leader(record.holder)
+
+    def _hold(self, record: LeaderRecord, started: float) -> None:
+        """After a write that succeeded. Others may have seen it as early as it began.
+
+        A record of ours that was only read (its answer was lost) prolongs nothing: it may be old.
+        """
+        self._observe(record, started)
+        if record.holder == self.identity:
+            options = self.options
+            hold = min(options.renew_deadline + options.retry_period, options.lease_duration)
+            self.term = Term(started + hold, started + options.lease_duration)
 
 
 def _loop_time() -> float:

@@ -1,20 +1,38 @@
-"""The manager's part in an election: what it starts when elected, and how it lets go."""
+"""The manager's part in an election: what it starts when elected, and how it lets go.
+
+The election has a thread, an event loop and a connection of its own, so that renewals never wait
+for a busy loop. What may be sent is decided by the clock where it is sent, not by who hears first of
+a loss: see :meth:`Leadership.fence`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from structlog.typing import FilteringBoundLogger
 
-from ctrlruntime.client.call import Call, Execute
 from ctrlruntime.client.client import Client
-from ctrlruntime.client.transport import Response
+from ctrlruntime.client.config import Config
+from ctrlruntime.client.sharing import shared
 from ctrlruntime.events.recorder import EventRecorder
-from ctrlruntime.manager.election import LeaderElector, default_identity
+from ctrlruntime.manager.election import LeaderElector, Term, default_identity
 from ctrlruntime.manager.lease import LeaseLock
+from ctrlruntime.manager.loopthread import LoopThread
 from ctrlruntime.manager.metrics import Metrics
 from ctrlruntime.manager.options import ManagerOptions, lease_namespace
+
+
+def steady_clock() -> float:
+    """Seconds that never jump, and pass while the machine sleeps too, where the system can tell.
+
+    The loop's own clock will not do: it stands still during a turn.
+    """
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
 
 
 class LeaderElectionLost(RuntimeError):
@@ -25,14 +43,15 @@ class LeaderElectionLost(RuntimeError):
 
 
 class Leadership:
-    """Competes for the Lease with a client of its own.
+    """Competes for the Lease.
 
-    ``lead`` is run once elected; ``failed`` is told of a lost lease and of errors.
+    ``lead`` is run once elected; ``failed`` is told of a lost lease and of errors, both on the loop
+    that called :meth:`start`.
     """
 
     def __init__(
         self,
-        client: Client,
+        config: Config,
         options: ManagerOptions,
         metrics: Metrics,
         recorder: EventRecorder,
@@ -41,85 +60,117 @@ class Leadership:
         failed: Callable[[Exception], None],
     ) -> None:
         self.lost = False
-        self._client = client
+        self._config = config
         self._options = options
         self._metrics = metrics
         self._recorder = recorder
         self._logger = logger
         self._lead = lead
         self._failed = failed
-        self._lock = LeaseLock(
-            client,
-            options.leader_election_id,
-            lease_namespace(options),
-            options.leader_election_labels,
-        )
+        self._lock: LeaseLock | None = None
         self._elector: LeaderElector | None = None
-        self._election: asyncio.Task[None] | None = None
+        self._thread: LoopThread | None = None
+        self._call_owner: Callable[[Callable[[], None]], None] = lambda function: function()
         self._leading: asyncio.Task[None] | None = None
+        self._led = False
+        self._ending = False
+        self._told = False
 
     def start(self) -> None:
         """Enters the election."""
-        self._elector = LeaderElector(
-            self._lock,
-            self._options.leader_election_identity or default_identity(),
-            self._options.election,
-            self,
-            self._logger,
-            metrics=self,
-        )
-        self._election = asyncio.create_task(self._elect(self._elector), name="leader election")
+        self._thread = LoopThread(self._elect, "leader election")
+
+    def step_down(self) -> None:
+        """Records that this process leads no more. To be called before events can no longer be sent."""
+        if self._leading is not None and not self._told:
+            self._told = True
+            self._tell("stopped leading")
 
     async def end(self, *, release: bool) -> None:
         """Leaves the election, giving the lease back if nothing needs it any more."""
+        self._ending = True
         if self._elector is not None and not release:
             self._elector.keep()
-        tasks = [task for task in (self._leading, self._election) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._client.close()
+        if self._leading is not None:
+            self._leading.cancel()
+            await asyncio.gather(self._leading, return_exceptions=True)
+        if self._thread is not None:
+            await self._thread.stop()
 
     def check(self) -> None:
         """A health check: raises RuntimeError when a renewal is overdue."""
         if self._elector is not None:
             self._elector.check()
 
-    async def fence(self, call: Call, execute: Execute) -> Response:
-        """An interceptor: a process that led, and whose lease has lapsed, sends no more writes.
+    def fence(self) -> None:
+        """A process that led writes only while it is sure to lead. Raises LeaderElectionLost.
 
-        A process that stood still hears of its loss only after others of its tasks have run. Raises
-        LeaderElectionLost. Not for events, which tell of the loss.
+        Asked wherever a write is sent, see ``ctrlruntime.client.fence``. A process that never led is
+        free to write what needs no leadership.
         """
-        lapsed = self._leading is not None and (self._elector is None or self._elector.has_lapsed)
-        if lapsed and call.is_write:
+        if self._led and steady_clock() > self._term.may_write_until:
             raise LeaderElectionLost
-        return await execute(call)
 
-    async def _elect(self, elector: LeaderElector) -> None:
+    def event_fence(self) -> None:
+        """The same for events, which tell of the loss: until another may have taken over."""
+        if self._led and steady_clock() > self._term.expires:
+            raise LeaderElectionLost
+
+    @property
+    def _term(self) -> Term:
+        return Term() if self._elector is None else self._elector.term
+
+    # -- in the election's thread ------------------------------------------------------------------
+
+    async def _elect(self, thread: LoopThread) -> None:
+        self._call_owner = thread.call_owner
         try:
-            await elector.run()
+            async with Client.connect(
+                replace(self._config, auth=shared(self._config.auth, thread.owner)),
+                observer=self._metrics.requests,
+            ) as client:
+                await self._compete(client, thread)
         except Exception as error:  # noqa: BLE001 - a mistake of ours; the manager must not go on
-            self._failed(error)
-        else:
-            self.lost = True
-            self._failed(LeaderElectionLost())
+            failure = error
+            self._call_owner(lambda: self._failed(failure))
 
-    async def _start_leading(self) -> None:
+    async def _compete(self, client: Client, thread: LoopThread) -> None:
+        lock = self._lock = LeaseLock(
+            client,
+            self._options.leader_election_id,
+            lease_namespace(self._options),
+            self._options.leader_election_labels,
+        )
+        self._elector = LeaderElector(
+            lock,
+            self._options.leader_election_identity or default_identity(),
+            self._options.election,
+            self,
+            self._logger,
+            metrics=self,
+            changes=lock.changes,
+            clock=steady_clock,
+        )
+        running = asyncio.create_task(self._elector.run())
         try:
-            await self._lead()
-        except Exception as error:  # noqa: BLE001 - the manager raises it
-            self._failed(error)
-
-    # -- what the elector reports ----------------------------------------------------------------
+            while not running.done():
+                await asyncio.wait({running}, timeout=self._options.election.retry_period)
+                if thread.orphaned:
+                    self._elector.keep()
+                    break
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+        if not running.cancelled():
+            running.result()
+            self._call_owner(self._lose)
 
     def started_leading(self) -> None:
-        self._tell("became leader")
-        self._leading = asyncio.create_task(self._start_leading(), name="leader start")
+        self._led = True
+        self._call_owner(self._begin)
 
     def stopped_leading(self) -> None:
-        if self._leading is not None:
-            self._tell("stopped leading")
+        return
 
     def new_leader(self, identity: str) -> None:
         self._logger.info("New leader", leader=identity)
@@ -130,8 +181,26 @@ class Leadership:
     def slow_path(self) -> None:
         self._metrics.slow_renewals.labels(self._options.leader_election_id).inc()
 
+    # -- on the manager's loop ---------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        if self._ending:
+            return
+        self._tell("became leader")
+        self._leading = asyncio.create_task(self._start_leading(), name="leader start")
+
+    async def _start_leading(self) -> None:
+        try:
+            await self._lead()
+        except Exception as error:  # noqa: BLE001 - the manager raises it
+            self._failed(error)
+
+    def _lose(self) -> None:
+        self.lost = True
+        self._failed(LeaderElectionLost())
+
     def _tell(self, what: str) -> None:
-        if self._elector is None or not self._options.leader_election_events:
+        if self._elector is None or self._lock is None or not self._options.leader_election_events:
             return
         self._recorder.event(
             self._lock.reference,

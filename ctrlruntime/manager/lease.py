@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.api.scalars import format_micro_time, parse_time
+from ctrlruntime.cache.versions import number
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 
 LEASE = GroupVersionKind("coordination.k8s.io", "v1", "Lease")
+WATCH_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,7 @@ class LeaseLock:
         self._client = client
         self._labels = dict(labels or {})
         self._lease: Manifest | None = None
+        self._version = 0
 
     def __str__(self) -> str:
         return f"lease {self.namespace}/{self.name}"
@@ -76,14 +81,32 @@ class LeaseLock:
 
     async def get(self) -> LeaderRecord | None:
         try:
-            self._lease = await self._client.get(LEASE, self.name, self.namespace)
+            self._read(await self._client.get(LEASE, self.name, self.namespace))
         except NotFound:
-            self._lease = None
+            self._read(None)
             return None
-        return _record(self._lease.get("spec") or {})
+        return _record(self._lease)
+
+    async def changes(self) -> AsyncGenerator[LeaderRecord | None, None]:
+        """What happens to the Lease, beginning with what it is; None when it is deleted.
+
+        Leaves out what is older than what was read or written last. Ends after some minutes.
+        Watches one object by name, so a Role may be restricted to it.
+        """
+        events = self._client.watch(
+            LEASE,
+            self.namespace,
+            fields={"metadata.name": self.name},
+            timeout=WATCH_SECONDS * random.uniform(1.0, 2.0),  # noqa: S311 - not all at once
+        )
+        async with aclosing(events):
+            async for kind, lease in events:
+                version = number(lease["metadata"].get("resourceVersion", ""))
+                if version > self._version:
+                    yield None if kind == "DELETED" else _record(lease)
 
     async def create(self, record: LeaderRecord) -> None:
-        self._lease = await self._client.create(
+        created = await self._client.create(
             {
                 "apiVersion": LEASE.api_version,
                 "kind": LEASE.kind,
@@ -95,6 +118,7 @@ class LeaseLock:
                 "spec": _spec(record),
             }
         )
+        self._read(created)
 
     async def update(self, record: LeaderRecord) -> None:
         if self._lease is None:
@@ -104,10 +128,16 @@ class LeaseLock:
         if self._labels:
             metadata["labels"] = {**metadata.get("labels", {}), **self._labels}
         spec = {**(self._lease.get("spec") or {}), **_spec(record)}
-        self._lease = await self._client.update({**self._lease, "metadata": metadata, "spec": spec})
+        self._read(await self._client.update({**self._lease, "metadata": metadata, "spec": spec}))
+
+    def _read(self, lease: Manifest | None) -> None:
+        self._lease = lease
+        if lease is not None:
+            self._version = number(lease["metadata"].get("resourceVersion", ""))
 
 
-def _record(spec: Mapping[str, Any]) -> LeaderRecord:
+def _record(lease: Manifest | None) -> LeaderRecord:
+    spec: Mapping[str, Any] = (lease or {}).get("spec") or {}
     return LeaderRecord(
         holder=spec.get("holderIdentity") or "",
         lease_duration=spec.get("leaseDurationSeconds") or 0,

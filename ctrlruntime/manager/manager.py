@@ -10,10 +10,9 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.cache.cache import Cache, CacheOptions
-from ctrlruntime.client.call import Call, Execute
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
-from ctrlruntime.client.transport import Response
+from ctrlruntime.client.fence import Fence
 from ctrlruntime.controller.controller import Controller
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.pace import Pace
@@ -42,6 +41,8 @@ STOP_ORDER = (
 
 FLUSH = 5.0
 """Seconds for events recorded during the shutdown."""
+LEADER_FLUSH = 1.0
+"""The same for a leader, whose successor waits."""
 LOST_FLUSH = 0.5
 """The same when leadership is lost and the process has to go."""
 
@@ -167,7 +168,7 @@ class Manager:
         """What the controllers added so far declare, and what events and the election need."""
         needed: list[Permission] = [(EVENT.group, "events", ("create", "patch"))]
         if self.options.leader_election:
-            needed.append((LEASE.group, "leases", ("create", "get", "update")))
+            needed.append((LEASE.group, "leases", ("create", "get", "update", "watch")))
         for controller in self._controllers:
             needed += controller.permissions()
         return combine(needed)
@@ -195,6 +196,15 @@ class Manager:
         """Serves ``path`` next to ``/metrics``, which it cannot replace."""
         self._before_start("metrics handlers")
         self._endpoints.add_metrics_handler(path, handler)
+
+    def fence(self) -> None:
+        """Raises LeaderElectionLost once this process led and is no longer sure that it does.
+
+        The manager's clients ask it about every write. Clients of further clusters should too:
+        ``Client.connect(config, fence=manager.fence)``.
+        """
+        if self._leadership is not None:
+            self._leadership.fence()
 
     def stop(self) -> None:
         """Asks a running manager to stop; :meth:`start` then returns."""
@@ -263,12 +273,16 @@ class Manager:
         lost = self._leadership is not None and self._leadership.lost
         timeout = 0.0 if lost else self.options.graceful_shutdown_timeout
         ended = await self._stop_groups(timeout)
-        if self._leadership is not None:  # the lease is held until nothing needs it any more
+        if self._leadership is None:
+            await self.recorder.stop(FLUSH)
+        else:  # the lease is held until nothing needs it any more, events included
+            self._leadership.step_down()
+            await self.recorder.stop(LOST_FLUSH if lost else LEADER_FLUSH)
             await self._leadership.end(release=ended)
-        await self.recorder.stop(LOST_FLUSH if lost else FLUSH)
         self._gc.end()
         self.close()
         await self.live_client.close()
+        await self._event_client.close()
         if not ended and timeout > 0:
             running = [name for group in self._groups.values() for name in group.running]
             first, self._error = (
@@ -307,30 +321,36 @@ class Manager:
     # -- parts -------------------------------------------------------------------------------
 
     def _make_clients(self, cache_options: CacheOptions | None) -> None:
-        live = Client.connect(self.config, observer=self.metrics.requests)
-        if self.tracing.enabled:
-            live = live.intercepted(request_spans(self.tracing))
-        self.live_client = live.intercepted(self._fence) if self.options.leader_election else live
+        self.live_client = self._connect(self.fence)
+        self._event_client = self._connect(self._event_fence)
         if cache_options is None:
             cache_options = CacheOptions(namespaces=self.options.namespaces)
         self.cache = Cache(self.live_client, cache_options, self.metrics.informers)
         self.client = self.cache.client()
         self.metrics.before_render(lambda: self.metrics.informers.show(self.cache.stats()))
         self.recorder = EventRecorder(
-            live,
+            self._event_client,
             self.options.name,
             options=self.options.events,
             metrics=_EventDrops(self.metrics),
             logger=self.logger,
         )
 
-    async def _fence(self, call: Call, execute: Execute) -> Response:
-        leadership = self._leadership
-        return await (execute(call) if leadership is None else leadership.fence(call, execute))
+    def _connect(self, fence: Fence) -> Client:
+        client = Client.connect(
+            self.config,
+            observer=self.metrics.requests,
+            fence=fence if self.options.leader_election else None,
+        )
+        return client.intercepted(request_spans(self.tracing)) if self.tracing.enabled else client
+
+    def _event_fence(self) -> None:
+        if self._leadership is not None:
+            self._leadership.event_fence()
 
     def _make_leadership(self) -> Leadership:
         leadership = Leadership(
-            Client.connect(self.config, observer=self.metrics.requests),
+            self.config,
             self.options,
             self.metrics,
             self.recorder,

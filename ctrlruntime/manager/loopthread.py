@@ -1,0 +1,61 @@
+"""A second event loop in a thread: what runs there never waits for a busy first one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any
+
+
+class LoopThread:
+    """Runs one coroutine. It shares nothing with the owner's loop but what both can bear.
+
+    ``main`` makes the coroutine, on the new loop. The thread ends with the process, whatever it is doing.
+    """
+
+    def __init__(self, main: Callable[[LoopThread], Coroutine[Any, Any, None]], name: str) -> None:
+        self.owner = asyncio.get_running_loop()
+        self._main = main
+        self._loop = asyncio.SelectorEventLoop()
+        self._task: asyncio.Task[None] | None = None
+        self._cancelled = False
+        self._ended: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def call_owner(self, function: Callable[[], None]) -> None:
+        """Has the owner's loop call something as soon as it can; nothing if that loop is closed."""
+        if not self.owner.is_closed():
+            self.owner.call_soon_threadsafe(function)
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether the owner's loop is closed: nobody will ever stop this one."""
+        return self.owner.is_closed()
+
+    async def stop(self) -> None:
+        """Cancels the coroutine and waits until it has ended."""
+        if not self._ended.done():
+            self._loop.call_soon_threadsafe(self._cancel)
+        await asyncio.shield(asyncio.wrap_future(self._ended))
+
+    def _cancel(self) -> None:
+        self._cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._guarded())
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        finally:
+            self._ended.set_result(None)
+            self._loop.close()
+
+    async def _guarded(self) -> None:
+        if self._cancelled:
+            return
+        self._task = asyncio.create_task(self._main(self))
+        await asyncio.gather(self._task, return_exceptions=True)
