@@ -7,17 +7,20 @@
 `envtest_client`     a client of the administrator, for one test
 `namespace`          the name of a fresh namespace, for one test
 `proxy`              a Proxy in front of the server, on the test's own loop, for one test
+`run_manager`        runs controllers in the test's namespace, through its proxy, until the test ends
 
-A controller under test gets `envtest_config(envtest, proxy, "manager")`, and the test asks
-`proxy.log` what it did.
+Something else under test gets `envtest_config(envtest, proxy, "manager")`; the test asks
+`proxy.log` what it did. CTRLRUNTIME_ENVTEST_BACKEND chooses the backend of a whole run.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 import pytest_asyncio
@@ -26,16 +29,19 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import NotFound
+from ctrlruntime.envtest.crds import CRDSource, install_crds
 from ctrlruntime.envtest.environment import Environment
 from ctrlruntime.envtest.proxy import Proxy
+from ctrlruntime.manager import Manager, ManagerOptions
 
+BACKEND = "CTRLRUNTIME_ENVTEST_BACKEND"
 NAMESPACE = GroupVersionKind("", "v1", "Namespace")
 
 
 @pytest.fixture(scope="session")
 def envtest_options() -> dict[str, Any]:
     """Arguments of Environment; the backend must be a process of its own."""
-    return {"backend": "embedded-process"}
+    return {"backend": os.environ.get(BACKEND, "embedded-process")}
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -72,6 +78,56 @@ async def proxy(envtest: Environment) -> AsyncIterator[Proxy]:
     """A proxy in front of the session's server: its own log and its own faults."""
     async with Proxy(envtest.backend.url, envtest.proxy_options()) as running:
         yield running
+
+
+class RunManager(Protocol):
+    """What the fixture `run_manager` gives."""
+
+    async def __call__(
+        self,
+        setup: Callable[[Manager], object],
+        *crds: CRDSource,
+        options: ManagerOptions | None = None,
+    ) -> Manager:
+        """Installs `crds`, lets `setup` add controllers to a manager, and starts it.
+
+        Returns once it leads. It reads and writes through the test's proxy as the user `manager`,
+        watches the test's namespace alone, and ends with the test. What ends it sooner fails the
+        test.
+        """
+
+
+@pytest_asyncio.fixture
+async def run_manager(
+    envtest: Environment, proxy: Proxy, namespace: str
+) -> AsyncIterator[RunManager]:
+    """Runs controllers for one test."""
+    running: list[tuple[Manager, asyncio.Task[None]]] = []
+
+    async def run(
+        setup: Callable[[Manager], object],
+        *crds: CRDSource,
+        options: ManagerOptions | None = None,
+    ) -> Manager:
+        async with Client.connect(envtest.config("admin")) as client:
+            await install_crds(client, crds)
+        given = options or ManagerOptions(name="manager", namespaces=(namespace,))
+        quiet = replace(given, metrics_bind_address="0", health_bind_address="0")
+        manager = Manager(envtest_config(envtest, proxy, "manager"), quiet)
+        setup(manager)
+        task = asyncio.create_task(manager.start())
+        running.append((manager, task))
+        elected = asyncio.create_task(manager.elected.wait())
+        await asyncio.wait({task, elected}, return_when=asyncio.FIRST_COMPLETED)
+        elected.cancel()
+        if task.done():
+            task.result()
+        return manager
+
+    yield run
+    for manager, task in reversed(running):
+        manager.stop()
+        await task
 
 
 def envtest_config(environment: Environment, through: Proxy, user: str = "admin") -> Config:

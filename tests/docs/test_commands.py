@@ -183,7 +183,9 @@ DOCUMENTS: dict[str, Document] = {
         checkout=True,
         unchanged="config",
     ),
-    "docs/first-controller.md": Document(steps=(saved_as("website.py"), shell, shell)),
+    "docs/first-controller.md": Document(
+        steps=(saved_as("website.py"), shell, shell, saved_as("test_website.py"), shell)
+    ),
     "docs/tenancy.md": Document(
         steps=(
             shell,
