@@ -225,11 +225,50 @@ def _list_fields(value: list[Any], list_type: ListType, out: FieldSet) -> None:
 
 def check(value: Any, node: TypeNode, *, allow_duplicates: bool = False) -> None:
     """Raise :class:`TypeMismatch` with every way in which ``value`` is not of this type."""
+    if _fits(value, node, allow_duplicates):
+        return
     problems = list(_problems(value, node, (), allow_duplicates))
     if problems:
         raise TypeMismatch(
             *(f"{fields.path_string(path)}: {text}" if path else text for path, text in problems)
         )
+
+
+def _fits(value: Any, node: TypeNode, duplicates: bool) -> bool:
+    """Whether there is certainly no problem: quick, since that is the rule."""
+    if value is None:
+        return True
+    if type(value) is dict:
+        map_type = node.map
+        if map_type is None:
+            return False
+        named, element = map_type.fields, map_type.element
+        for key, item in value.items():
+            child = named.get(key, element)
+            if child is None:
+                return False
+            if type(item) is str:
+                if child.scalar != "string" and child.scalar != "untyped":
+                    return False
+            elif not _fits(item, child, duplicates):
+                return False
+        return True
+    if type(value) is list:
+        return node.list is not None and _list_fits(value, node.list, duplicates)
+    return node.scalar is not None and _scalar_problem(value, node.scalar) is None
+
+
+def _list_fits(value: list[Any], list_type: ListType, duplicates: bool) -> bool:
+    element = list_type.element
+    if not all(_fits(item, element, duplicates) for item in value):
+        return False
+    if list_type.relation == "atomic":
+        return True
+    try:
+        names = {list_type.element_of(item) for item in value}
+    except TypeMismatch:
+        return False
+    return duplicates or len(names) == len(value)
 
 
 Problem = tuple[tuple[str, ...], str]

@@ -132,7 +132,9 @@ class DeploymentReconciler:
         if (metadata.get("annotations") or {}).get(REVISION) == revision:
             return
         patch = {"metadata": {"annotations": {REVISION: revision}}}
-        await self._cluster.patch(DEPLOYMENT, metadata["name"], metadata["namespace"], patch)
+        name, namespace = metadata["name"], metadata["namespace"]
+        # With the status, as upstream does: by itself it would count as a new generation.
+        await self._cluster.patch(DEPLOYMENT, name, namespace, patch, "status")
 
     async def _prune(
         self, spec: Manifest, sets: list[ReplicaSetView], new: ReplicaSetView | None

@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import contextlib
+import re
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from ctrlruntime.envtest.schema.builtin import Definitions, single_type
-from ctrlruntime.envtest.schema.quantity import MILLI, QuantityError, canonical
+from ctrlruntime.envtest.schema.omitted import omitted
+from ctrlruntime.envtest.schema.quantity import MILLI, QuantityError, canonical, value_of
 
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+_TIME, _MICRO_TIME = f"{_META}.Time", f"{_META}.MicroTime"
+_READERS = frozenset({_QUANTITY, _INT_OR_STRING, _TIME, _MICRO_TIME})
+
+
+class _Never:
+    """The type of no JSON value: objects and lists are always looked into."""
+
+
+_PLAIN: dict[str, type] = {
+    "string": str,
+    "boolean": bool,
+    "integer": int,
+    "number": float,
+    "object": _Never,
+    "array": _Never,
+}
 
 
 class FieldNode:
     """One compiled definition: its members, items, or the scalar it is."""
 
-    __slots__ = ("fields", "item", "kind", "name", "other", "required")
+    __slots__ = ("fields", "item", "kind", "name", "omitted", "other", "plain", "required")
 
     def __init__(self, name: str, kind: str) -> None:
         self.name = name
@@ -24,6 +44,10 @@ class FieldNode:
         self.other: FieldNode | None = None
         self.item: FieldNode | None = None
         self.required: tuple[str, ...] = ()
+        self.omitted = omitted(name)
+        self.plain: type | None = None if name in _READERS else _PLAIN.get(kind)
+        """The Python type of values that need no further look; None: the definition has a reader of
+        its own or takes anything."""
 
 
 class BuiltinFields:
@@ -65,77 +89,153 @@ def _kind(schema: dict[str, Any]) -> str:
     return kind or ("object" if "properties" in schema else "any")
 
 
-def unknown(value: Any, node: FieldNode, path: str = "", *, remove: bool = False) -> Iterator[str]:
+def unknown(value: Any, node: FieldNode, path: str = "", *, remove: bool = False) -> list[str]:
     """Paths of members that no definition declares; ``remove`` takes them out."""
-    if isinstance(value, dict):
-        if not node.fields and node.other is None:
-            return
-        for name in list(value):
-            child = node.fields.get(name, node.other)
-            here = f"{path}.{name}" if path else name
-            if child is None:
-                yield here
-                if remove:
-                    del value[name]
-            elif isinstance(value[name], dict | list):
-                yield from unknown(value[name], child, here, remove=remove)
-    elif isinstance(value, list) and node.item is not None:
-        for index, item in enumerate(value):
-            if isinstance(item, dict | list):
-                yield from unknown(item, node.item, f"{path}[{index}]", remove=remove)
+    found: list[str] = []
+    _find_unknown(value, node, path, remove, found)
+    return found
+
+
+def _find_unknown(value: Any, node: FieldNode, path: str, remove: bool, found: list[str]) -> None:
+    if type(value) is list:
+        if node.item is not None:
+            for index, item in enumerate(value):
+                if type(item) is dict or type(item) is list:
+                    _find_unknown(item, node.item, f"{path}[{index}]", remove, found)
+        return
+    if type(value) is not dict or (not node.fields and node.other is None):
+        return
+    strange: list[str] = []
+    for name, item in value.items():
+        child = node.fields.get(name, node.other)
+        if child is None:
+            strange.append(name)
+        elif type(item) is dict or type(item) is list:
+            _find_unknown(item, child, f"{path}.{name}" if path else name, remove, found)
+    for name in strange:
+        found.append(f"{path}.{name}" if path else name)
+        if remove:
+            del value[name]
 
 
 def normalize(value: Any, node: FieldNode) -> None:
     """Write quantities in canonical form, in place; texts that are none stay as they are.
 
-    Nulls are left out, as decoding into a Go struct does.
+    Nulls and zeros are left out, as a Go struct leaves them out.
     """
-    pairs: Any
-    if isinstance(value, dict):
-        for name in [name for name, item in value.items() if item is None]:
-            del value[name]
-        pairs = [(name, node.fields.get(name, node.other)) for name in value]
-    elif isinstance(value, list):
-        pairs = [(index, node.item) for index in range(len(value))]
-    else:
+    if type(value) is list:
+        if node.item is not None:
+            for item in value:
+                normalize(item, node.item)
         return
-    for key, child in pairs:
+    if type(value) is not dict:
+        return
+    gone: list[str] = []
+    zeros, named, other = node.omitted, node.fields, node.other
+    for name, item in value.items():
+        if item is None or (not item and name in zeros):
+            gone.append(name)
+            continue
+        child = named.get(name, other)
         if child is None:
             continue
-        item = value[key]
-        if isinstance(item, dict | list):
+        if type(item) is dict or type(item) is list:
             normalize(item, child)
         elif child.name == _QUANTITY:
-            try:
+            with contextlib.suppress(QuantityError):
                 # Resource lists are maps; the server rounds what is in them up to a thousandth.
-                value[key] = canonical(item, MILLI) if child is node.other else canonical(item)
-            except QuantityError:
-                continue
+                value[name] = canonical(item, MILLI) if child is other else canonical(item)
+    for name in gone:
+        del value[name]
 
 
-def mismatches(value: Any, node: FieldNode, path: str = "") -> Iterator[tuple[str, str, str]]:
-    """Members of a wrong JSON type: path, the JSON type found, the type declared."""
-    if value is None or node.kind == "any":
-        if node.name == _INT_OR_STRING and isinstance(value, dict | list | bool):
-            yield path, _json_kind(value), "intstr.IntOrString"
-        return
+Mismatch: TypeAlias = tuple[str, str, str]
+"""Where a member is of a wrong JSON type, the type found, the type declared."""
+
+
+def mismatch(value: Any, node: FieldNode) -> Mismatch | None:
+    """The first member of a wrong JSON type.
+
+    A text that its type cannot read is of type "text", and what is wrong with it in the last place.
+    """
+    if value is None or type(value) is node.plain:
+        return None
+    if node.plain is None:
+        return _unreadable(value, node)
+    if type(value) is dict and node.kind == "object":
+        named, other = node.fields, node.other
+        for name, item in value.items():
+            child = named.get(name, other)
+            if child is not None and type(item) is not child.plain:
+                inner = mismatch(item, child)
+                if inner is not None:
+                    return _within(name, inner)
+        return None
+    if type(value) is list and node.kind == "array":
+        if node.item is not None:
+            for index, item in enumerate(value):
+                inner = mismatch(item, node.item)
+                if inner is not None:
+                    return _within(f"[{index}]", inner)
+        return None
+    return _scalar_mismatch(value, node.kind)
+
+
+def _within(step: str, inner: Mismatch) -> Mismatch:
+    path = inner[0]
+    dot = "." if path and not path.startswith("[") else ""
+    return f"{step}{dot}{path}", inner[1], inner[2]
+
+
+def _scalar_mismatch(value: Any, wanted: str) -> Mismatch | None:
     found = _json_kind(value)
-    wanted = node.kind
     if found == "number" and wanted in ("integer", "number"):
         if wanted == "integer" and isinstance(value, float) and not value.is_integer():
-            yield path, f"number {value:g}", "integer"
-        return
-    if found != {"boolean": "bool"}.get(wanted, wanted):
-        yield path, found, wanted
-        return
-    if isinstance(value, dict):
-        for name, item in value.items():
-            child = node.fields.get(name, node.other)
-            if child is not None:
-                yield from mismatches(item, child, f"{path}.{name}" if path else name)
-    elif isinstance(value, list) and node.item is not None:
-        for index, item in enumerate(value):
-            yield from mismatches(item, node.item, f"{path}[{index}]")
+            return "", f"number {value:g}", "integer"
+        return None
+    return None if found == {"boolean": "bool"}.get(wanted, wanted) else ("", found, wanted)
+
+
+def _unreadable(value: Any, node: FieldNode) -> Mismatch | None:
+    """What types with a reader of their own do not take."""
+    found = _json_kind(value)
+    if node.name == _INT_OR_STRING:
+        return None if found in ("string", "number") else ("", found, "intstr.IntOrString")
+    read = _TEXTS.get(node.name)
+    wrong = None if read is None else read(value)
+    return None if wrong is None else ("", "text", wrong)
+
+
+def _quantity(value: Any) -> str | None:
+    try:
+        value_of(value)
+    except QuantityError as error:
+        return str(error)
+    return None
+
+
+def _time(value: Any) -> str | None:
+    return _moment(value, "2006-01-02T15:04:05Z07:00")
+
+
+def _micro_time(value: Any) -> str | None:
+    return _moment(value, "2006-01-02T15:04:05.000000Z07:00")
+
+
+def _moment(value: Any, layout: str) -> str | None:
+    if not isinstance(value, str):
+        return f"Time.UnmarshalJSON: input is not a JSON string: {_json_kind(value)}"
+    if not value or _MOMENT.fullmatch(value):
+        return None
+    return f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"'
+
+
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+_TEXTS: dict[str, Callable[[Any], str | None]] = {
+    _QUANTITY: _quantity,
+    _TIME: _time,
+    _MICRO_TIME: _micro_time,
+}
 
 
 def _json_kind(value: Any) -> str:

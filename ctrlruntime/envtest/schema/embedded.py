@@ -19,6 +19,11 @@ _BAD_KIND = (
 )
 
 
+def has_embedded(node: Structural) -> bool:
+    """Whether there may be an embedded object anywhere."""
+    return node.embedded or any(has_embedded(child) for child in node.children())
+
+
 def check_embedded(value: Any, node: Structural, path: str) -> Iterator[Cause]:
     """What is wrong with the apiVersion and kind of embedded objects."""
     if isinstance(value, list):
@@ -32,6 +37,21 @@ def check_embedded(value: Any, node: Structural, path: str) -> Iterator[Cause]:
             child = node.child(name)
             if child is not None and isinstance(item, dict | list):
                 yield from check_embedded(item, child, f"{path}.{name}" if path else name)
+
+
+def embedded_metadata(value: Any, node: Structural, path: str) -> Iterator[tuple[str, Any]]:
+    """The metadata of every embedded object and where it lies."""
+    if isinstance(value, list):
+        if node.items is not None:
+            for index, item in enumerate(value):
+                yield from embedded_metadata(item, node.items, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        if node.embedded and "metadata" in value:
+            yield f"{path}.metadata", value["metadata"]
+        for name, item in value.items():
+            child = node.child(name)
+            if child is not None and isinstance(item, dict | list):
+                yield from embedded_metadata(item, child, f"{path}.{name}" if path else name)
 
 
 def _type_meta(value: dict[str, Any], path: str) -> Iterator[Cause]:

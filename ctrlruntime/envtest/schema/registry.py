@@ -14,7 +14,7 @@ from ctrlruntime.envtest.schema import builtin, pruning
 from ctrlruntime.envtest.schema.builtin_fields import (
     BuiltinFields,
     FieldNode,
-    mismatches,
+    mismatch,
     normalize,
     unknown,
 )
@@ -22,7 +22,7 @@ from ctrlruntime.envtest.schema.builtin_types import BuiltinTypes, PatchNode
 from ctrlruntime.envtest.schema.causes import Cause
 from ctrlruntime.envtest.schema.cel import has_rules, run_rules
 from ctrlruntime.envtest.schema.defaulting import default, drop_nulls
-from ctrlruntime.envtest.schema.embedded import check_embedded
+from ctrlruntime.envtest.schema.embedded import check_embedded, embedded_metadata, has_embedded
 from ctrlruntime.envtest.schema.listtypes import duplicates
 from ctrlruntime.envtest.schema.reset import builtin_reset, custom_reset
 from ctrlruntime.envtest.schema.structural import Structural, merge_type
@@ -61,7 +61,7 @@ class TypeSchema:
         """Write quantities in canonical form and drop nulls, in place; built-in kinds only."""
 
     def mismatch(self, obj: Manifest) -> str | None:
-        """Why the body does not decode into the kind (answer: 400); built-in kinds only."""
+        """Why the body does not decode into the kind (answer: 400)."""
         return None
 
     def prune(self, obj: Manifest) -> list[str]:
@@ -91,6 +91,7 @@ class CustomSchema(TypeSchema):
         self.structural = Structural(raw)
         self._metadata = object_meta
         self._rules = has_rules(self.structural)
+        self._embeds = has_embedded(self.structural)
         super().__init__(
             merge_type(self.structural, metadata, root=True), custom_reset(status=status)
         )
@@ -100,6 +101,20 @@ class CustomSchema(TypeSchema):
 
     def drop_nulls(self, obj: Manifest) -> None:
         drop_nulls(obj, self.structural)
+
+    def mismatch(self, obj: Manifest) -> str | None:
+        """Only the metadata of embedded objects is decoded; the rest is left to the validation."""
+        if not self._embeds:
+            return None
+        for path, found in embedded_metadata(obj, self.structural, ""):
+            if (first := mismatch(found, self._metadata)) is not None:
+                inner, wrong, wanted = first
+                go = f"json: cannot unmarshal {wrong} into Go struct field ObjectMeta.{inner}"
+                shown = orjson.dumps(found).decode()
+                return (
+                    f"{path}: Invalid value: {shown}: {go} of type {_GO_TYPES.get(wanted, wanted)}"
+                )
+        return None
 
     def prune(self, obj: Manifest) -> list[str]:
         return pruning.prune(obj, self.structural, metadata=self._metadata)
@@ -170,10 +185,14 @@ class BuiltinSchema(TypeSchema):
         return sorted(unknown(obj, self._nodes.named(self._name)))
 
     def mismatch(self, obj: Manifest) -> str | None:
-        for path, found, wanted in mismatches(obj, self._nodes.named(self._name)):
-            go = _GO_TYPES.get(wanted, wanted)
-            return f"json: cannot unmarshal {found} into Go struct field {path} of type {go}"
-        return None
+        first = mismatch(obj, self._nodes.named(self._name))
+        if first is None:
+            return None
+        path, found, wanted = first
+        if found == "text":
+            return wanted
+        go = _GO_TYPES.get(wanted, wanted)
+        return f"json: cannot unmarshal {found} into Go struct field {path} of type {go}"
 
     def validate(
         self, obj: Manifest, old: Manifest | None = None, *, subresource: str = ""

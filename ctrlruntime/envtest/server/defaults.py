@@ -101,7 +101,7 @@ def _string_data(secret: _Object) -> None:
 def _service(spec: _Object) -> None:
     for port in spec.get("ports") or ():
         if port.get("targetPort") in {None, "", 0}:
-            port["targetPort"] = port.get("port")
+            port["targetPort"] = port.get("port") or 0
     kind = spec.get("type")
     if kind in {"NodePort", "LoadBalancer"}:
         spec.setdefault("externalTrafficPolicy", "Cluster")
@@ -109,6 +109,8 @@ def _service(spec: _Object) -> None:
         spec.setdefault("internalTrafficPolicy", "Cluster")
     if kind == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
+    if spec["sessionAffinity"] == "None":
+        spec.pop("sessionAffinityConfig", None)
     if spec["sessionAffinity"] == "ClientIP":
         config = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
         config.setdefault("timeoutSeconds", 10800)
@@ -141,10 +143,11 @@ _SUBJECTS: Final = Defaults(
     )
 )
 _BINDING: Final = Defaults(
+    {"roleRef": {}},
     within={
         "roleRef": Defaults({"apiGroup": "rbac.authorization.k8s.io"}),
         "subjects": _SUBJECTS,
-    }
+    },
 )
 _WEBHOOK: Final = Defaults(
     {

@@ -139,12 +139,22 @@ def _service(state: State, obj: Manifest) -> None:
 
 def _secret(state: State, obj: Manifest) -> None:
     del state
-    for key, value in (obj.get("data") or {}).items():
+    _check_binary(obj, "data")
+
+
+def _config_map(state: State, obj: Manifest) -> None:
+    del state
+    _check_binary(obj, "binaryData")
+
+
+def _check_binary(obj: Manifest, field: str) -> None:
+    for key, value in (obj.get(field) or {}).items():
         try:
             base64.b64decode(value or "", validate=True)
         except (binascii.Error, ValueError, TypeError):
+            kind = obj["kind"]
             raise bad_request(
-                'Secret in version "v1" cannot be handled as a Secret: '
+                f'{kind} in version "v1" cannot be handled as a {kind}: '
                 f"illegal base64 data at input byte 0 (key {key})"
             ) from None
 
@@ -157,6 +167,7 @@ _CREATES: Final[dict[str, Callable[[State, Manifest], None]]] = {
     "nodes": _node,
     "services": _service,
     "secrets": _secret,
+    "configmaps": _config_map,
 }
 
 
@@ -191,13 +202,20 @@ def before_update(state: State, kind: Kind, new: Manifest, old: Manifest, subres
             allocator(state).reassign(new, old)
         case "secrets":
             _secret(state, new)
+        case "configmaps":
+            _config_map(state, new)
         case "namespaces":
             _keep_finalizers(new, old, subresource)
         case "daemonsets.apps":
-            if new["spec"].get("template") != old["spec"].get("template"):
-                annotations = new["metadata"].setdefault("annotations", {})
-                key = "deprecated.daemonset.template.generation"
-                annotations[key] = str(int(annotations.get(key) or 0) + 1)
+            _count_templates(new, old)
+
+
+def _count_templates(new: Manifest, old: Manifest) -> None:
+    """A field of the old API that lives on as an annotation, whatever the sender makes of it."""
+    key = "deprecated.daemonset.template.generation"
+    count = int((old["metadata"].get("annotations") or {}).get(key) or 0)
+    count += new["spec"].get("template") != old["spec"].get("template")
+    new["metadata"].setdefault("annotations", {})[key] = str(count)
 
 
 def _keep_finalizers(new: Manifest, old: Manifest, subresource: str) -> None:

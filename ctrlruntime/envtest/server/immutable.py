@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from ctrlruntime.envtest.schema.quantity import value_of
 from ctrlruntime.envtest.server.definition_rules import check_definition_update
 from ctrlruntime.envtest.server.errors import FieldError, bad_value, forbidden_field
 
@@ -103,6 +104,13 @@ def _claim(new: _Object, old: _Object) -> Iterator[FieldError]:
         )
 
 
+def _claim_size(new: _Object, old: _Object) -> Iterator[FieldError]:
+    path = "spec.resources.requests.storage"
+    before, after = _get(old, path), _get(new, path)
+    if before is not None and (after is None or value_of(after) < value_of(before)):
+        yield forbidden_field(path, "field can not be less than status.capacity")
+
+
 def _service_update(new: _Object, old: _Object) -> Iterator[FieldError]:
     before, after = old["spec"].get("clusterIP"), new["spec"].get("clusterIP")
     kept = {old["spec"].get("type"), new["spec"].get("type")}
@@ -126,7 +134,7 @@ UPDATES: Final[dict[tuple[str, str], tuple[Callable[[_Object, _Object], _Errors]
     ("", "Pod"): (_pod,),
     ("", "ConfigMap"): (_immutable_data,),
     ("", "Secret"): (_fixed("type"), _immutable_data),
-    ("", "PersistentVolumeClaim"): (_claim,),
+    ("", "PersistentVolumeClaim"): (_claim, _claim_size),
     ("", "Service"): (_service_update,),
     ("storage.k8s.io", "StorageClass"): (
         _fixed("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"),

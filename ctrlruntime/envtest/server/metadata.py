@@ -212,7 +212,7 @@ def _owners(owners: list[dict[str, Any]]) -> list[FieldError]:
 
 def _finalizers(kind: Kind, finalizers: list[str]) -> list[FieldError]:
     # Only the kinds of the core project must qualify their names.
-    strict = not kind.custom and kind.kind != "CustomResourceDefinition"
+    strict = not kind.custom and kind.kind not in {"CustomResourceDefinition", "Lease"}
     errors: list[FieldError] = []
     for index, name in enumerate(finalizers):
         field = "metadata.finalizers"

@@ -118,6 +118,8 @@ class Patcher:
 
         def make(live: Manifest | None) -> Manifest:
             new = self._merge(kind, request, live, applied)
+            if kind.namespaced and live is not None:
+                check_namespace(request, new)
             # What is not in the schema, or of a wrong type, the merge has refused already.
             self.fill(kind, request, new, pruned=not kind.custom, checked=True)
             return new
@@ -141,12 +143,6 @@ class Patcher:
                 raise bad_request(f"Object '{title}' is missing in '{shown}'")
         check_applied(kind, request, applied)
         applied["metadata"].setdefault("name", request.name)
-        if kind.namespaced:
-            given = applied["metadata"].get("namespace")
-            if given and given != request.namespace:
-                raise bad_request(
-                    "the namespace of the provided object does not match the namespace sent on the request"
-                )
         return applied, self._repeated(request)
 
     def _merge(
@@ -216,6 +212,7 @@ class Patcher:
             # The nulls of an apply, and those that a removal leaves, are for the validation.
             if not checked:
                 schema.drop_nulls(obj)
+                self._decodes(kind, request, obj, schema)
             schema.default(obj)
         else:
             self._fill_builtin(kind, request, obj, checked=checked)
@@ -224,11 +221,12 @@ class Patcher:
         if b"null" in request.body:
             drop_nulls(obj)
         schema = self._state.schema(kind, request.version)
-        if not checked and (mismatch := schema.mismatch(obj)) is not None:
-            raise bad_request(
-                f'{kind.kind} in version "{request.version}" cannot be handled as a {kind.kind}: '
-                f"{mismatch}"
-            )
+        try:
+            self._decodes(kind, request, obj, schema)
+        except StatusError as error:
+            if checked:
+                raise StatusError(500, "", error.message) from None
+            raise
         schema.normalize(obj)
         if conversion.same_in_storage(kind, request.version):
             defaults.apply_defaults(kind, obj)
@@ -240,6 +238,14 @@ class Patcher:
         obj.update(shown)
 
     @staticmethod
+    def _decodes(kind: Kind, request: Request, obj: Manifest, schema: TypeSchema) -> None:
+        if (mismatch := schema.mismatch(obj)) is not None:
+            raise bad_request(
+                f'{kind.kind} in version "{request.version}" cannot be handled as a {kind.kind}: '
+                f"{mismatch}"
+            )
+
+    @staticmethod
     def _complain(kind: Kind, request: Request, found: list[str]) -> None:
         if not found or request.field_validation == "Ignore":
             return
@@ -249,6 +255,15 @@ class Patcher:
                 text = f'{kind.kind} in version "{request.version}" cannot be handled as a {kind.kind}: {text}'
             raise bad_request(text)
         request.warnings.extend(text for text in found if text not in request.warnings)
+
+
+def check_namespace(request: Request, obj: Manifest) -> None:
+    """The namespaces of the URL and of the object must agree."""
+    given = obj["metadata"].get("namespace")
+    if given and given != request.namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
 
 
 def drop_nulls(obj: Any) -> None:

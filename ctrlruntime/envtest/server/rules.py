@@ -7,18 +7,22 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.envtest.schema.quantity import value_of
+from ctrlruntime.envtest.server.access_rules import ROLE, ROLE_BINDING
 from ctrlruntime.envtest.server.checking import Rules
 from ctrlruntime.envtest.server.definition_rules import check_definition
 from ctrlruntime.envtest.server.errors import (
     FieldError,
     bad_value,
     duplicate,
+    forbidden_field,
     not_supported,
     required,
 )
 from ctrlruntime.envtest.server.immutable import UPDATES
 from ctrlruntime.envtest.server.kinds import Kind
-from ctrlruntime.envtest.server.metadata import label, validate_labels
+from ctrlruntime.envtest.server.metadata import label, qualified_name, validate_labels
+from ctrlruntime.envtest.server.network_rules import INGRESS, NETWORK_POLICY
 from ctrlruntime.envtest.server.selectors import matches_selector
 
 _Object = dict[str, Any]
@@ -96,12 +100,19 @@ def _always(spec: _Object, prefix: str) -> Iterator[FieldError]:
         yield not_supported(f"{prefix}template.spec.restartPolicy", policy, ("Always",))
 
 
+def _named_selector(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    if spec.get("selector") is None:
+        yield required(f"{prefix}selector")
+
+
 def _selects_template(spec: _Object, prefix: str) -> Iterator[FieldError]:
     selector = spec.get("selector")
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    if selector is None:
-        yield required(f"{prefix}selector")
-    elif not selector.get("matchLabels") and not selector.get("matchExpressions"):
+    if (
+        selector is not None
+        and not selector.get("matchLabels")
+        and not selector.get("matchExpressions")
+    ):
         detail = "empty selector is invalid for deployment"
         yield bad_value(f"{prefix}selector", selector, detail)
     if selector is None or not matches_selector(selector, labels):
@@ -110,6 +121,22 @@ def _selects_template(spec: _Object, prefix: str) -> Iterator[FieldError]:
     yield from validate_labels(labels, f"{prefix}template.metadata.labels")
     if not (spec.get("template") or {}).get("spec"):
         yield required(f"{prefix}template.spec.containers")
+
+
+def _strategy(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    strategy = spec.get("strategy") or {}
+    if strategy.get("type") not in {None, "", "Recreate", "RollingUpdate"}:
+        yield not_supported(f"{prefix}strategy", strategy, ("Recreate", "RollingUpdate"))
+    if strategy.get("type") == "Recreate" and strategy.get("rollingUpdate") is not None:
+        detail = "may not be specified when strategy `type` is 'Recreate'"
+        yield forbidden_field(f"{prefix}strategy.rollingUpdate", detail)
+
+
+def _progress(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    deadline, ready = spec.get("progressDeadlineSeconds"), spec.get("minReadySeconds") or 0
+    if deadline is not None and deadline <= ready:
+        detail = "must be greater than minReadySeconds"
+        yield bad_value(f"{prefix}progressDeadlineSeconds", deadline, detail)
 
 
 def _job_restart(spec: _Object, prefix: str) -> Iterator[FieldError]:
@@ -134,8 +161,11 @@ def _schedule(spec: _Object, prefix: str) -> Iterator[FieldError]:
 
 
 _REPLICAS: Final = {"replicas": 0, "minReadySeconds": 0, "revisionHistoryLimit": 0}
-_SET_CHECKS: Final = (_selects_template, _always)
+_SET_CHECKS: Final = (_named_selector, _selects_template, _always)
 _SET: Final = Rules(minimum=_REPLICAS, within={"template": _TEMPLATE}, checks=_SET_CHECKS)
+_DAEMONS: Final = Rules(
+    minimum=_REPLICAS, within={"template": _TEMPLATE}, checks=(_selects_template, _always)
+)
 _JOB_SPEC: Final = Rules(
     minimum={"completions": 0, "parallelism": 0, "backoffLimit": 0, "activeDeadlineSeconds": 0},
     enums={"completionMode": ("Indexed", "NonIndexed")},
@@ -151,6 +181,37 @@ def _config_keys(obj: _Object, prefix: str) -> Iterator[FieldError]:
         for key in obj.get(field) or {}:
             if not _CONFIG_KEY.fullmatch(key):
                 yield bad_value(f"{prefix}{field}[{key}]", key, _CONFIG_KEY_TEXT)
+
+
+def _data_once(obj: _Object, prefix: str) -> Iterator[FieldError]:
+    for key in obj.get("binaryData") or {}:
+        if key in (obj.get("data") or {}):
+            detail = "duplicate of key present in binaryData"
+            yield bad_value(f"{prefix}data[{key}]", key, detail)
+
+
+def _quota(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    for name, value in (spec.get("hard") or {}).items():
+        path = f"{prefix}hard[{name}]"
+        for text in qualified_name(name):
+            yield bad_value(path, name, text)
+        if value_of(value) < 0:
+            yield bad_value(path, value, "must be greater than or equal to 0")
+
+
+_ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+
+
+def _claim(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    for mode in spec.get("accessModes") or ():
+        if mode not in _ACCESS_MODES:
+            yield not_supported(f"{prefix}accessModes", mode, _ACCESS_MODES)
+    requests = (spec.get("resources") or {}).get("requests") or {}
+    if "storage" not in requests:
+        yield required(f"{prefix}resources[storage]")
+    elif value_of(requests["storage"]) <= 0:
+        shown = requests["storage"]
+        yield bad_value(f"{prefix}resources[storage]", shown, "must be greater than zero")
 
 
 def _secret_types(obj: _Object, prefix: str) -> Iterator[FieldError]:
@@ -176,12 +237,19 @@ def _service(spec: _Object, prefix: str) -> Iterator[FieldError]:
         number = port.get("port")
         if not isinstance(number, int) or not 0 < number < 65536:
             yield bad_value(f"{path}.port", number or 0, "must be between 1 and 65535, inclusive")
+        target = port.get("targetPort")
+        if isinstance(target, int) and not 0 < target < 65536:
+            yield bad_value(f"{path}.targetPort", target, "must be between 1 and 65535, inclusive")
         name = port.get("name") or ""
         if len(ports) > 1 and not name:
             yield required(f"{path}.name")
         elif name and name in names:
             yield duplicate(f"{path}.name", name)
+        for text in label(name) if name else ():
+            yield bad_value(f"{path}.name", name, text)
         names.add(name)
+    if selector := spec.get("selector"):
+        yield from validate_labels(selector, f"{prefix}selector")
     if spec.get("type") == "ExternalName" and not spec.get("externalName"):
         yield required(f"{prefix}externalName")
 
@@ -192,23 +260,6 @@ def _event(obj: _Object, prefix: str) -> Iterator[FieldError]:
     if involved != namespace and not (not involved and namespace == "default"):
         detail = "does not match event.namespace"
         yield bad_value(f"{prefix}involvedObject.namespace", involved, detail)
-
-
-def _paths(spec: _Object, prefix: str) -> Iterator[FieldError]:
-    if not spec.get("rules") and not spec.get("defaultBackend"):
-        detail = "either `defaultBackend` or `rules` must be specified"
-        yield bad_value(prefix.rstrip("."), spec.get("rules"), detail)
-    for index, rule in enumerate(spec.get("rules") or ()):
-        for at, path in enumerate((rule.get("http") or {}).get("paths") or ()):
-            where = f"{prefix}rules[{index}].http.paths[{at}]"
-            kind = path.get("pathType")
-            if not kind:
-                yield required(f"{where}.pathType", "pathType must be specified")
-            elif kind not in {"Exact", "Prefix", "ImplementationSpecific"}:
-                allowed = ("Exact", "ImplementationSpecific", "Prefix")
-                yield not_supported(f"{where}.pathType", kind, allowed)
-            elif kind != "ImplementationSpecific" and not str(path.get("path", "")).startswith("/"):
-                yield bad_value(f"{where}.path", path.get("path", ""), "must be an absolute path")
 
 
 def _budget(spec: _Object, prefix: str) -> Iterator[FieldError]:
@@ -267,35 +318,21 @@ def _webhook(hook: _Object, path: str) -> Iterator[FieldError]:
         yield required(f"{path}.admissionReviewVersions", text)
 
 
-_ROLE_RULES: Final = Rules(required={"verbs": "verbs must contain at least one value"})
-_ROLE: Final = Rules(within={"rules": _ROLE_RULES})
-_ROLE_BINDING: Final = Rules(
-    required={"roleRef": ""},
-    within={
-        "roleRef": Rules(required={"name": ""}, enums={"kind": ("ClusterRole", "Role")}),
-        "subjects": Rules(
-            required={"name": ""}, enums={"kind": ("Group", "ServiceAccount", "User")}
-        ),
-    },
-)
 _HOOKS: Final = Rules(checks=(_webhooks,))
 _TABLE: Final[dict[tuple[str, str], Rules]] = {
-    ("", "Pod"): Rules(within={"spec": _POD_SPEC}, required={"spec": ""}),
+    ("", "Pod"): Rules(within={"spec": _POD_SPEC}),
     ("apps", "Deployment"): Rules(
-        required={"spec": ""},
         within={
             "spec": Rules(
                 minimum=_REPLICAS,
                 within={
                     "template": _TEMPLATE,
-                    "strategy": Rules(enums={"type": ("Recreate", "RollingUpdate")}),
                 },
-                checks=_SET_CHECKS,
+                checks=(*_SET_CHECKS, _strategy, _progress),
             )
         },
     ),
     ("apps", "StatefulSet"): Rules(
-        required={"spec": ""},
         within={
             "spec": Rules(
                 enums={"podManagementPolicy": ("OrderedReady", "Parallel")},
@@ -305,11 +342,10 @@ _TABLE: Final[dict[tuple[str, str], Rules]] = {
             )
         },
     ),
-    ("apps", "DaemonSet"): Rules(required={"spec": ""}, within={"spec": _SET}),
-    ("apps", "ReplicaSet"): Rules(required={"spec": ""}, within={"spec": _SET}),
-    ("batch", "Job"): Rules(required={"spec": ""}, within={"spec": _JOB_SPEC}),
+    ("apps", "DaemonSet"): Rules(within={"spec": _DAEMONS}),
+    ("apps", "ReplicaSet"): Rules(within={"spec": _SET}),
+    ("batch", "Job"): Rules(within={"spec": _JOB_SPEC}),
     ("batch", "CronJob"): Rules(
-        required={"spec": ""},
         within={
             "spec": Rules(
                 enums={"concurrencyPolicy": ("Allow", "Forbid", "Replace")},
@@ -318,7 +354,7 @@ _TABLE: Final[dict[tuple[str, str], Rules]] = {
             )
         },
     ),
-    ("", "ConfigMap"): Rules(checks=(_config_keys,)),
+    ("", "ConfigMap"): Rules(checks=(_config_keys, _data_once)),
     ("", "Secret"): Rules(checks=(_config_keys, _secret_types)),
     ("", "Service"): Rules(
         within={
@@ -334,15 +370,18 @@ _TABLE: Final[dict[tuple[str, str], Rules]] = {
         }
     ),
     ("", "Event"): Rules(checks=(_event,)),
+    ("", "ResourceQuota"): Rules(within={"spec": Rules(checks=(_quota,))}),
     ("", "PersistentVolumeClaim"): Rules(
         within={
             "spec": Rules(
-                required={"accessModes": "at least 1 access mode is required", "resources": ""},
+                required={"accessModes": "at least 1 access mode is required"},
                 enums={"volumeMode": ("Block", "Filesystem")},
+                checks=(_claim,),
             )
         }
     ),
-    ("networking.k8s.io", "Ingress"): Rules(within={"spec": Rules(checks=(_paths,))}),
+    ("networking.k8s.io", "Ingress"): INGRESS,
+    ("networking.k8s.io", "NetworkPolicy"): NETWORK_POLICY,
     ("policy", "PodDisruptionBudget"): Rules(within={"spec": Rules(checks=(_budget,))}),
     ("autoscaling", "HorizontalPodAutoscaler"): Rules(
         within={
@@ -361,10 +400,10 @@ _TABLE: Final[dict[tuple[str, str], Rules]] = {
             "volumeBindingMode": ("Immediate", "WaitForFirstConsumer"),
         },
     ),
-    ("rbac.authorization.k8s.io", "Role"): _ROLE,
-    ("rbac.authorization.k8s.io", "ClusterRole"): _ROLE,
-    ("rbac.authorization.k8s.io", "RoleBinding"): _ROLE_BINDING,
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _ROLE_BINDING,
+    ("rbac.authorization.k8s.io", "Role"): ROLE,
+    ("rbac.authorization.k8s.io", "ClusterRole"): ROLE,
+    ("rbac.authorization.k8s.io", "RoleBinding"): ROLE_BINDING,
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): ROLE_BINDING,
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _HOOKS,
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _HOOKS,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): Rules(checks=(check_definition,)),
@@ -376,7 +415,10 @@ def check(kind: Kind, new: Manifest, old: Manifest | None, subresource: str) -> 
     if subresource == "status":
         return []
     key = ("" if kind.kind == "Event" else kind.group, kind.kind)
-    found = _TABLE[key].run(new) if key in _TABLE else []
+    rules = _TABLE.get(key)
+    if rules is not None and "spec" in rules.within and "spec" not in new:
+        new = {**new, "spec": {}}  # in Go it is a struct, and always there
+    found = rules.run(new) if rules is not None else []
     if old is not None and subresource not in {"binding", "ephemeralcontainers", "resize"}:
         for test in UPDATES.get(key, ()):
             found += test(new, old)

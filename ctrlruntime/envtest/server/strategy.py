@@ -56,6 +56,8 @@ def prepare_update(kind: Kind, new: Manifest, old: Manifest, subresource: str) -
     """Restore what this write may not touch, and count the generation."""
     metadata, before = new["metadata"], old["metadata"]
     tidy(metadata)
+    if not kind.custom and "spec" in old:
+        new.setdefault("spec", {})  # in Go it is a struct, and always there
     for name in _KEPT:
         if name == "creationTimestamp" or not metadata.get(name):
             _restore(metadata, before, name)
@@ -101,8 +103,15 @@ def _content_differs(kind: Kind, new: Manifest, old: Manifest) -> bool:
     for name in new.keys() | old.keys():
         if name not in ignored and new.get(name) != old.get(name):
             return True
+    if kind.resource == "deployments.apps" and _annotations(new) != _annotations(old):
+        return True  # a new generation lets the controller copy them to its replica sets
     deleted = "deletionTimestamp"
     return bool(new["metadata"].get(deleted)) != bool(old["metadata"].get(deleted))
+
+
+def _annotations(obj: Manifest) -> Manifest:
+    found: Manifest = obj["metadata"].get("annotations") or {}
+    return found
 
 
 def validate(

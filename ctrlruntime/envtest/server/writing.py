@@ -27,7 +27,7 @@ from ctrlruntime.envtest.server.errors import (
 )
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.metadata import validate_name
-from ctrlruntime.envtest.server.patching import Patcher
+from ctrlruntime.envtest.server.patching import Patcher, check_namespace
 from ctrlruntime.envtest.server.request import Request
 from ctrlruntime.envtest.server.state import State
 from ctrlruntime.envtest.server.storage import Record
@@ -58,8 +58,6 @@ class Writer:
     async def create(self, kind: Kind, request: Request) -> Answer:
         obj = self._decode(kind, request)
         self._place(kind, request, obj)
-        if obj["metadata"].get("resourceVersion"):
-            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         return await self.insert(kind, request, obj)
 
     async def update(self, kind: Kind, request: Request) -> Answer:
@@ -104,11 +102,7 @@ class Writer:
                 return
             metadata.pop("namespace", None)
             return
-        given = metadata.get("namespace")
-        if given and given != request.namespace:
-            raise bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )
+        check_namespace(request, obj)
         metadata["namespace"] = request.namespace
 
     # -- create ----------------------------------------------------------------------------
@@ -138,6 +132,8 @@ class Writer:
         state = self._state
         strategy.validate(state, kind, request.version, obj, None, "")
         await self._approve(kind, request, "CREATE", obj, None)
+        if obj["metadata"].get("resourceVersion"):
+            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         name = obj["metadata"]["name"]
         bucket = state.bucket(kind)
         present = bucket.get(obj["metadata"].get("namespace", ""), name)
@@ -306,12 +302,13 @@ class Writer:
         if request.dry_run:
             return Answer(200, self._show(kind, request, stored))
         if _finished(kind, stored):
-            final = state.storage.delete(bucket, record, stored)
-            hooks.after_delete(state, kind, final)
-        else:
-            attach = self._attacher(kind, forms)
-            final = state.storage.update(bucket, stored, record, kind.epoch, attach)
-            hooks.after_update(state, kind, final, record)
+            # The answer has the version of before; only watchers see that of the deletion.
+            answer = Answer(200, self._show(kind, request, stored))
+            hooks.after_delete(state, kind, state.storage.delete(bucket, record, stored))
+            return answer
+        attach = self._attacher(kind, forms)
+        final = state.storage.update(bucket, stored, record, kind.epoch, attach)
+        hooks.after_update(state, kind, final, record)
         return Answer(200, state.encode(kind, final, request.version, request.form))
 
     # -- shared ----------------------------------------------------------------------------
