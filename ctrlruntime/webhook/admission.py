@@ -1,0 +1,184 @@
+"""AdmissionReview on the wire: requests as they come, responses as they go, in v1 and v1beta1."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import msgspec
+import orjson
+
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.client.errors import APIError, Forbidden
+
+__all__ = [
+    "AdmissionRequest",
+    "AdmissionResponse",
+    "Handler",
+    "ReviewError",
+    "UserInfo",
+    "allowed",
+    "decode_review",
+    "denied",
+    "encode_review",
+    "refused",
+]
+
+GROUP = "admission.k8s.io"
+VERSIONS = ("v1", "v1beta1")
+NULL = msgspec.Raw(b"null")
+
+
+class ReviewError(ValueError):
+    """What was sent is not an AdmissionReview with a request."""
+
+
+class UserInfo(msgspec.Struct, rename="camel", frozen=True):
+    """Who makes the request."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, tuple[str, ...]] = {}
+
+
+class KindName(msgspec.Struct, frozen=True):
+    """A kind as a review names it."""
+
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+class ResourceName(msgspec.Struct, frozen=True):
+    """A resource as a review names it."""
+
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+
+
+class AdmissionRequest(msgspec.Struct, rename="camel", frozen=True):
+    """One request that the API server asks about; the objects are still JSON.
+
+    ``operation`` is CREATE, UPDATE, DELETE or CONNECT. ``request_kind`` is what the user sent,
+    where a webhook with the match policy Equivalent gets it converted to ``kind``.
+    """
+
+    uid: str = ""
+    kind: KindName = KindName()
+    resource: ResourceName = ResourceName()
+    sub_resource: str = ""
+    request_kind: KindName | None = None
+    name: str = ""
+    namespace: str = ""
+    operation: str = ""
+    user_info: UserInfo = UserInfo()
+    object: msgspec.Raw = NULL
+    old_object: msgspec.Raw = NULL
+    options: msgspec.Raw = NULL
+    dry_run: bool | None = None
+
+    @property
+    def gvk(self) -> GroupVersionKind:
+        return GroupVersionKind(self.kind.group, self.kind.version, self.kind.kind)
+
+    @property
+    def is_going(self) -> bool:
+        """Whether the object is being deleted, and waits for its finalizers."""
+        metadata = (self.manifest() or {}).get("metadata") or {}
+        return bool(metadata.get("deletionTimestamp"))
+
+    def manifest(self) -> Manifest | None:
+        """The object as it will be; None on a deletion."""
+        return _manifest(self.object)
+
+    def old_manifest(self) -> Manifest | None:
+        """The object as it is; None on a creation."""
+        return _manifest(self.old_object)
+
+
+def _manifest(raw: msgspec.Raw) -> Manifest | None:
+    value: Manifest | None = orjson.loads(bytes(raw))
+    return value
+
+
+class _Review(msgspec.Struct, rename="camel", frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    request: AdmissionRequest | None = None
+
+
+_DECODER = msgspec.json.Decoder(_Review)
+
+
+def decode_review(body: bytes) -> tuple[str, AdmissionRequest]:
+    """API version and request of a review. Raises ReviewError, saying what is wrong."""
+    try:
+        review = _DECODER.decode(body)
+    except msgspec.DecodeError as error:
+        raise ReviewError(f"the body is not an AdmissionReview: {error}") from None
+    group, _, version = review.api_version.partition("/")
+    if review.kind not in ("AdmissionReview", "") or (
+        review.api_version and (group != GROUP or version not in VERSIONS)
+    ):
+        raise ReviewError(
+            f"the body is a {review.kind} of {review.api_version}, not an AdmissionReview "
+            f"of {GROUP}/v1 or {GROUP}/v1beta1"
+        )
+    if review.request is None:
+        raise ReviewError("the AdmissionReview has no request")
+    return review.api_version or f"{GROUP}/v1", review.request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionResponse:
+    """The answer to one request. ``patch`` is a list of JSON patch operations."""
+
+    allowed: bool
+    status: Mapping[str, Any] | None = None
+    patch: tuple[Mapping[str, Any], ...] = ()
+    warnings: tuple[str, ...] = ()
+    audit_annotations: Mapping[str, str] = field(default_factory=dict)
+
+    def warned(self, *warnings: str) -> AdmissionResponse:
+        """The same with these warnings in front."""
+        return replace(self, warnings=(*warnings, *self.warnings))
+
+
+class Handler(Protocol):
+    """Answers admission requests. An exception that leaves it is answered with 500."""
+
+    async def handle(self, request: AdmissionRequest, /) -> AdmissionResponse: ...
+
+
+def allowed(*warnings: str) -> AdmissionResponse:
+    """Yes."""
+    return AdmissionResponse(allowed=True, warnings=warnings)
+
+
+def refused(error: APIError, *warnings: str) -> AdmissionResponse:
+    """No, with the status of ``error``: its code, reason, message and causes reach the user."""
+    return AdmissionResponse(allowed=False, status=error.status(), warnings=warnings)
+
+
+def denied(message: str, *warnings: str) -> AdmissionResponse:
+    """No: 403 Forbidden."""
+    return refused(Forbidden(message), *warnings)
+
+
+def encode_review(api_version: str, uid: str, response: AdmissionResponse) -> bytes:
+    """The review that answers, in the version that was asked in."""
+    answer: dict[str, Any] = {"uid": uid, "allowed": response.allowed}
+    if response.status is not None:
+        answer["status"] = response.status
+    if response.patch:
+        answer["patchType"] = "JSONPatch"
+        answer["patch"] = base64.b64encode(orjson.dumps(response.patch)).decode()
+    if response.warnings:
+        answer["warnings"] = response.warnings
+    if response.audit_annotations:
+        answer["auditAnnotations"] = dict(response.audit_annotations)
+    return orjson.dumps({"apiVersion": api_version, "kind": "AdmissionReview", "response": answer})
