@@ -12,6 +12,7 @@ from ctrlruntime.generate.discovery import find_kinds, load
 from ctrlruntime.generate.permissions import Rule, declared, leads, writes_events
 from ctrlruntime.manager import Manager, ManagerOptions, Runnable
 from manager.controllers.tenancy import TenancyOptions, add_tenancy
+from manager.options import LEADER_ELECTION_ID
 
 MODULES = ("apis.tenancy",)
 CHILD_VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
@@ -43,7 +44,7 @@ async def _rules() -> list[Rule]:
         for mapping in BUILTIN.values()
         if mapping.gvk.group_kind in children
     ]
-    return [*rules, *writes_events(), *leads()]
+    return [*rules, *writes_events(), *leads(name=LEADER_ELECTION_ID)]
 
 
 def files() -> dict[str, str]:

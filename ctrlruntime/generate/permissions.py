@@ -89,13 +89,19 @@ def writes_events(namespace: str | None = None) -> tuple[Rule, ...]:
     )
 
 
-def leads(namespace: str | None = None) -> tuple[Rule, ...]:
-    """What leader election by a Lease needs."""
+def leads(namespace: str | None = None, *, name: str = "") -> tuple[Rule, ...]:
+    """What leader election by a Lease needs, on the Lease called ``name`` alone where it is given.
+
+    A create cannot be restricted to a name; a watch can, as it selects ``metadata.name``.
+    """
+    groups, resources = ("coordination.k8s.io",), ("leases",)
     return (
+        Rule(groups=groups, resources=resources, verbs=("create",), namespace=namespace),
         Rule(
-            groups=("coordination.k8s.io",),
-            resources=("leases",),
-            verbs=("create", "get", "patch", "update"),
+            groups=groups,
+            resources=resources,
+            verbs=("get", "update", "watch"),
+            names=(name,) if name else (),
             namespace=namespace,
         ),
     )

@@ -32,7 +32,9 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class LogEntry(msgspec.Struct, frozen=True):
-    """One answered request; `at` is seconds since the epoch, `injected` names the fault, if any.
+    """One answered request. `injected` names the fault, if any.
+
+    `began` is when its head had come, `at` when it was answered, in seconds since the epoch.
 
     A lost reply is logged with the code the server gave: the server did the work.
     """
@@ -45,6 +47,7 @@ class LogEntry(msgspec.Struct, frozen=True):
     name: str
     code: int
     injected: str = ""
+    began: float = 0.0
 
 
 class Counts:
@@ -140,13 +143,21 @@ class RequestLog:
 
     def __init__(self, *, keep: int = 20_000, clock: Callable[[], float] = time.time) -> None:
         self._counts: Counter[CountKey] = Counter()
-        self._recent: deque[tuple[float, RequestInfo, int, str]] = deque(maxlen=keep)
+        self._recent: deque[tuple[float, RequestInfo, int, str, float]] = deque(maxlen=keep)
         self._sequence = 0
         self._clock = clock
 
-    def record(self, info: RequestInfo, code: int, injected: str = "") -> None:
+    def now(self) -> float:
+        """The log's clock."""
+        return self._clock()
+
+    def record(
+        self, info: RequestInfo, code: int, injected: str = "", *, began: float | None = None
+    ) -> None:
+        """Notes an answer; ``began`` is left out for what was answered at once."""
+        now = self._clock()
         self._counts[CountKey(info.user, info.verb, info.resource, code)] += 1
-        self._recent.append((self._clock(), info, code, injected))
+        self._recent.append((now, info, code, injected, now if began is None else began))
         self._sequence += 1
 
     def counts(self) -> Counts:
@@ -164,6 +175,6 @@ class RequestLog:
         wanted = self._sequence - (since.sequence if since else 0)
         kept = list(self._recent)[-wanted:] if wanted else []
         return [
-            LogEntry(at, i.user, i.verb, i.resource, i.namespace, i.name, code, injected)
-            for at, i, code, injected in kept
+            LogEntry(at, i.user, i.verb, i.resource, i.namespace, i.name, code, injected, began)
+            for at, i, code, injected, began in kept
         ]

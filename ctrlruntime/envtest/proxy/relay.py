@@ -78,6 +78,7 @@ class Exchange:
 
     __slots__ = (
         "answer",
+        "began",
         "body",
         "decided",
         "head",
@@ -91,9 +92,10 @@ class Exchange:
         "unsent",
     )
 
-    def __init__(self, head: Head, info: RequestInfo) -> None:
+    def __init__(self, head: Head, info: RequestInfo, began: float) -> None:
         self.head = head
         self.info = info
+        self.began = began
         self.body: LengthBody | ChunkedBody = request_body(head)
         self.unsent = head.raw  # head bytes not yet forwarded
         self.sent = False  # the whole request has been forwarded
@@ -212,7 +214,9 @@ class Relay:
                 head = take_head(self._requests)
                 if head is None:
                     return
-                exchange = self._exchange = Exchange(head, self._classify(head))
+                exchange = self._exchange = Exchange(
+                    head, self._classify(head), self._proxy.log.now()
+                )
             if exchange.sent:
                 return
             if not exchange.decided:
@@ -253,7 +257,7 @@ class Relay:
                 self._hold(seconds, self._advance)
             case Fail() as fail:
                 exchange.answer = _status(fail)
-                proxy.log.record(info, fail.code, "Fail")
+                proxy.log.record(info, fail.code, "Fail", began=exchange.began)
         proxy.fired(rule, info)
         return not self._held and self._client is not None and not self._client.is_closing()
 
@@ -306,7 +310,7 @@ class Relay:
         if code < 200:
             self._to_client(head.raw)
             if code == 101:
-                self._proxy.log.record(exchange.info, code)
+                self._proxy.log.record(exchange.info, code, began=exchange.began)
                 self._become_tunnel()
                 return False
             return True
@@ -316,7 +320,7 @@ class Relay:
         if exchange.info.verb == "watch" and code == 200:
             self._open_stream(exchange)
         if not proxy.rules:
-            proxy.log.record(exchange.info, code)
+            proxy.log.record(exchange.info, code, began=exchange.began)
             exchange.kept.append(head.raw)
             return True
         return self._after(exchange, head, code)
@@ -327,10 +331,10 @@ class Relay:
         exchange.kept.append(head.raw)
         rule = proxy.rules.after(info, code)
         if rule is None:
-            proxy.log.record(info, code)
+            proxy.log.record(info, code, began=exchange.began)
             return True
         action = rule.rule.action
-        proxy.log.record(info, code, type(action).__name__)
+        proxy.log.record(info, code, type(action).__name__, began=exchange.began)
         match action:
             case Kill(pid=pid):
                 proxy.kill(pid)
