@@ -14,8 +14,15 @@ __all__ = ["Environment", "User", "administrator"]
 def __getattr__(name: str) -> Any:
     """Loads on first use: the proxy's process has no need of the API server's schemas."""
     if name == "Environment":
-        from ctrlruntime.envtest.environment import Environment
-
+        try:
+            from ctrlruntime.envtest.environment import Environment
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("ctrlruntime"):
+                raise
+            raise ModuleNotFoundError(
+                f"the test environment needs {error.name}: pip install 'ctrlruntime[envtest]'",
+                name=error.name,
+            ) from error
         return Environment
     if name in ("User", "administrator"):
         from ctrlruntime.envtest import users
