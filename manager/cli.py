@@ -5,10 +5,12 @@ from typing import Any
 
 import click
 
+from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.client.kubeconfig import ConfigError
 from ctrlruntime.manager import run as run_on_uvloop
 from ctrlruntime.manager.http import AddressError
-from ctrlruntime.manager.options import lease_namespace
+from ctrlruntime.manager.options import SERVICE_ACCOUNT_NAMESPACE, lease_namespace
+from internal.tenancy.privileges import parse_kind
 from manager.controllers.tenancy import TenancyOptions
 from manager.options import LEADER_ELECTION_ID, RunOptions
 
@@ -62,6 +64,26 @@ def main() -> None:
     help="Most tenants with metrics of their own (if not ready).",
 )
 @click.option("--every-tenant-series", is_flag=True, help="Metrics of its own for every tenant.")
+@click.option(
+    "--allow-foreign-namespaces",
+    is_flag=True,
+    help="Let templates put resources into other namespaces than the tenant's, and make Namespaces.",
+)
+@click.option(
+    "--allow-kind",
+    "allow_kinds",
+    multiple=True,
+    metavar="KIND.GROUP",
+    callback=lambda _context, _option, given: _kinds(given),
+    help="Let templates name this privileged or cluster-scoped kind. Repeatable.",
+)
+@click.option(
+    "--protected-namespace",
+    "protected_namespaces",
+    multiple=True,
+    callback=lambda _context, _option, given: frozenset(given),
+    help="Write nothing to this namespace for any tenant; always so for the manager's own. Repeatable.",
+)
 @click.option("--log-format", type=click.Choice(["json", "console"]), default="json")
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info"
@@ -70,6 +92,7 @@ def run(**given: Any) -> None:
     """Run the controllers."""
     from manager.run import run_manager
 
+    given["protected_namespaces"] |= own_namespace()
     tenancy = TenancyOptions(**{name: given.pop(name) for name in TENANCY_OPTIONS})
     options = RunOptions(tenancy=tenancy, **given)
     if options.leader_elect:
@@ -93,7 +116,25 @@ TENANCY_OPTIONS = (
     "sqlite_root",
     "tenant_series",
     "every_tenant_series",
+    "allow_foreign_namespaces",
+    "allow_kinds",
+    "protected_namespaces",
 )
+
+
+def own_namespace() -> frozenset[str]:
+    """The namespace that the manager's Pod runs in; none outside of a cluster."""
+    try:
+        return frozenset({SERVICE_ACCOUNT_NAMESPACE.read_text().strip()})
+    except OSError:
+        return frozenset()
+
+
+def _kinds(given: tuple[str, ...]) -> frozenset[GroupKind]:
+    try:
+        return frozenset(map(parse_kind, given))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @main.command()

@@ -31,6 +31,9 @@ class TenantSpec(ResourceLists):
     """Name of the TenantTemplate, in the same namespace."""
     registry_id: Name | None = None
     """Name of the TenantRegistry, in the same namespace."""
+    service_account_name: Name | None = None
+    """ServiceAccount in the tenant's namespace with whose rights resources are written; default: the
+    manager's own rights."""
     template_revision: str = ""
     """Revision of the template's content that the lists were taken from."""
     variables: dict[str, str] = Field(default_factory=dict)
@@ -61,7 +64,7 @@ class TenantStatus(ApiModel):
     applied_resources: Annotated[list[str], ListSet()] = Field(default_factory=list)
     """Keys of the resources that were applied, in order: Kind.group/namespace/name@id."""
     conditions: Conditions = Field(default_factory=list)
-    """Ready, Progressing, Conflicted and Degraded."""
+    """Ready, Progressing, Conflicted and Degraded; PermissionsGranted once a right was missing."""
     last_handled_reconcile: str = ""
     """The value of the annotation ctrlruntime.dev/reconcile-now that was last carried out."""
 

@@ -18,6 +18,9 @@ class TenantTemplateSpec(ResourceLists):
 
     registry_id: Annotated[Name, Immutable("registryId is immutable")]
     """Name of the TenantRegistry, in the same namespace."""
+    service_account_name: Name | None = None
+    """ServiceAccount in the template's namespace with whose rights resources are written; default:
+    the manager's own rights."""
 
 
 class TenantTemplateStatus(ApiModel):
@@ -30,7 +33,8 @@ class TenantTemplateStatus(ApiModel):
     ready_tenants: Int32 = 0
     """Those of them that are ready."""
     conditions: Conditions = Field(default_factory=list)
-    """Valid: the template can be used. Applied: all its tenants are ready."""
+    """Valid: the template can be used. Applied: all its tenants are ready. PermissionsGranted: there
+    once a right was missing, with the role to add."""
     last_handled_reconcile: str = ""
     """The value of the annotation ctrlruntime.dev/reconcile-now that was last carried out."""
 

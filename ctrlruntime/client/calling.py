@@ -10,7 +10,15 @@ import orjson
 
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.api.resource import KindRef
-from ctrlruntime.client.call import METHODS, Call, Defaults, FieldValidation, Interceptor, Verb
+from ctrlruntime.client.call import (
+    METHODS,
+    Call,
+    Defaults,
+    Execute,
+    FieldValidation,
+    Interceptor,
+    Verb,
+)
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.client.mapper import RESTMapper
 from ctrlruntime.client.transport import JSON, Response, Transport
@@ -51,6 +59,17 @@ class Caller:
     def field_validation(self, validation: FieldValidation) -> Self:
         """How the server treats unknown and duplicate fields in creates, updates and patches."""
         return self._with(replace(self.defaults, field_validation=validation))
+
+    def impersonating(self, user: str) -> Self:
+        """Calls are made as another user, which needs the right to ``impersonate`` them.
+
+        A service account is ``system:serviceaccount:<namespace>:<name>``; the server adds its groups.
+        """
+
+        async def impersonate(call: Call, execute: Execute) -> Response:
+            return await execute(replace(call, headers={**call.headers, "Impersonate-User": user}))
+
+        return self.intercepted(impersonate)
 
     def intercepted(self, interceptor: Interceptor) -> Self:
         """The interceptor sees every call before those added earlier do."""

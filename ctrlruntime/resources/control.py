@@ -1,10 +1,11 @@
 """A control brings desired objects about: it looks, decides and writes, after checking ownership."""
 
+import copy
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.cache import Cache, CachedClient
@@ -89,6 +90,15 @@ class Control:
         self._alive = alive
         self._settled: OrderedDict[ObjectKey, Settled] = OrderedDict()
         self._remembered = remembered
+
+    def impersonating(self, user: str) -> Self:
+        """The same control, memory included, whose writes are made as another user.
+
+        Reads stay those of the cache: what exists is known whoever writes it.
+        """
+        other = copy.copy(self)
+        other._client = self._client.impersonating(user)
+        return other
 
     def look(self, desired: Desired) -> Entry | None:
         """The object of that name as the cache has it."""

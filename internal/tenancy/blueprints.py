@@ -10,6 +10,7 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry
 from internal.tenancy.graph import Graph, GraphError
 from internal.tenancy.ignore_fields import check
+from internal.tenancy.privileges import Privileges, Refused
 from internal.tenancy.rendering import Renderer, RenderError, combine
 from internal.tenancy.statuses import describe
 from internal.tenancy.tenants import Blueprint
@@ -25,6 +26,8 @@ class Verdict:
     variables: frozenset[str]
     """Variables that it reads and gives no default."""
     cyclic: bool = False
+    refused: bool = False
+    """Whether it asks for what the manager does not allow templates."""
 
 
 @dataclass(slots=True)
@@ -32,6 +35,7 @@ class Blueprints:
     """Checks and prepares templates, remembering the result per version of each."""
 
     renderer: Renderer
+    privileges: Privileges = field(default_factory=Privileges)
     _prepared: dict[tuple[str, str], tuple[str, Blueprint | None]] = field(default_factory=dict)
     _verdicts: dict[tuple[str, str], tuple[str, Verdict]] = field(default_factory=dict)
 
@@ -78,7 +82,7 @@ class Blueprints:
     async def _examine(self, template: TenantTemplate) -> Verdict:
         problems: list[str] = []
         variables: set[str] = set()
-        cyclic = False
+        cyclic = refused = False
         resources = [resource for _, resource in resource_lists(template.spec)]
         try:
             Graph.of(resources)
@@ -96,14 +100,19 @@ class Blueprints:
                     labels=resource.labels_template,
                     annotations=resource.annotations_template,
                 )
+                self.privileges.check_template(manifest, template.metadata.namespace or "")
                 report = await self.renderer.check(manifest)
+            except Refused as error:
+                problems.append(f"{resource.id}: {error}")
+                refused = True
+                continue
             except (RenderError, ValueError) as error:
                 problems.append(f"{resource.id}: {error}")
                 continue
             problems += [f"{resource.id}: {error}" for error in report.errors]
             problems += _no_name(resource.id, manifest)
             variables |= report.variables - report.optional
-        return Verdict(tuple(problems), frozenset(variables), cyclic)
+        return Verdict(tuple(problems), frozenset(variables), cyclic, refused)
 
 
 def _plain(gvk: GroupVersionKind) -> None:

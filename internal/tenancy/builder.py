@@ -16,11 +16,13 @@ from apis.tenancy import ConflictPolicy, CreationPolicy, Tenant, TResource, reso
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.resources.desired import Desired, PatchStrategy
 from ctrlruntime.resources.revision import revision
+from internal.tenancy.grants import Grant
 from internal.tenancy.graph import Graph
 from internal.tenancy.ignore_fields import IgnoreFieldError, drift_paths
 from internal.tenancy.marks import RESOURCE_ID
 from internal.tenancy.naming import IllegalName, ResourceKey, check_name
 from internal.tenancy.policies import Tie, tracking
+from internal.tenancy.privileges import Privileges
 from internal.tenancy.rendering import Manifest, Renderer, RenderError, combine
 
 Mappings = Callable[[GroupVersionKind], RESTMapping | None]
@@ -47,8 +49,8 @@ class VariablesError(Exception):
 class BuiltResource:
     """One resource of the tenant: its desired object, or the problem with it in one sentence.
 
-    `missing_kind` is set when the server does not serve its kind; `transient` says the same input
-    may work later.
+    `missing_kind` is set when the server does not serve its kind, `grant` when the manager may not
+    read it; `transient` says the same input may work later.
     """
 
     resource: TResource
@@ -57,6 +59,7 @@ class BuiltResource:
     key: ResourceKey | None = None
     problem: str = ""
     missing_kind: GroupVersionKind | None = None
+    grant: Grant | None = None
     transient: bool = False
 
 
@@ -116,9 +119,17 @@ def variables_of(tenant: Tenant, sensitive: Mapping[str, str] | None = None) -> 
 
 
 async def build(
-    tenant: Tenant, variables: Variables, renderer: Renderer, mappings: Mappings
+    tenant: Tenant,
+    variables: Variables,
+    renderer: Renderer,
+    mappings: Mappings,
+    privileges: Privileges | None = None,
 ) -> Build:
-    """The tenant's resources. Raises GraphError when they cannot be put in order."""
+    """The tenant's resources. Raises GraphError when they cannot be put in order.
+
+    What `privileges` do not allow is a problem of its resource; by default, they allow the least.
+    """
+    privileges = privileges or Privileges()
     resources = {item.id: item for _, item in resource_lists(tenant.spec)}
     graph = graph_of(tenant)
     levels = graph.level_of()
@@ -126,7 +137,7 @@ async def build(
     taken: dict[tuple[object, str, str], str] = {}
     for name in graph.order:
         item = await _build_one(
-            tenant, resources[name], levels[name], variables, renderer, mappings
+            tenant, resources[name], levels[name], variables, renderer, mappings, privileges
         )
         if item.key is not None:
             place = (item.key.kind, item.key.namespace, item.key.name)
@@ -157,15 +168,19 @@ async def _build_one(
     variables: Variables,
     renderer: Renderer,
     mappings: Mappings,
+    privileges: Privileges,
 ) -> BuiltResource:
     try:
         manifest = await render(resource, variables, renderer)
         kind = GroupVersionKind.of(manifest)
+        privileges.check_kind(kind.group_kind, namespaced=True)
         mapping = mappings(kind)
         if mapping is None:
             problem = f"the server does not serve {kind.api_version} {kind.kind}"
             return BuiltResource(resource=resource, level=level, problem=problem, missing_kind=kind)
         desired = _desired(tenant, resource, level, manifest, mapping)
+        privileges.check(desired.manifest, kind.group_kind, namespaced=mapping.namespaced)
+        privileges.check_place(desired.namespace, tenant.metadata.namespace or "")
     except RenderError as error:
         return BuiltResource(
             resource=resource, level=level, problem=str(error), transient=error.transient

@@ -1,20 +1,23 @@
 """The kinds that templates name are known only at run time: watched while somebody uses them."""
 
+import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.cache import Cache, InformerHandle
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.events import Created, Deleted, Event, Generic, Updated
-from ctrlruntime.cache.informer import Registration
-from ctrlruntime.client.errors import NoKindMatch
+from ctrlruntime.cache.informer import Informer, Registration
+from ctrlruntime.client.errors import Forbidden, NoKindMatch
 from ctrlruntime.resources import OWNER
+from internal.tenancy.grants import Grant, missing
 from internal.tenancy.readiness import EXISTENCE
 
-FIRST_TIMEOUT, NEXT_TIMEOUT = 10.0, 0.5
-"""Seconds a pass waits for the first list of a kind: a right that is missing must not hold it up."""
+FIRST_TIMEOUT, GLANCE = 10.0, 0.1
+"""Seconds a pass waits for the first list of a kind, and how often it sees whether it was refused."""
 
 OWNER_INDEX = "owner-key"
 """Index of every child informer: the recorded owner key."""
@@ -33,23 +36,35 @@ class _Watched:
     registration: Registration
 
 
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a kind that is served cannot be read; `grant` is the right that is missing, if one is."""
+
+    message: str
+    grant: Grant | None = None
+
+
 @dataclass(slots=True)
 class ChildKinds:
     """Declares an informer per kind in use and releases it with its last user.
 
     `on_event` gets every event of every child kind with the kind's mapping. `resolve` turns a kind
-    into a mapping and raises NoKindMatch when the server does not serve it.
+    into a mapping and raises NoKindMatch when the server does not serve it. `on_readable` gets the
+    users that waited for a kind once its first list is there after all.
     """
 
     cache: Cache
     resolve: Callable[[GroupVersionKind], Awaitable[RESTMapping]]
     field_manager: str
     on_event: Callable[[RESTMapping, Event], None]
+    on_readable: Callable[[frozenset[Hashable]], None] = lambda _users: None
     namespaces: tuple[str, ...] | None = None
     _users: dict[Hashable, frozenset[GroupVersionKind]] = field(default_factory=dict)
     _uses: Counter[GroupVersionKind] = field(default_factory=Counter)
     _watched: dict[GroupVersionKind, _Watched] = field(default_factory=dict)
-    _unreadable: dict[GroupVersionKind, str] = field(default_factory=dict)
+    _unreadable: dict[GroupVersionKind, Trouble] = field(default_factory=dict)
+    _waiting: dict[GroupVersionKind, set[Hashable]] = field(default_factory=dict)
+    _waits: dict[GroupVersionKind, asyncio.Task[None]] = field(default_factory=dict)
     _missing: dict[GroupVersionKind, set[Hashable]] = field(default_factory=dict)
 
     def use(self, user: Hashable, kinds: frozenset[GroupVersionKind]) -> None:
@@ -64,13 +79,13 @@ class ChildKinds:
     def leave(self, user: Hashable) -> None:
         """`user` needs nothing any more."""
         self._uses.subtract(self._users.pop(user, frozenset()))
-        for waiting in self._missing.values():
+        for waiting in (*self._missing.values(), *self._waiting.values()):
             waiting.discard(user)
 
     async def mapping(self, gvk: GroupVersionKind, user: Hashable) -> RESTMapping | None:
         """The mapping of a kind, its informer synced; None while it is not served or not readable.
 
-        `user` is then remembered and returned by `appeared` once it does.
+        `user` is then remembered, and returned by `appeared` or given to `on_readable` once it is.
         """
         watched = self._watched.get(gvk)
         if watched is None:
@@ -82,18 +97,22 @@ class ChildKinds:
             watched = self._watched.get(gvk) or self._declare(mapping)
             self._watched[gvk] = watched
         informer = watched.handle.informer
-        try:
-            await informer.wait_synced(NEXT_TIMEOUT if informer.last_error else FIRST_TIMEOUT)
-        except TimeoutError:
-            why = informer.last_error or "its first list has not come yet"
-            self._unreadable[gvk] = f"{gvk.api_version} {gvk.kind} cannot be watched: {why}"
+        if gvk not in self._unreadable:
+            await _listed(informer)
+        if not informer.synced:
+            self._unreadable[gvk] = _trouble(gvk, watched.mapping, informer.last_error)
+            self._wait(gvk, informer, user)
             return None
         self._unreadable.pop(gvk, None)
         return watched.mapping
 
-    def trouble(self, gvk: GroupVersionKind) -> str:
-        """Why a kind cannot be used although the server serves it; empty if it can."""
-        return self._unreadable.get(gvk, "")
+    def trouble(self, gvk: GroupVersionKind) -> Trouble | None:
+        """Why a kind cannot be used although the server serves it; None if it can."""
+        return self._unreadable.get(gvk)
+
+    def unreadable(self) -> Mapping[GroupVersionKind, Trouble]:
+        """Every kind that cannot be read at present."""
+        return self._unreadable
 
     def appeared(self) -> frozenset[Hashable]:
         """Users that waited for a kind; to be called when discovery changed."""
@@ -115,11 +134,33 @@ class ChildKinds:
         return None if watched is None else watched.handle.informer.store.get(namespace, name)
 
     async def release_unused(self) -> None:
-        """Stop watching kinds that nobody uses any more."""
-        for gvk in [gvk for gvk in self._watched if self._uses[gvk] <= 0]:
+        """Stop asking for kinds that cannot be read and that nobody uses any more."""
+        for gvk in [gvk for gvk in self._unreadable if self._uses[gvk] <= 0]:
+            del self._unreadable[gvk]
+            self._waiting.pop(gvk, None)
+            if (wait := self._waits.pop(gvk, None)) is not None:
+                wait.cancel()
             watched = self._watched.pop(gvk)
             watched.registration.remove()
             await watched.handle.release()
+
+    async def close(self) -> None:
+        """Wait for nothing any more."""
+        for wait in self._waits.values():
+            wait.cancel()
+        await asyncio.gather(*self._waits.values(), return_exceptions=True)
+
+    def _wait(self, gvk: GroupVersionKind, informer: Informer, user: Hashable) -> None:
+        """See to it that `user` is told when the kind can be read."""
+        self._waiting.setdefault(gvk, set()).add(user)
+        if gvk not in self._waits:
+            self._waits[gvk] = asyncio.create_task(self._tell_when_listed(gvk, informer))
+
+    async def _tell_when_listed(self, gvk: GroupVersionKind, informer: Informer) -> None:
+        await informer.wait_synced()
+        self._waits.pop(gvk, None)
+        self._unreadable.pop(gvk, None)
+        self.on_readable(frozenset(self._waiting.pop(gvk, ())))
 
     def _declare(self, mapping: RESTMapping) -> _Watched:
         handle = self.cache.declare(
@@ -132,6 +173,21 @@ class ChildKinds:
         )
         registration = handle.informer.add_handler(lambda event: self.on_event(mapping, event))
         return _Watched(mapping, handle, registration)
+
+
+async def _listed(informer: Informer) -> None:
+    """Until the first list is there, was refused, or has taken too long."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(FIRST_TIMEOUT):
+            while not informer.synced and not isinstance(informer.last_error, Forbidden):
+                with suppress(TimeoutError):
+                    await informer.wait_synced(GLANCE)
+
+
+def _trouble(gvk: GroupVersionKind, mapping: RESTMapping, error: Exception | None) -> Trouble:
+    why = error or "its first list has not come yet"
+    message = f"{gvk.api_version} {gvk.kind} cannot be watched: {why}"
+    return Trouble(message, missing(error, mapping))
 
 
 def entries_of(event: Event) -> list[Entry]:

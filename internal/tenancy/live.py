@@ -1,8 +1,8 @@
 """The few live requests of the tenancy system: a look at an object that is kept as metadata only,
 orphan markers, finalizers."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from ctrlruntime.api.kinds import Manifest, RESTMapping
 from ctrlruntime.cache.cache import Cache, CachedClient
@@ -18,6 +18,10 @@ class LiveObjects:
     cache: Cache
     client: CachedClient
     field_manager: str
+
+    def impersonating(self, user: str) -> Self:
+        """The same, with patches made as another user; reads stay the manager's."""
+        return replace(self, client=self.client.impersonating(user))
 
     async def read(self, mapping: RESTMapping, entry: Entry) -> Manifest | None:
         """The whole object: from the cache where it is kept whole, else from the server."""

@@ -8,6 +8,7 @@ from functools import partial
 from apis.tenancy import DeletionPolicy
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client.errors import Forbidden
 from ctrlruntime.resources import Control, Owner, Standing
 from internal.tenancy.marks import RESOURCE_ID
 from internal.tenancy.policies import OrphanReason, deletion_policy, is_orphaned, orphan_patch
@@ -23,6 +24,8 @@ class Removed:
     deleted: int = 0
     retained: int = 0
     going: list[Found] = field(default_factory=list)
+    refused: list[tuple[RESTMapping, str, Forbidden]] = field(default_factory=list)
+    """What the server did not let us remove: mapping, namespace, why. It is among `going`."""
 
 
 @dataclass(slots=True)
@@ -39,13 +42,18 @@ class Remover:
         owner: Owner,
         levels: Mapping[str, int],
         reason: OrphanReason,
+        *,
+        user: str | None = None,
     ) -> Removed:
         """Remove one level: the highest that still has objects; those below wait for it to be gone.
+
+        `user` is whom to impersonate in writes, None for nobody.
 
         `levels`: the level of each resource id. Objects of unknown ids go first. Objects that are
         not ours, and orphans, are left alone. Raises the client's errors.
         """
         result = Removed()
+        control = self.control if user is None else self.control.impersonating(user)
         ours = [(mapping, entry) for mapping, entry in found if self._is_held(entry, owner)]
         top = max(levels.values(), default=0) + 1
         by_level: dict[int, list[Found]] = {}
@@ -55,7 +63,7 @@ class Remover:
             if result.going:
                 result.going.extend(by_level[level])
                 continue
-            await self._remove_level(by_level[level], owner, reason, result)
+            await self._remove_level(control, by_level[level], owner, reason, result)
         return result
 
     def _is_held(self, entry: Entry, owner: Owner) -> bool:
@@ -63,16 +71,25 @@ class Remover:
         return not foreign and not is_orphaned(entry.labels)
 
     async def _remove_level(
-        self, items: list[Found], owner: Owner, reason: OrphanReason, result: Removed
+        self,
+        control: Control,
+        items: list[Found],
+        owner: Owner,
+        reason: OrphanReason,
+        result: Removed,
     ) -> None:
         jobs = [
-            Job(mapping.gvk.group_kind, partial(self._one, mapping, entry, owner, reason))
+            Job(mapping.gvk.group_kind, partial(self._one, control, mapping, entry, owner, reason))
             for mapping, entry in items
         ]
         for item, outcome in zip(items, await self.pools.run(jobs), strict=True):
+            mapping, entry = item
+            if isinstance(outcome, Forbidden):
+                result.refused.append((mapping, entry.namespace, outcome))
+                result.going.append(item)
+                continue
             if isinstance(outcome, Exception):
                 raise outcome
-            mapping, entry = item
             if outcome is DeletionPolicy.RETAIN:
                 result.retained += 1
                 continue
@@ -81,16 +98,21 @@ class Remover:
                 result.going.append(item)
 
     async def _one(
-        self, mapping: RESTMapping, entry: Entry, owner: Owner, reason: OrphanReason
+        self,
+        control: Control,
+        mapping: RESTMapping,
+        entry: Entry,
+        owner: Owner,
+        reason: OrphanReason,
     ) -> DeletionPolicy:
         """Delete or let go of one object. Returns which of the two."""
         policy = deletion_policy(entry.annotations)
         if policy is DeletionPolicy.DELETE:
             if entry.deletion_timestamp is None:
-                await self.control.delete(mapping, entry, owner)
+                await control.delete(mapping, entry, owner)
             return policy
         patch = orphan_patch(reason, self.clock())["metadata"]
-        await self.control.release(
+        await control.release(
             mapping, entry, owner, labels=patch["labels"], annotations=patch["annotations"]
         )
         return DeletionPolicy.RETAIN

@@ -15,6 +15,7 @@ from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
 from internal.tenancy.blueprints import Blueprints, Verdict, variables_of
+from internal.tenancy.grants import Grants, tell
 from internal.tenancy.statuses import StatusWriter
 from internal.tenancy.tally import Counts, Tally
 
@@ -39,6 +40,7 @@ class TemplateReconciler:
     blueprints: Blueprints
     statuses: StatusWriter
     tally: Tally
+    grants: Grants
     recorder: EventRecorder
     clock: Callable[[], datetime]
     monotonic: Callable[[], float]
@@ -76,6 +78,7 @@ class TemplateReconciler:
             handled=requested(entry.annotations),
             now=self.clock(),
         )
+        tell(status.conditions, self.grants.of_template(request), entry.generation, self.clock())
         self._announce(template, status)
         if await self.statuses.write(TenantTemplate.mapping(), entry, template.status, status):
             self._written[request] = self.monotonic()
@@ -130,6 +133,8 @@ def template_status(
 def _valid(verdict: Verdict, registry: TenantRegistry | RegistryProblem) -> Condition:
     if verdict.problems:
         reason = "DependencyCycle" if verdict.cyclic else "ValidationFailed"
+        if verdict.refused:
+            reason = "PrivilegeRefused"
         return _condition("Valid", False, reason, "; ".join(verdict.problems))
     if isinstance(registry, RegistryProblem):
         return _condition("Valid", False, registry.reason, registry.message)

@@ -9,7 +9,7 @@ from typing import Protocol
 from pydantic import ValidationError
 
 from apis.tenancy import Tenant
-from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.directives import is_paused, requested
 from ctrlruntime.controller.reconcile import Result, current
@@ -17,8 +17,9 @@ from ctrlruntime.queue import Request
 from ctrlruntime.queue.limiters import ItemExponential
 from ctrlruntime.resources import Owner
 from internal.tenancy.builder import Build, Variables, VariablesError, build, graph_of, variables_of
-from internal.tenancy.children import ChildKinds
+from internal.tenancy.children import ChildKinds, Trouble
 from internal.tenancy.claims import Claims
+from internal.tenancy.grants import Grant, Grants, missing, tell, user_of
 from internal.tenancy.graph import GraphError
 from internal.tenancy.live import LiveObjects
 from internal.tenancy.marks import FINALIZER, KINDS, kinds_of, parse_kinds
@@ -32,8 +33,9 @@ from internal.tenancy.outcome import (
 )
 from internal.tenancy.patience import Patience
 from internal.tenancy.policies import OrphanReason
+from internal.tenancy.privileges import Privileges
 from internal.tenancy.readiness import ReadinessTimers
-from internal.tenancy.removal import Found, Remover, resource_id
+from internal.tenancy.removal import Found, Removed, Remover, resource_id
 from internal.tenancy.rendering import Renderer
 from internal.tenancy.reports import TenantReports
 from internal.tenancy.statuses import StatusWriter
@@ -70,6 +72,8 @@ class TenantReconciler:
     reports: TenantReports
     timers: ReadinessTimers
     patience: Patience
+    grants: Grants
+    privileges: Privileges
     clock: Callable[[], datetime]
     remembered: int = 2000
     """Builds kept, so that an event of a child renders nothing anew."""
@@ -87,6 +91,7 @@ class TenantReconciler:
             self._forget(request)
             return None
         if is_paused(entry.annotations):
+            self.grants.forget(request)
             await self.statuses.pause(self.mapping, entry)
             return None
         deleting = entry.deletion_timestamp is not None
@@ -94,6 +99,7 @@ class TenantReconciler:
             tenant = entry.typed(Tenant)
         except ValidationError as error:
             if not deleting:
+                self.grants.forget(request)
                 await self.statuses.refuse(self.mapping, entry, "Ready", error)
                 return None
             tenant = bare(entry)
@@ -114,20 +120,23 @@ class TenantReconciler:
             mappings = await self._mappings(tenant, entry, request)
             made, variables = await self._build(tenant, entry, mappings)
         except VariablesError as error:
+            self.grants.forget(request)
             await self._refuse(tenant, entry, Failure(VARIABLES_ERROR, str(error)))
             return Result(requeue_after=self.retries.when(request))
         except GraphError as error:
+            self.grants.forget(request)
             degraded = "DependencyCycle" if error.cyclic else DEPENDENCY_ERROR
             await self._refuse(tenant, entry, Failure(DEPENDENCY_ERROR, str(error), degraded))
             return None
-        going = await self._remove_unwanted(tenant, owner, made)
+        removed = await self._remove_unwanted(tenant, owner, made)
         walked = await self.walker.walk(
             tenant, owner, made, hidden=variables.hidden, logger=current().logger
         )
+        walked.missing |= denied(tenant, removed)
         wait = self.patience.left(request, walked.outcomes)
         if wait <= 0:
-            await self._report(tenant, entry, walked, going)
-        return self._next(request, walked, wait)
+            await self._report(tenant, entry, walked, removed.going)
+        return self._next(tenant, request, walked, wait)
 
     async def _build(
         self, tenant: Tenant, entry: Entry, mappings: Mapping[GroupVersionKind, RESTMapping | None]
@@ -141,8 +150,11 @@ class TenantReconciler:
             self._builds.move_to_end(entry.key)
             return known[1], known[2]
         variables = variables_of(tenant, sensitive)
-        made = self._explained(await build(tenant, variables, self.renderer, mappings.get))
-        if not any(item.transient for item in made.resources):
+        made = self._explained(
+            await build(tenant, variables, self.renderer, mappings.get, self.privileges)
+        )
+        unexplained = [item for item in made.resources if item.missing_kind is not None]
+        if not unexplained and not any(item.transient for item in made.resources):
             self._builds[entry.key] = (version, made, variables)
             if len(self._builds) > self.remembered:
                 self._builds.popitem(last=False)
@@ -151,9 +163,9 @@ class TenantReconciler:
     def _explained(self, made: Build) -> Build:
         """Problems with kinds that are served but cannot be read, said as what they are."""
         items = [
-            replace(item, problem=trouble, transient=True)
+            replace(item, problem=trouble.message, grant=trouble.grant)
             if item.missing_kind is not None
-            and (trouble := self.children.trouble(item.missing_kind))
+            and (trouble := self.children.trouble(item.missing_kind)) is not None
             else item
             for item in made.resources
         ]
@@ -163,14 +175,20 @@ class TenantReconciler:
         self, tenant: Tenant, entry: Entry, request: Request
     ) -> dict[GroupVersionKind, RESTMapping | None]:
         """How the kinds of the tenant are served, each watched and its first list here."""
-        kinds = kinds_of(tenant) | parse_kinds(entry.annotations.get(KINDS, ""))
+        applied = applied_kinds(tenant)
+        kinds = frozenset(
+            gvk
+            for gvk in kinds_of(tenant) | parse_kinds(entry.annotations.get(KINDS, ""))
+            if self.privileges.allows(gvk.group_kind) or gvk.group_kind in applied
+        )
         self.children.use(request, kinds)
+        await self.children.release_unused()
         return {gvk: await self.children.mapping(gvk, request) for gvk in sorted(kinds)}
 
     # -- what is no longer wanted ------------------------------------------------------------
 
-    async def _remove_unwanted(self, tenant: Tenant, owner: Owner, made: Build) -> list[Found]:
-        """Delete or let go of what left the template. Returns what is still on its way out."""
+    async def _remove_unwanted(self, tenant: Tenant, owner: Owner, made: Build) -> Removed:
+        """Delete or let go of what left the template."""
         wanted = {item.desired.key for item in made.resources if item.desired is not None}
         # A resource that cannot be rendered has no name now, but it may have had one before.
         unknown = {item.resource.id for item in made.resources if item.desired is None}
@@ -181,12 +199,16 @@ class TenantReconciler:
             and resource_id(entry) not in unknown
         ]
         if not surplus:
-            return []
+            return Removed()
         removed = await self.remover.remove(
-            surplus, owner, made.graph.level_of(), OrphanReason.REMOVED_FROM_TEMPLATE
+            surplus,
+            owner,
+            made.graph.level_of(),
+            OrphanReason.REMOVED_FROM_TEMPLATE,
+            user=impersonated(tenant),
         )
         self.reports.removed(tenant, removed, OrphanReason.REMOVED_FROM_TEMPLATE)
-        return removed.going
+        return removed
 
     def _written(self, tenant: Tenant, owner: Owner) -> list[Found]:
         """What records the tenant as its owner and was written for it.
@@ -213,12 +235,34 @@ class TenantReconciler:
             owner,
             levels_of(tenant),
             OrphanReason.TENANT_DELETED,
+            user=impersonated(tenant),
         )
         self.reports.removed(tenant, removed, OrphanReason.TENANT_DELETED)
-        if removed.going:
+        out_of_sight = self._out_of_sight(tenant)
+        grants = {trouble.grant for trouble in out_of_sight if trouble.grant is not None}
+        grants |= denied(tenant, removed)
+        again = self.grants.report(request, template_of(tenant), grants)
+        if grants:
+            return await self._wait_for_grants(tenant, entry, grants, again)
+        if removed.going or out_of_sight:
             return None  # the next to go brings us back
         await self.live.remove_finalizer(self.mapping, entry, FINALIZER)
         return None
+
+    def _out_of_sight(self, tenant: Tenant) -> list[Trouble]:
+        """Why kinds that something was applied of cannot be read: what is left of it is not known."""
+        applied = applied_kinds(tenant)
+        kinds = self.children.unreadable()
+        return [trouble for gvk, trouble in kinds.items() if gvk.group_kind in applied]
+
+    async def _wait_for_grants(
+        self, tenant: Tenant, entry: Entry, grants: set[Grant], again: float | None
+    ) -> Result | None:
+        """The tenant cannot go yet: it says which rights that takes."""
+        status = tenant.status.model_copy(deep=True)
+        tell(status.conditions, grants, entry.generation, self.clock())
+        await self.statuses.write(self.mapping, entry, tenant.status, status)
+        return None if again is None else Result(requeue_after=again)
 
     # -- telling ---------------------------------------------------------------------------
 
@@ -236,12 +280,16 @@ class TenantReconciler:
         leaving = [str(key_of(mapping, entry)) for mapping, entry in going]
         status.applied_resources = sorted({*status.applied_resources, *leaving})
         status.last_handled_reconcile = requested(entry.annotations)
+        tell(status.conditions, walked.missing, entry.generation, self.clock())
         await self.statuses.write(self.mapping, entry, tenant.status, status)
         self.reports.walked(tenant, walked.outcomes, status)
 
-    def _next(self, request: Request, walked: Walked, wait: float) -> Result | None:
+    def _next(self, tenant: Tenant, request: Request, walked: Walked, wait: float) -> Result | None:
         self.claims.set(request, walked.conflicts)
         delays = [wait] if wait > 0 else []
+        again = self.grants.report(request, template_of(tenant), walked.missing)
+        if again is not None:
+            delays.append(again)
         if walked.look_again is not None:
             delays.append(walked.look_again.total_seconds())
         if walked.retry:
@@ -259,6 +307,7 @@ class TenantReconciler:
         self.retries.forget(request)
         self.patience.forget(request)
         self.children.leave(request)
+        self.grants.forget(request)
         self.reports.gone(request)
 
 
@@ -267,6 +316,41 @@ def bare(entry: Entry) -> Tenant:
     manifest = entry.decode()
     unknown = {"uid": "unknown", "templateRef": "unknown"}
     return Tenant.from_manifest({**manifest, "spec": unknown, "status": {}})
+
+
+def template_of(tenant: Tenant) -> Request:
+    """The template that a tenant was made from."""
+    return Request(tenant.metadata.namespace or "", tenant.spec.template_ref)
+
+
+def impersonated(tenant: Tenant) -> str | None:
+    """Whom to act for when the tenant's resources are written; None for nobody."""
+    account = tenant.spec.service_account_name
+    return None if account is None else user_of(tenant.metadata.namespace or "", account)
+
+
+def denied(tenant: Tenant, removed: Removed) -> set[Grant]:
+    """The rights whose lack kept something from going. Raises a refusal that no right would mend."""
+    account = tenant.spec.service_account_name
+    owner = "" if account is None else f"{tenant.metadata.namespace}/{account}"
+    found: set[Grant] = set()
+    for mapping, namespace, error in removed.refused:
+        grant = missing(error, mapping, account=owner, namespace=namespace)
+        if grant is None:
+            raise error
+        found.add(grant)
+    return found
+
+
+def applied_kinds(tenant: Tenant) -> frozenset[GroupKind]:
+    """The kinds that the status tells of."""
+    found: set[GroupKind] = set()
+    for key in tenant.status.applied_resources:
+        try:
+            found.add(ResourceKey.parse(key).kind)
+        except ValueError:
+            continue
+    return frozenset(found)
 
 
 def key_of(mapping: RESTMapping, entry: Entry) -> ResourceKey:

@@ -13,9 +13,19 @@ from ctrlruntime.api.kinds import GroupKind, RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.errors import OutsideCache
 from ctrlruntime.client.errors import APIError
+from ctrlruntime.queue import Request
 from ctrlruntime.resources import REVISION, Action, Control, Desired, Owner, Reason
 from ctrlruntime.resources.control import Outcome as Written
 from internal.tenancy.builder import Build, BuiltResource
+from internal.tenancy.grants import (
+    GRANTED,
+    Grant,
+    Grants,
+    impersonation,
+    missing,
+    needed,
+    user_of,
+)
 from internal.tenancy.ignore_fields import preserve
 from internal.tenancy.live import LiveObjects
 from internal.tenancy.outcome import Outcome, State, redact, refusal
@@ -37,6 +47,8 @@ class Walked:
     """Whether a resource was refused in a way that another attempt may mend."""
     conflicts: list[tuple[RESTMapping, str, str]] = field(default_factory=list)
     """Objects that are in the way: mapping, namespace, name."""
+    missing: set[Grant] = field(default_factory=set)
+    """Rights that were denied."""
 
 
 @dataclass(slots=True)
@@ -47,6 +59,7 @@ class Walker:
     live: LiveObjects
     pools: WorkerPools
     timers: ReadinessTimers
+    grants: Grants
     clock: Callable[[], datetime]
     on_apply: Callable[[GroupKind, Action, str], None] = lambda _kind, _action, _policy: None
 
@@ -88,6 +101,14 @@ class _Pass:
         self._was_complete = _was_complete(tenant)
         self._states: dict[str, State] = {}
         self._found = Walked()
+        self._request = Request(tenant.metadata.namespace or "", tenant.metadata.name or "")
+        self._control, self._live, self._account = walker.control, walker.live, ""
+        namespace, account = tenant.metadata.namespace or "", tenant.spec.service_account_name
+        if account:
+            user = user_of(namespace, account)
+            self._account = f"{namespace}/{account}"
+            self._control = self._control.impersonating(user)
+            self._live = self._live.impersonating(user)
 
     async def run(self) -> Walked:
         for level in self._build.levels():
@@ -132,6 +153,8 @@ class _Pass:
         resource = item.resource
         if item.desired is None:
             self._found.retry |= item.transient
+            if item.grant is not None:
+                self._found.missing.add(item.grant)
             return Outcome(resource.id, State.FAILED, self._known_key(resource.id), item.problem)
         states = [self._states[name] for name in self._build.graph.dependencies[resource.id]]
         if all(state in _SATISFIED for state in states) or self._is_as_rendered(item.desired):
@@ -155,11 +178,17 @@ class _Pass:
 
     async def _apply(self, item: BuiltResource, desired: Desired) -> Outcome:
         resource = item.resource
+        denied = self._known_to_be_denied(desired)
+        if denied is not None and self._is_pending(item, desired):
+            return self._denied(item, denied)
         try:
             written = await self._ensure(item, desired)
         except APIError as error:
             self._count(desired, resource, None)
-            return self._refused(item, error)
+            denied = missing(
+                error, desired.mapping, account=self._account, namespace=desired.namespace
+            )
+            return self._refused(item, error) if denied is None else self._denied(item, denied)
         self._count(desired, resource, written.action)
         if written.action is Action.CONFLICT:
             self._found.conflicts.append((desired.mapping, desired.namespace, desired.name))
@@ -169,16 +198,16 @@ class _Pass:
         return self._judge(item, desired, written)
 
     async def _ensure(self, item: BuiltResource, desired: Desired) -> Written:
-        control, owner = self._walker.control, self._owner
+        control, owner = self._control, self._owner
         wrote = str(item.key) in self._applied_before
         current = wrote and self._was_complete
         entry = control.look(desired)
         if entry is not None and is_orphaned(entry.labels):
-            await self._walker.live.unmark(desired.mapping, entry, adoption_patch())
+            await self._live.unmark(desired.mapping, entry, adoption_patch())
         elif entry is not None and item.resource.ignore_fields:
             if not control.pending(desired, owner, wrote=wrote, current=current):
                 return Written(Action.UNCHANGED, entry)
-            live = await self._walker.live.read(desired.mapping, entry)
+            live = await self._live.read(desired.mapping, entry)
             if live is not None:
                 desired = _with_live_values(desired, item.resource, live)
         return await control.ensure(desired, owner, wrote=wrote, current=current)
@@ -190,6 +219,27 @@ class _Pass:
         self._logger.warning(
             "Resource refused", resource=item.resource.id, reason=error.reason, message=message
         )
+        return Outcome(item.resource.id, State.FAILED, self._known_key(item.resource.id), message)
+
+    def _is_pending(self, item: BuiltResource, desired: Desired) -> bool:
+        wrote = str(item.key) in self._applied_before
+        current = wrote and self._was_complete
+        return self._control.pending(desired, self._owner, wrote=wrote, current=current)
+
+    def _known_to_be_denied(self, desired: Desired) -> Grant | None:
+        """The right that another tenant found missing and tries for again."""
+        wanted = [
+            needed(desired.mapping, account=self._account, namespace=desired.namespace),
+        ]
+        if self._account:
+            wanted.append(impersonation(self._account))
+        return self._walker.grants.denied(self._request, *wanted)
+
+    def _denied(self, item: BuiltResource, grant: Grant) -> Outcome:
+        """A right is missing: the tenant says which, and is woken once it may have been granted."""
+        self._found.missing.add(grant)
+        message = f"{grant.summary}; the condition {GRANTED} says how to allow it"
+        self._logger.warning("Right missing", resource=item.resource.id, message=grant.summary)
         return Outcome(item.resource.id, State.FAILED, self._known_key(item.resource.id), message)
 
     # -- after applying --------------------------------------------------------------------

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from apis.tenancy import GROUP, Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.events import Deleted, Event, Updated
@@ -24,11 +24,13 @@ from internal.tenancy.blueprints import Blueprints
 from internal.tenancy.children import OWNER_INDEX, ChildKinds, entries_of, owner_keys
 from internal.tenancy.claims import Claims
 from internal.tenancy.counting import TenantCounting
+from internal.tenancy.grants import Grants
 from internal.tenancy.live import LiveObjects
 from internal.tenancy.marks import FIELD_MANAGER, VALUES
 from internal.tenancy.metrics import TenancyMetrics
 from internal.tenancy.patience import Patience
 from internal.tenancy.pools import WorkerPools
+from internal.tenancy.privileges import Privileges
 from internal.tenancy.queries import Queries
 from internal.tenancy.readiness import ReadinessTimers
 from internal.tenancy.registry_reconciler import REGISTRY_INDEX, RegistryReconciler, registry_of
@@ -68,6 +70,21 @@ class TenancyOptions:
     """Most tenants with metric series of their own; only those that are not ready have any."""
     every_tenant_series: bool = False
     """Series for every tenant."""
+    allow_foreign_namespaces: bool = False
+    """Templates may put resources into namespaces other than the tenant's, and make Namespaces."""
+    allow_kinds: frozenset[GroupKind] = frozenset()
+    """Kinds that templates may name although they give rights or belong to the whole cluster."""
+    protected_namespaces: frozenset[str] = frozenset()
+    """Namespaces that nothing is written to for any tenant; meant for the manager's own."""
+
+    @property
+    def privileges(self) -> Privileges:
+        """What templates may do."""
+        return Privileges(
+            foreign_namespaces=self.allow_foreign_namespaces,
+            kinds=self.allow_kinds,
+            protected=self.protected_namespaces,
+        )
 
 
 def _now() -> datetime:
@@ -96,6 +113,7 @@ class _Parts:
     statuses: StatusWriter
     metrics: TenancyMetrics
     tally: Tally
+    grants: Grants
     tenant_wakeups: Wakeups
     registry_wakeups: Wakeups
     template_wakeups: Wakeups
@@ -120,6 +138,17 @@ def _make_parts(manager: Manager, options: TenancyOptions) -> _Parts:
     child_events = ChildEvents(claims)
     renderer = Renderer()
 
+    tenant_wakeups = Wakeups("tenants to look at again")
+    template_wakeups = Wakeups("templates to look at again")
+
+    def readable(users: frozenset[Hashable]) -> None:
+        for user in users:
+            if isinstance(user, Request):
+                tenant_wakeups.wake(user, "a kind can be read")
+
+    def rights_changed(template: Request) -> None:
+        template_wakeups.wake(template, "missing rights changed")
+
     def alive(uid: str) -> bool:
         stores = (tenants.informer.store, registries.informer.store)
         return any(store.count("uid", uid) for store in stores)
@@ -134,7 +163,11 @@ def _make_parts(manager: Manager, options: TenancyOptions) -> _Parts:
         templates=cache.declare(TenantTemplate, indexes={REGISTRY_INDEX: registry_of}),
         values=cache.declare(SECRET, labels=f"{VALUES}=true"),
         children=ChildKinds(
-            cache, manager.live_client.mapper.resolve, FIELD_MANAGER, child_events.deliver
+            cache,
+            manager.live_client.mapper.resolve,
+            FIELD_MANAGER,
+            child_events.deliver,
+            readable,
         ),
         child_events=child_events,
         claims=claims,
@@ -142,7 +175,7 @@ def _make_parts(manager: Manager, options: TenancyOptions) -> _Parts:
         pools=WorkerPools(per_type=options.writes_per_type, total=options.writes_total),
         renderer=renderer,
         sources=Sources(),
-        blueprints=Blueprints(renderer),
+        blueprints=Blueprints(renderer, options.privileges),
         live=LiveObjects(cache, client, FIELD_MANAGER),
         statuses=StatusWriter(client, FIELD_MANAGER, _now),
         metrics=TenancyMetrics(
@@ -151,9 +184,10 @@ def _make_parts(manager: Manager, options: TenancyOptions) -> _Parts:
             every_tenant=options.every_tenant_series,
         ),
         tally=Tally(),
-        tenant_wakeups=Wakeups("tenants to look at again"),
+        grants=Grants(tenant_wakeups.wake, rights_changed),
+        tenant_wakeups=tenant_wakeups,
         registry_wakeups=Wakeups("registries to look at again"),
-        template_wakeups=Wakeups("templates to look at again"),
+        template_wakeups=template_wakeups,
     )
 
 
@@ -173,6 +207,7 @@ class _Closing:
         try:
             await asyncio.Event().wait()
         finally:
+            await self.parts.children.close()
             await self.parts.renderer.close()
             await self.parts.sources.close()
 
@@ -193,6 +228,7 @@ def _add_tenant_controller(parts: _Parts) -> None:
             live=parts.live,
             pools=parts.pools,
             timers=timers,
+            grants=parts.grants,
             clock=_now,
             on_apply=parts.metrics.applied,
         ),
@@ -205,6 +241,8 @@ def _add_tenant_controller(parts: _Parts) -> None:
         reports=TenantReports(parts.manager.recorder, parts.metrics),
         timers=timers,
         patience=Patience(time.monotonic),
+        grants=parts.grants,
+        privileges=parts.options.privileges,
         clock=_now,
     )
 
@@ -237,6 +275,7 @@ def _add_template_controller(parts: _Parts) -> None:
         blueprints=parts.blueprints,
         statuses=parts.statuses,
         tally=parts.tally,
+        grants=parts.grants,
         recorder=parts.manager.recorder,
         clock=_now,
         monotonic=time.monotonic,

@@ -8,7 +8,8 @@ from pathlib import Path
 from ctrlruntime.client.config import Config
 from ctrlruntime.manager import ElectionOptions, Manager, ManagerOptions
 from ctrlruntime.manager import run as run_on_uvloop
-from manager.controllers.tenancy import TenancyOptions, add_tenancy
+from manager.controllers.tenancy import add_tenancy
+from tests.tenancy.world import permissive
 
 LEASE = "contenders"
 TIMES = ElectionOptions(lease_duration=3.0, renew_deadline=2.0, retry_period=0.4)
@@ -27,7 +28,7 @@ async def compete(kubeconfig: Path, sqlite_root: Path, identity: str) -> None:
         handle_signals=True,
     )
     manager = Manager(await Config.load(kubeconfig, None), options)
-    add_tenancy(manager, TenancyOptions(sqlite_root=sqlite_root))
+    add_tenancy(manager, permissive(sqlite_root))
     await manager.start()
 
 

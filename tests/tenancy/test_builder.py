@@ -35,6 +35,7 @@ from internal.tenancy.policies import (
     is_orphaned,
     orphan_patch,
 )
+from internal.tenancy.privileges import Privileges
 from internal.tenancy.rendering import Renderer
 
 WIDGET = RESTMapping(GroupVersionKind("acme.io", "v1", "Widget"), "widgets", namespaced=True)
@@ -72,7 +73,13 @@ def tenant(**spec: Any) -> Tenant:
 
 async def built(renderer: Renderer, *, sensitive: Any = None, **spec: Any) -> Build:
     found = tenant(**spec)
-    return await build(found, variables_of(found, sensitive), renderer, mappings)
+    return await build(
+        found,
+        variables_of(found, sensitive),
+        renderer,
+        mappings,
+        Privileges(foreign_namespaces=True),
+    )
 
 
 @pytest.mark.criterion("BUILD-ORDER")

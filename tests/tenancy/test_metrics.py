@@ -12,9 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from apis.tenancy import Tenant, TenantRegistry, TenantStatus
 from ctrlruntime.api.conditions import Condition
 from internal.tenancy.metrics import TenancyMetrics
-from manager.controllers.tenancy import TenancyOptions
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.world import World, config_map
+from tests.tenancy.world import World, config_map, permissive
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -189,7 +188,7 @@ async def test_writes_and_removals_are_counted_and_names_are_fixed(world: World)
 
 @pytest.mark.criterion("series-cap")
 async def test_the_number_of_tenants_with_series_is_capped(tmp_path: Path) -> None:
-    options = TenancyOptions(sqlite_root=tmp_path, tenant_series=2)
+    options = permissive(tmp_path, tenant_series=2)
     async with World.start(tmp_path, options=options) as world:
         fleet = await Fleet.make(world)
         uids = ("a", "b", "c", "d")

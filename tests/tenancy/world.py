@@ -25,7 +25,7 @@ import yaml
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.conditions import Condition, find_condition
-from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.cache.options import CacheOptions
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
@@ -85,7 +85,7 @@ class World:
         env = Environment(proxy=True, nodes=nodes, pods=pods, folder=folder, **environment)
         async with env:
             await env.install_crds(TenantRegistry, TenantTemplate, Tenant)
-            options = options or TenancyOptions(sqlite_root=folder)
+            options = options or permissive(folder)
             world = cls(env, folder, options=options, cache=cache)
             world.make_table()
             try:
@@ -313,6 +313,14 @@ class World:
             if counts.total == counts.watches:
                 return
         raise AssertionError(f"the manager does not come to rest:\n{self.counts(mark)}")
+
+
+def permissive(folder: Path, **options: Any) -> TenancyOptions:
+    """Options that let templates do what the tests of this system do with them."""
+    kinds = frozenset({GroupKind("rbac.authorization.k8s.io", "ClusterRole")})
+    return TenancyOptions(
+        sqlite_root=folder, allow_foreign_namespaces=True, allow_kinds=kinds, **options
+    )
 
 
 def is_ready(tenant: Tenant | None) -> bool:
