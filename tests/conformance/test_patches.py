@@ -9,7 +9,9 @@ import pytest
 
 from ctrlruntime.envtest.server import ServerOptions
 
-from .conftest import APPLY, JSON_PATCH, MERGE, STRATEGIC, Api, configmap, deployment, widget
+from .servers import TOKENS
+from .subjects import configmap, deployment, widget
+from .wire import APPLY, JSON_PATCH, MERGE, STRATEGIC, Api
 
 
 class Clock:
@@ -27,7 +29,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def options(clock: Clock) -> ServerOptions:
-    return ServerOptions(clock=clock)
+    return ServerOptions(clock=clock, tokens=TOKENS, authorization="RBAC")
 
 
 def owners(obj: Any) -> dict[tuple[str, str], Any]:

@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 
 
 class Change(NamedTuple):
-    """`release` is the minor version (27 for 1.27) from which the behaviour holds by default."""
+    """`release` is the minor version (27 for 1.27) from which the behaviour holds by default; where
+    it is not known, the oldest that was seen to have it."""
 
     release: int
     reason: str
@@ -28,6 +29,7 @@ CHANGES: Final = {
     "missing version in words": Change(24, "the message says 0 where it said 0x0"),
     "names as labels": Change(21, "namespaces carry the label kubernetes.io/metadata.name"),
     "policy/v1": Change(21, "policy/v1 is served"),
+    "refused creation in words": Change(36, "the 403 of a creating apply says who may not do what"),
     "selectable fields": Change(32, "definitions have selectableFields"),
     "self subject review": Change(28, "authentication.k8s.io/v1 has SelfSubjectReview"),
     "subresource of managers": Change(22, "managedFields name the subresource of a write"),

@@ -6,17 +6,9 @@ from typing import Any
 
 import pytest
 
-from .conftest import (
-    DEFINITIONS,
-    JSON_PATCH,
-    Api,
-    configmap,
-    definition,
-    deployment,
-    pod,
-    served,
-    widget,
-)
+from .conftest import define
+from .subjects import DEFINITIONS, GROUP, configmap, definition, deployment, pod, widget
+from .wire import JSON_PATCH, Api
 
 FINALIZER = "example.com/hold"
 
@@ -171,36 +163,33 @@ async def test_bad_propagation_is_refused(api: Api) -> None:
 
 
 async def test_namespaces_take_their_contents_along(api: Api, widgets: str) -> None:
-    made = await api.create("/api/v1/namespaces", {"metadata": {"name": "n1"}})
+    made = await api.create("/api/v1/namespaces", {"metadata": {"name": (name := api.named("n1"))}})
     assert (made["spec"], made["status"]) == ({"finalizers": ["kubernetes"]}, {"phase": "Active"})
-    inside = "/api/v1/namespaces/n1/configmaps"
-    await api.until("/api/v1/namespaces/n1/serviceaccounts/default", lambda found: bool(found))
+    inside = f"/api/v1/namespaces/{name}/configmaps"
+    await api.until(f"/api/v1/namespaces/{name}/serviceaccounts/default", lambda found: bool(found))
     await api.create(inside, configmap("held", finalizers=[FINALIZER]))
     await api.create(inside, configmap("free"))
-    await api.create("/apis/apps/v1/namespaces/n1/deployments", deployment("d"))
-    await api.create("/apis/example.com/v1/namespaces/n1/widgets", widget("w"))
-    leaving = await api.call("DELETE", "/api/v1/namespaces/n1")
+    await api.create(f"/apis/apps/v1/namespaces/{name}/deployments", deployment("d"))
+    await api.create(f"/apis/{GROUP}/v1/namespaces/{name}/widgets", widget("w"))
+    leaving = await api.call("DELETE", f"/api/v1/namespaces/{name}")
     assert leaving["status"]["phase"] == "Terminating"
     status, answer, _ = await api.send("POST", inside, configmap("new"))
     assert (status, answer["reason"]) == (403, "Forbidden")
     assert answer["details"]["causes"][0]["reason"] == "NamespaceTerminating"
     await api.gone(f"{inside}/free")
-    assert (await api.send("GET", "/api/v1/namespaces/n1"))[0] == 200
+    assert (await api.send("GET", f"/api/v1/namespaces/{name}"))[0] == 200
     await api.merge(f"{inside}/held", {"metadata": {"finalizers": None}})
-    await api.gone("/api/v1/namespaces/n1")
+    await api.gone(f"/api/v1/namespaces/{name}")
 
 
 async def test_finalize_removes_finalizers_of_the_spec(api: Api) -> None:
-    body = {"metadata": {"name": "n2"}, "spec": {"finalizers": ["example.com/mine"]}}
+    path = f"/api/v1/namespaces/{(name := api.named('n2'))}"
+    body = {"metadata": {"name": name}, "spec": {"finalizers": ["example.com/mine"]}}
     await api.create("/api/v1/namespaces", body)
-    await api.call("DELETE", "/api/v1/namespaces/n2")
-    await api.until(
-        "/api/v1/namespaces/n2", lambda found: found["spec"] == {"finalizers": ["example.com/mine"]}
-    )
-    await api.call(
-        "PUT", "/api/v1/namespaces/n2/finalize", {"metadata": {"name": "n2"}, "spec": {}}
-    )
-    await api.gone("/api/v1/namespaces/n2")
+    await api.call("DELETE", path)
+    await api.until(path, lambda found: found["spec"] == {"finalizers": ["example.com/mine"]})
+    await api.call("PUT", f"{path}/finalize", {"metadata": {"name": name}, "spec": {}})
+    await api.gone(path)
 
 
 async def test_default_namespaces_stay(api: Api) -> None:
@@ -211,15 +200,15 @@ async def test_default_namespaces_stay(api: Api) -> None:
     )
 
 
-async def test_definitions_take_their_objects_along(api: Api, widgets: str) -> None:
-    await api.create(widgets, widget("w", finalizers=[FINALIZER]))
-    path = f"{DEFINITIONS}/widgets.example.com"
+async def test_definitions_take_their_objects_along(api: Api) -> None:
+    widgets = await define(api, definition(api.group))
+    await api.create(widgets, widget("w", group=api.group, finalizers=[FINALIZER]))
+    path = f"{DEFINITIONS}/widgets.{api.group}"
     leaving = await api.call("DELETE", path)
     assert leaving["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
     await api.until(f"{widgets}/w", lambda found: found["metadata"].get("deletionTimestamp"))
     await api.merge(f"{widgets}/w", {"metadata": {"finalizers": None}})
     await api.gone(path)
-    assert (await api.send("GET", widgets))[0] == 404
-    await api.create(DEFINITIONS, definition())
-    await served(api, widgets)
-    await api.create(widgets, widget("w"))
+    await api.gone(widgets)
+    await define(api, definition(api.group))
+    await api.create(widgets, widget("w", group=api.group))

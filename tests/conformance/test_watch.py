@@ -9,35 +9,39 @@ import pytest
 
 from ctrlruntime.envtest.server import ServerOptions
 
-from .conftest import Api, configmap, widget
+from .servers import TOKENS
+from .subjects import secret, widget
+from .wire import Api
 
 
 @pytest.fixture
 def options() -> ServerOptions:
-    return ServerOptions(watch_history=20, bookmark_interval=0.05)
+    return ServerOptions(
+        watch_history=20, bookmark_interval=0.05, tokens=TOKENS, authorization="RBAC"
+    )
 
 
 async def version(api: Api) -> str:
-    found: str = (await api.get(api.configmaps))["metadata"]["resourceVersion"]
+    found: str = (await api.get(api.secrets))["metadata"]["resourceVersion"]
     return found
 
 
 async def test_current_state_then_changes(api: Api) -> None:
-    await api.create(api.configmaps, configmap("a"))
-    async with api.watch(f"{api.configmaps}?watch=true") as stream:
+    await api.create(api.secrets, secret("a"))
+    async with api.watch(f"{api.secrets}?watch=true") as stream:
         assert await stream.take(1) == [("ADDED", "a")]
-        await api.create(api.configmaps, configmap("b"))
-        await api.merge(f"{api.configmaps}/a", {"data": {"a": "2"}})
-        await api.call("DELETE", f"{api.configmaps}/b")
+        await api.create(api.secrets, secret("b"))
+        await api.merge(f"{api.secrets}/a", {"data": {"a": "Mg=="}})
+        await api.call("DELETE", f"{api.secrets}/b")
         assert await stream.take(3) == [("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b")]
 
 
 async def test_changes_after_a_version(api: Api) -> None:
-    await api.create(api.configmaps, configmap("a"))
+    await api.create(api.secrets, secret("a"))
     start = await version(api)
-    await api.create(api.configmaps, configmap("b"))
-    await api.call("DELETE", f"{api.configmaps}/b")
-    async with api.watch(f"{api.configmaps}?watch=1&resourceVersion={start}") as stream:
+    await api.create(api.secrets, secret("b"))
+    await api.call("DELETE", f"{api.secrets}/b")
+    async with api.watch(f"{api.secrets}?watch=1&resourceVersion={start}") as stream:
         added, deleted = await stream.next(), await stream.next()
     assert (added["type"], deleted["type"]) == ("ADDED", "DELETED")
     rv = int(added["object"]["metadata"]["resourceVersion"])
@@ -48,8 +52,8 @@ async def test_changes_after_a_version(api: Api) -> None:
 async def test_too_old_a_version_is_an_error_event(api: Api) -> None:
     start = await version(api)
     for index in range(30):
-        await api.create(api.configmaps, configmap(f"a{index}"))
-    async with api.watch(f"{api.configmaps}?watch=1&resourceVersion={start}") as stream:
+        await api.create(api.secrets, secret(f"a{index}"))
+    async with api.watch(f"{api.secrets}?watch=1&resourceVersion={start}") as stream:
         (event,) = await stream.rest()
     assert event["type"] == "ERROR"
     assert (event["object"]["code"], event["object"]["reason"]) == (410, "Expired")
@@ -57,14 +61,14 @@ async def test_too_old_a_version_is_an_error_event(api: Api) -> None:
 
 
 async def test_objects_enter_and_leave_a_selection(api: Api) -> None:
-    path = f"{api.configmaps}?watch=1&labelSelector=on&resourceVersion={await version(api)}"
+    path = f"{api.secrets}?watch=1&labelSelector=on&resourceVersion={await version(api)}"
     async with api.watch(path) as stream:
-        await api.create(api.configmaps, configmap("a"))
-        await api.merge(f"{api.configmaps}/a", {"metadata": {"labels": {"on": ""}}})
-        await api.merge(f"{api.configmaps}/a", {"data": {"a": "2"}})
-        await api.merge(f"{api.configmaps}/a", {"metadata": {"labels": {"on": None}}})
-        await api.merge(f"{api.configmaps}/a", {"data": {"a": "3"}})
-        await api.create(api.configmaps, configmap("b", labels={"on": ""}))
+        await api.create(api.secrets, secret("a"))
+        await api.merge(f"{api.secrets}/a", {"metadata": {"labels": {"on": ""}}})
+        await api.merge(f"{api.secrets}/a", {"data": {"a": "Mg=="}})
+        await api.merge(f"{api.secrets}/a", {"metadata": {"labels": {"on": None}}})
+        await api.merge(f"{api.secrets}/a", {"data": {"a": "Mw=="}})
+        await api.create(api.secrets, secret("b", labels={"on": ""}))
         events = [await stream.next() for _ in range(4)]
     assert [event["type"] for event in events] == ["ADDED", "MODIFIED", "DELETED", "ADDED"]
     left = events[2]["object"]
@@ -75,60 +79,60 @@ async def test_objects_enter_and_leave_a_selection(api: Api) -> None:
 
 
 async def test_one_object(api: Api) -> None:
-    path = f"{api.configmaps}?watch=1&fieldSelector=metadata.name=b"
+    path = f"{api.secrets}?watch=1&fieldSelector=metadata.name=b"
     async with api.watch(path) as stream:
-        await api.create(api.configmaps, configmap("a"))
-        await api.create(api.configmaps, configmap("b"))
+        await api.create(api.secrets, secret("a"))
+        await api.create(api.secrets, secret("b"))
         assert await stream.take(1) == [("ADDED", "b")]
 
 
 async def test_namespaces_are_apart(api: Api) -> None:
-    other = "/api/v1/namespaces/kube-public/configmaps"
-    async with api.watch(f"{api.configmaps}?watch=1") as stream:
-        await api.create(other, configmap("elsewhere"))
-        await api.create(api.configmaps, configmap("here"))
+    other = "/api/v1/namespaces/kube-public/secrets"
+    async with api.watch(f"{api.secrets}?watch=1") as stream:
+        await api.create(other, secret("elsewhere"))
+        await api.create(api.secrets, secret("here"))
         assert await stream.take(1) == [("ADDED", "here")]
     await api.call("DELETE", f"{other}/elsewhere")
 
 
 async def test_a_watch_ends_at_its_timeout(api: Api) -> None:
-    async with api.watch(f"{api.configmaps}?watch=1&timeoutSeconds=1") as stream:
+    async with api.watch(f"{api.secrets}?watch=1&timeoutSeconds=1") as stream:
         assert await stream.rest() == []
 
 
 @pytest.mark.embedded("bookmarks at short intervals")
 async def test_bookmarks_carry_the_newest_version(api: Api) -> None:
     start = await version(api)
-    path = f"{api.configmaps}?watch=1&allowWatchBookmarks=true&resourceVersion={start}"
+    path = f"{api.secrets}?watch=1&allowWatchBookmarks=true&resourceVersion={start}"
     async with api.watch(path) as stream:
-        made = await api.create(api.path("v1", "secrets"), {"metadata": {"name": "s"}})
+        made = await api.create(api.configmaps, {"metadata": {"name": "s"}})
         while True:
             event = await stream.next()
             assert event["type"] == "BOOKMARK"
             metadata = event["object"]["metadata"]
             if metadata["resourceVersion"] == made["metadata"]["resourceVersion"]:
                 break
-    assert event["object"]["kind"] == "ConfigMap"
+    assert event["object"]["kind"] == "Secret"
 
 
 @pytest.mark.since("initial events")
 async def test_initial_events_end_with_a_bookmark(api: Api) -> None:
     for name in ("a", "b"):
-        await api.create(api.configmaps, configmap(name))
+        await api.create(api.secrets, secret(name))
     query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
-    async with api.watch(f"{api.configmaps}?watch=1&{query}") as stream:
+    async with api.watch(f"{api.secrets}?watch=1&{query}") as stream:
         assert await stream.take(2) == [("ADDED", "a"), ("ADDED", "b")]
         end = await stream.next()
     assert end["type"] == "BOOKMARK"
     assert end["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
-    code, _, message = await api.fails("GET", f"{api.configmaps}?watch=1&sendInitialEvents=true")
+    code, _, message = await api.fails("GET", f"{api.secrets}?watch=1&sendInitialEvents=true")
     assert (code, "resourceVersionMatch" in message) == (422, True)
 
 
 async def test_metadata_only_watch(api: Api) -> None:
     accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
-    async with api.watch(f"{api.configmaps}?watch=1", Accept=accept) as stream:
-        await api.create(api.configmaps, configmap("a"))
+    async with api.watch(f"{api.secrets}?watch=1", Accept=accept) as stream:
+        await api.create(api.secrets, secret("a"))
         event = await stream.next()
     assert event["object"]["kind"] == "PartialObjectMetadata"
     assert "data" not in event["object"]
@@ -136,10 +140,10 @@ async def test_metadata_only_watch(api: Api) -> None:
 
 async def test_table_watch_sends_the_columns_once(api: Api) -> None:
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
-    async with api.watch(f"{api.configmaps}?watch=1", Accept=accept) as stream:
-        await api.create(api.configmaps, configmap("a"))
+    async with api.watch(f"{api.secrets}?watch=1", Accept=accept) as stream:
+        await api.create(api.secrets, secret("a"))
         first = await stream.next()
-        await api.create(api.configmaps, configmap("b"))
+        await api.create(api.secrets, secret("b"))
         second = await stream.next()
     assert first["object"]["kind"] == "Table"
     assert first["object"]["columnDefinitions"]
@@ -157,11 +161,11 @@ async def test_all_watchers_see_the_same(api: Api, widgets: str) -> None:
 
 
 @pytest.mark.embedded("a short buffer")
-@pytest.mark.parametrize("options", [ServerOptions(watch_buffer=5)])
+@pytest.mark.parametrize("options", [ServerOptions(watch_buffer=5, tokens=TOKENS)])
 async def test_a_slow_watcher_is_cut_off_and_blocks_nobody(api: Api) -> None:
-    async with api.watch(f"{api.configmaps}?watch=1") as slow:
+    async with api.watch(f"{api.secrets}?watch=1") as slow:
         for index in range(40):
-            await api.create(api.configmaps, configmap(f"a{index}", {"a": "x" * 200_000}))
+            await api.create(api.secrets, secret(f"a{index}", "eHh4" * 50_000))
         events = await slow.rest()
     assert len(events) < 40
 
@@ -169,7 +173,7 @@ async def test_a_slow_watcher_is_cut_off_and_blocks_nobody(api: Api) -> None:
 @pytest.mark.embedded("stops it")
 async def test_stopping_the_server_ends_its_watches(api: Api) -> None:
     assert api.server is not None
-    async with api.watch(f"{api.configmaps}?watch=1") as stream:
+    async with api.watch(f"{api.secrets}?watch=1") as stream:
         ended = asyncio.create_task(stream.next())
         await api.server.stop()
         try:

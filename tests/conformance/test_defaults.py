@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from .conftest import Api, deployment, pod
+from .subjects import deployment, pod
+from .wire import Api
 
 
 async def test_deployment(api: Api) -> None:

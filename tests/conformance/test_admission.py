@@ -9,12 +9,14 @@ from typing import Any
 
 import orjson
 import pytest
-from aiohttp import web
 
 from ctrlruntime.envtest.server import ServerOptions
 from ctrlruntime.envtest.server.certificates import Authority
 
-from .conftest import Api, configmap
+from .hooks import serve
+from .servers import TOKENS
+from .subjects import configmap
+from .wire import Api
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 Respond = Callable[[dict[str, Any]], dict[str, Any]]
@@ -24,29 +26,26 @@ class Hook:
     """A webhook of the test's own: it notes what it is asked and answers as told."""
 
     def __init__(self) -> None:
-        self.authority = Authority("hooks")
         self.asked: list[dict[str, Any]] = []
         self.respond: Respond = lambda _: {"allowed": True}
         self.delay = 0.0
-        self.port = 0
+        self.probed = False
+        self.client: dict[str, str] = {}
+        self.url = ""
 
-    @property
-    def url(self) -> str:
-        return f"https://127.0.0.1:{self.port}"
-
-    async def handle(self, request: web.BaseRequest) -> web.Response:
-        review = orjson.loads(await request.read())
-        self.asked.append(review["request"])
+    async def answer(self, path: str, request: dict[str, Any]) -> dict[str, Any]:
+        if path == "/probe":
+            self.probed = True
+            return {"allowed": True}
+        self.asked.append(request)
         await asyncio.sleep(self.delay)
-        response = {"uid": review["request"]["uid"], **self.respond(review["request"])}
-        body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
-        return web.json_response({**body, "response": response})
+        return self.respond(request)
 
-    def config(self, kind: str = "Validating", **more: Any) -> dict[str, Any]:
-        client = {"url": self.url, "caBundle": base64.b64encode(self.authority.ca_data).decode()}
+    def config(self, api: Api, **more: Any) -> dict[str, Any]:
+        """Of a webhook for the ConfigMaps of the test's namespace."""
         webhook = {
             "name": "hook.example.com",
-            "clientConfig": client,
+            "clientConfig": dict(self.client),
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
             "rules": [
@@ -57,26 +56,43 @@ class Hook:
                     "resources": ["configmaps"],
                 }
             ],
+            "namespaceSelector": {"matchLabels": {"test": api.namespace}},
             **more,
         }
-        return {"metadata": {"name": "hooks"}, "webhooks": [webhook]}
+        return {"metadata": {"name": api.named("hooks")}, "webhooks": [webhook]}
+
+    async def install(self, api: Api, path: str, config: dict[str, Any]) -> None:
+        """Create the configuration and wait until the server heeds it.
+
+        A second webhook in it, for Secrets, tells when.
+        """
+        first = self.config(api)["webhooks"][0]
+        probe = {
+            **first,
+            "name": "probe.example.com",
+            "rules": [{**first["rules"][0], "resources": ["secrets"]}],
+            "clientConfig": {**self.client, "url": f"{self.url}/probe"},
+        }
+        await api.create(path, {**config, "webhooks": [*config["webhooks"], probe]})
+        self.probed = False
+        secrets = f"{api.path('v1', 'secrets')}?dryRun=All"
+        async with asyncio.timeout(30):
+            while not self.probed:
+                await api.create(secrets, {"metadata": {"name": "s"}})
+                await asyncio.sleep(0.005)
 
 
 @pytest.fixture
 async def hook() -> AsyncIterator[Hook]:
     hook = Hook()
-    runner = web.ServerRunner(web.Server(hook.handle))
-    await runner.setup()
-    context = hook.authority.server_context(["127.0.0.1", "s.n.svc"])
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    hook.port = runner.addresses[0][1]
-    yield hook
-    await runner.cleanup()
+    async with serve(hook.answer) as hooks:
+        hook.url, hook.client = hooks.url, hooks.client_config()
+        yield hook
 
 
 @pytest.fixture
 def options(hook: Hook) -> ServerOptions:
-    return ServerOptions(service_urls={("n", "s"): hook.url})
+    return ServerOptions(service_urls={("n", "s"): hook.url}, tokens=TOKENS, authorization="RBAC")
 
 
 VALIDATING = f"{GROUP}/validatingwebhookconfigurations"
@@ -89,7 +105,7 @@ def patch(*operations: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_the_review_says_what_is_written(api: Api, hook: Hook) -> None:
-    await api.create(VALIDATING, hook.config())
+    await hook.install(api, VALIDATING, hook.config(api))
     await api.create(api.configmaps, configmap("a"))
     await api.merge(f"{api.configmaps}/a?dryRun=All", {"data": {"a": "2"}})
     await api.call("DELETE", f"{api.configmaps}/a")
@@ -104,7 +120,7 @@ async def test_the_review_says_what_is_written(api: Api, hook: Hook) -> None:
 
 
 async def test_denials_pass_their_status_through(api: Api, hook: Hook) -> None:
-    await api.create(VALIDATING, hook.config())
+    await hook.install(api, VALIDATING, hook.config(api))
     hook.respond = lambda _: {"allowed": False}
     assert await api.fails("POST", api.configmaps, configmap("a")) == (
         400,
@@ -123,7 +139,7 @@ async def test_denials_pass_their_status_through(api: Api, hook: Hook) -> None:
 
 
 async def test_mutations_and_warnings(api: Api, hook: Hook) -> None:
-    await api.create(MUTATING, hook.config())
+    await hook.install(api, MUTATING, hook.config(api))
     added = {"op": "add", "path": "/data/b", "value": "2"}
     hook.respond = lambda _: {**patch(added), "warnings": ["beware"]}
     status, made, headers = await api.send("POST", api.configmaps, configmap("a"))
@@ -132,18 +148,18 @@ async def test_mutations_and_warnings(api: Api, hook: Hook) -> None:
 
 
 async def test_mutated_objects_are_validated(api: Api, hook: Hook) -> None:
-    await api.create(MUTATING, hook.config())
+    await hook.install(api, MUTATING, hook.config(api))
     hook.respond = lambda _: patch({"op": "add", "path": "/metadata/labels", "value": {"a b": ""}})
     assert (await api.fails("POST", api.configmaps, configmap("a")))[:2] == (422, "Invalid")
 
 
 @pytest.mark.embedded("an option")
 async def test_services_are_reached_through_the_override(api: Api, hook: Hook) -> None:
-    config = hook.config()
+    config = hook.config(api)
     client = config["webhooks"][0]["clientConfig"]
     del client["url"]
     client["service"] = {"name": "s", "namespace": "n", "path": "/x"}
-    await api.create(VALIDATING, config)
+    await hook.install(api, VALIDATING, config)
     await api.create(api.configmaps, configmap("a"))
     assert len(hook.asked) == 1
 
@@ -153,8 +169,8 @@ async def test_services_are_reached_through_the_override(api: Api, hook: Hook) -
     [pytest.param("Fail", marks=pytest.mark.since("webhook failures in words")), "Ignore"],
 )
 async def test_failures_follow_the_policy(api: Api, hook: Hook, policy: str) -> None:
-    hook.delay = 3
-    await api.create(VALIDATING, hook.config(failurePolicy=policy, timeoutSeconds=1))
+    hook.delay = 1.5
+    await hook.install(api, VALIDATING, hook.config(api, failurePolicy=policy, timeoutSeconds=1))
     status, answer, _ = await api.send("POST", api.configmaps, configmap("a"))
     if policy == "Ignore":
         assert status == 201
@@ -166,10 +182,10 @@ async def test_failures_follow_the_policy(api: Api, hook: Hook, policy: str) -> 
 
 
 async def test_an_unknown_authority_is_a_failure(api: Api, hook: Hook) -> None:
-    config = hook.config()
+    config = hook.config(api)
     other = Authority("other").ca_data
     config["webhooks"][0]["clientConfig"]["caBundle"] = base64.b64encode(other).decode()
-    await api.create(VALIDATING, config)
+    await hook.install(api, VALIDATING, config)
     assert (await api.fails("POST", api.configmaps, configmap("a")))[0] == 500
 
 
@@ -188,21 +204,23 @@ async def test_an_unknown_authority_is_a_failure(api: Api, hook: Hook) -> None:
     ],
 )
 async def test_selection(api: Api, hook: Hook, selection: dict[str, Any]) -> None:
-    await api.create(VALIDATING, hook.config(**selection))
+    await hook.install(api, VALIDATING, hook.config(api, **selection))
     await api.create(api.configmaps, configmap("a"))
     assert hook.asked == []
     labels = {"hook": "yes"}
-    path = "/api/v1/namespaces/kube-system/configmaps"
+    path = api.configmaps
+    if "namespaceSelector" in selection:
+        path = "/api/v1/namespaces/kube-system/configmaps"
     await api.create(path, configmap("other", labels=labels))
     assert len(hook.asked) == 1
 
 
 async def test_reinvocation(api: Api, hook: Hook) -> None:
-    config = hook.config(reinvocationPolicy="IfNeeded")
+    config = hook.config(api, reinvocationPolicy="IfNeeded")
     second = {**config["webhooks"][0], "name": "second.example.com"}
     second["reinvocationPolicy"] = "Never"
     config["webhooks"].append(second)
-    await api.create(MUTATING, config)
+    await hook.install(api, MUTATING, config)
 
     def respond(_: dict[str, Any]) -> dict[str, Any]:
         number = len(hook.asked)
@@ -215,7 +233,7 @@ async def test_reinvocation(api: Api, hook: Hook) -> None:
 
 async def test_webhooks_are_not_asked_about_webhooks(api: Api, hook: Hook) -> None:
     rules = [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}]
-    await api.create(VALIDATING, hook.config(rules=rules))
+    await hook.install(api, VALIDATING, hook.config(api, rules=rules))
     hook.respond = lambda _: {"allowed": False}
-    await api.call("DELETE", f"{VALIDATING}/hooks")
-    await api.create(api.configmaps, configmap("a"))
+    await api.call("DELETE", f"{VALIDATING}/{api.named('hooks')}")
+    await api.until(f"{VALIDATING}/{api.named('hooks')}", lambda found: found is None)

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from .conftest import MERGE, Api, configmap, deployment, widget
+from .subjects import GROUP, configmap, deployment, widget
+from .wire import MERGE, Api
 
 
 async def test_create_fills_in_system_fields(api: Api) -> None:
@@ -250,8 +251,8 @@ async def test_health_and_version(api: Api) -> None:
 
 async def test_plain_discovery(api: Api, widgets: str) -> None:
     groups = {group["name"] for group in (await api.get("/apis"))["groups"]}
-    assert {"apps", "batch", "example.com", "rbac.authorization.k8s.io"} <= groups
-    resources = (await api.get("/apis/example.com/v1"))["resources"]
+    assert {"apps", "batch", GROUP, "rbac.authorization.k8s.io"} <= groups
+    resources = (await api.get(f"/apis/{GROUP}/v1"))["resources"]
     assert {r["name"] for r in resources} == {"widgets", "widgets/scale", "widgets/status"}
     assert resources[0]["shortNames"] == ["wd"]
     core = {r["name"] for r in (await api.get("/api/v1"))["resources"]}

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from .conftest import DEFINITIONS, MERGE, WIDGET_SCHEMA, Api, definition, served, widget
+from .conftest import define
+from .subjects import DEFINITIONS, GROUP, WIDGET_SCHEMA, definition, widget
+from .wire import MERGE, Api
 
 pytestmark = pytest.mark.custom
 
@@ -19,7 +21,7 @@ def conditions(obj: Any) -> dict[str, str]:
 
 async def test_a_definition_is_established(api: Api, widgets: str) -> None:
     found = await api.until(
-        f"{DEFINITIONS}/widgets.example.com",
+        f"{DEFINITIONS}/widgets.{GROUP}",
         lambda found: conditions(found).get("Established") == "True",
     )
     assert conditions(found) == {"NamesAccepted": "True", "Established": "True"}
@@ -48,20 +50,21 @@ async def test_kind_and_version_must_fit(api: Api, widgets: str) -> None:
     code, reason, _ = await api.fails("POST", widgets, {**widget("w"), "kind": "Gadget"})
     assert (code, reason) == (422, "Invalid")
     code, _, message = await api.fails(
-        "POST", widgets, {**widget("w"), "apiVersion": "example.com/v9"}
+        "POST", widgets, {**widget("w"), "apiVersion": f"{GROUP}/v9"}
     )
     assert code == 400
-    assert "does not match the expected API version (example.com/v1)" in message
+    assert f"does not match the expected API version ({GROUP}/v1)" in message
     nameless = widget("w")
     del nameless["kind"]
     assert (await api.fails("POST", widgets, nameless))[0] == 400
 
 
-async def test_a_new_schema_counts_at_once(api: Api, widgets: str) -> None:
-    await api.create(widgets, widget("w"))
+async def test_a_new_schema_counts_at_once(api: Api) -> None:
+    widgets = await define(api, definition(api.group))
+    await api.create(widgets, widget("w", group=api.group))
     schema = copy.deepcopy(WIDGET_SCHEMA)
     schema["properties"]["spec"]["properties"]["extra"] = {"type": "string", "default": "x"}
-    path = f"{DEFINITIONS}/widgets.example.com"
+    path = f"{DEFINITIONS}/widgets.{api.group}"
     current = await api.get(path)
     current["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema
     await api.call("PUT", path, current)
@@ -70,31 +73,28 @@ async def test_a_new_schema_counts_at_once(api: Api, widgets: str) -> None:
 
 
 async def test_several_versions_share_one_storage(api: Api) -> None:
-    two = definition()
+    two = definition(api.group)
     second = {**two["spec"]["versions"][0], "name": "v2", "storage": False}
     two["spec"]["versions"].append(second)
-    await api.create(DEFINITIONS, two)
-    v1 = f"/apis/example.com/v1/namespaces/{api.namespace}/widgets"
-    v2 = v1.replace("/v1/", "/v2/")
-    await served(api, v2)
-    made = await api.create(v2, {**widget("w"), "apiVersion": "example.com/v2"})
-    assert made["apiVersion"] == "example.com/v2"
+    v2 = await define(api, two, "v2")
+    v1 = v2.replace("/v2/", "/v1/")
+    made = await api.create(v2, {**widget("w"), "apiVersion": f"{api.group}/v2"})
+    assert made["apiVersion"] == f"{api.group}/v2"
     other = await api.get(f"{v1}/w")
-    assert other["apiVersion"] == "example.com/v1"
+    assert other["apiVersion"] == f"{api.group}/v1"
     assert other["metadata"]["uid"] == made["metadata"]["uid"]
     async with api.watch(f"{v2}?watch=1") as stream:
-        assert (await stream.next())["object"]["apiVersion"] == "example.com/v2"
-    group = await api.get("/apis/example.com")
+        assert (await stream.next())["object"]["apiVersion"] == f"{api.group}/v2"
+    group = await api.get(f"/apis/{api.group}")
     assert [v["version"] for v in group["versions"]] == ["v2", "v1"]
 
 
 @pytest.mark.since("selectable fields")
 async def test_selectable_fields(api: Api) -> None:
-    await api.create(DEFINITIONS, definition(selectableFields=[{"jsonPath": ".spec.color"}]))
-    path = f"/apis/example.com/v1/namespaces/{api.namespace}/widgets"
-    await served(api, path)
-    await api.create(path, widget("w", {"size": 1, "color": "green"}))
-    await api.create(path, widget("x", {"size": 1, "color": "red"}))
+    crd = definition(api.group, selectableFields=[{"jsonPath": ".spec.color"}])
+    path = await define(api, crd)
+    for name, color in (("w", "green"), ("x", "red")):
+        await api.create(path, widget(name, {"size": 1, "color": color}, group=api.group))
     listed = await api.get(f"{path}?fieldSelector=spec.color=green")
     assert [item["metadata"]["name"] for item in listed["items"]] == ["w"]
     assert (await api.fails("GET", f"{path}?fieldSelector=spec.size=1"))[0] == 400
@@ -116,7 +116,7 @@ async def test_selectable_fields(api: Api) -> None:
     ],
 )
 async def test_bad_definitions_are_refused(api: Api, change: Any, field: str) -> None:
-    wrong = copy.deepcopy(definition())
+    wrong = copy.deepcopy(definition(api.group))
     change(wrong["spec"])
     status, answer, _ = await api.send("POST", DEFINITIONS, wrong)
     assert status == 422, answer
@@ -125,13 +125,14 @@ async def test_bad_definitions_are_refused(api: Api, change: Any, field: str) ->
 
 
 @pytest.mark.parametrize("names", [{"kind": "Widget"}, {"kind": "Gadget", "shortNames": ["wd"]}])
-async def test_names_in_use_are_not_accepted(api: Api, widgets: str, names: Any) -> None:
-    rival = definition()
-    rival["metadata"]["name"] = "gadgets.example.com"
+async def test_names_in_use_are_not_accepted(api: Api, names: Any) -> None:
+    await define(api, definition(api.group))
+    rival = definition(api.group)
+    rival["metadata"]["name"] = f"gadgets.{api.group}"
     rival["spec"]["names"] = {"plural": "gadgets", **names}
     await api.create(DEFINITIONS, rival)
     found = await api.until(
-        f"{DEFINITIONS}/gadgets.example.com", lambda found: bool(conditions(found))
+        f"{DEFINITIONS}/gadgets.{api.group}", lambda found: bool(conditions(found))
     )
     assert conditions(found) == {"NamesAccepted": "False", "Established": "False"}
 

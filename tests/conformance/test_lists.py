@@ -9,7 +9,9 @@ import pytest
 
 from ctrlruntime.envtest.server import ServerOptions
 
-from .conftest import Api, configmap, pod, widget
+from .servers import TOKENS
+from .subjects import pod, secret, widget
+from .wire import Api
 
 PARTIAL = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"
 
@@ -29,7 +31,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def options(clock: Clock) -> ServerOptions:
-    return ServerOptions(clock=clock)
+    return ServerOptions(clock=clock, tokens=TOKENS, authorization="RBAC")
 
 
 async def names(api: Api, path: str) -> list[str]:
@@ -44,8 +46,8 @@ async def fruit(api: Api) -> str:
         "cherry": {"color": "red"},
         "date": {},
     }.items():
-        await api.create(api.configmaps, configmap(name, labels=labels))
-    return api.configmaps
+        await api.create(api.secrets, secret(name, labels=labels))
+    return api.secrets
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ async def test_label_selectors(api: Api, fruit: str, selector: str, expected: li
 
 @pytest.mark.parametrize("selector", ["a in b", "a in (b", "a,,b", "!", "a=b=c", "-a=b", "a=b c"])
 async def test_bad_label_selectors_are_refused(api: Api, selector: str) -> None:
-    path = f"{api.configmaps}?labelSelector={quote(selector)}"
+    path = f"{api.secrets}?labelSelector={quote(selector)}"
     assert (await api.fails("GET", path))[:2] == (400, "BadRequest")
 
 
@@ -101,7 +103,7 @@ async def test_pages_show_one_consistent_state(api: Api, fruit: str) -> None:
     assert [item["metadata"]["name"] for item in first["items"]] == ["apple", "banana"]
     assert first["metadata"]["remainingItemCount"] == 2
     await api.call("DELETE", f"{fruit}/cherry")
-    await api.create(fruit, configmap("cloudberry"))
+    await api.create(fruit, secret("cloudberry"))
     second = await api.get(f"{fruit}?limit=2&continue={first['metadata']['continue']}")
     assert [item["metadata"]["name"] for item in second["items"]] == ["cherry", "date"]
     assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
@@ -111,7 +113,7 @@ async def test_pages_show_one_consistent_state(api: Api, fruit: str) -> None:
 @pytest.mark.embedded("moves its clock")
 async def test_old_continue_tokens_expire(api: Api, fruit: str, clock: Clock) -> None:
     first = await api.get(f"{fruit}?limit=1")
-    await api.create(fruit, configmap("cloudberry"))
+    await api.create(fruit, secret("cloudberry"))
     clock.now += timedelta(minutes=10)
     token = first["metadata"]["continue"]
     status, answer, _ = await api.send("GET", f"{fruit}?limit=1&continue={token}")
@@ -141,7 +143,7 @@ async def test_items_of_builtin_kinds_do_not_repeat_their_type(
     api: Api, fruit: str, widgets: str
 ) -> None:
     listed = await api.get(fruit)
-    assert (listed["kind"], listed["apiVersion"]) == ("ConfigMapList", "v1")
+    assert (listed["kind"], listed["apiVersion"]) == ("SecretList", "v1")
     assert "kind" not in listed["items"][0]
     await api.create(widgets, widget("w"))
     assert (await api.get(widgets))["items"][0]["kind"] == "Widget"
@@ -158,26 +160,31 @@ async def test_metadata_only(api: Api, fruit: str) -> None:
 
 
 async def test_forms_that_are_not_served_are_406(api: Api) -> None:
-    status, answer, _ = await api.send("GET", api.configmaps, Accept="text/html")
+    status, answer, _ = await api.send("GET", api.secrets, Accept="text/html")
     assert (status, answer["reason"]) == (406, "NotAcceptable")
 
 
 async def test_pretty(api: Api) -> None:
-    url = f"{api.url}{api.configmaps}?pretty=true"
+    url = f"{api.url}{api.secrets}?pretty=true"
     async with api.session.get(url, headers=api.headers) as answer:
-        assert b'\n  "kind": "ConfigMapList"' in await answer.read()
+        assert b'\n  "kind": "SecretList"' in await answer.read()
 
 
 async def test_all_namespaces_in_order_of_keys(api: Api) -> None:
-    for namespace in ("t1", "t1-a", "t0"):
+    own = [api.named(name) for name in ("t0", "t1", "t1-a")]
+    label = api.namespace
+    for namespace in (own[1], own[2], own[0]):
         await api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
-        path = f"/api/v1/namespaces/{namespace}/configmaps"
-        await api.create(path, configmap("z", labels={"t": "1"}))
-        await api.create(path, configmap("a", labels={"t": "1"}))
-    listed = (await api.get("/api/v1/configmaps?labelSelector=t%3D1"))["items"]
+        path = f"/api/v1/namespaces/{namespace}/secrets"
+        await api.create(path, secret("z", labels={"t": label}))
+        await api.create(path, secret("a", labels={"t": label}))
+    listed = (await api.get(f"/api/v1/secrets?labelSelector=t%3D{label}"))["items"]
     keys = [(item["metadata"]["namespace"], item["metadata"]["name"]) for item in listed]
-    assert keys == [(namespace, name) for namespace in ("t0", "t1-a", "t1") for name in ("a", "z")]
-    for namespace in ("t0", "t1", "t1-a"):
-        inside = (await api.get(f"/api/v1/namespaces/{namespace}/configmaps"))["items"]
+    assert keys == [
+        (namespace, name) for namespace in sorted(own, key=lambda n: n + "/") for name in ("a", "z")
+    ]
+    for namespace in own:
+        inside = (await api.get(f"/api/v1/namespaces/{namespace}/secrets"))["items"]
         assert {item["metadata"]["namespace"] for item in inside} == {namespace}
-        assert [item["metadata"]["name"] for item in inside] == ["a", "z"]
+        found = [item["metadata"]["name"] for item in inside]
+        assert found[:1] + found[-1:] == ["a", "z"]

@@ -1,0 +1,146 @@
+"""Every test runs on the embedded server and on the real ones; the server is its parameter.
+
+Marks say where a test does not run:
+
+- `custom`: it needs nothing but custom resources, and so runs on apiextensions-apiserver as well;
+- `since("...")`: an older release differs, see `releases.CHANGES`;
+- `embedded("why")`: it reaches into the embedded server, its clock or its options;
+- `real("why")`: the embedded server does not do this.
+
+CTRLRUNTIME_TEST_KUBE_APISERVER and CTRLRUNTIME_TEST_APIEXTENSIONS, each "URL TOKEN USER_TOKEN" with the
+tokens of an administrator and of a user `alice` without rights, name servers that run already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from ctrlruntime.envtest import User, administrator
+from ctrlruntime.envtest.server import ServerOptions
+from tests.backends import SharedServer
+
+from .servers import (
+    APIEXTENSIONS,
+    EMBEDDED,
+    KUBE_APISERVER,
+    TOKENS,
+    RealServer,
+    check_release,
+    embedded,
+    given,
+)
+from .subjects import DEFINITIONS, GROUP, definition
+from .wire import Api
+
+Connect = Callable[[str], RealServer]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for line in (
+        "since(change): shows what a later release changed, see tests/conformance/releases.py",
+        "embedded(why): reaches into the embedded server",
+        "custom: needs nothing but custom resources",
+        "real(why): what the embedded server does not do",
+    ):
+        config.addinivalue_line("markers", line)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "backend" not in metafunc.fixturenames:
+        return
+    marks = {mark.name for mark in metafunc.definition.iter_markers()}
+    if "embedded" in marks:
+        names = [EMBEDDED]
+    else:
+        names = [EMBEDDED] * ("real" not in marks) + [KUBE_APISERVER]
+        names += [APIEXTENSIONS] * ("custom" in marks)
+    metafunc.parametrize("backend", names, scope="session")
+
+
+@pytest.fixture
+def options() -> ServerOptions:
+    """Override in a test module to run the embedded server otherwise."""
+    return ServerOptions(tokens=TOKENS, authorization="RBAC")
+
+
+@pytest.fixture(scope="session")
+def connect(request: pytest.FixtureRequest) -> Connect:
+    """One real server of each kind, found or started when the first test asks for it."""
+    known: dict[str, RealServer] = {}
+
+    def one(backend: str) -> RealServer:
+        if backend not in known:
+            known[backend] = given(backend) or _started(request, backend)
+        return known[backend]
+
+    return one
+
+
+def _started(request: pytest.FixtureRequest, backend: str) -> RealServer:
+    fixture = "real_server" if backend == KUBE_APISERVER else "apiextensions_server"
+    shared: SharedServer = request.getfixturevalue(fixture)
+    admin, alice = administrator("admin"), User(name="alice")
+    shared.backend.add_users([admin, alice])
+    return RealServer(shared.backend.url, admin.token, alice.token)
+
+
+@pytest.fixture
+async def api(
+    request: pytest.FixtureRequest, backend: str, options: ServerOptions, connect: Connect
+) -> AsyncIterator[Api]:
+    """The administrator's access to the server under test."""
+    context = embedded(options) if backend == EMBEDDED else connect(backend).api()
+    async with context as api:
+        check_release(request, api)
+        yield api
+
+
+@pytest.fixture
+def alice(api: Api) -> Api:
+    """Access of a user who has no rights until the test binds some."""
+    return api.as_user(api.user_token)
+
+
+@pytest.fixture
+async def widgets(api: Api, backend: str, connect: Connect) -> str:
+    """The path of Widgets, whose definition all tests share."""
+    path = f"/apis/{GROUP}/v1/namespaces/{api.namespace}/widgets"
+    known = set() if backend == EMBEDDED else connect(backend).definitions
+    if GROUP not in known:
+        await define(api, definition(), keep=True)
+        known.add(GROUP)
+    return path
+
+
+async def define(api: Api, crd: Any, version: str = "v1", *, keep: bool = False) -> str:
+    """Create a definition and wait until its objects can be written; their path.
+
+    A real server learns of its own definitions with a delay.
+    """
+    status, answer, _ = await api.send("POST", DEFINITIONS, crd)
+    assert status == 201 or (keep and status == 409), answer
+    if keep:
+        del api.made[-1:]
+    spec = crd["spec"]
+    plural = spec["names"]["plural"]
+    path = f"/apis/{spec['group']}/{version}/namespaces/{api.namespace}/{plural}"
+    if spec["scope"] == "Cluster":
+        path = f"/apis/{spec['group']}/{version}/{plural}"
+    await served(api, path)
+    return path
+
+
+async def served(api: Api, path: str) -> None:
+    """Wait until the objects of a new definition can be listed and written."""
+    if api.server is None:
+        parts = path.split("/")
+        await api.until(f"{DEFINITIONS}/{parts[-1]}.{parts[2]}", _established)
+    await api.until(path, lambda found: found is not None)
+
+
+def _established(found: Any) -> bool:
+    conditions = (found.get("status") or {}).get("conditions") or ()
+    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
