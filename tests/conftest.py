@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from ctrlruntime.envtest.server import APIServer
     from tests.backends import SharedServer
 
+pytest_plugins = ["tests.catalogue.plugin"]
+
 BACKENDS = ("embedded", "kube-apiserver", "apiextensions")
 
 

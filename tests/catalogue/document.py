@@ -1,0 +1,55 @@
+"""docs/requirements.md, from the catalogue."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from tests.catalogue.requirements import Family, Requirement, catalogue, families
+
+PATH = Path(__file__).parents[2] / "docs" / "requirements.md"
+
+_HEAD = """\
+# Requirements
+
+What a controller runtime has to do, line by line, and so what may be relied on. The lines are those that
+controller-runtime and client-go keep, put together for acceptance; where ours does otherwise on
+purpose, the line says how, and that is what is tested ([why](decisions/requirements.md)). P0 is correctness, P1 parity,
+P2 nice to have. Written from `tests/catalogue/requirements.toml` by `python -m tests.catalogue --write`.
+
+Tests carry the ID of the line that they prove (`@pytest.mark.criterion("WQ-01")`). `make requirements` runs them and prints the
+outcome of every line; `make test` fails when a line is not proven. `make mutants` puts defects into a copy of the
+code, one at a time: the test of the line has to notice.
+"""
+
+
+def text() -> str:
+    """The whole document."""
+    lines = catalogue().values()
+    core = sum(line.core for line in lines)
+    parts = [_HEAD, f"There are {len(lines)} lines, {core} of them P0.\n"]
+    parts += [_section(family) for family in families()]
+    return "\n".join(parts)
+
+
+def drift() -> str:
+    """What differs between the file and the catalogue; empty if nothing does."""
+    have = PATH.read_text() if PATH.exists() else ""
+    return "\n".join(
+        difflib.unified_diff(have.splitlines(), text().splitlines(), "is", "should be", lineterm="")
+    )
+
+
+def _section(family: Family) -> str:
+    rows = [_row(line) for line in family.requirements]
+    head = ["| ID | | |", "|---|---|---|"]
+    return "\n".join([f"## {family.prefix}: {family.title}", "", *head, *rows, ""])
+
+
+def _row(line: Requirement) -> str:
+    said = line.text
+    if line.decided:
+        said += f" **Ours:** {line.decided}"
+    if line.left_out:
+        said += f" **Left out:** {line.left_out}"
+    return f"| {line.id} | P{line.priority} | {said} |"

@@ -1,0 +1,140 @@
+"""The catalogue and the verdict on it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.catalogue import document
+from tests.catalogue.outcomes import Outcome, Record, judge, summary, table
+from tests.catalogue.requirements import Requirement, catalogue
+
+ROOT = Path(__file__).parents[2]
+CORE = Requirement(id="XX-01", family="XX", priority=0, text="It works.")
+PARITY = Requirement(id="XX-02", family="XX", priority=1, text="It is like the other.")
+LEFT_OUT = Requirement(id="XX-03", family="XX", priority=2, text="It shines.", left_out="No sun.")
+
+
+def test_there_are_182_lines_99_of_them_core() -> None:
+    lines = catalogue().values()
+    assert len(lines) == 182
+    assert sum(line.core for line in lines) == 99
+    assert {line.priority for line in lines} == {0, 1, 2}
+    assert len({line.text for line in lines}) == 182
+    assert not [line.id for line in lines if line.core and line.left_out]
+
+
+def test_the_document_says_what_the_catalogue_says() -> None:
+    assert document.drift() == ""
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected", "acceptable"),
+    [
+        ([Outcome.PASSED, Outcome.PASSED], Outcome.PASSED, True),
+        ([Outcome.PASSED, Outcome.SKIPPED], Outcome.PASSED, True),
+        ([Outcome.PASSED, Outcome.FAILED], Outcome.FAILED, False),
+        ([Outcome.SKIPPED], Outcome.SKIPPED, False),
+        ([], Outcome.MISSING, False),
+    ],
+)
+def test_a_line_is_proven_by_all_its_tests(
+    outcomes: list[Outcome], expected: Outcome, acceptable: bool
+) -> None:
+    record = Record()
+    for number, outcome in enumerate(outcomes):
+        record.note("XX-01", f"tests/test_x.py::test_{number}", outcome)
+    (verdict,) = judge([CORE], record)
+    assert (verdict.outcome, verdict.acceptable) == (expected, acceptable)
+
+
+def test_a_test_that_passed_and_failed_to_clean_up_has_failed() -> None:
+    record = Record()
+    for outcome in (Outcome.PASSED, Outcome.FAILED, Outcome.PASSED):
+        record.note("XX-01", "tests/test_x.py::test", outcome)
+    assert judge([CORE], record)[0].outcome is Outcome.FAILED
+
+
+def test_only_what_says_why_may_be_left_out_and_never_the_core() -> None:
+    assert not judge([PARITY], Record())[0].acceptable
+    assert judge([LEFT_OUT], Record())[0].acceptable
+    core = Requirement(id="XX-04", family="XX", priority=0, text="No.", left_out="Because.")
+    assert not judge([core], Record())[0].acceptable
+
+
+def test_the_table_names_each_test_once() -> None:
+    record = Record()
+    for parameter in "ab":
+        record.note("XX-01", f"tests/test_x.py::test_x[{parameter}]", Outcome.PASSED)
+    record.note("XX-01", "tests/test_x.py::test_y", Outcome.PASSED)
+    verdicts = judge([CORE, PARITY, LEFT_OUT], record)
+    assert table(verdicts) == [
+        "XX-01  P0  passed    tests/test_x.py::test_x (2)",
+        "                     tests/test_x.py::test_y",
+        "XX-02  P1  missing",
+        "XX-03  P2  left out  No sun.",
+    ]
+    assert summary(verdicts) == (
+        "3 requirements: 1 passed, 1 missing, 1 left out; P0: 1 of 1 passed"
+    )
+
+
+class TestRuns:
+    """Runs of pytest over a small suite that marks a single line of the catalogue."""
+
+    @pytest.fixture
+    def suite(self, tmp_path: Path) -> Path:
+        (tmp_path / "pytest.ini").write_text(
+            "[pytest]\ntestpaths = suite\nmarkers = criterion(id): which\n"
+        )
+        (tmp_path / "suite").mkdir()
+        (tmp_path / "suite" / "conftest.py").write_text(
+            'pytest_plugins = ["tests.catalogue.plugin"]\n'
+        )
+        (tmp_path / "suite" / "test_it.py").write_text(
+            "import pytest\n"
+            '@pytest.mark.criterion("WQ-01")\n'
+            "def test_marked(): pass\n"
+            "def test_unmarked(): pass\n"
+        )
+        return tmp_path
+
+    def run(self, suite: Path, *arguments: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
+            cwd=suite,
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def test_a_whole_run_fails_when_lines_are_not_proven(self, suite: Path) -> None:
+        code, text = self.run(suite, "-n", "1")
+        assert code == 1, text
+        assert "2 passed" in text
+        assert "182 requirements: 1 passed, 181 missing; P0: 1 of 99 passed" in text
+        assert "WQ-02  P0  missing" in text
+        assert "WQ-01  P0" not in text
+
+    def test_a_part_of_the_suite_is_not_judged(self, suite: Path) -> None:
+        code, text = self.run(suite, "suite/test_it.py")
+        assert code == 0, text
+        assert "requirements" not in text
+
+    def test_one_line_is_run_and_shown_alone(self, suite: Path) -> None:
+        code, text = self.run(suite, "--requirement=WQ-01")
+        assert code == 0, text
+        assert "1 passed, 1 deselected" in text
+        assert "WQ-01  P0  passed    suite/test_it.py::test_marked" in text
+
+    def test_a_mark_that_is_not_in_the_catalogue_is_refused(self, suite: Path) -> None:
+        tests = suite / "suite" / "test_it.py"
+        tests.write_text(tests.read_text().replace("WQ-01", "WQ-99"))
+        code, text = self.run(suite)
+        assert code == 4, text
+        assert "WQ-99 is not in the requirement catalogue" in text
