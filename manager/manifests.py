@@ -1,4 +1,4 @@
-"""Manifests from code: CRDs from the kinds, the manager's role from what its controllers declare."""
+"""Manifests from code: CRDs, roles from what controllers declare, webhooks, folders of kustomize."""
 
 import asyncio
 from pathlib import Path
@@ -7,15 +7,32 @@ from apis.tenancy import LIST_KINDS
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.client.config import Config
 from ctrlruntime.controller.controller import Controller
-from ctrlruntime.generate import crd_files, drift, rbac_files, write
+from ctrlruntime.generate import drift, write
 from ctrlruntime.generate.discovery import find_kinds, load
-from ctrlruntime.generate.permissions import Rule, declared, leads, writes_events
+from ctrlruntime.generate.layout import (
+    RBACLayout,
+    crd_layout,
+    kustomization,
+    rbac_layout,
+)
+from ctrlruntime.generate.permissions import Rule, declared, leads, policy_rules, writes_events
 from ctrlruntime.manager import Manager, ManagerOptions, Runnable
+from internal.tenancy.grants import AGGREGATE, VERBS
 from manager.controllers.tenancy import TenancyOptions, add_tenancy
 from manager.options import LEADER_ELECTION_ID
 
 MODULES = ("apis.tenancy",)
-CHILD_VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
+LABELS = {"app.kubernetes.io/name": "ctrlruntime", "app.kubernetes.io/managed-by": "kustomize"}
+
+IMPERSONATOR = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": "impersonator-role"},
+    "rules": policy_rules(
+        [Rule(groups=("",), resources=("serviceaccounts",), verbs=("impersonate",))]
+    ),
+}
+"""For RoleBindings in the namespaces whose templates name service accounts; never bound to all."""
 
 
 class _Listing(Manager):
@@ -40,26 +57,41 @@ async def _rules() -> list[Rule]:
     await manager.live_client.close()
     children = set(LIST_KINDS.values())
     rules += [
-        Rule(groups=(mapping.gvk.group,), resources=(mapping.plural,), verbs=CHILD_VERBS)
+        Rule(groups=(mapping.gvk.group,), resources=(mapping.plural,), verbs=VERBS)
         for mapping in BUILTIN.values()
         if mapping.gvk.group_kind in children
     ]
-    return [*rules, *writes_events(), *leads(name=LEADER_ELECTION_ID)]
+    return [*rules, *writes_events()]
 
 
-def files() -> dict[str, str]:
-    """Every generated file by its path below `config/`."""
+def files(directory: Path) -> dict[str, str]:
+    """Every generated file by its path below `directory`, where the samples are looked for."""
+    kinds = find_kinds(load(MODULES))
+    rbac = RBACLayout(
+        kinds=kinds,
+        rules=asyncio.run(_rules()),
+        election=leads(name=LEADER_ELECTION_ID),
+        aggregate=AGGREGATE,
+        more={"impersonator_role": IMPERSONATOR},
+        labels=LABELS,
+    )
     return {
-        **crd_files(find_kinds(load(MODULES))),
-        **rbac_files(asyncio.run(_rules())),
+        **crd_layout(kinds),
+        **rbac_layout(rbac),
+        "samples/kustomization.yaml": kustomization(_samples(directory / "samples")),
     }
+
+
+def _samples(directory: Path) -> list[str]:
+    names = (path.name for path in directory.glob("*.yaml"))
+    return sorted(name for name in names if name != "kustomization.yaml")
 
 
 def generate(directory: Path) -> list[Path]:
     """Write the files that differ. Returns their paths."""
-    return write(files(), directory)
+    return write(files(directory), directory)
 
 
 def check(directory: Path) -> str:
     """What differs between code and files, as a diff; empty if nothing does."""
-    return drift(files(), directory)
+    return drift(files(directory), directory)

@@ -86,7 +86,9 @@ class Builder:
         self._watches: list[_Watch] = []
         self._sources: list[Source] = []
         self._filters: list[Predicate] = []
+        self._derived: list[permissions.Permission] = []
         self._permissions: list[permissions.Permission] = []
+        self._declares_writes = False
         self._name = ""
         self._options = ControllerOptions()
         self._built = False
@@ -116,7 +118,7 @@ class Builder:
             "optional": optional,
         }
         self._primary = _Watch(kind, enqueue_self, tuple(predicates), options)
-        self._permissions += permissions.of_primary(self._primary_mapping)
+        self._derived += permissions.of_primary(self._primary_mapping)
         return self
 
     def owns(
@@ -142,7 +144,7 @@ class Builder:
             "optional": optional,
         }
         self._owned.append((kind, controller_only, tuple(predicates), options))
-        self._permissions += permissions.of_owned(known_mapping(kind))
+        self._derived += permissions.of_owned(known_mapping(kind))
         return self
 
     def watches(
@@ -170,7 +172,7 @@ class Builder:
             "optional": optional,
         }
         self._watches.append(_Watch(kind, handler, tuple(predicates), options))
-        self._permissions += permissions.of_read(known_mapping(kind))
+        self._derived += permissions.of_read(known_mapping(kind), metadata_only=metadata_only)
         return self
 
     def watches_source(self, source: Source) -> Builder:
@@ -186,6 +188,15 @@ class Builder:
     def permission(self, group: str, plural: str, *verbs: str) -> Builder:
         """Declares a right the reconciler needs beyond what its watches tell."""
         self._permissions.append((group, plural, verbs))
+        return self
+
+    def declares_writes(self) -> Builder:
+        """Every right to write is declared by :meth:`permission`; only reads are told from watches.
+
+        For roles without a verb too many: what a reconciler writes is not known otherwise, so that
+        it gets every way to write the kinds it is for and owns.
+        """
+        self._declares_writes = True
         return self
 
     def named(self, name: str) -> Builder:
@@ -226,12 +237,18 @@ class Builder:
             logger=manager.logger,
             tracing=manager.tracing,
             pace=manager.pace,
-            permissions=permissions.combine(self._permissions),
+            permissions=self._needed(),
         )
         manager.controller_metrics.watch_queue(name, controller.queue.core)
         manager.add(controller)
         self._built = True
         return controller
+
+    def _needed(self) -> tuple[permissions.Permission, ...]:
+        derived = self._derived
+        if self._declares_writes:
+            derived = permissions.reads_of(derived)
+        return permissions.combine([*derived, *self._permissions])
 
     def _check(self) -> str:
         if self._built:

@@ -26,9 +26,19 @@ def of_owned(mapping: RESTMapping) -> list[Permission]:
     return [(mapping.gvk.group, mapping.plural, OWN)]
 
 
-def of_read(mapping: RESTMapping) -> list[Permission]:
-    """To read and watch the kind."""
-    return [(mapping.gvk.group, mapping.plural, READ)]
+def of_read(mapping: RESTMapping, *, metadata_only: bool = False) -> list[Permission]:
+    """To read and watch the kind. Whose metadata alone is kept is never read one by one."""
+    return [(mapping.gvk.group, mapping.plural, READ[1:] if metadata_only else READ)]
+
+
+def reads_of(permissions: list[Permission]) -> list[Permission]:
+    """Those of the permissions that only read, and no subresource."""
+    kept = [
+        (group, plural, tuple(verb for verb in verbs if verb in READ))
+        for group, plural, verbs in permissions
+        if "/" not in plural
+    ]
+    return [permission for permission in kept if permission[2]]
 
 
 def combine(permissions: list[Permission]) -> tuple[Permission, ...]:

@@ -20,6 +20,7 @@ __all__ = [
     "declared",
     "leads",
     "normalised",
+    "policy_rules",
     "rbac",
     "reads_crds",
     "roles",
@@ -78,12 +79,12 @@ def declared(
 
 
 def writes_events(namespace: str | None = None) -> tuple[Rule, ...]:
-    """What recording events needs, in both API groups."""
+    """What recording events needs."""
     return (
         Rule(
-            groups=("", "events.k8s.io"),
+            groups=("events.k8s.io",),
             resources=("events",),
-            verbs=("create", "patch", "update"),
+            verbs=("create", "patch"),
             namespace=namespace,
         ),
     )
@@ -108,12 +109,12 @@ def leads(namespace: str | None = None, *, name: str = "") -> tuple[Rule, ...]:
 
 
 def reads_crds() -> tuple[Rule, ...]:
-    """What noticing new kinds needs."""
+    """What noticing new kinds needs: their definitions are watched, never read one by one."""
     return (
         Rule(
             groups=("apiextensions.k8s.io",),
             resources=("customresourcedefinitions",),
-            verbs=("get", "list", "watch"),
+            verbs=("list", "watch"),
         ),
     )
 
@@ -171,6 +172,11 @@ def roles(rules: Iterable[Rule], name: str = "manager-role") -> list[Manifest]:
             }
         )
     return manifests
+
+
+def policy_rules(rules: Iterable[Rule]) -> list[dict[str, Any]]:
+    """The rules as they stand in a role, as few as there can be."""
+    return [_policy_rule(rule) for rule in normalised(rules)]
 
 
 def _sorted(rule: Rule) -> Rule:

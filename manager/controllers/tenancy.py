@@ -70,6 +70,8 @@ class TenancyOptions:
     """Most tenants with metric series of their own; only those that are not ready have any."""
     every_tenant_series: bool = False
     """Series for every tenant."""
+    status_delay: float = STATUS_DELAY
+    """Seconds that changed counts of tenants wait for more before they are written to a status."""
     allow_foreign_namespaces: bool = False
     """Templates may put resources into namespaces other than the tenant's, and make Namespaces."""
     allow_kinds: frozenset[GroupKind] = frozenset()
@@ -214,7 +216,7 @@ class _Closing:
 
 def _counts_changed(parts: _Parts, kind: str, request: Request) -> None:
     wakeups = parts.registry_wakeups if kind == "registry" else parts.template_wakeups
-    wakeups.wake(request, "counts of tenants changed", after=STATUS_DELAY)
+    wakeups.wake(request, "counts of tenants changed", after=parts.options.status_delay)
 
 
 def _add_tenant_controller(parts: _Parts) -> None:
@@ -261,6 +263,10 @@ def _add_tenant_controller(parts: _Parts) -> None:
         .for_(Tenant, predicates=[more_than_status_changed])
         .watches(SECRET, values_changed, labels=f"{VALUES}=true")
         .watches(CRD, definition_changed, metadata_only=True)
+        .declares_writes()
+        .permission(GROUP, "tenants", "patch")  # finalizers
+        .permission(GROUP, "tenants/status", "patch")
+        .permission(GROUP, "tenants/finalizers", "update")  # as owner of what is made for it
         .watches_source(parts.child_events)
         .watches_source(parts.tenant_wakeups)
         .options(ControllerOptions(max_concurrent_reconciles=parts.options.tenant_concurrency))
@@ -290,6 +296,8 @@ def _add_template_controller(parts: _Parts) -> None:
     (
         Builder(parts.manager)
         .for_(TenantTemplate, predicates=[more_than_status_changed])
+        .declares_writes()
+        .permission(GROUP, "tenanttemplates/status", "patch")
         .watches(TenantRegistry, registry_changed, predicates=[generation_changed])
         .watches_source(parts.template_wakeups)
         .options(ControllerOptions(max_concurrent_reconciles=parts.options.template_concurrency))
@@ -353,7 +361,11 @@ def _add_registry_controller(parts: _Parts) -> None:
         .watches(TenantTemplate, template_changed, predicates=[generation_or_pause_changed])
         .watches(Tenant, tenant_changed, predicates=[more_than_status_changed])
         .watches(SECRET, written_by_us_changed, labels=f"{VALUES}=true")
-        .permission(GROUP, Tenant.mapping().plural, "create", "delete", "patch")
+        .declares_writes()
+        .permission(GROUP, "tenantregistries", "patch")  # finalizers, the word for deletions
+        .permission(GROUP, "tenantregistries/status", "patch")
+        .permission(GROUP, "tenantregistries/finalizers", "update")  # as owner of tenants
+        .permission(GROUP, "tenants", "create", "delete", "patch")
         .watches_source(wakeups)
         .options(ControllerOptions(max_concurrent_reconciles=parts.options.registry_concurrency))
         .build(reconciler)
