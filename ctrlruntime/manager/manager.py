@@ -29,6 +29,7 @@ from ctrlruntime.manager.runnables import Group, Runnable, RunnableGroup, group_
 from ctrlruntime.manager.signals import stop_on_signals
 from ctrlruntime.manager.tracing import request_spans
 from ctrlruntime.manager.watchdog import GCDiscipline, LoopWatchdog
+from ctrlruntime.manager.webhooks import Webhooks
 from ctrlruntime.tracing import Tracing
 
 STOP_ORDER = (
@@ -78,9 +79,9 @@ class Manager:
     Make it on the event loop it will run on.
 
     ``client`` reads from the cache and its writes show there at once; ``live_client`` bypasses the
-    cache altogether. ``elected`` is set once this process leads, or at once without an election.
-    Logs go to ``logger``, by default where ``structlog`` was configured to write, else as JSON to
-    standard error.
+    cache altogether. ``webhooks`` takes what is to be served to the API server. ``elected`` is set
+    once this process leads, or at once without an election. Logs go to ``logger``, by default where
+    ``structlog`` was configured to write, else as JSON to standard error.
     """
 
     def __init__(
@@ -114,6 +115,13 @@ class Manager:
         self._error: Exception | None = None
         self._stopping = False
         self._started = False
+        self.webhooks = Webhooks(
+            self.options.webhook,
+            self.metrics,
+            self.logger,
+            lambda: Client.connect(self.config, observer=self.metrics.requests),
+        )
+        self.add(self.webhooks)
         self.add(CacheRunnable(self.cache))
         self.add(LoopWatchdog(self.metrics.loop_stall.observe, self.logger))
         self._endpoints.readiness.add("caches", lambda: self.cache.synced)
@@ -245,6 +253,8 @@ class Manager:
 
     async def _start_groups(self) -> None:
         try:
+            if self.webhooks.enabled:
+                self._endpoints.readiness.add("webhooks", self.webhooks.check)
             for server in self._endpoints.servers():
                 self.add(server)
             await self._groups[Group.HTTP_SERVERS].start()

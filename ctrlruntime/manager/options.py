@@ -12,6 +12,7 @@ from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.events.correlator import EventOptions
 from ctrlruntime.manager.election import ElectionOptions
 from ctrlruntime.manager.watchdog import GCOptions
+from ctrlruntime.webhook.options import WebhookOptions
 
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -46,6 +47,9 @@ class ManagerOptions:
     diagnostics_bind_address: str = "0"
     """Serves ``/debug/tasks`` and ``/debug/stacks``: what the process is doing. For people, on
     loopback."""
+
+    webhook: WebhookOptions = field(default_factory=WebhookOptions)
+    """Where and with which certificates webhooks are served, if any are registered."""
 
     graceful_shutdown_timeout: float = 30.0
     """How long to wait for runnables at the end; 0 does not wait, negative waits for ever."""

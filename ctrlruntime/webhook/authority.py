@@ -1,0 +1,152 @@
+"""Certificate authorities and the certificates they sign. Pure but for the keys; the time is given."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+__all__ = ["BACKDATE", "KeyPair", "cross_sign", "issue", "make_authority", "pem", "self_signed"]
+
+BACKDATE = timedelta(hours=1)
+"""Certificates are valid a little before they are made, for those whose clocks are behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A certificate and its private key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @property
+    def key_pem(self) -> bytes:
+        return self.key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+
+
+def pem(*certificates: x509.Certificate) -> bytes:
+    """The certificates one after the other."""
+    return b"".join(c.public_bytes(serialization.Encoding.PEM) for c in certificates)
+
+
+def make_authority(name: str, now: datetime, lifetime: timedelta) -> KeyPair:
+    """A new authority. Its name gets part of its serial number: no two have the same."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    serial = x509.random_serial_number()
+    subject = _common_name(f"{name} {serial:x}"[:64])
+    builder = _builder(subject, subject, key.public_key(), serial, now, now + lifetime)
+    return KeyPair(_as_authority(builder).sign(key, hashes.SHA256()), key)
+
+
+def cross_sign(new: KeyPair, old: KeyPair, now: datetime) -> x509.Certificate:
+    """``new``'s certificate as ``old`` would have signed it.
+
+    Served beside certificates of ``new``, it makes them valid for those who trust only ``old``.
+    """
+    until = min(new.certificate.not_valid_after_utc, old.certificate.not_valid_after_utc)
+    public = new.key.public_key()
+    serial = x509.random_serial_number()
+    subject, issuer = new.certificate.subject, old.certificate.subject
+    builder = _as_authority(_builder(subject, issuer, public, serial, now, until))
+    builder = builder.add_extension(_issuer_key(old), False)
+    return builder.sign(old.key, hashes.SHA256())
+
+
+def issue(authority: KeyPair, hosts: Sequence[str], now: datetime, lifetime: timedelta) -> KeyPair:
+    """A serving certificate for host names and addresses, never outliving its authority."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    until = min(now + lifetime, authority.certificate.not_valid_after_utc)
+    builder = _builder(
+        _common_name(hosts[0][:64]),
+        authority.certificate.subject,
+        key.public_key(),
+        x509.random_serial_number(),
+        now,
+        until,
+    )
+    builder = _as_server(builder, hosts).add_extension(_issuer_key(authority), False)
+    return KeyPair(builder.sign(authority.key, hashes.SHA256()), key)
+
+
+def self_signed(hosts: Sequence[str], now: datetime, lifetime: timedelta) -> KeyPair:
+    """A serving certificate that nobody vouches for."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = _common_name(hosts[0][:64])
+    serial = x509.random_serial_number()
+    builder = _builder(name, name, key.public_key(), serial, now, now + lifetime)
+    return KeyPair(_as_server(builder, hosts).sign(key, hashes.SHA256()), key)
+
+
+def _common_name(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    serial: int,
+    now: datetime,
+    until: datetime,
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(serial)
+        .not_valid_before(now - BACKDATE)
+        .not_valid_after(until)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), False)
+    )
+
+
+def _as_authority(builder: x509.CertificateBuilder) -> x509.CertificateBuilder:
+    return builder.add_extension(x509.BasicConstraints(True, None), True).add_extension(
+        _usage(signs=True), True
+    )
+
+
+def _as_server(builder: x509.CertificateBuilder, hosts: Sequence[str]) -> x509.CertificateBuilder:
+    names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+    return (
+        builder.add_extension(names, False)
+        .add_extension(x509.BasicConstraints(False, None), True)
+        .add_extension(_usage(signs=False), True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False)
+    )
+
+
+def _usage(*, signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _issuer_key(authority: KeyPair) -> x509.AuthorityKeyIdentifier:
+    return x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)

@@ -1,0 +1,90 @@
+"""Serving TLS with a certificate that changes while connections come and go."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["CertificateError", "ServingTLS"]
+
+
+class CertificateError(ValueError):
+    """A certificate and key that cannot be served."""
+
+
+class ServingTLS:
+    """A context for a server; :meth:`load` replaces what new connections get.
+
+    With ``client_ca`` (PEM) only clients whose certificate it signed are let in. Connections that
+    stand keep what they were made with.
+    """
+
+    def __init__(self, client_ca: bytes | None = None) -> None:
+        self._client_ca = client_ca
+        self._current: ssl.SSLContext | None = None
+        self.certificate = b""
+        """The chain that is served (PEM); empty before the first."""
+        self.context = self._context()
+        self.context.sni_callback = self._choose
+
+    @property
+    def loaded(self) -> bool:
+        """Whether there is a certificate to serve."""
+        return self._current is not None
+
+    def load(self, certificate: bytes, key: bytes) -> bool:
+        """Serves this pair (PEM) from now on; whether that is a change.
+
+        Raises CertificateError, and goes on with the pair before, if they do not fit.
+        """
+        if self._current is not None and certificate == self.certificate:
+            return False
+        context = self._context()
+        try:
+            with _as_file(certificate + b"\n" + key) as path:
+                context.load_cert_chain(path)
+        except (ssl.SSLError, OSError) as error:
+            raise CertificateError(
+                f"certificate and key cannot be served: {getattr(error, 'reason', None) or error}"
+            ) from None
+        self._current, self.certificate = context, certificate
+        return True
+
+    def _context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["http/1.1"])
+        if self._client_ca is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(cadata=self._client_ca.decode())
+        return context
+
+    def _choose(
+        self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext
+    ) -> int | None:
+        """Called for every connection, with or without a server name."""
+        if self._current is None:
+            return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
+        connection.context = self._current
+        return None
+
+
+@contextmanager
+def _as_file(data: bytes) -> Iterator[str]:
+    """OpenSSL reads files only. Where the system has files in memory, the key stays off the disk."""
+    if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
+        descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
+        try:
+            os.write(descriptor, data)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.NamedTemporaryFile(prefix="ctrlruntime-", suffix=".pem") as file:
+        file.write(data)
+        file.flush()
+        yield file.name
