@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,18 +71,18 @@ def apiextensions(folder: Path) -> Iterator[SharedServer]:
 
 
 @contextmanager
-def _running(make: Any) -> Iterator[SharedServer]:
+def _running(make: Callable[[], RealBackend]) -> Iterator[SharedServer]:
     try:
-        backend: RealBackend = make()
-        _run(backend.start())
+        backend = make()
+        try:
+            _run(backend.start())
+            yield SharedServer(backend)
+        finally:
+            _run(backend.stop())
     except AssetsMissing as error:
         if os.environ.get(SKIP_REAL) == "1":
             pytest.skip(f"{SKIP_REAL}=1: {error}")
         raise
-    try:
-        yield SharedServer(backend)
-    finally:
-        _run(backend.stop())
 
 
 def _run(coroutine: Coroutine[Any, Any, None]) -> None:

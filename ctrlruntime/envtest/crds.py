@@ -8,12 +8,13 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+import orjson
 import yaml
 
 from ctrlruntime.api import GroupVersionKind, RESTMapping
 from ctrlruntime.api.resource import Resource
 from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import AlreadyExists, APIError, NotFound
+from ctrlruntime.client.errors import AlreadyExists, NotFound
 
 Manifest = dict[str, Any]
 CRDSource = Path | str | Manifest | type[Resource[Any, Any]]
@@ -23,6 +24,20 @@ CRD = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 
 class CRDNotServed(TimeoutError):
     """A definition was accepted, its kind is not served."""
+
+
+def load_documents(path: Path) -> Iterator[Manifest]:
+    """All objects of a YAML file, or of the YAML files of a folder.
+
+    Raises ValueError for a path that does not exist.
+    """
+    files = sorted([*path.glob("*.yaml"), *path.glob("*.yml")]) if path.is_dir() else [path]
+    for file in files:
+        if not file.is_file():
+            raise ValueError(f"{file} is neither a file nor a folder")
+        for document in yaml.load_all(file.read_text(), Loader=yaml.CSafeLoader):
+            if isinstance(document, dict):
+                yield document
 
 
 def load_crds(sources: Iterable[CRDSource]) -> list[Manifest]:
@@ -40,18 +55,10 @@ def _load(source: CRDSource) -> Iterator[Manifest]:
     if isinstance(source, type):
         yield source.crd()
         return
-    path = Path(source)
-    files = sorted([*path.glob("*.yaml"), *path.glob("*.yml")]) if path.is_dir() else [path]
-    found = False
-    for file in files:
-        if not file.is_file():
-            raise ValueError(f"{file} is neither a file nor a folder")
-        for document in yaml.load_all(file.read_text(), Loader=yaml.CSafeLoader):
-            if isinstance(document, dict) and document.get("kind") == CRD.kind:
-                found = True
-                yield document
+    found = [each for each in load_documents(Path(source)) if each.get("kind") == CRD.kind]
     if not found:
-        raise ValueError(f"{path} holds no CustomResourceDefinition")
+        raise ValueError(f"{source} holds no CustomResourceDefinition")
+    yield from found
 
 
 async def install_crds(
@@ -107,9 +114,8 @@ async def _served(client: Client, crd: Manifest, timeout: float) -> list[RESTMap
             for mapping in mappings:
                 await _answers(client, mapping)
     except TimeoutError:
-        conditions = live.get("status", {}).get("conditions", [])
         raise CRDNotServed(
-            f"{name} is not served after {timeout:g} s; its conditions: {conditions}"
+            f"{name} is not served after {timeout:g} s; its conditions: {_conditions(live)}"
         ) from None
     return mappings
 
@@ -129,18 +135,45 @@ async def _established(client: Client, name: str, live: Manifest) -> Manifest:
 
 
 def _is_established(crd: Manifest) -> bool:
-    conditions = crd.get("status", {}).get("conditions", [])
-    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+    return any(c["type"] == "Established" and c["status"] == "True" for c in _conditions(crd))
+
+
+def _conditions(crd: Manifest) -> list[Manifest]:
+    """A server that has not looked at it yet says null."""
+    return (crd.get("status") or {}).get("conditions") or []
 
 
 async def _answers(client: Client, mapping: RESTMapping) -> None:
-    """Returns once a list is answered; a real server serves a little after Established."""
-    while True:
-        try:
-            await client.list(mapping, limit=1)
-        except APIError as error:
-            if not isinstance(error, NotFound):
-                raise
-        else:
-            return
+    """Returns once a list is answered and discovery knows the kind.
+
+    A real server does both a little after Established, each in its own time.
+    """
+    while not (await _lists(client, mapping) and await _discovered(client, mapping)):  # noqa: ASYNC110
         await asyncio.sleep(0.05)
+
+
+async def _lists(client: Client, mapping: RESTMapping) -> bool:
+    try:
+        await client.list(mapping, limit=1)
+    except NotFound:
+        return False
+    return True
+
+
+async def _discovered(client: Client, mapping: RESTMapping) -> bool:
+    resources = await _document(client, f"/apis/{mapping.gvk.api_version}", "resources")
+    if mapping.plural not in [resource["name"] for resource in resources or ()]:
+        return False
+    groups = await _document(client, "/apis", "groups")  # a bare apiextensions-apiserver has none
+    return groups is None or mapping.gvk.group in [group["name"] for group in groups]
+
+
+async def _document(client: Client, path: str, field: str) -> list[Manifest] | None:
+    """A list of a discovery document; None where it is not there."""
+    headers = {"Accept": "application/json"}
+    try:
+        answer = await client.transport.request("GET", path, headers=headers)
+    except NotFound:
+        return None
+    found: list[Manifest] = orjson.loads(answer.body).get(field) or []
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import ssl
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
@@ -13,14 +14,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ctrlruntime.api.kinds import RESTMapping
-from ctrlruntime.client.auth import ClientCertificate, StaticAuth
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
-from ctrlruntime.envtest import crds
+from ctrlruntime.envtest import crds, webhooks
 from ctrlruntime.envtest.backends import (
     ApiextensionsBackend,
     Backend,
     BackendOptions,
+    ConfiguredBackend,
     EmbeddedBackend,
     EmbeddedProcessBackend,
     KubeApiserverBackend,
@@ -30,7 +31,7 @@ from ctrlruntime.envtest.kubeconfig import mark_server, write_kubeconfig
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Proxy, ProxyOptions, server_context
 from ctrlruntime.envtest.server.certificates import Authority
-from ctrlruntime.envtest.users import User, administrator
+from ctrlruntime.envtest.users import Identity, User, administrator
 
 BackendFactory = Callable[[BackendOptions], Backend]
 
@@ -183,11 +184,13 @@ class Environment:
     def config(self, user: str = "admin", *, direct: bool = False) -> Config:
         """How `user` reaches the server; with `direct`, or as the environment, past the proxy."""
         url, ca_data = self._address(user, direct)
+        identity = self.backend.identity(self.user(user))
         return Config(
             host=url,
             ca_data=ca_data,
-            auth=StaticAuth(token=self.user(user).token),
+            auth=identity.auth(),
             user_agent=user,
+            extra_headers=identity.headers(),
         )
 
     def client(self, user: str = "admin") -> Client:
@@ -205,16 +208,16 @@ class Environment:
         at a proxy, so it goes past it. Raises RuntimeError where the server has no authority.
         """
         url, ca_data = self._address(user, direct or certificate)
-        signed = self._client_certificate(user) if certificate else None
+        known = self.user(user)
+        identity = self._certified(known) if certificate else self.backend.identity(known)
         kind = ".certificate" if certificate else ".direct" if direct else ""
         path = self.folder / f"{user}{kind}.kubeconfig"
-        return write_kubeconfig(path, url, ca_data, self.user(user), signed)
+        return write_kubeconfig(path, url, ca_data, known, identity)
 
-    def _client_certificate(self, user: str) -> ClientCertificate:
-        backend = self.backend
-        if not isinstance(backend, SignsClients):
+    def _certified(self, user: User) -> Identity:
+        if not isinstance(self.backend, SignsClients):
             raise RuntimeError("this server knows no client certificates: only a real one does")
-        return backend.client_certificate(self.user(user))
+        return self.backend.certified(user)
 
     def _address(self, user: str, direct: bool) -> tuple[str, bytes | None]:
         if self._proxy is None or direct or user in (ENVTEST, NODES):
@@ -232,6 +235,15 @@ class Environment:
     async def uninstall_crds(self, *sources: crds.CRDSource) -> None:
         await crds.uninstall_crds(self.client(ENVTEST), sources)
 
+    async def install_webhooks(
+        self, *sources: webhooks.ConfigurationSource, url: str, ca_data: bytes
+    ) -> None:
+        """Installs webhook configurations whose hooks are all served at `url` of this machine."""
+        await webhooks.install_webhooks(self.client(ENVTEST), sources, url=url, ca_data=ca_data)
+
+    async def uninstall_webhooks(self, *sources: webhooks.ConfigurationSource) -> None:
+        await webhooks.uninstall_webhooks(self.client(ENVTEST), sources)
+
     # Parts
 
     def _make_folder(self) -> Path:
@@ -246,9 +258,14 @@ class Environment:
         """Options of a proxy that knows the users and trusts the server; plain http itself."""
         options = given or ProxyOptions()
         users = {u.token: u.name for u in self._users.values()} | dict(options.users)
-        ca_data = self.backend.ca_data
-        server_tls = options.server_tls or (server_context(ca_data) if ca_data else None)
+        server_tls = options.server_tls or self._upstream_context()
         return replace(options, users=users, server_tls=server_tls)
+
+    def _upstream_context(self) -> ssl.SSLContext | None:
+        if isinstance(self.backend, ConfiguredBackend):
+            return self.backend.proxy_context()
+        ca_data = self.backend.ca_data
+        return server_context(ca_data) if ca_data else None
 
     async def _start_proxy(self, given: ProxyOptions, backend: Backend) -> None:
         options = self.proxy_options(given)

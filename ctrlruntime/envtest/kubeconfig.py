@@ -9,35 +9,24 @@ from typing import Any
 import orjson
 import yaml
 
-from ctrlruntime.client.auth import ClientCertificate
-from ctrlruntime.envtest.users import User
+from ctrlruntime.envtest.users import Identity, User
 
 MARK = "envtest.json"
 
 
 def kubeconfig(
-    url: str,
-    ca_data: bytes | None,
-    user: User,
-    certificate: ClientCertificate | None = None,
-    namespace: str = "default",
+    url: str, ca_data: bytes | None, name: str, identity: Identity, namespace: str = "default"
 ) -> str:
-    """A kubeconfig (YAML) with the one context `envtest`; by token unless there is a certificate."""
-    known_by: dict[str, Any] = {"token": user.token}
-    if certificate is not None:
-        known_by = {
-            "client-certificate-data": base64.b64encode(certificate.certificate).decode(),
-            "client-key-data": base64.b64encode(certificate.key).decode(),
-        }
+    """A kubeconfig (YAML) of the user `name`, with the one context `envtest`."""
     cluster: dict[str, Any] = {"server": url}
     if ca_data:
         cluster["certificate-authority-data"] = base64.b64encode(ca_data).decode()
-    context = {"cluster": "envtest", "user": user.name, "namespace": namespace}
+    context = {"cluster": "envtest", "user": name, "namespace": namespace}
     document = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "envtest", "cluster": cluster}],
-        "users": [{"name": user.name, "user": known_by}],
+        "users": [{"name": name, "user": identity.kubeconfig_user()}],
         "contexts": [{"name": "envtest", "context": context}],
         "current-context": "envtest",
     }
@@ -45,17 +34,14 @@ def kubeconfig(
 
 
 def write_kubeconfig(
-    path: Path,
-    url: str,
-    ca_data: bytes | None,
-    user: User,
-    certificate: ClientCertificate | None = None,
+    path: Path, url: str, ca_data: bytes | None, user: User, identity: Identity | None = None
 ) -> Path:
-    """Writes a kubeconfig, mode 0600, and returns its path."""
+    """Writes a kubeconfig, mode 0600, and returns its path. By token unless told otherwise."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600)
     path.chmod(0o600)
-    path.write_text(kubeconfig(url, ca_data, user, certificate))
+    known_by = identity or Identity(token=user.token)
+    path.write_text(kubeconfig(url, ca_data, user.name, known_by))
     return path
 
 

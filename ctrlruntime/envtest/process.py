@@ -11,7 +11,7 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,19 @@ class ProcessFailed(RuntimeError):
     """A child process did not start or did not become ready."""
 
 
-def die_with_parent() -> None:
-    """Has the kernel kill this process when the thread that started it ends (Linux)."""
-    if sys.platform == "linux":
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with(parent: int) -> Callable[[], None]:
+    """A `preexec_fn`: the kernel kills the child when the thread of `parent` that forked it ends.
+
+    Linux only. A parent that is gone before the kernel was told takes the child with it too.
+    """
+
+    def arrange() -> None:
+        if sys.platform == "linux":
+            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
+
+    return arrange
 
 
 def report_ready(path: str | None, facts: Mapping[str, Any]) -> None:
@@ -86,7 +95,7 @@ class ChildProcess:
                 cwd=cwd,
                 pass_fds=(write_end,) if ready else (),
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=die_with(os.getpid()),
             )
         child = cls(process, log, {})
         if ready:

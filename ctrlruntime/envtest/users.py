@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from ctrlruntime.client.auth import ClientCertificate, StaticAuth
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +26,52 @@ class User:
 def administrator(name: str) -> User:
     """A user who may do everything."""
     return User(name=name, groups=("system:masters",))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """How a user is known to a server: by token, by client certificate, or as whom one acts."""
+
+    token: str | None = field(default=None, repr=False)
+    certificate: ClientCertificate | None = None
+    acting_as: User | None = None
+    """Impersonation, by whoever the token or the certificate belongs to."""
+
+    def __post_init__(self) -> None:
+        if self.acting_as is not None and len(self.acting_as.groups) > 1:
+            raise ValueError(
+                f"{self.acting_as.name} is in more than one group, and only one can be impersonated"
+            )
+
+    def auth(self) -> StaticAuth:
+        """For a Config, together with `headers`."""
+        return StaticAuth(token=self.token, certificate=self.certificate)
+
+    def headers(self) -> dict[str, str]:
+        """Those of impersonation."""
+        if self.acting_as is None:
+            return {}
+        headers = {"Impersonate-User": self.acting_as.name}
+        if self.acting_as.groups:
+            headers["Impersonate-Group"] = self.acting_as.groups[0]
+        return headers
+
+    def kubeconfig_user(self) -> dict[str, Any]:
+        """The `user` section of a kubeconfig."""
+        section: dict[str, Any] = {}
+        if self.token is not None:
+            section["token"] = self.token
+        if self.certificate is not None:
+            section["client-certificate-data"] = _encoded(self.certificate.certificate)
+            section["client-key-data"] = _encoded(self.certificate.key)
+        if self.acting_as is not None:
+            section["as"] = self.acting_as.name
+            section |= {"as-groups": list(self.acting_as.groups)} if self.acting_as.groups else {}
+        return section
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 def write_token_file(path: Path, users: Iterable[User]) -> None:

@@ -9,16 +9,16 @@ from ctrlruntime.envtest.backends.backend import (
     Version,
 )
 from ctrlruntime.envtest.backends.embedded import EmbeddedBackend, EmbeddedProcessBackend
-from ctrlruntime.envtest.backends.existing import ExistingBackend, existing
+from ctrlruntime.envtest.backends.existing import ConfiguredBackend, existing
 from ctrlruntime.envtest.backends.kube_apiserver import KubeApiserverBackend
 
 __all__ = [
     "ApiextensionsBackend",
     "Backend",
     "BackendOptions",
+    "ConfiguredBackend",
     "EmbeddedBackend",
     "EmbeddedProcessBackend",
-    "ExistingBackend",
     "KubeApiserverBackend",
     "SignsClients",
     "TakesUsers",

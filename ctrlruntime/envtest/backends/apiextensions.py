@@ -12,21 +12,17 @@ from typing import Final
 
 import aiohttp
 
-from ctrlruntime.client.auth import ClientCertificate, StaticAuth
 from ctrlruntime.client.config import Config
 from ctrlruntime.envtest import assets
 from ctrlruntime.envtest.backends.backend import BackendOptions, Version
 from ctrlruntime.envtest.backends.flags import Flags, flag_list
-from ctrlruntime.envtest.backends.kube_apiserver import (
-    OWN_USER,
-    KubeApiserverBackend,
-    parse_version,
-)
+from ctrlruntime.envtest.backends.kube_apiserver import KubeApiserverBackend
 from ctrlruntime.envtest.backends.launch import launch, launch_on
 from ctrlruntime.envtest.backends.ports import LOOPBACK
 from ctrlruntime.envtest.backends.server_process import ServerProcess
+from ctrlruntime.envtest.backends.versions import parse_version
 from ctrlruntime.envtest.kubeconfig import write_kubeconfig
-from ctrlruntime.envtest.users import User
+from ctrlruntime.envtest.users import Identity, User, administrator
 
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=5)
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?limit=1"
@@ -71,13 +67,13 @@ class ApiextensionsBackend:
         """Raises AssetsMissing, or ProcessFailed with the end of a log."""
         assets.find("apiextensions-apiserver", release=assets.APIEXTENSIONS)
         await self.core.start()
-        asking = User(name="envtest-apiextensions", groups=("system:masters",))
+        asking = administrator("envtest-apiextensions")
         write_kubeconfig(
             self._folder / "core.kubeconfig",
             self.core.url,
             self.core.ca_data,
             asking,
-            self.core.client_certificate(asking),
+            self.core.certified(asking),
         )
         self._process, self._port = await launch(
             "apiextensions-apiserver",
@@ -141,19 +137,16 @@ class ApiextensionsBackend:
         """Their tokens are refused once both servers' caches forget them."""
         self.core.remove_users(users)
 
-    def client_certificate(self, user: User) -> ClientCertificate:
-        """A certificate that makes its bearer `user`."""
-        return self.core.client_certificate(user)
+    def identity(self, user: User) -> Identity:
+        return self.core.identity(user)
+
+    def certified(self, user: User) -> Identity:
+        """`user` by a new client certificate."""
+        return self.core.certified(user)
 
     def own_config(self) -> Config:
         """The backend's own way in, as an administrator by client certificate."""
-        certificate = ClientCertificate(*self.core.pki.client(OWN_USER))
-        return Config(
-            host=self.url,
-            ca_data=self.ca_data,
-            auth=StaticAuth(certificate=certificate),
-            user_agent=OWN_USER,
-        )
+        return replace(self.core.own_config(), host=self.url)
 
     def _command(self, port: int) -> Sequence[str]:
         pki = self.core.pki

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from ctrlruntime.client.auth import ClientCertificate
-from ctrlruntime.envtest.users import User
+from ctrlruntime.envtest.users import Identity, User
 
 Version = tuple[int, int]
 """Major and minor of the Kubernetes release that a server is, or models."""
@@ -52,13 +51,16 @@ class Backend(Protocol):
     def version(self) -> Version:
         """The release its answers follow; known after `start`."""
 
+    def identity(self, user: User) -> Identity:
+        """How the server knows `user`; known after `start`."""
+
 
 @runtime_checkable
 class SignsClients(Protocol):
     """A backend whose server takes client certificates of its authority."""
 
-    def client_certificate(self, user: User) -> ClientCertificate:
-        """A certificate that makes its bearer `user`."""
+    def certified(self, user: User) -> Identity:
+        """`user` by a new client certificate."""
 
 
 @runtime_checkable

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 
 from ctrlruntime.envtest.backends.backend import BackendOptions, Version
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.server import APIServer, ServerOptions
 from ctrlruntime.envtest.server import User as ServerUser
 from ctrlruntime.envtest.server.dispatch import VERSION
-from ctrlruntime.envtest.users import User, write_token_file
+from ctrlruntime.envtest.users import Identity, User, write_token_file
 
 MODELLED: Version = (int(VERSION["major"]), int(VERSION["minor"]))
 """The release that the embedded server's answers follow."""
 
 
-def server_tokens(users: tuple[User, ...] | list[User]) -> dict[str, ServerUser]:
+def server_tokens(users: Iterable[User]) -> dict[str, ServerUser]:
     """The embedded server's token table."""
     return {u.token: ServerUser(name=u.name, groups=u.groups, uid=u.uid) for u in users}
 
@@ -24,10 +25,11 @@ class EmbeddedBackend:
     """The server on this event loop; `server` options are those of ServerOptions."""
 
     def __init__(self, options: BackendOptions) -> None:
+        self._tokens = server_tokens(options.users)
         self.server = APIServer(
             ServerOptions(
                 tls=options.tls,
-                tokens=server_tokens(options.users),
+                tokens=self._tokens,
                 authorization=options.authorization or "AlwaysAllow",
                 **options.server,
             )
@@ -50,6 +52,18 @@ class EmbeddedBackend:
     @property
     def version(self) -> Version:
         return MODELLED
+
+    def identity(self, user: User) -> Identity:
+        return Identity(token=user.token)
+
+    def add_users(self, users: Iterable[User]) -> None:
+        """Their tokens are good from now on."""
+        self._tokens.update(server_tokens(users))
+
+    def remove_users(self, users: Iterable[User]) -> None:
+        """Their tokens are refused from now on."""
+        for user in users:
+            self._tokens.pop(user.token, None)
 
 
 class EmbeddedProcessBackend:
@@ -94,3 +108,6 @@ class EmbeddedProcessBackend:
     @property
     def version(self) -> Version:
         return MODELLED
+
+    def identity(self, user: User) -> Identity:
+        return Identity(token=user.token)

@@ -29,10 +29,12 @@ class Etcd:
         *,
         flags: Mapping[str, str | None] | None = None,
         timeout: float = 20.0,
+        first_port: int | None = None,
     ) -> None:
         self._binary = binary
         self._flags = dict(flags or {})
         self._timeout = timeout
+        self._first_port = first_port
         self._name = f"envtest-{secrets.token_hex(8)}"
         self._data = Path(tempfile.mkdtemp(prefix="etcd-", dir=folder))
         self._log = folder / "etcd.log"
@@ -63,7 +65,12 @@ class Etcd:
             )
             return
         self._process, self._port = await launch(
-            "etcd", self._command, self._is_ours, log=self._log, timeout=self._timeout
+            "etcd",
+            self._command,
+            self._is_ours,
+            log=self._log,
+            timeout=self._timeout,
+            first_port=self._first_port,
         )
 
     async def stop(self) -> None:

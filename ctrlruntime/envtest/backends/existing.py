@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ctrlruntime.client.auth import ClientCertificate
+import orjson
+
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.config import Config
 from ctrlruntime.envtest.backends.backend import (
     Backend,
     BackendOptions,
@@ -12,25 +17,30 @@ from ctrlruntime.envtest.backends.backend import (
     TakesUsers,
     Version,
 )
-from ctrlruntime.envtest.users import User
+from ctrlruntime.envtest.backends.versions import parse_version
+from ctrlruntime.envtest.users import Identity, User
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ctrlruntime.envtest.environment import Environment
 
 
-def existing(target: Environment | Backend) -> Callable[[BackendOptions], Backend]:
-    """`Environment(backend=existing(other))`: attaches to the server of `other`, which runs."""
+def existing(target: Environment | Backend | Config) -> Callable[[BackendOptions], Backend]:
+    """`Environment(backend=existing(other))`: attaches to a server that runs.
+
+    The server of another environment or backend learns the new environment's users for as long as
+    that lasts. Of a server known by a Config nothing is changed: the users are impersonated by whom
+    the Config belongs to, an administrator, so that each can be in one group at most.
+    """
 
     def factory(options: BackendOptions) -> Backend:
-        backend = target if isinstance(target, Backend) else target.backend
-        return ExistingBackend(backend, options)
+        if isinstance(target, Config):
+            return ConfiguredBackend(target)
+        return AttachedBackend(target if isinstance(target, Backend) else target.backend, options)
 
     return factory
 
 
-class ExistingBackend:
+class AttachedBackend:
     """The server of another backend, with users of its own while it is attached."""
 
     def __init__(self, target: Backend, options: BackendOptions) -> None:
@@ -59,8 +69,52 @@ class ExistingBackend:
     def version(self) -> Version:
         return self.target.version
 
-    def client_certificate(self, user: User) -> ClientCertificate:
+    def identity(self, user: User) -> Identity:
+        return self.target.identity(user)
+
+    def certified(self, user: User) -> Identity:
         """Raises RuntimeError where the server knows no client certificates."""
         if not isinstance(self.target, SignsClients):
             raise RuntimeError("this server knows no client certificates: only a real one does")
-        return self.target.client_certificate(user)
+        return self.target.certified(user)
+
+
+class ConfiguredBackend:
+    """A server of somebody else's, through an administrator's Config."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._token: str | None = None
+        self._version: Version = (0, 0)
+
+    async def start(self) -> None:
+        """Raises what the client raises where the server does not answer."""
+        async with Client.connect(self._config) as client:
+            answer = await client.transport.request("GET", "/version")
+        self._version = parse_version(orjson.loads(answer.body)["gitVersion"])
+        headers = await self._config.auth.headers()
+        scheme, _, token = headers.get("Authorization", "").partition(" ")
+        self._token = token if scheme == "Bearer" else None
+
+    async def stop(self) -> None:
+        """The server goes on."""
+
+    @property
+    def url(self) -> str:
+        return self._config.host
+
+    @property
+    def ca_data(self) -> bytes | None:
+        return self._config.ca_data
+
+    @property
+    def version(self) -> Version:
+        return self._version
+
+    def identity(self, user: User) -> Identity:
+        certificate = self._config.auth.certificate
+        return Identity(token=self._token, certificate=certificate, acting_as=user)
+
+    def proxy_context(self) -> ssl.SSLContext | None:
+        """A proxy presents the administrator's certificate: its own clients' ends there."""
+        return self._config.ssl_context()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
-import subprocess
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +10,15 @@ from typing import Final
 
 import aiohttp
 
-from ctrlruntime.client.auth import ClientCertificate, StaticAuth
+from ctrlruntime.client.auth import ClientCertificate
 from ctrlruntime.client.config import Config
 from ctrlruntime.envtest import assets
 from ctrlruntime.envtest.backends.backend import BackendOptions, Version
+from ctrlruntime.envtest.backends.controller_manager import (
+    CONTROLLERS,
+    controller_manager_flags,
+    is_healthy,
+)
 from ctrlruntime.envtest.backends.etcd import Etcd
 from ctrlruntime.envtest.backends.flags import Flags, flag_list
 from ctrlruntime.envtest.backends.launch import launch, launch_on
@@ -23,11 +26,10 @@ from ctrlruntime.envtest.backends.pki import PKI
 from ctrlruntime.envtest.backends.ports import LOOPBACK
 from ctrlruntime.envtest.backends.server_process import ServerProcess
 from ctrlruntime.envtest.backends.token_review import TokenReviews
+from ctrlruntime.envtest.backends.versions import binary_version, parse_version
 from ctrlruntime.envtest.kubeconfig import write_kubeconfig
-from ctrlruntime.envtest.users import User, write_token_file
+from ctrlruntime.envtest.users import Identity, User, administrator, write_token_file
 
-CONTROLLERS: Final = ("garbagecollector", "namespace", "serviceaccount", "root-ca-cert-publisher")
-"""What a namespace's life and owner references need."""
 OWN_USER: Final = "envtest-control-plane"
 """Who the backend itself is, by client certificate."""
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=5)
@@ -54,6 +56,9 @@ class KubeApiserverOptions:
     """How long the server goes on accepting a token that was taken away."""
     etcd: Path | None = None
     """Another etcd than the one that comes with the release."""
+    port: int | None = None
+    etcd_port: int | None = None
+    """Ports to try first. Without, and where they are taken, free ones are found."""
     start_timeout: float = 60.0
     stop_timeout: float = 20.0
 
@@ -87,7 +92,11 @@ class KubeApiserverBackend:
         self._binary_version = await asyncio.to_thread(binary_version, apiserver)
         self.reviews.start()
         self._etcd = Etcd(
-            etcd, self._folder, flags=settings.etcd_flags, timeout=settings.start_timeout
+            etcd,
+            self._folder,
+            flags=settings.etcd_flags,
+            timeout=settings.start_timeout,
+            first_port=settings.etcd_port,
         )
         await self._etcd.start()
         write_token_file(self._folder / "tokens.csv", self._options.users)
@@ -98,6 +107,7 @@ class KubeApiserverBackend:
             self._answers,
             log=self._folder / "kube-apiserver.log",
             timeout=settings.start_timeout,
+            first_port=settings.port,
         )
         if settings.controller_manager:
             await self._start_controller_manager()
@@ -175,18 +185,18 @@ class KubeApiserverBackend:
         """The tokens of users that were added are refused within `token_cache_seconds`."""
         self.reviews.remove(users)
 
-    def client_certificate(self, user: User) -> ClientCertificate:
-        """A certificate that makes its bearer `user`."""
-        return ClientCertificate(*self.pki.client(user.name, user.groups))
+    def identity(self, user: User) -> Identity:
+        return Identity(token=user.token)
+
+    def certified(self, user: User) -> Identity:
+        """`user` by a new client certificate; no token is needed, so anybody can be made up."""
+        return Identity(certificate=ClientCertificate(*self.pki.client(user.name, user.groups)))
 
     def own_config(self) -> Config:
         """The backend's own way in, as an administrator by client certificate."""
-        certificate = ClientCertificate(*self.pki.client(OWN_USER))
+        identity = self.certified(administrator(OWN_USER))
         return Config(
-            host=self.url,
-            ca_data=self.ca_data,
-            auth=StaticAuth(certificate=certificate),
-            user_agent=OWN_USER,
+            host=self.url, ca_data=self.ca_data, auth=identity.auth(), user_agent=OWN_USER
         )
 
     # Commands
@@ -223,40 +233,31 @@ class KubeApiserverBackend:
         return [str(self._find("kube-apiserver")), *flag_list(flags)]
 
     async def _start_controller_manager(self) -> None:
-        pki, wanted = self.pki, self._settings.controller_manager
-        controllers = CONTROLLERS if wanted is True else tuple(wanted or ())
-        user = User(name="system:kube-controller-manager", groups=("system:masters",))
+        wanted = self._settings.controller_manager
+        user = administrator("system:kube-controller-manager")
         kubeconfig = write_kubeconfig(
             self._folder / "controller-manager.kubeconfig",
             self.url,
             self.ca_data,
             user,
-            self.client_certificate(user),
+            self.certified(user),
         )
 
         def command(port: int) -> Sequence[str]:
-            flags: Flags = {
-                "kubeconfig": str(kubeconfig),
-                "authentication-kubeconfig": str(kubeconfig),
-                "authorization-kubeconfig": str(kubeconfig),
-                "controllers": ",".join(controllers),
-                "leader-elect": "false",
-                "bind-address": LOOPBACK,
-                "secure-port": str(port),
-                "cert-dir": str(self._folder / "pki"),
-                "service-account-private-key-file": str(pki.service_account_key),
-                "root-ca-file": str(pki.ca),
-                "cluster-signing-cert-file": str(pki.ca),
-                "cluster-signing-key-file": str(pki.ca_key),
-                "port": "0" if self._binary_version < (1, 23) else None,
-                **self._settings.controller_manager_flags,
-            }
+            flags = controller_manager_flags(
+                port=port,
+                kubeconfig=kubeconfig,
+                pki=self.pki,
+                controllers=CONTROLLERS if wanted is True else tuple(wanted or ()),
+                release=self._binary_version,
+            )
+            flags |= self._settings.controller_manager_flags
             return [str(self._find("kube-controller-manager")), *flag_list(flags)]
 
         self._controller_manager, _ = await launch(
             "kube-controller-manager",
             command,
-            _healthy,
+            is_healthy,
             log=self._folder / "kube-controller-manager.log",
             timeout=self._settings.start_timeout,
         )
@@ -279,37 +280,6 @@ class KubeApiserverBackend:
             except (aiohttp.ClientError, TimeoutError):
                 return False
         return True
-
-
-async def _healthy(port: int) -> bool:
-    connector = aiohttp.TCPConnector(ssl=False)
-    async with aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT) as session:
-        try:
-            async with session.get(f"https://{LOOPBACK}:{port}/healthz") as answer:
-                return answer.status == 200
-        except (aiohttp.ClientError, TimeoutError):
-            return False
-
-
-def binary_version(binary: Path) -> Version:
-    """What `kube-apiserver --version` says. Raises RuntimeError if it says nothing of the kind."""
-    said = subprocess.run(  # noqa: S603
-        [str(binary), "--version"], capture_output=True, text=True, check=False, timeout=30
-    )
-    try:
-        return parse_version(said.stdout)
-    except ValueError:
-        raise RuntimeError(
-            f"{binary} --version said {said.stdout + said.stderr!r}: is it kube-apiserver?"
-        ) from None
-
-
-def parse_version(text: str) -> Version:
-    """(1, 20) of `Kubernetes v1.20.2`. Raises ValueError."""
-    found = re.search(r"v(\d+)\.(\d+)", text)
-    if found is None:
-        raise ValueError(f"no version in {text!r}")
-    return int(found.group(1)), int(found.group(2))
 
 
 def _names(given: Collection[str]) -> str | None:

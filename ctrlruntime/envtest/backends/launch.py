@@ -27,14 +27,20 @@ class PortTaken(ProcessFailed):
 
 
 async def launch(
-    name: str, command: Command, check: Check, *, log: Path, timeout: float
+    name: str,
+    command: Command,
+    check: Check,
+    *,
+    log: Path,
+    timeout: float,
+    first_port: int | None = None,
 ) -> tuple[ServerProcess, int]:
     """Starts a server on a free port and waits until it answers; the process and its port.
 
-    Raises ProcessFailed with the end of its log when it ends, or is not ready in `timeout` seconds.
+    `first_port` is tried first. Raises ProcessFailed with the end of its log when it ends, or is not ready in `timeout` seconds.
     """
     for attempt in range(TRIES):
-        port = free_port()
+        port = first_port if first_port and attempt == 0 else free_port()
         try:
             return await launch_on(name, port, command, check, log=log, timeout=timeout), port
         except PortTaken:
@@ -46,7 +52,7 @@ async def launch(
 async def launch_on(
     name: str, port: int, command: Command, check: Check, *, log: Path, timeout: float
 ) -> ServerProcess:
-    """The same on a port that is given. Raises PortTaken where it is not free."""
+    """The same on one port. Raises PortTaken where it is not free."""
     before = _size(log)
     process = ServerProcess(command(port), log=log)
     try:

@@ -33,6 +33,7 @@ class PKI:
         self.authority = Authority("envtest control plane")
         self.serving_authority = self.authority
         self.ca = folder / "ca.crt"
+        self.trusted = folder / "trusted.crt"
         self.ca_key = folder / "ca.key"
         self.serving_certificate = folder / "serving.crt"
         self.serving_key = folder / "serving.key"
@@ -51,6 +52,7 @@ class PKI:
         """A new serving certificate, signed by a new authority if wanted."""
         if new_authority:
             self.serving_authority = Authority("envtest serving")
+        self.trusted.write_bytes(self.ca_data)
         certificate, key = self.serving_authority.issue(SERVER_NAMES)
         self.serving_certificate.write_bytes(certificate)
         _private(self.serving_key, key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import threading
@@ -10,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ctrlruntime.envtest.process import die_with_parent
+from ctrlruntime.envtest.process import die_with
 
 
 class ServerProcess:
@@ -45,7 +46,7 @@ class ServerProcess:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
-                    preexec_fn=die_with_parent,
+                    preexec_fn=die_with(os.getpid()),
                 )
         except OSError as error:
             self._error = error

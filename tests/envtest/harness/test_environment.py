@@ -16,12 +16,13 @@ from ctrlruntime.api import ApiModel, ObjectMeta, Resource
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
-from ctrlruntime.client.errors import Forbidden, NoKindMatch, NotFound
+from ctrlruntime.client.errors import Forbidden, NoKindMatch, NotFound, Unauthorized
+from ctrlruntime.envtest.backends import existing
 from ctrlruntime.envtest.crds import CRD
 from ctrlruntime.envtest.environment import Environment
 from ctrlruntime.envtest.kubeconfig import is_marked
 from ctrlruntime.envtest.process import ChildProcess
-from ctrlruntime.envtest.users import User
+from ctrlruntime.envtest.users import Identity, User
 
 from .upstream import eventually
 
@@ -127,7 +128,9 @@ async def test_kubeconfigs_are_private_and_marked_as_of_the_environment(tmp_path
 
 
 async def test_an_unknown_backend_is_named_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match="there are embedded, embedded-process"):
+    with pytest.raises(
+        ValueError, match="there are apiextensions, embedded, embedded-process, kube"
+    ):
         Environment("kind")
 
 
@@ -135,9 +138,12 @@ async def test_what_had_started_is_stopped_when_a_part_fails() -> None:
     stopped = []
 
     class Half:
-        url, ca_data = "ftp://nowhere", None
+        url, ca_data, version = "ftp://nowhere", None, (1, 0)
 
         def __init__(self, _: object) -> None: ...
+
+        def identity(self, user: User) -> Identity:
+            return Identity(token=user.token)
 
         async def start(self) -> None: ...
 
@@ -185,3 +191,41 @@ async def test_the_server_process_ends_with_its_environment() -> None:
     async with Environment("embedded-process") as env:
         pid = env.backend.child.pid  # type: ignore[attr-defined]
     await eventually(lambda: not Path(f"/proc/{pid}").exists())
+
+
+async def test_users_of_an_environment_around_a_running_server_come_and_go() -> None:
+    async with Environment(authorization="RBAC") as server:
+        async with Environment(existing(server), users=["guest"], proxy=True) as around:
+            assert around.backend.version >= (1, 32)
+            await around.client("guest").list(NAMESPACE)
+            assert around.proxy.log.counts().select(user="guest").total == 1
+            left = around.config("guest", direct=True)
+        async with Client.connect(left) as client:
+            with pytest.raises(Unauthorized):
+                await client.list(NAMESPACE)
+        await server.client().list(NAMESPACE)
+
+
+@pytest.mark.parametrize("proxy", [False, True])
+async def test_a_server_known_by_its_configuration_impersonates_the_users(proxy: bool) -> None:
+    async with Environment(authorization="RBAC", tls=True) as server:
+        known = server.config("admin")
+        users: list[str | User] = ["boss", User(name="nobody", groups=("test",))]
+        async with Environment(existing(known), users=users, proxy=proxy) as around:
+            await around.client("boss").list(NAMESPACE)
+            with pytest.raises(Forbidden, match="nobody"):
+                await around.client("nobody").list(NAMESPACE)
+            config = await Config.load(around.kubeconfig("nobody"))
+            async with Client.connect(config) as client:
+                with pytest.raises(Forbidden, match="nobody"):
+                    await client.list(NAMESPACE)
+            if proxy:
+                assert around.proxy.log.counts().select(user="boss").total == 1
+
+
+async def test_only_one_group_can_be_impersonated() -> None:
+    async with Environment() as server:
+        users = [User(name="many", groups=("one", "two"))]
+        async with Environment(existing(server.config()), users=users) as around:
+            with pytest.raises(ValueError, match="many is in more than one group"):
+                around.client("many")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ctrlruntime.api.kinds import GroupVersionKind
@@ -38,3 +40,41 @@ async def test_the_current_server_serves_definitions(apiextensions_server: Share
     assert apiextensions_server.version >= (1, 36)
     async with apiextensions_server.environment() as env:
         await env.client().list(CRD)
+
+
+@pytest.mark.criterion("EN-02")
+@pytest.mark.parametrize("server", ["real_server", "apiextensions_server"])
+async def test_kinds_are_in_discovery_when_install_returns(
+    server: str, request: pytest.FixtureRequest
+) -> None:
+    shared: SharedServer = request.getfixturevalue(server)
+    async with shared.environment() as env:
+        for number in range(3):
+            group = f"discovery{number}.envtest.example.com"
+            crd = definition(group)
+            await env.install_crds(crd)
+            try:
+                async with Client.connect(env.config()) as fresh:
+                    kind = GroupVersionKind(group, "v1", "Found")
+                    if server == "real_server":
+                        assert (await fresh.mapper.resolve(kind)).plural == "founds"
+                    answer = await fresh.transport.request("GET", f"/apis/{group}/v1")
+                    assert b'"founds"' in answer.body
+            finally:
+                await env.uninstall_crds(crd)
+
+
+def definition(group: str) -> dict[str, Any]:
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"founds.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Cluster",
+            "names": {"plural": "founds", "kind": "Found"},
+            "versions": [version],
+        },
+    }

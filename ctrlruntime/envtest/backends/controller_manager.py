@@ -1,0 +1,51 @@
+"""How kube-controller-manager is run beside an API server."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+
+from ctrlruntime.envtest.backends.backend import Version
+from ctrlruntime.envtest.backends.flags import Flags
+from ctrlruntime.envtest.backends.pki import PKI
+from ctrlruntime.envtest.backends.ports import LOOPBACK
+
+CONTROLLERS: Final = ("garbagecollector", "namespace", "serviceaccount", "root-ca-cert-publisher")
+"""What owner references and a namespace's life need; workloads are left to simulated nodes."""
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=5)
+
+
+def controller_manager_flags(
+    *, port: int, kubeconfig: Path, pki: PKI, controllers: Collection[str], release: Version
+) -> Flags:
+    """Flags of the given release. It signs certificates and tokens with the keys of `pki`."""
+    return {
+        "kubeconfig": str(kubeconfig),
+        "authentication-kubeconfig": str(kubeconfig),
+        "authorization-kubeconfig": str(kubeconfig),
+        "controllers": ",".join(controllers),
+        "leader-elect": "false",
+        "bind-address": LOOPBACK,
+        "secure-port": str(port),
+        "cert-dir": str(kubeconfig.parent / "pki"),
+        "service-account-private-key-file": str(pki.service_account_key),
+        "root-ca-file": str(pki.trusted),
+        "cluster-signing-cert-file": str(pki.ca),
+        "cluster-signing-key-file": str(pki.ca_key),
+        # Until 1.23 it also listened on a fixed port without TLS.
+        "port": "0" if release < (1, 23) else None,
+    }
+
+
+async def is_healthy(port: int) -> bool:
+    """Whether it answers; it serves a certificate that it made for itself."""
+    connector = aiohttp.TCPConnector(ssl=False)
+    async with aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT) as session:
+        try:
+            async with session.get(f"https://{LOOPBACK}:{port}/healthz") as answer:
+                return answer.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False

@@ -1,0 +1,303 @@
+"""The real kube-apiserver as a backend: start, stop, ports, crashes, users, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.config import Config
+from ctrlruntime.client.errors import Forbidden, NotFound, Unauthorized
+from ctrlruntime.envtest.backends import KubeApiserverBackend
+from ctrlruntime.envtest.backends.controller_manager import controller_manager_flags
+from ctrlruntime.envtest.backends.etcd import Etcd
+from ctrlruntime.envtest.backends.pki import PKI
+from ctrlruntime.envtest.environment import Environment
+from ctrlruntime.envtest.process import ProcessFailed
+from ctrlruntime.envtest.users import User, administrator
+from tests.backends import SharedServer
+from tests.envtest.kubectl.binaries import provisioned
+
+from .upstream import eventually
+
+NAMESPACE = GroupVersionKind("", "v1", "Namespace")
+CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
+SERVICE_ACCOUNT = GroupVersionKind("", "v1", "ServiceAccount")
+BINDING = GroupVersionKind("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding")
+
+
+def config_map(name: str, namespace: str = "default", **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace, **metadata},
+    }
+
+
+def backend_of(environment: Environment) -> KubeApiserverBackend:
+    backend = environment.backend
+    assert isinstance(backend, KubeApiserverBackend)
+    return backend
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; one that nobody has waited for yet does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def leftovers(folder: Path) -> list[Path]:
+    return list(folder.glob("etcd-*"))
+
+
+@pytest.mark.criterion("EN-01")
+async def test_it_starts_beside_taken_ports_and_stops_without_leftovers(tmp_path: Path) -> None:
+    """One start for what is slow: both first ports are really taken by somebody else."""
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("", 0)) as two:
+        taken = {"port": one.getsockname()[1], "etcd_port": two.getsockname()[1]}
+        began = time.monotonic()
+        async with Environment("kube-apiserver", folder=tmp_path, server=taken) as env:
+            took = time.monotonic() - began
+            backend = backend_of(env)
+            assert str(taken["port"]) not in env.url
+            assert str(taken["etcd_port"]) not in backend.etcd.url
+            assert backend.version >= (1, 20)
+            pids = [process.pid for process in backend.processes.values()]
+            assert sorted(backend.processes) == ["etcd", "kube-apiserver"]
+            # What it costs, not how long a busy machine takes for it.
+            assert sum(map(cpu_seconds, pids)) < 15
+            assert took < 60
+            await env.client().create(config_map("kept"))
+
+            await backend.kill()
+            await backend.restart()
+            assert await env.client().get(CONFIG_MAP, "kept", "default")
+            pids += [process.pid for process in backend.processes.values()]
+            stopping = time.monotonic()
+        assert time.monotonic() - stopping < 60
+    assert not any(map(alive, pids))
+    assert leftovers(tmp_path) == [], "data go with the server"
+    assert "Version: v1." in (tmp_path / "kube-apiserver.log").read_text()
+
+
+CRASHING = """
+import asyncio, sys, threading
+from pathlib import Path
+from ctrlruntime.envtest.environment import Environment
+
+async def main():
+    env = Environment("kube-apiserver", server={"controller_manager": True})
+    await env.start()
+    pids = " ".join(str(process.pid) for process in env.backend.processes.values())
+    Path(sys.argv[1]).write_text(pids + " ready")
+
+# The thread, its loop and all end; the servers belong to the process.
+thread = threading.Thread(target=asyncio.run, args=(main(),))
+thread.start()
+thread.join()
+Path(sys.argv[1]).with_suffix(".over").touch()
+threading.Event().wait()
+"""
+
+
+@pytest.mark.criterion("EN-01")
+async def test_no_process_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", CRASHING, str(said), env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
+    try:
+        await eventually(lambda: said.with_suffix(".over").exists(), timeout=90)
+        *pids, ready = said.read_text().split()
+        assert ready == "ready"
+        assert len(pids) == 3
+        await asyncio.sleep(0.3)
+        assert all(alive(int(pid)) for pid in pids), "they died with the thread that started them"
+    finally:
+        parent.kill()
+        await parent.wait()
+    await eventually(lambda: not any(alive(int(pid)) for pid in pids), timeout=10)
+
+
+async def test_a_failed_start_shows_the_end_of_the_log(tmp_path: Path) -> None:
+    flags = {"apiserver_flags": {"no-such-flag": "1"}}
+    with pytest.raises(ProcessFailed, match=r"kube-apiserver\.log ends:[^~]*no-such-flag"):
+        async with Environment("kube-apiserver", folder=tmp_path, server=flags):
+            pass
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.criterion("EN-01")
+async def test_another_etcd_on_the_port_is_not_taken_for_ours(
+    real_server: SharedServer, tmp_path: Path
+) -> None:
+    backend = real_server.backend
+    assert isinstance(backend, KubeApiserverBackend)
+    theirs = int(backend.etcd.url.rpartition(":")[2])
+    ours = Etcd(Path(backend.etcd.process.command[0]), tmp_path, first_port=theirs)
+    try:
+        await ours.start()
+        assert ours.url != backend.etcd.url
+    finally:
+        await ours.stop()
+
+
+async def kubectl(kubeconfig: Path, *args: str) -> str:
+    """What it prints, errors included."""
+    process = await asyncio.create_subprocess_exec(
+        provisioned("1.20"),
+        "--kubeconfig",
+        kubeconfig,
+        *args,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    return output.decode()
+
+
+async def test_kubectl_is_each_user_by_token_and_by_certificate(real_server: SharedServer) -> None:
+    alice = User(name="alice", groups=("team",))
+    async with real_server.environment(users=["boss", alice]) as env:
+        for name, may in (("boss", "yes"), ("alice", "no")):
+            for certificate in (False, True):
+                kubeconfig = env.kubeconfig(name, certificate=certificate)
+                assert kubeconfig.stat().st_mode & 0o777 == 0o600
+                assert await kubectl(kubeconfig, "auth", "can-i", "get", "pods") == f"{may}\n"
+        async with Client.connect(
+            await Config.load(env.kubeconfig("alice", certificate=True))
+        ) as a:
+            with pytest.raises(Forbidden, match='User "alice"'):
+                await a.list(CONFIG_MAP)
+
+
+async def test_kubectl_reaches_it_through_the_proxy(real_server: SharedServer) -> None:
+    async with real_server.environment(users=["boss"], proxy=True, tls=True) as env:
+        assert "kube-system" in await kubectl(env.kubeconfig("boss"), "get", "namespaces")
+        assert env.proxy.log.counts().select(user="boss", verbs=("list",)).total == 1
+
+
+async def test_service_accounts_get_tokens_and_a_root_certificate(
+    real_server: SharedServer,
+) -> None:
+    async with real_server.environment() as env:
+        admin = env.client()
+        name = "envtest-accounts"
+        await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        try:
+            await eventually_there(admin, SERVICE_ACCOUNT, "default", name)
+            root = await eventually_there(admin, CONFIG_MAP, "kube-root-ca.crt", name)
+            request = {
+                "apiVersion": "authentication.k8s.io/v1",
+                "kind": "TokenRequest",
+                "spec": {"audiences": [], "expirationSeconds": 600},
+            }
+            path = f"/api/v1/namespaces/{name}/serviceaccounts/default/token"
+            answer = await admin.transport.request("POST", path, body=orjson.dumps(request))
+            token = orjson.loads(answer.body)["status"]["token"]
+            as_account = {"host": env.backend.url, "ca_data": root["data"]["ca.crt"].encode()}
+            with pytest.raises(Forbidden, match=f"system:serviceaccount:{name}:default"):
+                await listed(token, **as_account)
+        finally:
+            await admin.delete(NAMESPACE, name)
+        await eventually_gone(admin, NAMESPACE, name)
+
+
+async def listed(token: str, **where: Any) -> None:
+    from ctrlruntime.client.auth import StaticAuth
+
+    async with Client.connect(Config(auth=StaticAuth(token=token), **where)) as client:
+        await client.list(CONFIG_MAP, "default")
+
+
+async def test_the_controller_manager_collects_what_lost_its_owner(
+    real_server: SharedServer,
+) -> None:
+    async with real_server.environment() as env:
+        admin = env.client()
+        owner = await admin.create(config_map("gc-owner"))
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gc-owner"}
+        reference["uid"] = owner["metadata"]["uid"]
+        await admin.create(config_map("gc-child", ownerReferences=[reference]))
+        await admin.delete(CONFIG_MAP, "gc-owner", "default")
+        await eventually_gone(admin, CONFIG_MAP, "gc-child", "default")
+
+
+async def eventually_there(client: Client, kind: GroupVersionKind, *names: str) -> dict[str, Any]:
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                found: dict[str, Any] = await client.get(kind, *names)
+            except NotFound:
+                await asyncio.sleep(0.05)
+            else:
+                return found
+
+
+async def eventually_gone(client: Client, kind: GroupVersionKind, *names: str) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await client.get(kind, *names)
+            except NotFound:
+                return
+            await asyncio.sleep(0.05)
+
+
+async def test_users_come_and_go_while_the_server_runs(real_server: SharedServer) -> None:
+    backend = real_server.backend
+    passing = administrator("passing")
+    config = Config(host=backend.url, ca_data=backend.ca_data, auth=static(passing.token))
+    async with Client.connect(config) as client:
+        with pytest.raises(Unauthorized):
+            await client.list(CONFIG_MAP, "default")
+        backend.add_users([passing])
+        await eventually_lists(client)
+
+
+def static(token: str) -> Any:
+    from ctrlruntime.client.auth import StaticAuth
+
+    return StaticAuth(token=token)
+
+
+async def eventually_lists(client: Client) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await client.list(CONFIG_MAP, "default")
+            except Unauthorized:
+                await asyncio.sleep(0.1)
+            else:
+                return
+
+
+@pytest.mark.parametrize(("release", "port"), [((1, 20), "0"), ((1, 24), None)])
+def test_flags_follow_the_release(
+    tmp_path: Path, release: tuple[int, int], port: str | None
+) -> None:
+    flags = controller_manager_flags(
+        port=1,
+        kubeconfig=tmp_path / "kubeconfig",
+        pki=PKI(tmp_path / "pki"),
+        controllers=("namespace",),
+        release=release,
+    )
+    assert flags["port"] == port
