@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Builds dist/install.yaml, the whole installation in one file, from config/default.
+#
+#   hack/install-yaml.sh           writes it
+#   hack/install-yaml.sh --check   writes nothing; fails with a diff if the file has drifted
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+kubectl=$(hack/kubectl.sh 1.32)
+made=$(mktemp)
+trap 'rm -f "$made"' EXIT
+"$kubectl" kustomize config/default >"$made"
+if [ "${1:-}" = --check ]; then
+  diff -u dist/install.yaml "$made" || {
+    echo "dist/install.yaml has drifted from config/default: run hack/install-yaml.sh" >&2
+    exit 1
+  }
+else
+  mkdir -p dist
+  cp "$made" dist/install.yaml
+fi
