@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import orjson
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.client.selectors import InvalidSelector, parse_fields
 from ctrlruntime.envtest.server.errors import (
     StatusError,
     bad_request,
@@ -31,6 +32,8 @@ ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 MASTERS: Final = "system:masters"
 _AUTHENTICATED: Final = "system:authenticated"
 _RBAC: Final = "rbac.authorization.k8s.io"
+_COLLECTIVE: Final = frozenset({"list", "watch", "deletecollection"})
+_NAME: Final = ("metadata", "name")
 _SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 
 
@@ -262,8 +265,19 @@ def attributes_of(request: Request) -> Attributes:
         request.resource,
         request.subresource,
         request.namespace,
-        request.name,
+        request.name or _selected_name(request),
     )
+
+
+def _selected_name(request: Request) -> str:
+    """A list, watch or delete of a collection is about one object if it selects `metadata.name`."""
+    if request.verb not in _COLLECTIVE:
+        return ""
+    try:
+        required = parse_fields(request.query.get("fieldSelector", ""))
+    except InvalidSelector:
+        return ""
+    return next((r.value for r in required if r.path == _NAME and not r.negated), "")
 
 
 def _refusal(asked: Attributes) -> StatusError:
