@@ -1,0 +1,154 @@
+"""Leader election with real processes: the log of the proxy before the API server is the witness."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.proxy.rules import Cut, Match
+from tests.backends import SharedServer
+from tests.election_real.candidate import TIMES
+from tests.election_real.contest import (
+    HOLD,
+    LONGEST,
+    MARGIN,
+    Contest,
+    candidates,
+    contest,
+)
+
+pytestmark = [pytest.mark.criterion("hand-over"), pytest.mark.slow]
+
+SETTLE = 2.0
+"""Seconds after a hand-over in which an old leader that lives may do what it must not."""
+
+
+@asynccontextmanager
+async def before(server: SharedServer | None) -> AsyncIterator[Contest]:
+    if server is None:
+        environment = Environment(authorization="RBAC", users=candidates(), proxy=True)
+    else:
+        environment = server.environment(users=candidates(), proxy=True, tls=True)
+    async with environment, contest(environment) as subject:
+        yield subject
+
+
+@pytest.fixture
+async def real(real_server: SharedServer) -> AsyncIterator[Contest]:
+    async with before(real_server) as subject:
+        yield subject
+
+
+@pytest.fixture(params=["embedded", "kube-apiserver"])
+async def either(request: pytest.FixtureRequest) -> AsyncIterator[Contest]:
+    real = request.param == "kube-apiserver"
+    async with before(request.getfixturevalue("real_server") if real else None) as subject:
+        yield subject
+
+
+async def test_a_stopped_leader_hands_over_at_once(either: Contest) -> None:
+    await either.enter_both()
+    assert (await either.metric("one"), await either.metric("two")) == (1, 0)
+    stopped = either.signal("one", signal.SIGTERM)
+    taken = await either.handed_over("two")
+    assert taken.at - stopped < MARGIN
+    assert await either.exit_of("one") == 0
+    either.check_one_writer("one", "two")
+    assert await either.metric("two") == 1
+
+
+@pytest.mark.parametrize("ahead", ["one", "two"])
+async def test_a_killed_leader_is_succeeded_whatever_the_clocks_say(
+    real: Contest, ahead: str
+) -> None:
+    skew = {"one": "-3600", "two": "-3600", ahead: "3600"}
+    await real.enter_both(("--wall-clock", skew["one"]), ("--wall-clock", skew["two"]))
+    await asyncio.sleep(TIMES.lease_duration + TIMES.retry_period)
+    assert not real.held("two"), "a lease that is renewed was taken, for its times looked old"
+    killed = real.signal("one", signal.SIGKILL)
+    taken = await real.handed_over("two")
+    assert taken.at - killed < LONGEST
+    real.check_one_writer("one", "two")
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "in the middle of a long turn"])
+async def test_a_leader_that_stood_still_writes_nothing_when_it_wakes_up(
+    real: Contest, busy: bool
+) -> None:
+    await real.enter_both(("--block", "1"))
+    if busy:  # writes are queued behind the turn
+        real.signal("one", signal.SIGUSR1)
+        await asyncio.sleep(0.3)
+    stopped = real.signal("one", signal.SIGSTOP)
+    taken = await real.handed_over("two")
+    assert taken.at - stopped < LONGEST
+    real.signal("one", signal.SIGCONT)
+    assert await real.exit_of("one") == 1
+    await asyncio.sleep(SETTLE / 4)
+    real.check_one_writer("one", "two")
+    assert "leader election lost" in real.processes["one"].log_tail()
+
+
+async def test_an_outage_ends_the_leader_and_not_the_work(real: Contest) -> None:
+    await real.enter_both()
+    began = real.now
+    outage = [
+        real.environment.proxy.add(Cut(), Match(user=user), times=None) for user in ("one", "two")
+    ]
+    assert await real.exit_of("one") == 1
+    assert real.now - began < HOLD + MARGIN
+    assert "leader election lost" in real.processes["one"].log_tail()
+    for rule in outage:
+        real.environment.proxy.remove(rule)
+    ended = real.now
+    taken = await real.handed_over("two")
+    assert taken.at - ended < LONGEST
+    real.check_one_writer("one", "two")
+
+
+async def test_a_leader_cut_off_from_the_server_stops_before_the_other_starts(
+    real: Contest,
+) -> None:
+    """Its writes still get through: only the renewals do not."""
+    await real.enter_both()
+    cut = real.now
+    match = Match(user="one", resource="leases.coordination.k8s.io")
+    real.environment.proxy.add(Cut(), match, times=None)
+    taken = await real.handed_over("two")
+    assert taken.at - cut < LONGEST
+    assert await real.exit_of("one") == 1
+    assert real.beats("one")[-1].began > cut
+    assert real.writes("one")[-1].began - real.held("one")[-1].began < TIMES.lease_duration
+    real.check_one_writer("one", "two")
+
+
+@pytest.mark.parametrize("how", [signal.SIGUSR1, signal.SIGUSR2], ids=["system call", "Python"])
+async def test_renewal_does_not_wait_for_a_busy_loop(real: Contest, how: signal.Signals) -> None:
+    busy = TIMES.lease_duration + 1
+    await real.enter_both(("--block", str(busy)))
+    blocked = real.signal("one", how)
+    await asyncio.sleep(busy)
+    beats = [entry.began for entry in real.beats("one") if entry.began > blocked + 0.5]
+    assert all(began > blocked + busy - 1 for began in beats), "the loop was not busy at all"
+    renewals = [entry for entry in real.held("one") if entry.began > blocked]
+    assert len(renewals) >= busy / TIMES.retry_period / 3
+    await real.until(lambda: real.beats("one")[-1].began > blocked + busy)
+    assert not real.held("two")
+    assert real.processes["one"].returncode is None
+
+
+async def test_a_turn_that_outlasts_the_lease_ends_in_silence(real: Contest) -> None:
+    """The loop is busy while the renewals fail: nobody told it when it goes on, but the clock."""
+    busy = TIMES.lease_duration + 2
+    await real.enter_both(("--block", str(busy)))
+    real.signal("one", signal.SIGUSR2)
+    match = Match(user="one", resource="leases.coordination.k8s.io")
+    real.environment.proxy.add(Cut(), match, times=None)
+    await real.handed_over("two")
+    assert await real.exit_of("one") == 1
+    real.check_one_writer("one", "two")
