@@ -14,7 +14,13 @@ from .permissions import (
     roles,
     writes_events,
 )
-from .webhook import Webhook, webhook_configurations
+from .webhook import (
+    Webhook,
+    serves_webhooks,
+    webhook_configurations,
+    webhook_conversion,
+    webhooks_of,
+)
 
 __all__ = [
     "Rule",
@@ -33,9 +39,12 @@ __all__ = [
     "rbac_files",
     "reads_crds",
     "roles",
+    "serves_webhooks",
     "to_yaml",
     "webhook_configurations",
+    "webhook_conversion",
     "webhook_files",
+    "webhooks_of",
     "write",
     "writes_events",
 ]

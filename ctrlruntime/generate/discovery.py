@@ -11,7 +11,7 @@ from typing import Any
 from ctrlruntime.api.resource import Resource
 
 from .permissions import Rule, rules_of
-from .webhook import Webhook
+from .webhook import Webhook, webhooks_of
 
 __all__ = ["find_kinds", "find_rules", "find_webhooks", "load"]
 
@@ -56,12 +56,13 @@ def find_rules(modules: Iterable[ModuleType]) -> list[Rule]:
 
 
 def find_webhooks(modules: Iterable[ModuleType]) -> list[Webhook]:
-    """The webhooks in lists named ``WEBHOOKS``."""
+    """The webhooks that kinds declare, and those in lists named ``WEBHOOKS``."""
+    known = list(modules)
     found: dict[int, Webhook] = {}
-    for module in modules:
+    for module in known:
         for hook in getattr(module, WEBHOOKS_NAME, ()):
             found[id(hook)] = hook
-    return list(found.values())
+    return [*found.values(), *(hook for kind in find_kinds(known) for hook in webhooks_of(kind))]
 
 
 def _members(modules: Iterable[ModuleType]) -> Iterator[tuple[ModuleType, Any]]:

@@ -1,5 +1,8 @@
 """Webhook configurations from declarations.
 
+A kind that declares its admission with ``@defaults`` and ``@validates`` needs nothing else
+(``webhooks_of``). A webhook that no class declares is listed:
+
 WEBHOOKS = (
     Webhook(
         name="vwebsite.example.com",
@@ -18,9 +21,28 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.api.kinds import Manifest, RESTMapping
+from ctrlruntime.api.resource import Resource
+from ctrlruntime.webhook.declaration import (
+    AdmissionOptions,
+    declared_by,
+    mutating_path,
+    validating_path,
+)
+from ctrlruntime.webhook.review import Step
 
-__all__ = ["Webhook", "webhook_configurations"]
+from .permissions import Rule
+
+__all__ = [
+    "Webhook",
+    "serves_webhooks",
+    "webhook_configurations",
+    "webhook_conversion",
+    "webhooks_of",
+]
+
+SERVICE_NAME = "webhook-service"
+SERVICE_NAMESPACE = "system"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +68,8 @@ class Webhook:
     timeout_seconds: int | None = None
     reinvocation_policy: Literal["Never", "IfNeeded"] | None = None
     admission_review_versions: tuple[str, ...] = ("v1",)
-    service_name: str = "webhook-service"
-    service_namespace: str = "system"
+    service_name: str = SERVICE_NAME
+    service_namespace: str = SERVICE_NAMESPACE
     service_port: int | None = None
     namespace_selector: Mapping[str, Any] = field(default_factory=dict)
     object_selector: Mapping[str, Any] = field(default_factory=dict)
@@ -136,3 +158,106 @@ def webhook_configurations(
                 }
             )
     return manifests
+
+
+def webhooks_of(
+    kind: type[Resource[Any, Any]] | RESTMapping,
+    *steps: Step,
+    options: AdmissionOptions | None = None,
+    **service: Any,
+) -> list[Webhook]:
+    """The webhooks of what a class, and further ``steps``, declare: at most one of each sort.
+
+    The same arguments given to ``manager.webhooks.register`` serve them. ``service``: service_name,
+    service_namespace, service_port.
+    """
+    typed, mapping = (None, kind) if isinstance(kind, RESTMapping) else (kind, kind.mapping())
+    declared = declared_by(typed, steps, options)
+    how, gvk = declared.options, mapping.gvk
+    resource = f"{mapping.plural}.{gvk.group}" if gvk.group else f"{mapping.plural}.core.k8s"
+    common: dict[str, Any] = {
+        "groups": (gvk.group,),
+        "versions": (gvk.version,),
+        "resources": (mapping.plural,),
+        "failure_policy": how.failure_policy,
+        "match_policy": how.match_policy,
+        "side_effects": how.side_effects,
+        "timeout_seconds": how.timeout_seconds,
+        "namespace_selector": how.namespace_selector,
+        "object_selector": how.object_selector,
+        "match_conditions": how.match_conditions,
+        **service,
+    }
+    result: list[Webhook] = []
+    if declared.defaulters:
+        result.append(
+            Webhook(
+                name=f"default-{gvk.version}.{resource}",
+                mutating=True,
+                path=mutating_path(gvk),
+                verbs=declared.defaulted,
+                reinvocation_policy=how.reinvocation_policy,
+                **common,
+            )
+        )
+    if declared.validators:
+        result.append(
+            Webhook(
+                name=f"validate-{gvk.version}.{resource}",
+                mutating=False,
+                path=validating_path(gvk),
+                verbs=tuple(declared.validators),
+                **common,
+            )
+        )
+    return result
+
+
+def webhook_conversion(
+    service_name: str = SERVICE_NAME, service_namespace: str = SERVICE_NAMESPACE
+) -> dict[str, Any]:
+    """The ``spec.conversion`` of a definition whose versions a manager converts."""
+    service = {"name": service_name, "namespace": service_namespace, "path": "/convert"}
+    return {
+        "strategy": "Webhook",
+        "webhook": {"clientConfig": {"service": service}, "conversionReviewVersions": ["v1"]},
+    }
+
+
+def serves_webhooks(
+    secret: str,
+    namespace: str,
+    *,
+    mutating: Iterable[str] = (),
+    validating: Iterable[str] = (),
+    definitions: Iterable[str] = (),
+    annotated: bool = False,
+) -> tuple[Rule, ...]:
+    """What a manager needs that makes its own certificates and injects its CA bundle.
+
+    Reading and writing are limited to the objects named; creating cannot be. With ``annotated`` all
+    configurations and definitions can be read and patched.
+    """
+    admission, extensions = "admissionregistration.k8s.io", "apiextensions.k8s.io"
+    rules = [
+        Rule(groups=("",), resources=("secrets",), verbs=("create",), namespace=namespace),
+        Rule(
+            groups=("",),
+            resources=("secrets",),
+            verbs=("get", "update", "watch"),
+            names=(secret,),
+            namespace=namespace,
+        ),
+    ]
+    for group, resource, names in (
+        (admission, "mutatingwebhookconfigurations", tuple(mutating)),
+        (admission, "validatingwebhookconfigurations", tuple(validating)),
+        (extensions, "customresourcedefinitions", tuple(definitions)),
+    ):
+        verbs: tuple[str, ...] = ("get", "patch", "watch")
+        if annotated:
+            verbs = ("get", "list", "patch", "watch")
+            rules.append(Rule(groups=(group,), resources=(resource,), verbs=verbs))
+        elif names:
+            rules.append(Rule(groups=(group,), resources=(resource,), verbs=verbs, names=names))
+    return tuple(rules)
