@@ -25,7 +25,7 @@ class Port(ApiModel):
 class WebsiteSpec(ApiModel):
     """What a website is."""
 
-    title: str = ""
+    title: str = "untitled"
     """What people read."""
     tier: str | None = None
     """small or large."""
@@ -47,7 +47,7 @@ class WebsiteStatus(ApiModel):
 class OldSpec(ApiModel):
     """The same, as it was described before: one text for title and tier."""
 
-    headline: str = ""
+    headline: str = "untitled"
     """Title and tier."""
     port: int = 80
     """Where it listens."""

@@ -1,0 +1,37 @@
+"""Servers that webhooks are proven against."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+
+import pytest
+
+from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.local_webhooks import LocalWebhooks
+from tests.webhook.websites import Websites, websites
+
+
+@pytest.fixture(params=["embedded", "kube-apiserver"])
+async def environment(request: pytest.FixtureRequest) -> AsyncIterator[Environment]:
+    """The embedded server, and the real one."""
+    if request.param == "embedded":
+        async with Environment() as running:
+            yield running
+        return
+    shared = request.getfixturevalue("real_server")
+    async with shared.environment() as running:
+        yield running
+
+
+@pytest.fixture
+async def hooks(environment: Environment) -> AsyncIterator[LocalWebhooks]:
+    """Webhooks that the server calls here."""
+    async with LocalWebhooks(environment) as local:
+        yield local
+
+
+@pytest.fixture
+def sites() -> Websites:
+    """The kind, in a group that no other test has."""
+    return websites(f"t{secrets.token_hex(4)}.example.com")
