@@ -68,7 +68,9 @@ def spin(seconds: float) -> None:
         pass
 
 
-async def compete(kubeconfig: Path, namespace: str, block: float, ready: str) -> None:
+async def compete(
+    kubeconfig: Path, namespace: str, times: ElectionOptions, block: float, ready: str
+) -> None:
     config = await Config.load(kubeconfig)
     options = ManagerOptions(
         name="contest",
@@ -76,7 +78,7 @@ async def compete(kubeconfig: Path, namespace: str, block: float, ready: str) ->
         leader_election_id=LEASE,
         leader_election_namespace=namespace,
         leader_election_identity=kubeconfig.stem,
-        election=TIMES,
+        election=times,
         metrics_bind_address="127.0.0.1:0",
         health_bind_address="0",
         handle_signals=True,
@@ -95,11 +97,20 @@ async def compete(kubeconfig: Path, namespace: str, block: float, ready: str) ->
 @click.option("--namespace", required=True)
 @click.option("--wall-clock", default=0.0)
 @click.option("--block", default=0.0)
+@click.option("--usual-times", is_flag=True, help="The defaults instead of short ones.")
 @click.option("--ready", required=True)
-def main(kubeconfig: Path, namespace: str, wall_clock: float, block: float, ready: str) -> None:
+def main(
+    kubeconfig: Path,
+    namespace: str,
+    wall_clock: float,
+    block: float,
+    usual_times: bool,
+    ready: str,
+) -> None:
     """Compete until told to stop; exits with 1 when the lease is lost."""
     shift_wall_clock(wall_clock)
-    run_on_uvloop(compete(kubeconfig, namespace, block, ready))
+    times = ElectionOptions() if usual_times else TIMES
+    run_on_uvloop(compete(kubeconfig, namespace, times, block, ready))
 
 
 if __name__ == "__main__":
