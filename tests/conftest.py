@@ -51,6 +51,32 @@ def apiextensions_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         yield server
 
 
+@pytest.fixture(params=["embedded", "kube-apiserver"])
+def api_server(request: pytest.FixtureRequest) -> str:
+    """For tests that run on both; `parametrize("api_server", ["embedded"], indirect=True)` on one."""
+    if request.param != "embedded":
+        request.getfixturevalue("real_server")
+    return str(request.param)
+
+
+@pytest.fixture
+async def api_config(api_server: str, request: pytest.FixtureRequest) -> AsyncIterator[Config]:
+    """An administrator's way to an embedded server of the test's own, or to the shared real one,
+    whose namespaces `default` and `kube-public` are swept afterwards."""
+    if api_server == "embedded":
+        from ctrlruntime.client.config import Config
+        from ctrlruntime.envtest.server import APIServer, ServerOptions
+
+        async with APIServer(ServerOptions()) as server:
+            yield Config(host=server.url)
+    else:
+        from tests.sweeping import sweep
+
+        config = request.getfixturevalue("real_server").config
+        yield config
+        await sweep(config)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _no_implicit_event_loop() -> None:
     """Keeps pytest-asyncio from creating a loop that nobody closes.

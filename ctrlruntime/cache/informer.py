@@ -1,6 +1,7 @@
 """One kind under watch: the store, who is told of changes, and whether the first list is through."""
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -45,6 +46,8 @@ class InformerOptions:
     resync: float | None = 36_000.0
     """Every object is told of again, from the store, as Updated(old is new): this often, +-10 %, at
     least 1 s. None: never."""
+    on_error: Callable[[GroupVersionKind, Exception], None] | None = None
+    """Told of every failure of a list or watch, and of every object that cannot be kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +151,12 @@ class Informer:
     # -- handlers --------------------------------------------------------------------------
 
     def add_handler(self, handler: EventHandler) -> Registration:
-        """From now on ``handler`` is told of every object, then of every change. It must not block."""
+        """From now on ``handler`` is told of every object, then of every change. It must not block.
+
+        Raises TypeError for an async function: nobody would await it. Slow work goes to a queue.
+        """
+        if inspect.iscoroutinefunction(handler):
+            raise TypeError(f"{self.gvk}: a handler is a plain function; put work into a queue")
         registration = Registration(
             handler,
             self.store,
@@ -249,6 +257,12 @@ class Informer:
 
     def _failed(self, error: Exception) -> None:
         self.last_error = error
+        if self._around.options.on_error is None:
+            return
+        try:
+            self._around.options.on_error(self.gvk, error)
+        except Exception as failure:  # noqa: BLE001 - whoever listens must not end the watch
+            self._log.error("the error handler failed", exc_info=failure)
 
     async def _resync(self) -> None:
         period = self._around.options.resync

@@ -2,6 +2,7 @@
 
 from ctrlruntime.controller.builder import Builder, BuilderError
 from ctrlruntime.controller.controller import Controller, SourceSyncTimeout
+from ctrlruntime.controller.finalizers import Finalized, Finalizers
 from ctrlruntime.controller.handlers import enqueue_mapped, enqueue_owner, enqueue_self
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.reconcile import (
@@ -29,6 +30,8 @@ __all__ = [
     "ChannelSource",
     "Controller",
     "ControllerOptions",
+    "Finalized",
+    "Finalizers",
     "FuncSource",
     "InformerSource",
     "KindSource",

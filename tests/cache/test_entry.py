@@ -12,6 +12,7 @@ import pytest
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry, EntryDecoder, normalise_owned
 from ctrlruntime.client.reads import list_items
+from tests.cache.conftest import CONFIG_MAP, manifest
 
 DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
 
@@ -53,6 +54,23 @@ def test_decode_gives_back_the_object_without_managed_fields() -> None:
     sent = orjson.loads(orjson.dumps(FULL))
     sent["metadata"]["managedFields"] = [{"manager": "m", "operation": "Apply"}]
     assert EntryDecoder(DEPLOYMENT).decode(orjson.dumps(sent)).decode() == FULL
+
+
+@pytest.mark.criterion("CA-15")
+@pytest.mark.parametrize("metadata_only", [False, True])
+@pytest.mark.parametrize(
+    "fields", [{}, {"managedFields": None}, {"managedFields": [{"manager": "m", "x": 1}]}]
+)
+def test_managed_fields_are_left_out_whatever_they_are(
+    fields: dict[str, Any], metadata_only: bool
+) -> None:
+    decoder = EntryDecoder(CONFIG_MAP, metadata_only=metadata_only)
+    sent = manifest("a", deletionTimestamp="2026-01-01T00:00:00Z", **fields)
+    entry = decoder.decode(orjson.dumps(sent))
+    assert "managedFields" not in entry.metadata()
+    assert "managedFields" not in entry.decode()["metadata"]
+    assert entry.owned is None
+    assert entry.name == "a"
 
 
 @pytest.mark.criterion("CA-03")

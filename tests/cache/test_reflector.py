@@ -10,6 +10,7 @@ import pytest
 
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.backoff import Backoff, BackoffOptions
+from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.events import Created, Deleted, Event, Updated
 from ctrlruntime.cache.informer import Informer, InformerOptions, Selection, Surroundings
 from ctrlruntime.cache.listwatch import WatchRequest
@@ -24,6 +25,7 @@ from ctrlruntime.client.errors import (
     TooManyRequests,
     TransportError,
 )
+from ctrlruntime.queue import PriorityQueue, Request
 from tests.cache.conftest import manifest
 
 pytestmark = pytest.mark.looptime
@@ -112,7 +114,8 @@ class Watched:
 
     def __init__(self, server: ScriptedServer, **options: Any) -> None:
         loop = asyncio.get_running_loop()
-        resync = options.pop("resync", None)
+        resync, on_error = options.pop("resync", None), options.pop("on_error", None)
+        transform = options.pop("transform", None)
         options = {"streaming": False, "random": lambda: 0.0, "clock": loop.time, **options}
 
         async def resolve() -> RESTMapping:
@@ -125,8 +128,11 @@ class Watched:
             Surroundings(
                 resolve=resolve,
                 list_watch=lambda _informer, _namespace: server,
-                options=InformerOptions(reflector=ReflectorOptions(**options), resync=resync),
+                options=InformerOptions(
+                    reflector=ReflectorOptions(**options), resync=resync, on_error=on_error
+                ),
             ),
+            transform=transform,
         )
         self.told: list[Event] = []
         self.informer.add_handler(self.told.append)
@@ -439,6 +445,158 @@ async def test_an_object_that_cannot_be_read_does_not_hide_the_others(follow: Fo
     await watched.requests(2)
     assert watched.names == ["a"]
     assert watched.informer.synced
+
+
+@pytest.mark.criterion("RF-22")
+async def test_every_failure_is_reported_even_to_one_who_fails(follow: Follow) -> None:
+    refused, cut_off = Forbidden("no"), TransportError("cut off")
+    unreadable = {"metadata": {"name": 7}}
+    server = ScriptedServer([[refused], [page(10, unreadable, obj("a", 3))]], [[cut_off]])
+    failures: list[tuple[GroupVersionKind, Exception]] = []
+
+    def report(gvk: GroupVersionKind, error: Exception) -> None:
+        failures.append((gvk, error))
+        raise RuntimeError("whoever listens fails too")
+
+    watched = follow(server, on_error=report)
+    await watched.requests(4)
+    assert server.log == ["list", "list", "watch 10", "watch 10"]
+    assert {gvk for gvk, _ in failures} == {MAPPING.gvk}
+    assert [error for _, error in failures if error in (refused, cut_off)] == [refused, cut_off]
+    assert len(failures) == 3
+    assert watched.names == ["a"]
+
+
+@pytest.mark.criterion("RF-20")
+async def test_a_transform_sees_each_object_once_before_store_and_handlers(follow: Follow) -> None:
+    seen: list[str] = []
+    failures: list[Exception] = []
+
+    def transform(entry: Entry) -> Entry:
+        seen.append(entry.name)
+        if entry.name == "bad":
+            raise ValueError("not this one")
+        entry.fields.pop("data", None)
+        return entry
+
+    server = ScriptedServer(
+        [[page(10, obj("good", 3), obj("bad", 4))]], [[event("ADDED", obj("late", 11)), 1e6]]
+    )
+    watched = follow(
+        server, transform=transform, on_error=lambda _kind, error: failures.append(error)
+    )
+    watched.informer.add_handler(lambda _event: None)
+    await watched.requests(2)
+    assert seen == ["good", "bad", "late"]
+    assert watched.names == ["good", "late"]
+    assert [type(error) for error in failures] == [ValueError]
+    assert [e.new.decode().get("data") for e in watched.told if isinstance(e, Created)] == [
+        None,
+        None,
+    ]
+
+
+@pytest.mark.criterion("RF-14")
+async def test_synced_means_that_the_first_list_went_through_store_and_handlers(
+    follow: Follow,
+) -> None:
+    first = [obj(f"a{number:03}", 3) for number in range(300)]
+    second = [obj(f"b{number:03}", 3) for number in range(300)]
+    watched = follow(
+        ScriptedServer([[page(10, *first, more="t"), 2.0, page(10, *second)]], [[1e6]])
+    )
+    early: list[bool] = []
+    registration = watched.informer.add_handler(lambda _: early.append(watched.informer.synced))
+    await asyncio.sleep(1.0)
+    assert not watched.informer.synced
+    await watched.informer.wait_synced(60.0)
+    assert registration.synced
+    assert len(watched.informer.store) == len(early) == 600
+    assert not any(early)
+
+
+@pytest.mark.criterion("RF-16")
+async def test_what_a_late_handler_is_told_comes_in_slices(follow: Follow) -> None:
+    objects = [obj(f"m{number:04}", 3) for number in range(2000)]
+    watched = follow(ScriptedServer([[page(10, *objects)]], [[1e6]]))
+    await watched.informer.wait_synced(60.0)
+    others = 0
+
+    async def other() -> None:
+        nonlocal others
+        while True:
+            others += 1
+            await asyncio.sleep(0)
+
+    ticking = asyncio.create_task(other())
+    told: list[Event] = []
+    registration = watched.informer.add_handler(told.append)
+    await registration.wait_synced(60.0)
+    ticking.cancel()
+    assert len(told) == 2000
+    assert others >= 10
+
+
+@pytest.mark.criterion("RF-16")
+async def test_a_consumer_that_hangs_holds_up_no_other(follow: Follow) -> None:
+    """Handlers only note; what is slow stands behind a queue."""
+    names = [f"m{number}" for number in range(50)]
+    server = ScriptedServer(
+        [[page(10)]], [[*(event("ADDED", obj(name, 11 + n)) for n, name in enumerate(names)), 1e6]]
+    )
+    watched = follow(server)
+    queues = {"hangs": PriorityQueue(), "works": PriorityQueue()}
+    done: list[str] = []
+
+    async def consume(name: str) -> None:
+        while True:
+            item = await queues[name].get()
+            if name == "hangs":
+                await asyncio.Event().wait()
+            done.append(item.request.name)
+            queues[name].done(item.request)
+
+    def note(queue: PriorityQueue) -> Callable[[Event], None]:
+        def handler(event: Event) -> None:
+            assert isinstance(event, Created)
+            queue.add(Request(event.new.namespace, event.new.name))
+
+        return handler
+
+    workers = [asyncio.create_task(consume(name)) for name in queues]
+    for queue in queues.values():
+        watched.informer.add_handler(note(queue))
+    await watched.requests(2)
+    assert sorted(done) == sorted(names)
+    assert len(queues["hangs"]) == 49
+    for worker in workers:
+        worker.cancel()
+
+
+@pytest.mark.criterion("RF-16")
+async def test_an_async_handler_is_refused(follow: Follow) -> None:
+    watched = follow(ScriptedServer([[page(10)]], [[1e6]]))
+
+    async def slow(event: Event) -> None: ...
+
+    with pytest.raises(TypeError, match="put work into a queue"):
+        watched.informer.add_handler(slow)  # type: ignore[arg-type]
+
+
+@pytest.mark.criterion("RF-18")
+async def test_a_handler_removed_while_it_is_told_hears_no_more(follow: Follow) -> None:
+    objects = [obj(f"m{number:04}", 3) for number in range(2000)]
+    watched = follow(
+        ScriptedServer([[page(10, *objects)]], [[5.0, event("ADDED", obj("late", 11)), 1e6]])
+    )
+    await watched.informer.wait_synced(60.0)
+    told: list[Event] = []
+    registration = watched.informer.add_handler(told.append)
+    await asyncio.sleep(0)
+    registration.remove()
+    heard = len(told)
+    await watched.until(lambda: "late" in watched.names)
+    assert len(told) == heard < 2000
 
 
 async def test_a_list_older_than_our_own_write_is_repeated_not_older_than_it(

@@ -1,13 +1,15 @@
-"""A client of the embedded API server, with the requests it made."""
+"""A client of an API server, embedded and real, with the requests it made."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 
 import pytest
 
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
+from ctrlruntime.client.errors import AlreadyExists, NotFound
 from ctrlruntime.envtest.server import APIServer, ServerOptions
-from tests.client.support import Seen, widget_crd
+from tests.client.support import Seen, Widget, widget_crd
 
 
 @pytest.fixture
@@ -22,24 +24,18 @@ def seen() -> Seen:
 
 
 @pytest.fixture
-async def client(server: APIServer, seen: Seen) -> AsyncGenerator[Client, None]:
-    async with Client.connect(Config(host=server.url), observer=seen) as client:
+async def client(api_config: Config, seen: Seen) -> AsyncGenerator[Client, None]:
+    async with Client.connect(api_config, observer=seen) as client:
         yield client
 
 
 @pytest.fixture
 async def widgets(client: Client) -> None:
-    """The CRD of Widget is installed and served."""
-    await client.create(widget_crd())
-    await _served(client)
-
-
-async def _served(client: Client) -> None:
-    import asyncio
-
-    from ctrlruntime.client.errors import NotFound
-    from tests.client.support import Widget
-
+    """The CRD of Widget is installed and served; on the shared server it stays."""
+    try:
+        await client.create(widget_crd())
+    except AlreadyExists:
+        return
     async with asyncio.timeout(10.0):
         while True:
             try:

@@ -8,6 +8,8 @@ from ctrlruntime.api.resource import ApiModel, Resource
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
 NAMESPACE = GroupVersionKind("", "v1", "Namespace")
+POD = GroupVersionKind("", "v1", "Pod")
+SERVICE_ACCOUNT = GroupVersionKind("", "v1", "ServiceAccount")
 
 
 class WidgetSpec(ApiModel):
