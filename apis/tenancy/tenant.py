@@ -34,7 +34,7 @@ class TenantSpec(ResourceLists):
     service_account_name: Name | None = None
     """ServiceAccount in the tenant's namespace with whose rights resources are written; default: the
     manager's own rights."""
-    template_revision: str = ""
+    template_revision: str | None = None
     """Revision of the template's content that the lists were taken from."""
     variables: dict[str, str] = Field(default_factory=dict)
     """The row's values by template variable, without the sensitive ones."""
