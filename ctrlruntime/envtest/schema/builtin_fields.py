@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import string
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -15,7 +16,8 @@ _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _TIME, _MICRO_TIME = f"{_META}.Time", f"{_META}.MicroTime"
-_READERS = frozenset({_QUANTITY, _INT_OR_STRING, _TIME, _MICRO_TIME})
+_BYTES = "bytes"
+_READERS = frozenset({_QUANTITY, _INT_OR_STRING, _TIME, _MICRO_TIME, _BYTES})
 
 
 class _Never:
@@ -69,7 +71,7 @@ class BuiltinFields:
         ref = schema.get("$ref")
         if ref is not None:
             return self.named(ref.rpartition("/")[2])
-        node = FieldNode("", _kind(schema))
+        node = FieldNode(_BYTES if schema.get("format") == "byte" else "", _kind(schema))
         self._fill(node, schema)
         return node
 
@@ -214,6 +216,17 @@ def _quantity(value: Any) -> str | None:
     return None
 
 
+def _base64(value: Any) -> str | None:
+    if not isinstance(value, str):
+        return f"json: cannot unmarshal {_json_kind(value)} into Go value of type []uint8"
+    body = value.rstrip("=")
+    for place, char in enumerate(body):
+        if char not in _ALPHABET:
+            return f"illegal base64 data at input byte {place}"
+    whole = len(value) % 4 == 0 and len(value) - len(body) <= 2 and len(body) % 4 != 1
+    return None if whole else f"illegal base64 data at input byte {len(body) // 4 * 4}"
+
+
 def _time(value: Any) -> str | None:
     return _moment(value, "2006-01-02T15:04:05Z07:00")
 
@@ -231,10 +244,12 @@ def _moment(value: Any, layout: str) -> str | None:
 
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+_ALPHABET = frozenset(string.ascii_letters + string.digits + "+/\r\n")
 _TEXTS: dict[str, Callable[[Any], str | None]] = {
     _QUANTITY: _quantity,
     _TIME: _time,
     _MICRO_TIME: _micro_time,
+    _BYTES: _base64,
 }
 
 

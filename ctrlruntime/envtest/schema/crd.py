@@ -71,7 +71,12 @@ def _root(schema: Schema, path: str) -> Iterator[Cause]:
         yield causes.invalid(f"{path}.type", kind, "must be object at the root")
     if schema.get("nullable"):
         yield causes.forbidden(f"{path}.nullable", "nullable cannot be true at the root")
-    metadata = (schema.get("properties") or {}).get("metadata")
+    members = schema.get("properties") or {}
+    for name, kind in (("apiVersion", "string"), ("kind", "string"), ("metadata", "object")):
+        given_type = (members.get(name) or {}).get("type")
+        if given_type and given_type != kind:
+            yield causes.invalid(f"{path}.properties[{name}].type", given_type, f"must be {kind}")
+    metadata = members.get("metadata")
     if isinstance(metadata, dict):
         allowed = {"name", "generateName"}
         given = set(metadata.get("properties") or {})

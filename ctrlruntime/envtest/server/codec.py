@@ -104,8 +104,9 @@ def _json_type(value: Any) -> str:
 def check_applied(kind: Kind, request: Request, obj: Manifest) -> None:
     """The type of an applied object; its members are held against the schema by the merge."""
     api_version = kind.api_version(request.version)
-    if (obj["apiVersion"], obj["kind"]) != (api_version, kind.kind):
-        raise bad_request(f"invalid object type: {obj['apiVersion']}, Kind={obj['kind']}")
+    given = obj.get("apiVersion") or "", obj.get("kind") or ""
+    if given != (api_version, kind.kind):
+        raise bad_request(f"invalid object type: {given[0] or '/'}, Kind={given[1]}")
     if obj.get("metadata") is None:
         obj["metadata"] = {}
     if not isinstance(obj["metadata"], dict):

@@ -87,6 +87,8 @@ def _hpa_to_v1(obj: Manifest) -> Manifest:
     if behavior := spec.pop("behavior", None):
         _annotate(out, "behavior", behavior)
     status: dict[str, Any] = out.get("status") or {}
+    if "desiredReplicas" in status:
+        status.setdefault("currentReplicas", 0)
     for name in ("conditions", "currentMetrics"):
         if value := status.pop(name, None):
             _annotate(out, name, value)

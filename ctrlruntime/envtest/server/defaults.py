@@ -17,15 +17,20 @@ _Object = dict[str, Any]
 # -- workloads -----------------------------------------------------------------------------
 
 
-def _rolling(field: str, values: _Object) -> Any:
+def _rolling(field: str, values: _Object, *, only_by_default: bool = False) -> Any:
+    """`only_by_default`: who names the type is not given the parameters."""
+
     def rule(spec: _Object) -> None:
         strategy = spec.get(field)
         if not isinstance(strategy, dict):
             return
-        if not strategy.get("type"):
+        named = bool(strategy.get("type"))
+        if not named:
             strategy["type"] = "RollingUpdate"
         if strategy["type"] == "RollingUpdate":
             if strategy.get("rollingUpdate") is None:
+                if named and only_by_default:
+                    return
                 strategy["rollingUpdate"] = {}
             for name, value in values.items():
                 strategy["rollingUpdate"].setdefault(name, value)
@@ -39,6 +44,13 @@ def _claim_templates(spec: _Object) -> None:
         claim.setdefault("apiVersion", "v1")
         CLAIM.fill(claim)
         claim["status"] = {"phase": "Pending"}
+
+
+def _template_labels(job: _Object) -> None:
+    """A Job without labels takes those of its template."""
+    labels = ((job.get("spec") or {}).get("template") or {}).get("metadata") or {}
+    if labels.get("labels") and not job["metadata"].get("labels"):
+        job["metadata"]["labels"] = dict(labels["labels"])
 
 
 def _completions(spec: _Object) -> None:
@@ -196,7 +208,10 @@ _TABLE: Final[dict[tuple[str, str], Defaults]] = {
                         {"whenDeleted": "Retain", "whenScaled": "Retain"}
                     ),
                 },
-                (_rolling("updateStrategy", {"partition": 0}), _claim_templates),
+                (
+                    _rolling("updateStrategy", {"partition": 0}, only_by_default=True),
+                    _claim_templates,
+                ),
             )
         }
     ),
@@ -217,7 +232,7 @@ _TABLE: Final[dict[tuple[str, str], Defaults]] = {
         rules=(_controller_labels,),
     ),
     ("", "PodTemplate"): Defaults(within={"template": TEMPLATE}),
-    ("batch", "Job"): Defaults(within={"spec": _JOB_SPEC}),
+    ("batch", "Job"): Defaults(within={"spec": _JOB_SPEC}, rules=(_template_labels,)),
     ("batch", "CronJob"): Defaults(
         within={
             "spec": Defaults(

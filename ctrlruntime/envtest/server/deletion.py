@@ -59,27 +59,33 @@ class DeleteOptions:
 
     @classmethod
     def of(cls, request: Request) -> DeleteOptions:
-        """From the body, else the query, as upstream: the body wins where it is not empty."""
-        body = _read_body(request)
-        query = request.query
-        given: dict[str, Any] = body or {}
+        """From the body; from the query only where there is no body, as upstream."""
+        given = _read_body(request)
+        if given is None:
+            given = _query_options(request)
         preconditions = given.get("preconditions") or {}
-        grace = given.get("gracePeriodSeconds")
-        if grace is None and "gracePeriodSeconds" in query:
-            grace = request.number("gracePeriodSeconds")
-        orphan = given.get("orphanDependents")
-        if orphan is None and "orphanDependents" in query:
-            orphan = request.flag("orphanDependents")
-        policy = given.get("propagationPolicy") or query.get("propagationPolicy") or ""
+        policy, orphan = given.get("propagationPolicy") or "", given.get("orphanDependents")
         _check_policy(policy, orphan)
         return cls(
             uid=preconditions.get("uid") or "",
             resource_version=preconditions.get("resourceVersion") or "",
             propagation=policy,
             orphan=orphan,
-            grace=grace,
-            dry_run=request.dry_run or given.get("dryRun") == ["All"],
+            grace=given.get("gracePeriodSeconds"),
+            dry_run=given.get("dryRun") == ["All"],
         )
+
+
+def _query_options(request: Request) -> dict[str, Any]:
+    query = request.query
+    given: dict[str, Any] = {"propagationPolicy": query.get("propagationPolicy")}
+    if "gracePeriodSeconds" in query:
+        given["gracePeriodSeconds"] = request.number("gracePeriodSeconds")
+    if "orphanDependents" in query:
+        given["orphanDependents"] = request.flag("orphanDependents")
+    if request.dry_run:
+        given["dryRun"] = ["All"]
+    return given
 
 
 def _read_body(request: Request) -> dict[str, Any] | None:

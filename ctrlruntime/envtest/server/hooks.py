@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable
 from typing import Final
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.server.definitions import DEFINITIONS, Definitions
-from ctrlruntime.envtest.server.errors import bad_request
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.pods import admit_pod, quality_of_service
 from ctrlruntime.envtest.server.services import Allocator
 from ctrlruntime.envtest.server.state import State
 from ctrlruntime.envtest.server.storage import Record
 
+_TEMPLATE_COUNT: Final = "deprecated.daemonset.template.generation"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
 
@@ -34,6 +32,8 @@ def admit(state: State, kind: Kind, obj: Manifest) -> None:
             _finalizer(obj, "kubernetes.io/pv-protection")
         case "nodes":
             _not_ready(obj)
+        case "daemonsets.apps":
+            _show_template_count(obj)
         case "namespaces":
             labels = obj["metadata"].setdefault("labels", {})
             if name := obj["metadata"].get("name"):
@@ -87,12 +87,14 @@ def _job(state: State, obj: Manifest) -> None:
         labels[f"{prefix}controller-uid"] = uid
         labels[f"{prefix}job-name"] = name
     spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    if not metadata.get("labels"):
+        metadata["labels"] = dict(labels)
 
 
 def _daemon_set(state: State, obj: Manifest) -> None:
     del state
     annotations = obj["metadata"].setdefault("annotations", {})
-    annotations["deprecated.daemonset.template.generation"] = "1"
+    annotations[_TEMPLATE_COUNT] = "1"
 
 
 def _namespace(state: State, obj: Manifest) -> None:
@@ -137,28 +139,6 @@ def _service(state: State, obj: Manifest) -> None:
     allocator(state).assign(obj)
 
 
-def _secret(state: State, obj: Manifest) -> None:
-    del state
-    _check_binary(obj, "data")
-
-
-def _config_map(state: State, obj: Manifest) -> None:
-    del state
-    _check_binary(obj, "binaryData")
-
-
-def _check_binary(obj: Manifest, field: str) -> None:
-    for key, value in (obj.get(field) or {}).items():
-        try:
-            base64.b64decode(value or "", validate=True)
-        except (binascii.Error, ValueError, TypeError):
-            kind = obj["kind"]
-            raise bad_request(
-                f'{kind} in version "v1" cannot be handled as a {kind}: '
-                f"illegal base64 data at input byte 0 (key {key})"
-            ) from None
-
-
 _CREATES: Final[dict[str, Callable[[State, Manifest], None]]] = {
     "pods": _pod,
     "jobs.batch": _job,
@@ -166,8 +146,6 @@ _CREATES: Final[dict[str, Callable[[State, Manifest], None]]] = {
     "namespaces": _namespace,
     "nodes": _node,
     "services": _service,
-    "secrets": _secret,
-    "configmaps": _config_map,
 }
 
 
@@ -200,22 +178,29 @@ def before_update(state: State, kind: Kind, new: Manifest, old: Manifest, subres
     match kind.resource:
         case "services":
             allocator(state).reassign(new, old)
-        case "secrets":
-            _secret(state, new)
-        case "configmaps":
-            _config_map(state, new)
         case "namespaces":
             _keep_finalizers(new, old, subresource)
         case "daemonsets.apps":
-            _count_templates(new, old)
+            _show_template_count(new)
+
+
+def after_tracking(kind: Kind, new: Manifest, old: Manifest, subresource: str) -> None:
+    """What an update changes without the writer owning it."""
+    if kind.resource == "daemonsets.apps" and subresource != "status":
+        _count_templates(new, old)
+
+
+def _show_template_count(obj: Manifest) -> None:
+    """Who sends the annotation not at all sends, as the server sees it, a zero."""
+    annotations = obj["metadata"].setdefault("annotations", {})
+    annotations.setdefault(_TEMPLATE_COUNT, "0")
 
 
 def _count_templates(new: Manifest, old: Manifest) -> None:
     """A field of the old API that lives on as an annotation, whatever the sender makes of it."""
-    key = "deprecated.daemonset.template.generation"
-    count = int((old["metadata"].get("annotations") or {}).get(key) or 0)
+    count = int((old["metadata"].get("annotations") or {}).get(_TEMPLATE_COUNT) or 0)
     count += new["spec"].get("template") != old["spec"].get("template")
-    new["metadata"].setdefault("annotations", {})[key] = str(count)
+    new["metadata"].setdefault("annotations", {})[_TEMPLATE_COUNT] = str(count)
 
 
 def _keep_finalizers(new: Manifest, old: Manifest, subresource: str) -> None:

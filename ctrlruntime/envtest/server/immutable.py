@@ -78,6 +78,34 @@ def _pod(new: _Object, old: _Object) -> Iterator[FieldError]:
         )
 
 
+def _pod_containers(new: _Object, old: _Object) -> Iterator[FieldError]:
+    for field in ("containers", "initContainers"):
+        if len(new["spec"].get(field) or ()) != len(old["spec"].get(field) or ()):
+            yield forbidden_field(f"spec.{field}", "pod updates may not add or remove containers")
+            return
+
+
+def _pod_update(new: _Object, old: _Object) -> Iterator[FieldError]:
+    """The first of the checks that finds something has the word."""
+    for check in (_pod_containers, _pod_deadline, _pod):
+        found = list(check(new, old))
+        if found:
+            yield from found
+            return
+
+
+def _pod_deadline(new: _Object, old: _Object) -> Iterator[FieldError]:
+    """A deadline may be set, and be made shorter."""
+    path = "spec.activeDeadlineSeconds"
+    before, after = _get(old, path), _get(new, path)
+    if before is None:
+        return
+    if after is None:
+        yield bad_value(path, None, "must not update from a positive integer to nil value")
+    elif after > before:
+        yield bad_value(path, after, "must be less than or equal to previous value")
+
+
 def _pod_frozen(spec: _Object) -> _Object:
     frozen = _without(spec, {"activeDeadlineSeconds", "tolerations", "schedulingGates"})
     for field in ("containers", "initContainers"):
@@ -131,7 +159,7 @@ UPDATES: Final[dict[tuple[str, str], tuple[Callable[[_Object, _Object], _Errors]
     ("apps", "StatefulSet"): (_stateful_set,),
     ("apps", "ControllerRevision"): (_fixed("data"),),
     ("batch", "Job"): (_fixed("spec.completions", "spec.selector", "spec.template"),),
-    ("", "Pod"): (_pod,),
+    ("", "Pod"): (_pod_update,),
     ("", "ConfigMap"): (_immutable_data,),
     ("", "Secret"): (_fixed("type"), _immutable_data),
     ("", "PersistentVolumeClaim"): (_claim, _claim_size),

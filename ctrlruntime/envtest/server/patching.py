@@ -117,6 +117,11 @@ class Patcher:
             raise bad_request(f"error strict decoding YAML: {', '.join(repeated)}")
 
         def make(live: Manifest | None) -> Manifest:
+            if live is None and not applied["metadata"].get("name"):
+                raise bad_request(
+                    f"the name of the object ({request.name} based on URL) was undeterminable: "
+                    "name must be provided"
+                )
             new = self._merge(kind, request, live, applied)
             if kind.namespaced and live is not None:
                 check_namespace(request, new)
@@ -134,15 +139,14 @@ class Patcher:
                 applied = read_yaml(request.body)
             except yaml.YAMLError as error:
                 raise bad_request(f"error decoding YAML: {error}") from None
+        if applied is None:
+            applied = {}
         if not isinstance(applied, dict):
-            raise bad_request("error decoding YAML: the patch is not an object")
-        for field in ("apiVersion", "kind"):
-            if not applied.get(field):
-                shown = orjson.dumps(applied).decode()
-                title = "Kind" if field == "kind" else field
-                raise bad_request(f"Object '{title}' is missing in '{shown}'")
+            raise bad_request(
+                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot "
+                f"unmarshal {_json_kind(applied)} into Go value of type map[string]interface {{}}"
+            )
         check_applied(kind, request, applied)
-        applied["metadata"].setdefault("name", request.name)
         return applied, self._repeated(request)
 
     def _merge(
@@ -221,12 +225,10 @@ class Patcher:
         if b"null" in request.body:
             drop_nulls(obj)
         schema = self._state.schema(kind, request.version)
-        try:
+        if checked:
+            self._converts(kind, request, obj, schema)
+        else:
             self._decodes(kind, request, obj, schema)
-        except StatusError as error:
-            if checked:
-                raise StatusError(500, "", error.message) from None
-            raise
         schema.normalize(obj)
         if conversion.same_in_storage(kind, request.version):
             defaults.apply_defaults(kind, obj)
@@ -246,6 +248,19 @@ class Patcher:
             )
 
     @staticmethod
+    def _converts(kind: Kind, request: Request, obj: Manifest, schema: TypeSchema) -> None:
+        """The same for what an apply has made, which upstream finds out late."""
+        if (mismatch := schema.mismatch(obj)) is not None:
+            typed = f"{kind.group}/{request.version}, Kind={kind.kind}"
+            name = f"{request.namespace}/{request.name}"
+            raise StatusError(
+                500,
+                "",
+                f"failed to convert new object ({name}; {typed}) to proper version: unable to "
+                f"convert unstructured object to {typed}: error decoding from json: {mismatch}",
+            )
+
+    @staticmethod
     def _complain(kind: Kind, request: Request, found: list[str]) -> None:
         if not found or request.field_validation == "Ignore":
             return
@@ -255,6 +270,14 @@ class Patcher:
                 text = f'{kind.kind} in version "{request.version}" cannot be handled as a {kind.kind}: {text}'
             raise bad_request(text)
         request.warnings.extend(text for text in found if text not in request.warnings)
+
+
+def _json_kind(value: Any) -> str:
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, bool):
+        return "bool"
+    return "array" if isinstance(value, list) else "number"
 
 
 def check_namespace(request: Request, obj: Manifest) -> None:

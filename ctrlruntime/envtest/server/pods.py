@@ -127,6 +127,15 @@ _TOLERATIONS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unrea
 def default_pod(pod: _Object) -> None:
     POD.fill(pod)
     _POD_ONLY.fill(pod["spec"])
+    _addresses(pod.get("status") or {})
+
+
+def _addresses(status: _Object) -> None:
+    """The list follows the single address where the two disagree."""
+    address = status.get("podIP")
+    listed = status.get("podIPs") or [{}]
+    if address and listed[0].get("ip") != address:
+        status["podIPs"] = [{"ip": address}]
 
 
 def admit_pod(pod: _Object) -> None:

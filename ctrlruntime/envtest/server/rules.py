@@ -64,6 +64,13 @@ def _volume_mounts(spec: _Object, prefix: str) -> Iterator[FieldError]:
                     yield FieldError(path, "FieldValueNotFound", f'Not found: "{name}"')
 
 
+def _deadline(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    seconds = spec.get("activeDeadlineSeconds")
+    if seconds is not None and not 0 < seconds < 1 << 31:
+        text = "must be between 1 and 2147483647, inclusive"
+        yield bad_value(f"{prefix}activeDeadlineSeconds", seconds, text)
+
+
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _PULL: Final = ("Always", "IfNotPresent", "Never")
 _CONTAINER: Final = Rules(
@@ -87,7 +94,7 @@ _POD_SPEC: Final = Rules(
         "initContainers": _CONTAINER,
         "volumes": Rules(required={"name": ""}),
     },
-    checks=(_container_names, _volume_mounts),
+    checks=(_container_names, _volume_mounts, _deadline),
 )
 _TEMPLATE: Final = Rules(within={"spec": _POD_SPEC})
 
@@ -130,6 +137,13 @@ def _strategy(spec: _Object, prefix: str) -> Iterator[FieldError]:
     if strategy.get("type") == "Recreate" and strategy.get("rollingUpdate") is not None:
         detail = "may not be specified when strategy `type` is 'Recreate'"
         yield forbidden_field(f"{prefix}strategy.rollingUpdate", detail)
+
+
+def _set_strategy(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    strategy = spec.get("updateStrategy") or {}
+    if strategy.get("type") == "OnDelete" and strategy.get("rollingUpdate") is not None:
+        detail = "only allowed for updateStrategy 'RollingUpdate'"
+        yield bad_value(f"{prefix}updateStrategy.rollingUpdate", strategy["rollingUpdate"], detail)
 
 
 def _progress(spec: _Object, prefix: str) -> Iterator[FieldError]:
@@ -232,8 +246,13 @@ def _service(spec: _Object, prefix: str) -> Iterator[FieldError]:
     if not ports and spec.get("type") != "ExternalName" and spec.get("clusterIP") != "None":
         yield required(f"{prefix}ports")
     names: set[str] = set()
+    numbers: set[tuple[Any, Any]] = set()
     for index, port in enumerate(ports):
         path = f"{prefix}ports[{index}]"
+        known = port.get("protocol"), port.get("port")
+        if known in numbers:
+            yield duplicate(path, {"protocol": known[0], "port": known[1]})
+        numbers.add(known)
         number = port.get("port")
         if not isinstance(number, int) or not 0 < number < 65536:
             yield bad_value(f"{path}.port", number or 0, "must be between 1 and 65535, inclusive")
@@ -272,7 +291,7 @@ def _autoscaler(spec: _Object, prefix: str) -> Iterator[FieldError]:
     most, least = spec.get("maxReplicas") or 0, spec.get("minReplicas", 1)
     if most < 1:
         yield bad_value(f"{prefix}maxReplicas", most, "must be greater than 0")
-    elif most < least:
+    if most < least:
         detail = "must be greater than or equal to `minReplicas`"
         yield bad_value(f"{prefix}maxReplicas", most, detail)
 
@@ -338,7 +357,7 @@ _TABLE: Final[dict[tuple[str, str], Rules]] = {
                 enums={"podManagementPolicy": ("OrderedReady", "Parallel")},
                 minimum=_REPLICAS,
                 within={"template": _TEMPLATE},
-                checks=_SET_CHECKS,
+                checks=(*_SET_CHECKS, _set_strategy),
             )
         },
     ),

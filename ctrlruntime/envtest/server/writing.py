@@ -290,6 +290,7 @@ class Writer:
         new = await self._admit(kind, request, "UPDATE", new, live)
         if not tracked:
             new = self._track(kind, request, live, new)
+        hooks.after_tracking(kind, new, live, sub)
         strategy.validate(state, kind, request.version, new, live, sub)
         await self._approve(kind, request, "UPDATE", new, live)
         bucket = state.bucket(kind)

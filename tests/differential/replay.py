@@ -1,0 +1,120 @@
+"""Scripts sent to both servers, and the shortest script that shows a difference."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import orjson
+
+from tests.differential.histogram import Histogram
+from tests.differential.masking import Masking, View
+from tests.differential.requests import MERGE, NAME, Script, Step
+from tests.differential.servers import Pair
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The last step of a script was answered in two ways."""
+
+    script: Script
+    real: View
+    ours: View
+
+    def __str__(self) -> str:
+        lines = [f"{self.script.subject.kind}:"]
+        lines += [f"  {step.told()}" for step in self.script.steps]
+        lines.append(f"  real: {self.real.code} wrote={self.real.wrote} {self.real.warnings}")
+        lines.append(f"  ours: {self.ours.code} wrote={self.ours.wrote} {self.ours.warnings}")
+        real, ours = self.real.content, self.ours.content
+        if not (isinstance(real, dict) and isinstance(ours, dict)) or real.keys() != ours.keys():
+            return "\n".join([*lines, f"  real: {_shown(real)}", f"  ours: {_shown(ours)}"])
+        for key in real:
+            if real[key] != ours[key]:
+                lines += [
+                    f"  real {key}: {_shown(real[key])}",
+                    f"  ours {key}: {_shown(ours[key])}",
+                ]
+        return "\n".join(lines)
+
+
+def _shown(value: object) -> str:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+
+
+class Replay:
+    """Runs scripts, several at a time, each on an object of its own."""
+
+    def __init__(self, pair: Pair, masking: Masking, histogram: Histogram, prefix: str) -> None:
+        self._pair = pair
+        self._masking = masking
+        self._histogram = histogram
+        self._names = (f"{prefix}-{number}" for number in itertools.count())
+
+    async def run(self, scripts: Iterable[Script], *, at_once: int, most: int) -> list[Difference]:
+        """The differences, at most about `most`; each ends its script."""
+        left = iter(scripts)
+        found: list[Difference] = []
+
+        async def work() -> None:
+            for script in left:
+                if len(found) >= most:
+                    return
+                difference = await self.play(script, count=True)
+                if difference is not None:
+                    found.append(difference)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(at_once):
+                group.create_task(work())
+        return found
+
+    async def play(self, script: Script, *, count: bool = False) -> Difference | None:
+        """One script from its start, on a new object, which is removed in the end."""
+        name, subject = next(self._names), script.subject
+        try:
+            for number, step in enumerate(script.steps):
+                answers = await self._pair.send(step, name)
+                real, ours = (self._masking.view(subject, step, each) for each in answers)
+                if not self._masking.agree(step, real, ours):
+                    shown = replace(script, steps=script.steps[: number + 1])
+                    return Difference(shown, real, ours)
+                if count:
+                    reason = real.content["reason"] if real.code >= 400 else ""
+                    self._histogram.note(subject.kind, step, real.code, reason)
+                if self._masking.misleads(real):
+                    return None
+            return await self._final(script, name)
+        finally:
+            await self._remove(script, name)
+
+    async def _final(self, script: Script, name: str) -> Difference | None:
+        step = Step("get", "GET", script.subject.collection("differential") + f"/{NAME}")
+        answers = await self._pair.send(step, name)
+        real, ours = (self._masking.view(script.subject, step, each) for each in answers)
+        if self._masking.agree(step, real, ours):
+            return None
+        return Difference(replace(script, steps=(*script.steps, step)), real, ours)
+
+    async def _remove(self, script: Script, name: str) -> None:
+        path = script.subject.collection("differential") + f"/{NAME}"
+        for step in (
+            Step("", "PATCH", path, {"metadata": {"finalizers": None}}, MERGE),
+            Step("", "DELETE", path + "?gracePeriodSeconds=0&propagationPolicy=Background"),
+        ):
+            await self._pair.send(step, name)
+
+    async def shortest(self, difference: Difference) -> Difference:
+        """The same kind of difference with as few requests as leave it in place."""
+        known = difference
+        for index in reversed(range(len(difference.script.steps) - 1)):
+            steps: Sequence[Step] = known.script.steps
+            if index >= len(steps) - 1:
+                continue
+            fewer = replace(known.script, steps=(*steps[:index], *steps[index + 1 :]))
+            found = await self.play(fewer)
+            if found is not None:
+                known = found
+        return known

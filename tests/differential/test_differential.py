@@ -1,0 +1,144 @@
+"""The same random requests to a real API server and to the embedded one: the same answers.
+
+CTRLRUNTIME_DIFFERENTIAL_SEED draws another sequence, CTRLRUNTIME_DIFFERENTIAL_REQUESTS more of
+them, CTRLRUNTIME_DIFFERENTIAL_KINDS only some kinds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from ctrlruntime.client.config import Config
+from ctrlruntime.envtest.server import APIServer, ServerOptions
+from tests.backends import SharedServer
+from tests.differential import builtin, custom
+from tests.differential.histogram import Histogram
+from tests.differential.masking import Masking
+from tests.differential.older import OlderMasking
+from tests.differential.replay import Replay
+from tests.differential.requests import (
+    DRAWS,
+    LENGTH,
+    MERGE,
+    NAMESPACE,
+    Oracle,
+    Script,
+    Step,
+    script,
+)
+from tests.differential.servers import Pair, Server
+from tests.differential.subject import Subject
+
+SEED = int(os.environ.get("CTRLRUNTIME_DIFFERENTIAL_SEED", "1"))
+REQUESTS = int(os.environ.get("CTRLRUNTIME_DIFFERENTIAL_REQUESTS", "0"))
+KINDS = set(filter(None, os.environ.get("CTRLRUNTIME_DIFFERENTIAL_KINDS", "").split(",")))
+SHOWN = int(os.environ.get("CTRLRUNTIME_DIFFERENTIAL_SHOWN", "3"))
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+pytestmark = [pytest.mark.timeout(1800)]
+
+
+def draw(subjects: Sequence[Subject], oracle: Oracle, requests: int) -> list[Script]:
+    """As many scripts as make so many requests, drawn by hypothesis from the seed."""
+    chosen = [each for each in subjects if not KINDS or each.kind in KINDS]
+    found: list[Script] = []
+
+    @seed(SEED)
+    @settings(
+        max_examples=(REQUESTS or requests) // LENGTH,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(DRAWS)
+    def collect(drawn: list[bytes]) -> None:
+        found.append(script(chosen[len(found) % len(chosen)], oracle, drawn))
+
+    collect()
+    return found
+
+
+async def install(pair: Pair, subjects: Sequence[Subject], *, namespace: bool) -> None:
+    """The namespace and the definitions of the custom kinds, on both."""
+    for server in (pair.real, pair.embedded):
+        if namespace or server is pair.embedded:
+            body = {"metadata": {"name": NAMESPACE}}
+            await server.send(Step("", "POST", "/api/v1/namespaces", body))
+        for subject in (each for each in subjects if each.custom):
+            definition = custom.definition(subject)
+            path = f"{DEFINITIONS}/{definition['metadata']['name']}"
+            await server.send(Step("", "DELETE", path))
+            await _until(server, Step("", "GET", path), 404)
+            await _until(server, Step("", "POST", DEFINITIONS, definition), 201)
+            objects = subject.collection(NAMESPACE)
+            await _until(server, Step("", "GET", objects), 200)
+            # For a moment a real server answers patches as if it had no such path.
+            absent = Step("", "PATCH", f"{objects}/absent", {}, MERGE)
+            await _until(server, absent, 404)
+
+
+async def _until(server: Server, step: Step, code: int) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            answer = await server.send(step)
+            if answer.code == code and isinstance(answer.body, dict):
+                return
+            await asyncio.sleep(0.05)
+
+
+async def compare(
+    pair: Pair, masking: Masking, subjects: Sequence[Subject], oracle: Oracle, requests: int
+) -> Histogram:
+    """Fails with the shortest scripts that tell the two apart."""
+    histogram = Histogram()
+    replay = Replay(pair, masking, histogram, f"o{SEED}")
+    drawn = draw(subjects, oracle, requests)
+    differences = await replay.run(drawn, at_once=8, most=SHOWN)
+    print(f"\nseed {SEED}, {histogram}")
+    if differences:
+        shortest = [await replay.shortest(each) for each in differences[:SHOWN]]
+        pytest.fail(f"seed {SEED}:\n" + "\n\n".join(map(str, shortest)), pytrace=False)
+    return histogram
+
+
+def check_shares(histogram: Histogram, kinds: int) -> None:
+    if REQUESTS or KINDS:
+        return
+    assert histogram.share(histogram.verbs["apply"]) >= 0.60
+    assert histogram.share(histogram.conflicts) >= 0.15
+    assert histogram.share(histogram.rejections) >= 0.10
+    assert sum(count > 100 for count in histogram.managers.values()) >= 3
+    assert len(histogram.kinds) >= kinds
+
+
+@pytest.fixture
+async def embedded() -> AsyncIterator[Server]:
+    async with APIServer(ServerOptions()) as api, Server(Config(host=api.url)) as server:
+        yield server
+
+
+async def test_built_in_and_custom_kinds_agree_with_kube_apiserver(
+    real_server: SharedServer, embedded: Server
+) -> None:
+    subjects = [*builtin.ALL, *custom.OLDER]
+    async with Server(real_server.config) as real:
+        pair = Pair(real, embedded)
+        await install(pair, subjects, namespace=True)
+        histogram = await compare(pair, OlderMasking(), subjects, Oracle(apart=False), 7500)
+    check_shares(histogram, 14)
+
+
+async def test_custom_kinds_agree_with_apiextensions_apiserver(
+    apiextensions_server: SharedServer, embedded: Server
+) -> None:
+    async with Server(apiextensions_server.config) as real:
+        pair = Pair(real, embedded)
+        await install(pair, custom.ALL, namespace=False)
+        histogram = await compare(pair, Masking(), custom.ALL, Oracle(apart=True), 2500)
+    check_shares(histogram, 3)
