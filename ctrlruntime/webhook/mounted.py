@@ -35,6 +35,7 @@ class MountedCertificate:
     key_name: str = "tls.key"
     period: float = PERIOD
     _seen: Stamp | None = None
+    _trouble: str = ""
 
     async def prepare(self) -> None:
         """Loads the pair for the first time. Raises CertificateError if there is none to serve."""
@@ -52,6 +53,8 @@ class MountedCertificate:
             await self._look()
 
     async def _look(self) -> None:
+        """A change that does not help is told once, not at every look."""
+        stamp: Stamp | None = None
         try:
             stamp = self._stamp()
             if stamp == self._seen:
@@ -60,11 +63,15 @@ class MountedCertificate:
             pair = await asyncio.to_thread(self._read)
             if self.tls.load(*pair):
                 self.logger.info("Certificate loaded", folder=str(self.folder))
+            self._trouble = ""
         except (OSError, CertificateError) as error:
-            self.metrics.errors.inc()
-            self.logger.error("Certificate not loaded", folder=str(self.folder), error=str(error))
-        else:
-            self._seen = stamp
+            if str(error) != self._trouble or stamp is not None:
+                self.metrics.errors.inc()
+                self.logger.error(
+                    "Certificate not loaded", folder=str(self.folder), error=str(error)
+                )
+            self._trouble = str(error)
+        self._seen = stamp
 
     def _read(self) -> tuple[bytes, bytes]:
         certificate = (self.folder / self.certificate_name).read_bytes()

@@ -26,10 +26,14 @@ class ServingTLS:
     def __init__(self, client_ca: bytes | None = None) -> None:
         self._client_ca = client_ca
         self._current: ssl.SSLContext | None = None
-        self.certificate = b""
-        """The chain that is served (PEM); empty before the first."""
+        self._pair = (b"", b"")
         self.context = self._context()
         self.context.sni_callback = self._choose
+
+    @property
+    def certificate(self) -> bytes:
+        """The chain that is served (PEM); empty before the first."""
+        return self._pair[0]
 
     @property
     def loaded(self) -> bool:
@@ -41,7 +45,7 @@ class ServingTLS:
 
         Raises CertificateError, and goes on with the pair before, if they do not fit.
         """
-        if self._current is not None and certificate == self.certificate:
+        if self._current is not None and (certificate, key) == self._pair:
             return False
         context = self._context()
         try:
@@ -51,7 +55,7 @@ class ServingTLS:
             raise CertificateError(
                 f"certificate and key cannot be served: {getattr(error, 'reason', None) or error}"
             ) from None
-        self._current, self.certificate = context, certificate
+        self._current, self._pair = context, (certificate, key)
         return True
 
     def _context(self) -> ssl.SSLContext:
