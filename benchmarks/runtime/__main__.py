@@ -1,0 +1,276 @@
+"""`make bench-runtime BACKEND=... N=... [PEER=kopf]`: what the work costs, and what a restart does.
+
+API server, controller and this load are processes of their own. The widgets are there before the
+controller starts; it is done when a watch of our own has seen the last of them ready. The last line
+is one JSON object. With a peer the same work follows by it, on widgets of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import click
+import orjson
+import uvloop
+from prometheus_client.parser import text_string_to_metric_families
+
+from benchmarks.runtime.peer import kopf_command, kopf_environment
+from benchmarks.runtime.target import Target, target
+from benchmarks.runtime.widget import Widget, widget
+from benchmarks.runtime.witness import Witness
+from ctrlruntime.envtest.crds import install_crds
+from ctrlruntime.envtest.process import ChildProcess
+
+LOADERS = 16
+QUIET = 2.0
+"""Nothing may change for so long before writes are counted."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """What the last line says. Processor time and memory are the controller's, at the end of its work."""
+
+    n: int
+    seconds: float = 0.0
+    writes: int = 0
+    conflicts: int = 0
+    cpu_seconds: float = 0.0
+    rss_mib: float = 0.0
+    p99_queue_seconds: float = 0.0
+    restart_writes: int = 0
+
+
+@dataclass(slots=True)
+class Round:
+    """One controller on widgets of its own."""
+
+    target: Target
+    namespace: str
+    count: int
+    workers: int
+    folder: Path
+
+    @property
+    def patience(self) -> float:
+        return 60 + self.count * 0.3
+
+    async def load(self) -> None:
+        """Creates the widgets."""
+        metadata = {"name": self.namespace}
+        client = self.target.client
+        await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        numbers = iter(range(self.count))
+
+        async def create() -> None:
+            for number in numbers:
+                await client.create(widget(self.namespace, number), kind=Widget.mapping())
+
+        await asyncio.gather(*(create() for _ in range(LOADERS)))
+
+    async def remove(self) -> None:
+        await self.target.client.delete_collection(Widget, self.namespace)
+        await self.target.client.delete(_NAMESPACE, self.namespace)
+
+    async def controller(self) -> ChildProcess:
+        command = [sys.executable, "-m", "benchmarks.runtime.controller"]
+        command += ["--kubeconfig", str(self.target.kubeconfig), "--namespace", self.namespace]
+        command += ["--workers", str(self.workers)]
+        return await ChildProcess.start(command, log=self.folder / "controller.log")
+
+    async def kopf(self) -> ChildProcess:
+        return await ChildProcess.start(
+            kopf_command(self.namespace),
+            env=kopf_environment(self.target.kubeconfig, self.workers),
+            log=self.folder / "kopf.log",
+            ready=False,
+        )
+
+    async def measure(self, witness: Witness, figures: Figures) -> None:
+        """All but the peer's figures: the work, then a restart with nothing left to do."""
+        before = await self.target.counts()
+        started = time.monotonic()
+        process = await self.controller()
+        try:
+            await self._converge(process, witness, figures, started)
+            metrics = await scrape(process)
+            figures.p99_queue_seconds = round(queue_percentile(metrics, 0.99), 3)
+            await witness.quiet(QUIET)
+            counts = await self.target.counts() - before
+            figures.writes, figures.conflicts = counts.writes, counts.conflicts
+            check_log(process)
+            await process.stop()
+            before = await self.target.counts()
+            process = await self.controller()
+            await self._at_rest(process)
+            await witness.quiet(QUIET)
+            figures.restart_writes = (await self.target.counts() - before).writes
+        finally:
+            await process.stop()
+
+    async def measure_peer(self, witness: Witness, figures: Figures) -> None:
+        before = await self.target.counts()
+        started = time.monotonic()
+        process = await self.kopf()
+        try:
+            await self._converge(process, witness, figures, started)
+            await witness.quiet(2 * QUIET)
+            counts = await self.target.counts() - before
+            figures.writes, figures.conflicts = counts.writes, counts.conflicts
+        finally:
+            await process.stop()
+
+    async def kill(self, witness: Witness) -> None:
+        """SIGKILL in the middle of the work, and a new start that ends it."""
+        process = await self.controller()
+        async with asyncio.timeout(self.patience):
+            while len(witness.ready) < self.count // 2:  # noqa: ASYNC110 - a watch fills it
+                await asyncio.sleep(0.005)
+        os.kill(process.pid, signal.SIGKILL)
+        await process.wait()
+        process = await self.controller()
+        try:
+            await witness.converged(self.count, self.patience)
+            await self._at_rest(process)
+            await witness.quiet(QUIET)
+        finally:
+            await process.stop()
+
+    async def _converge(
+        self, process: ChildProcess, witness: Witness, figures: Figures, started: float
+    ) -> None:
+        waiting = asyncio.create_task(witness.converged(self.count, self.patience))
+        ended = asyncio.create_task(process.wait())
+        await asyncio.wait({waiting, ended}, return_when=asyncio.FIRST_COMPLETED)
+        try:
+            if not waiting.done():
+                raise SystemExit(f"the controller ended:\n{process.log_tail()}")
+            figures.seconds = round(await waiting - started, 2)
+            figures.cpu_seconds = round(cpu_seconds(process.pid), 2)
+            figures.rss_mib = round(resident_mib(process.pid), 1)
+        except TimeoutError:
+            raise SystemExit(
+                f"{len(witness.ready)} of {self.count} ready:\n{process.log_tail()}"
+            ) from None
+        finally:
+            waiting.cancel()
+            ended.cancel()
+
+    async def _at_rest(self, process: ChildProcess) -> None:
+        """Until a controller has looked at every widget and has nothing more to do."""
+        async with asyncio.timeout(self.patience):
+            while True:
+                metrics = await scrape(process)
+                done = total(metrics, "controller_runtime_reconcile_total")
+                waiting = total(metrics, "workqueue_depth")
+                busy = total(metrics, "controller_runtime_active_workers")
+                if done >= self.count and waiting == busy == 0:
+                    return
+                await asyncio.sleep(0.2)
+
+
+_NAMESPACE = Widget.gvk().parse("v1", "Namespace")
+Metrics = list[tuple[str, dict[str, str], float]]
+
+
+async def scrape(process: ChildProcess) -> Metrics:
+    """The controller's own metrics."""
+    url = f"http://127.0.0.1:{process.facts['metrics']}/metrics"
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        text = await response.text()
+    families = text_string_to_metric_families(text)
+    return [(s.name, s.labels, s.value) for family in families for s in family.samples]
+
+
+def total(metrics: Metrics, name: str) -> float:
+    return sum(value for found, _, value in metrics if found == name)
+
+
+def queue_percentile(metrics: Metrics, share: float) -> float:
+    """The bucket's upper bound that `share` of the waits in the work queue stay below."""
+    name = "workqueue_queue_duration_seconds_bucket"
+    buckets = sorted(
+        (float(labels["le"]), value) for found, labels, value in metrics if found == name
+    )
+    wanted = share * buckets[-1][1] if buckets else 0
+    return next((bound for bound, count in buckets if count >= wanted), 0.0)
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mib(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def check_log(process: ChildProcess) -> None:
+    """A reconcile that failed and was tried again would show in no other figure."""
+    if "Reconciler error" in (text := process.log.read_text(errors="replace")):
+        raise SystemExit(f"reconciles failed:\n{text[:3000]}")
+
+
+def say(text: str) -> None:
+    """Progress, for people."""
+    click.echo(text, err=True)
+
+
+async def bench(at: Target, count: int, workers: int, folder: Path, peer: str) -> dict[str, Any]:
+    """The figures; with a peer, its own and the ratios too."""
+    await install_crds(at.client, (Widget,))
+    stamp = f"{int(time.time()):x}"
+    line: dict[str, Any] = {}
+    for who in ("ctrlruntime", peer) if peer else ("ctrlruntime",):
+        figures = Figures(count)
+        turn = Round(at, f"bench-{who}-{stamp}", count, workers, folder)
+        say(f"{who}: {count} widgets")
+        await turn.load()
+        async with Witness(at.client, turn.namespace) as witness:
+            if who == "ctrlruntime":
+                await turn.measure(witness, figures)
+                line = asdict(figures)
+            else:
+                await turn.measure_peer(witness, figures)
+                line |= compared(line, asdict(figures), peer)
+        say(orjson.dumps(asdict(figures)).decode())
+        await turn.remove()
+    return line
+
+
+def compared(own: dict[str, Any], other: dict[str, Any], peer: str) -> dict[str, Any]:
+    """The peer's figures, and how many times ours they are."""
+    keys = ("seconds", "writes", "conflicts", "cpu_seconds", "rss_mib")
+    found: dict[str, Any] = {"peer": peer} | {f"peer_{key}": other[key] for key in keys}
+    for key in ("seconds", "writes", "cpu_seconds"):
+        found[f"{key}_ratio"] = round(other[key] / own[key], 2) if own[key] else 0.0
+    return found
+
+
+async def run(backend: str, count: int, workers: int, peer: str) -> dict[str, Any]:
+    async with target(backend) as at:
+        return await bench(at, count, workers, at.folder, peer)
+
+
+@click.command()
+@click.option("--backend", default="embedded", help="embedded, kube-apiserver, or a kubeconfig.")
+@click.option("-n", "--widgets", "count", default=5000)
+@click.option("--workers", default=10)
+@click.option("--peer", type=click.Choice(["", "kopf"]), default="")
+def main(backend: str, count: int, workers: int, peer: str) -> None:
+    """Reconcile widgets, and count what that costs."""
+    click.echo(orjson.dumps(uvloop.run(run(backend, count, workers, peer))).decode())
+
+
+if __name__ == "__main__":
+    main()

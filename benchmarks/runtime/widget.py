@@ -1,0 +1,39 @@
+"""The kind that the benchmark reconciles."""
+
+from __future__ import annotations
+
+from ctrlruntime.api import ApiModel, Resource
+from ctrlruntime.api.kinds import Manifest
+
+
+class WidgetSpec(ApiModel):
+    size: int
+    note: str = ""
+
+
+class WidgetStatus(ApiModel):
+    ready: bool = False
+    config_map: str = ""
+
+
+class Widget(
+    Resource[WidgetSpec, WidgetStatus],
+    group="bench.ctrlruntime.dev",
+    version="v1",
+    plural="widgets",
+    scope="Namespaced",
+):
+    """Something small that wants a ConfigMap."""
+
+
+NOTE = "x" * 400
+"""Makes a widget about as large as a real one."""
+
+
+def widget(namespace: str, number: int) -> Manifest:
+    return {
+        "apiVersion": Widget.gvk().api_version,
+        "kind": "Widget",
+        "metadata": {"name": f"widget-{number:05}", "namespace": namespace},
+        "spec": {"size": number, "note": NOTE},
+    }

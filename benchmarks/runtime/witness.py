@@ -1,0 +1,73 @@
+"""What really changed: a watch of its own on all that the controllers write."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+
+from benchmarks.runtime.widget import Widget
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.client.client import Client
+
+CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
+HOURS = 4 * 3600.0
+
+
+class Witness:
+    """Counts the states that each object of a namespace has been in since the watch began."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._tasks: list[asyncio.Task[None]] = []
+        self.widgets: Counter[str] = Counter()
+        self.config_maps: Counter[str] = Counter()
+        self.ready: set[str] = set()
+        self.last_change = time.monotonic()
+
+    async def __aenter__(self) -> Witness:
+        self._tasks = [
+            asyncio.create_task(self._watch_widgets()),
+            asyncio.create_task(self._watch_config_maps()),
+        ]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def converged(self, count: int, timeout: float) -> float:
+        """When the last of `count` widgets was ready, by the monotonic clock."""
+        async with asyncio.timeout(timeout):
+            while len(self.ready) < count or len(self.config_maps) < count:
+                self._check()
+                await asyncio.sleep(0.02)
+        return self.last_change
+
+    async def quiet(self, seconds: float) -> None:
+        """Waits until nothing has changed for a while."""
+        while (left := self.last_change + seconds - time.monotonic()) > 0:
+            self._check()
+            await asyncio.sleep(left)
+
+    def _check(self) -> None:
+        for task in self._tasks:
+            if task.done():
+                task.result()
+                raise RuntimeError("a watch of the witness ended")
+
+    async def _watch_widgets(self) -> None:
+        events = self._client.watch(Widget.mapping(), self._namespace, timeout=HOURS)
+        async for _, manifest in events:
+            name = manifest["metadata"]["name"]
+            self.widgets[name] += 1
+            if (manifest.get("status") or {}).get("ready"):
+                self.ready.add(name)
+            self.last_change = time.monotonic()
+
+    async def _watch_config_maps(self) -> None:
+        async for _, manifest in self._client.watch(CONFIG_MAP, self._namespace, timeout=HOURS):
+            self.config_maps[manifest["metadata"]["name"]] += 1
+            self.last_change = time.monotonic()
