@@ -17,6 +17,7 @@ from ctrlruntime.client.selectors import (
 )
 
 Entries: TypeAlias = list[Entry]
+IndexValues: TypeAlias = list[tuple[str, str]]
 _NAME = "metadata.name"
 _NAMESPACE = "metadata.namespace"
 
@@ -33,7 +34,10 @@ class Query:
 
     def run(self, stores: Sequence[Store]) -> Entries:
         """Raises UnknownIndex, UnsupportedRead, InvalidSelector."""
-        namespace, name, indexes = self._resolve()
+        resolved = self._resolve()
+        if resolved is None:
+            return []
+        namespace, name, indexes = resolved
         matches = self._label_predicate()
         found: dict[Key, Entry] = {}
         for store in stores:
@@ -42,22 +46,23 @@ class Query:
                     found.setdefault(entry.key, entry)
         return list(islice(found.values(), self.limit))
 
-    def _resolve(self) -> tuple[str | None, str | None, dict[str, str]]:
-        namespace, name = self.namespace, None
-        indexes = dict(self.index)
+    def _resolve(self) -> tuple[str | None, str | None, IndexValues] | None:
+        """Namespace, name and index values; None if no object can have all of them."""
+        wanted: dict[str, str | None] = {_NAMESPACE: self.namespace, _NAME: None}
+        indexes = list(self.index.items())
         for requirement in parse_fields(field_text(self.fields)):
             path = ".".join(requirement.path)
             if requirement.negated:
                 raise UnsupportedRead(
                     f"the cache cannot select by {path}!=...; filter the result, or use the live client"
                 )
-            if path == _NAME:
-                name = requirement.value
-            elif path == _NAMESPACE and namespace in (None, requirement.value):
-                namespace = requirement.value
+            if path not in wanted:
+                indexes.append((path, requirement.value))
+            elif wanted[path] not in (None, requirement.value):
+                return None
             else:
-                indexes[path] = requirement.value
-        return namespace, name, indexes
+                wanted[path] = requirement.value
+        return wanted[_NAMESPACE], wanted[_NAME], indexes
 
     def _label_predicate(self) -> Callable[[Entry], bool] | None:
         if not self.labels:
@@ -72,7 +77,7 @@ class Query:
 
 
 def _candidates(
-    store: Store, namespace: str | None, name: str | None, indexes: Mapping[str, str]
+    store: Store, namespace: str | None, name: str | None, indexes: IndexValues
 ) -> Iterable[Entry]:
     if indexes:
         found = _by_indexes(store, indexes)
@@ -88,9 +93,9 @@ def _candidates(
     return found
 
 
-def _by_indexes(store: Store, indexes: Mapping[str, str]) -> Entries:
+def _by_indexes(store: Store, indexes: IndexValues) -> Entries:
     """The rarest first; the others narrow it."""
-    ordered = sorted(indexes.items(), key=lambda item: store.count(*item))
+    ordered = sorted(indexes, key=lambda item: store.count(*item))
     found = store.by_index(*ordered[0])
     for index, value in ordered[1:]:
         keys = {entry.key for entry in store.by_index(index, value)}

@@ -195,6 +195,9 @@ class TestReads:
         assert names(index={"size": "1", "colour": "red"}) == ["a"]
         assert names(fields={"colour": "blue", "metadata.namespace": "default"}) == ["b"]
         assert names(fields="metadata.name=c") == ["c"]
+        assert names(fields="size=1,size=2") == ["a"]
+        assert names("kube-public", fields="metadata.namespace=default") == []
+        assert names(fields="metadata.name=a,metadata.name=b") == []
         with pytest.raises(UnknownIndex, match=r"spec\.x"):
             names(fields="spec.x=1")
         with pytest.raises(UnsupportedRead, match="!="):

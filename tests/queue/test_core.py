@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 import weakref
 
 import pytest
@@ -235,6 +236,21 @@ def test_depth_per_priority_follows_raise_ready_and_get(queue: QueueCore, clock:
     assert queue.stats.depth == {-100: 0, 0: 0, 7: 0}
 
 
+@pytest.mark.criterion("PQ-13")
+def test_adding_to_a_long_queue_takes_no_longer(queue: QueueCore) -> None:
+    """1000 adds take some milliseconds; anything that scans the queue takes minutes."""
+    for index in range(200_000):
+        queue.add(request(f"queued-{index}"), priority=index % 3)
+    for _ in range(1000):
+        assert queue.pop() is not None
+    started = time.perf_counter()
+    for index in range(1000):
+        queue.add(request(f"new-{index}"))
+        queue.add(request(f"queued-{index}"), priority=5)
+    assert time.perf_counter() - started < 2.0
+    assert len(queue) > 199_000
+
+
 def test_reasons_and_links_are_kept_until_handed_out(queue: QueueCore) -> None:
     queue.add(A, reason="Secret updated", link="span-1")
     queue.add(A, reason="Tenant created", link="span-2")
@@ -261,6 +277,7 @@ def test_reasons_are_bounded(queue: QueueCore) -> None:
 class TestAgeing:
     """Nothing starves, and a backlog never holds up what is fresh."""
 
+    @pytest.mark.criterion("PQ-01")
     def test_low_priority_is_served_though_higher_keeps_coming(self, clock: Clock) -> None:
         queue = QueueCore(clock, ageing=Ageing(patience=30, share=4))
         queue.add(request("low"), priority=-100)
