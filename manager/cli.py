@@ -11,7 +11,7 @@ from ctrlruntime.manager import run as run_on_uvloop
 from ctrlruntime.manager.http import AddressError
 from ctrlruntime.manager.options import SERVICE_ACCOUNT_NAMESPACE, lease_namespace
 from internal.tenancy.privileges import parse_kind
-from manager.controllers.tenancy import STATUS_DELAY, TenancyOptions
+from manager.controllers.tenancy import STATUS_PERIOD, TenancyOptions
 from manager.options import LEADER_ELECTION_ID, RunOptions
 
 _PATH = click.Path(path_type=Path)
@@ -65,10 +65,10 @@ def main() -> None:
 )
 @click.option("--every-tenant-series", is_flag=True, help="Metrics of its own for every tenant.")
 @click.option(
-    "--status-delay",
+    "--status-period",
     type=click.FloatRange(min=0),
-    default=STATUS_DELAY,
-    help="Seconds that changed counts of tenants wait for more before a status tells them.",
+    default=STATUS_PERIOD,
+    help="Seconds that changed counts of tenants wait for more, and between two writes of one status.",
 )
 @click.option(
     "--allow-foreign-namespaces",
@@ -122,7 +122,7 @@ TENANCY_OPTIONS = (
     "sqlite_root",
     "tenant_series",
     "every_tenant_series",
-    "status_delay",
+    "status_period",
     "allow_foreign_namespaces",
     "allow_kinds",
     "protected_namespaces",

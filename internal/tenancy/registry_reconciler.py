@@ -49,8 +49,6 @@ FIRST_RETRY = 1.0
 LAST_RETRY = 300.0
 BREATH = 50
 """Tenants looked at before other tasks get a turn: about 5 ms."""
-STATUS_PERIOD = 1.0
-"""Seconds between status writes of a registry or template, at least."""
 
 
 @dataclass(slots=True)
@@ -93,6 +91,8 @@ class RegistryReconciler:
     recorder: EventRecorder
     clock: Callable[[], datetime]
     monotonic: Callable[[], float]
+    status_period: float
+    """Seconds between two writes of one status, at least."""
     existing: ExistingTenants = field(default_factory=ExistingTenants)
     _known: dict[Request, _Registry] = field(default_factory=dict)
 
@@ -375,8 +375,8 @@ class RegistryReconciler:
         entry = self.registries.get(request.namespace, request.name)
         if entry is None:
             return Result()
-        if now < state.status_at + STATUS_PERIOD:
-            return Result(requeue_after=state.status_at + STATUS_PERIOD - now)
+        if now < state.status_at + self.status_period:
+            return Result(requeue_after=state.status_at + self.status_period - now)
         counts = self.tally.counts(("registry", request.namespace, request.name))
         before = entry.typed(TenantRegistry).status
         status = registry_status(

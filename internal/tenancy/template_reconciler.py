@@ -19,7 +19,6 @@ from internal.tenancy.grants import Grants, tell
 from internal.tenancy.statuses import StatusWriter
 from internal.tenancy.tally import Counts, Tally
 
-STATUS_PERIOD = 1.0
 LONGEST_MESSAGE = 1024
 
 
@@ -44,6 +43,8 @@ class TemplateReconciler:
     recorder: EventRecorder
     clock: Callable[[], datetime]
     monotonic: Callable[[], float]
+    status_period: float
+    """Seconds between two writes of one status, at least."""
     _written: dict[Request, float] = field(default_factory=dict)
 
     async def reconcile(self, request: Request) -> Result | None:
@@ -63,7 +64,7 @@ class TemplateReconciler:
         except ValidationError as error:
             await self.statuses.refuse(TenantTemplate.mapping(), entry, "Valid", error)
             return None
-        wait = self._written.get(request, float("-inf")) + STATUS_PERIOD - self.monotonic()
+        wait = self._written.get(request, float("-inf")) + self.status_period - self.monotonic()
         if wait > 0:
             return Result(requeue_after=wait)
         registry = self._registry(request.namespace, template.spec.registry_id)

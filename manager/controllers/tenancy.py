@@ -50,7 +50,7 @@ from internal.tenancy.walk import Walker
 CRD: RESTMapping = BUILTIN[
     GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 ]
-STATUS_DELAY = 1.0
+STATUS_PERIOD = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +70,8 @@ class TenancyOptions:
     """Most tenants with metric series of their own; only those that are not ready have any."""
     every_tenant_series: bool = False
     """Series for every tenant."""
-    status_delay: float = STATUS_DELAY
-    """Seconds that changed counts of tenants wait for more before they are written to a status."""
+    status_period: float = STATUS_PERIOD
+    """Seconds that changed counts of tenants wait for more, and between two writes of one status."""
     allow_foreign_namespaces: bool = False
     """Templates may put resources into namespaces other than the tenant's, and make Namespaces."""
     allow_kinds: frozenset[GroupKind] = frozenset()
@@ -216,7 +216,7 @@ class _Closing:
 
 def _counts_changed(parts: _Parts, kind: str, request: Request) -> None:
     wakeups = parts.registry_wakeups if kind == "registry" else parts.template_wakeups
-    wakeups.wake(request, "counts of tenants changed", after=parts.options.status_delay)
+    wakeups.wake(request, "counts of tenants changed", after=parts.options.status_period)
 
 
 def _add_tenant_controller(parts: _Parts) -> None:
@@ -285,6 +285,7 @@ def _add_template_controller(parts: _Parts) -> None:
         recorder=parts.manager.recorder,
         clock=_now,
         monotonic=time.monotonic,
+        status_period=parts.options.status_period,
     )
 
     def registry_changed(event: Event, queue: EventQueue) -> None:
@@ -334,6 +335,7 @@ def _add_registry_controller(parts: _Parts) -> None:
         recorder=parts.manager.recorder,
         clock=_now,
         monotonic=time.monotonic,
+        status_period=parts.options.status_period,
     )
 
     def template_changed(event: Event, queue: EventQueue) -> None:
