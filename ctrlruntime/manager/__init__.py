@@ -7,7 +7,9 @@ from ctrlruntime.manager.manager import CacheRunnable, GracePeriodExceeded, Mana
 from ctrlruntime.manager.options import ManagerOptions
 from ctrlruntime.manager.runnables import FuncRunnable, Group, Runnable, StoppingError
 from ctrlruntime.manager.runner import run
+from ctrlruntime.manager.serving import MetricsServing
 from ctrlruntime.manager.watchdog import GCOptions
+from ctrlruntime.webhook.options import WebhookOptions
 
 __all__ = [
     "CacheRunnable",
@@ -19,8 +21,10 @@ __all__ = [
     "LeaderElectionLost",
     "Manager",
     "ManagerOptions",
+    "MetricsServing",
     "Runnable",
     "StoppingError",
+    "WebhookOptions",
     "configure_logs",
     "run",
 ]

@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from aiohttp import web
 from structlog.typing import FilteringBoundLogger
 
+from ctrlruntime.client.client import Client
 from ctrlruntime.manager import diagnostics
 from ctrlruntime.manager.health import Checks
 from ctrlruntime.manager.http import HTTPServer, listen
 from ctrlruntime.manager.metrics import Metrics
 from ctrlruntime.manager.options import ManagerOptions
+from ctrlruntime.manager.serving import MetricsServer
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -20,7 +22,11 @@ class Endpoints:
     """Binds its ports when it is made. Raises AddressError, leaving none of them bound."""
 
     def __init__(
-        self, options: ManagerOptions, metrics: Metrics, logger: FilteringBoundLogger
+        self,
+        options: ManagerOptions,
+        metrics: Metrics,
+        logger: FilteringBoundLogger,
+        connect: Callable[[], Client],
     ) -> None:
         self.health = Checks(options.liveness_path, logger)
         self.readiness = Checks(options.readiness_path, logger)
@@ -28,7 +34,11 @@ class Endpoints:
         self._extra: list[web.AbstractRouteDef] = []
         self._servers: dict[str, HTTPServer] = {}
         try:
-            self._bind("metrics", options.metrics_bind_address, web.Application())
+            listener = listen(options.metrics_bind_address, "the metrics endpoint")
+            if listener is not None:
+                self._servers["metrics"] = MetricsServer(
+                    options.metrics, listener, metrics.certificates, connect, logger
+                )
             self._bind("health", options.health_bind_address, web.Application())
             self._bind("diagnostics", options.diagnostics_bind_address, diagnostics.application())
         except Exception:

@@ -102,7 +102,7 @@ class Manager:
         self.metrics = Metrics()
         self.pace = Pace()
         self.elected = asyncio.Event()
-        self._endpoints = Endpoints(self.options, self.metrics, self.logger)
+        self._endpoints = Endpoints(self.options, self.metrics, self.logger, self._connect)
         self._make_clients(cache_options)
         self._names: set[str] = set()
         self._controllers: list[Controller] = []
@@ -115,12 +115,7 @@ class Manager:
         self._error: Exception | None = None
         self._stopping = False
         self._started = False
-        self.webhooks = Webhooks(
-            self.options.webhook,
-            self.metrics,
-            self.logger,
-            lambda: Client.connect(self.config, observer=self.metrics.requests),
-        )
+        self.webhooks = Webhooks(self.options.webhook, self.metrics, self.logger, self._connect)
         self.add(self.webhooks)
         self.add(CacheRunnable(self.cache))
         self.add(LoopWatchdog(self.metrics.loop_stall.observe, self.logger))
@@ -346,7 +341,7 @@ class Manager:
             logger=self.logger,
         )
 
-    def _connect(self, fence: Fence) -> Client:
+    def _connect(self, fence: Fence | None = None) -> Client:
         client = Client.connect(
             self.config,
             observer=self.metrics.requests,

@@ -23,6 +23,7 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.observe import InformerStats
 from ctrlruntime.controller.metrics import Outcome
 from ctrlruntime.queue import QueueCore
+from ctrlruntime.webhook.metrics import CertificateMetrics
 
 RECONCILE_BUCKETS = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8),
@@ -289,6 +290,7 @@ class Metrics:
         GCCollector(registry=self.registry)
         self.requests = RequestSeries(self.registry)
         self.informers = InformerSeries(self.registry)
+        self.certificates = CertificateMetrics(self.registry)
         self.leader = Gauge(
             "leader_election_master_status", "1 while this process is the leader.", ["name"],
             registry=self.registry,

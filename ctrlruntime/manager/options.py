@@ -11,6 +11,7 @@ from opentelemetry.trace import TracerProvider
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.events.correlator import EventOptions
 from ctrlruntime.manager.election import ElectionOptions
+from ctrlruntime.manager.serving import MetricsServing
 from ctrlruntime.manager.watchdog import GCOptions
 from ctrlruntime.webhook.options import WebhookOptions
 
@@ -41,6 +42,8 @@ class ManagerOptions:
     election: ElectionOptions = field(default_factory=ElectionOptions)
 
     metrics_bind_address: str = ":8080"
+    metrics: MetricsServing = field(default_factory=MetricsServing)
+    """Plain to everybody by default; over https, and to whom the API server allows, if asked."""
     health_bind_address: str = ":8081"
     liveness_path: str = "/healthz"
     readiness_path: str = "/readyz"

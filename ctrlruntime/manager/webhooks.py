@@ -23,7 +23,6 @@ from ctrlruntime.webhook.certificates import CertificateSet
 from ctrlruntime.webhook.conversion import Conversion
 from ctrlruntime.webhook.declaration import AdmissionOptions
 from ctrlruntime.webhook.injection import CRD, MUTATING, VALIDATING, Injection, Target
-from ctrlruntime.webhook.metrics import CertificateMetrics
 from ctrlruntime.webhook.mounted import MountedCertificate
 from ctrlruntime.webhook.options import WebhookOptions
 from ctrlruntime.webhook.review import Step
@@ -64,7 +63,7 @@ class Webhooks:
     ) -> None:
         self.options = options
         self.application = Application(logger, metrics.registry)
-        self.certificate_metrics = CertificateMetrics(metrics.registry)
+        self._certificate_metrics = metrics.certificates
         self.tls: ServingTLS | None = None
         self.certificates: SharedCertificates | None = None
         """The rotation, where the managers make their own certificates."""
@@ -163,7 +162,7 @@ class Webhooks:
         mounted = MountedCertificate(
             folder,
             tls,
-            self.certificate_metrics,
+            self._certificate_metrics,
             self._logger,
             self.options.certificate_name,
             self.options.key_name,

@@ -1,0 +1,159 @@
+"""Who may read the metrics: bearer tokens and rights as the API server knows them."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from aiohttp import web
+from structlog.typing import FilteringBoundLogger
+
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import APIError, TransportError
+
+TOKEN_REVIEW = RESTMapping(
+    GroupVersionKind("authentication.k8s.io", "v1", "TokenReview"), "tokenreviews", False
+)
+ACCESS_REVIEW = RESTMapping(
+    GroupVersionKind("authorization.k8s.io", "v1", "SubjectAccessReview"),
+    "subjectaccessreviews",
+    False,
+)
+TOKEN_SECONDS = 60.0
+ALLOWED_SECONDS = 300.0
+DENIED_SECONDS = 30.0
+MOST = 4096
+"""Answers that are remembered; the oldest are forgotten first."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A user as a TokenReview tells."""
+
+    username: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @classmethod
+    def of(cls, user: Mapping[str, Any]) -> Caller:
+        extra = tuple((key, tuple(value)) for key, value in (user.get("extra") or {}).items())
+        return cls(
+            user.get("username", ""), user.get("uid", ""), tuple(user.get("groups") or ()), extra
+        )
+
+
+class RequestFilter:
+    """Lets in whom the API server knows and allows ``get`` on the path of the request.
+
+    401 without a token that it knows, 403 without the right, 500 when it cannot be asked. Tokens are
+    remembered for a minute, rights for five, refusals for 30 seconds, as upstream; failures to ask
+    are not. ``connect`` makes the client at the first request.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Client],
+        logger: FilteringBoundLogger,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connect = connect
+        self._client: Client | None = None
+        self._logger = logger
+        self._callers: _Remembered[Caller | None] = _Remembered(clock)
+        self._rights: _Remembered[bool] = _Remembered(clock)
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    @property
+    def middleware(self) -> Any:
+        """For the application whose requests are to be filtered."""
+
+        @web.middleware
+        async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+            refused = await self._refusal(request)
+            return refused if refused is not None else await handler(request)
+
+        return check
+
+    async def _refusal(self, request: web.Request) -> web.Response | None:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            return web.Response(status=401, text="Unauthorized")
+        try:
+            caller = await self._caller(token.strip())
+            if caller is None:
+                return web.Response(status=401, text="Unauthorized")
+            allowed = await self._may(caller, request.method.lower(), request.path)
+        except (APIError, TransportError, TimeoutError) as error:
+            self._logger.error("Request not checked", path=request.path, error=str(error))
+            return web.Response(status=500, text="Authentication or authorization failed")
+        if not allowed:
+            self._logger.debug("Request denied", path=request.path, user=caller.username)
+            return web.Response(status=403, text="Authorization denied")
+        return None
+
+    async def _caller(self, token: str) -> Caller | None:
+        key = hashlib.sha256(token.encode()).hexdigest()
+        known = self._callers.get(key)
+        if known is not None:
+            return known[0]
+        status = await self._review(TOKEN_REVIEW, {"token": token})
+        user = status.get("user") if status.get("authenticated") else None
+        caller = Caller.of(user) if user else None
+        self._callers.put(key, caller, TOKEN_SECONDS)
+        return caller
+
+    async def _may(self, caller: Caller, verb: str, path: str) -> bool:
+        key = (caller, verb, path)
+        known = self._rights.get(key)
+        if known is not None:
+            return known[0]
+        spec = {
+            "user": caller.username,
+            "uid": caller.uid,
+            "groups": list(caller.groups),
+            "extra": {name: list(values) for name, values in caller.extra},
+            "nonResourceAttributes": {"path": path, "verb": verb},
+        }
+        status = await self._review(ACCESS_REVIEW, spec)
+        allowed = bool(status.get("allowed"))
+        self._rights.put(key, allowed, ALLOWED_SECONDS if allowed else DENIED_SECONDS)
+        return allowed
+
+    async def _review(self, kind: RESTMapping, spec: dict[str, Any]) -> Mapping[str, Any]:
+        if self._client is None:
+            self._client = self._connect()
+        review = {"apiVersion": kind.gvk.api_version, "kind": kind.gvk.kind, "spec": spec}
+        answer: dict[str, Any] = await self._client.create(review, kind=kind)
+        return answer.get("status") or {}
+
+
+class _Remembered(Generic[Value]):
+    """Answers with the time until which they hold."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._known: OrderedDict[Any, tuple[float, Value]] = OrderedDict()
+
+    def get(self, key: Any) -> tuple[Value] | None:
+        """In a tuple, as the answer may be None."""
+        until, value = self._known.get(key, (float("-inf"), None))
+        return (value,) if until > self._clock() else None  # type: ignore[return-value]
+
+    def put(self, key: Any, value: Value, seconds: float) -> None:
+        self._known.pop(key, None)
+        self._known[key] = (self._clock() + seconds, value)
+        while len(self._known) > MOST:
+            self._known.popitem(last=False)

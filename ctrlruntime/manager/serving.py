@@ -1,0 +1,93 @@
+"""How the metrics are served: plain, or over https, to everybody or to whom the API server allows."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from aiohttp import web
+from structlog.typing import FilteringBoundLogger
+
+from ctrlruntime.client.client import Client
+from ctrlruntime.manager.authorization import RequestFilter
+from ctrlruntime.manager.http import HTTPServer
+from ctrlruntime.webhook.authority import pem, self_signed
+from ctrlruntime.webhook.metrics import CertificateMetrics
+from ctrlruntime.webhook.mounted import MountedCertificate
+from ctrlruntime.webhook.tls import ServingTLS
+
+SELF_SIGNED = timedelta(days=365)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsServing:
+    """Options of the metrics endpoint."""
+
+    secure: bool = False
+    """Serve https."""
+    certificate_folder: Path | None = None
+    """Where the certificate lies, followed when it is replaced; without one it is signed by nobody
+    and for ``localhost``, so that readers have to skip the check."""
+    certificate_name: str = "tls.crt"
+    key_name: str = "tls.key"
+    authorize: bool = False
+    """Answer only to tokens that the API server knows, of users who may ``get`` the path
+    (TokenReview and SubjectAccessReview)."""
+
+    def __post_init__(self) -> None:
+        if self.authorize and not self.secure:
+            raise ValueError("metrics with authorize need secure: tokens must not travel in clear")
+        if self.certificate_folder is not None and not self.secure:
+            raise ValueError("a certificate for the metrics needs secure")
+
+
+class MetricsServer(HTTPServer):
+    """The metrics endpoint as the options want it."""
+
+    def __init__(
+        self,
+        options: MetricsServing,
+        listener: socket.socket,
+        certificates: CertificateMetrics,
+        connect: Callable[[], Client],
+        logger: FilteringBoundLogger,
+    ) -> None:
+        self._filter = RequestFilter(connect, logger) if options.authorize else None
+        self._mounted: MountedCertificate | None = None
+        tls = ServingTLS() if options.secure else None
+        if tls is not None and options.certificate_folder is not None:
+            self._mounted = MountedCertificate(
+                options.certificate_folder,
+                tls,
+                certificates,
+                logger,
+                options.certificate_name,
+                options.key_name,
+            )
+        elif tls is not None:
+            pair = self_signed(["localhost", "127.0.0.1"], datetime.now(UTC), SELF_SIGNED)
+            tls.load(pem(pair.certificate), pair.key_pem)
+        app = web.Application(middlewares=[self._filter.middleware] if self._filter else [])
+        context = tls.context if tls is not None else None
+        super().__init__("metrics", app, listener, tls=context)
+
+    async def start(self) -> None:
+        """Serves until cancelled. Raises CertificateError if there is no certificate to serve."""
+        try:
+            if self._mounted is None:
+                await super().start()
+                return
+            await self._mounted.prepare()
+            following = asyncio.create_task(self._mounted.run(), name="metrics certificate")
+            try:
+                await super().start()
+            finally:
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
+        finally:
+            if self._filter is not None:
+                await self._filter.close()
