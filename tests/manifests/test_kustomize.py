@@ -1,0 +1,253 @@
+"""Every kustomization builds, and API servers take every object of it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.api.resource import Resource
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import AlreadyExists, APIError
+from ctrlruntime.envtest import Environment
+from manager import manifests as made
+from manager.options import RunOptions
+from tests.manifests.installation import INSTALLER, NAMESPACE, ROOT, Manifest, of_kind
+
+pytestmark = pytest.mark.xdist_group("manifests")
+
+CONFIG = ROOT / "config"
+FOLDERS = (
+    "crd",
+    "rbac",
+    "manager",
+    "webhook",
+    "default",
+    "network-policy",
+    "prometheus",
+    "samples",
+)
+KINDS: tuple[type[Resource[Any, Any]], ...] = (Tenant, TenantRegistry, TenantTemplate)
+DEFINITIONS = "CustomResourceDefinition"
+
+
+def built(folder: str, binaries: dict[str, str]) -> list[Manifest]:
+    """What kustomize makes of a folder."""
+    command = [binaries["1.32"], "kustomize", str(CONFIG / folder)]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return [each for each in yaml.safe_load_all(text) if each]
+
+
+MONITORS = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": DEFINITIONS,
+    "metadata": {"name": "servicemonitors.monitoring.coreos.com"},
+    "spec": {
+        "group": "monitoring.coreos.com",
+        "scope": "Namespaced",
+        "names": {
+            "kind": "ServiceMonitor",
+            "listKind": "ServiceMonitorList",
+            "plural": "servicemonitors",
+            "singular": "servicemonitor",
+        },
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "required": ["spec"],
+                        "properties": {
+                            "spec": {
+                                "type": "object",
+                                "required": ["endpoints", "selector"],
+                                "properties": {
+                                    "endpoints": {
+                                        "type": "array",
+                                        "items": {
+                                            "type": "object",
+                                            "properties": {
+                                                "path": {"type": "string"},
+                                                "port": {"type": "string"},
+                                                "scheme": {
+                                                    "type": "string",
+                                                    "enum": ["http", "https"],
+                                                },
+                                                "bearerTokenFile": {"type": "string"},
+                                                "tlsConfig": {
+                                                    "type": "object",
+                                                    "properties": {
+                                                        "insecureSkipVerify": {"type": "boolean"}
+                                                    },
+                                                },
+                                            },
+                                        },
+                                    },
+                                    "selector": {
+                                        "type": "object",
+                                        "properties": {
+                                            "matchLabels": {
+                                                "type": "object",
+                                                "additionalProperties": {"type": "string"},
+                                            }
+                                        },
+                                    },
+                                },
+                            }
+                        },
+                    }
+                },
+            }
+        ],
+    },
+}
+"""What of a ServiceMonitor is used here, in the Prometheus operator's terms."""
+
+
+def test_every_folder_has_its_kustomization(binaries: dict[str, str]) -> None:
+    on_disk = {path.parent.name for path in CONFIG.glob("*/kustomization.yaml")}
+    assert on_disk == set(FOLDERS)
+
+
+def test_every_file_is_in_its_kustomization() -> None:
+    for folder in FOLDERS:
+        listed = yaml.safe_load((CONFIG / folder / "kustomization.yaml").read_text())["resources"]
+        for path in (CONFIG / folder).rglob("*.yaml"):
+            name = str(path.relative_to(CONFIG / folder))
+            assert name == "kustomization.yaml" or name in listed, f"{folder}/{name}"
+
+
+async def accepted(client: Client, manifest: Manifest, namespace: str) -> None:
+    """A server takes the object, unknown fields being errors; nothing is stored."""
+    metadata = dict(manifest["metadata"])
+    if metadata.get("namespace") == "system":
+        metadata["namespace"] = namespace
+    mapping = await client.mapper.resolve(GroupVersionKind.of(manifest))
+    if mapping.namespaced:
+        metadata.setdefault("namespace", namespace)
+    try:
+        await client.create(
+            {**manifest, "metadata": metadata}, dry_run=True, field_validation="Strict"
+        )
+    except AlreadyExists:
+        return
+    except APIError as error:
+        raise AssertionError(f"{manifest['kind']} {metadata['name']}: {error}") from error
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.criterion("kustomize")
+@pytest.mark.parametrize("folder", FOLDERS)
+async def test_the_real_server_takes_every_object(
+    folder: str, binaries: dict[str, str], real: Environment, installation: Client
+) -> None:
+    await real.install_crds(MONITORS)
+    for manifest in built(folder, binaries):
+        await accepted(installation, manifest, NAMESPACE)
+
+
+@pytest.mark.criterion("kustomize")
+async def test_a_current_server_knows_every_field(binaries: dict[str, str], tmp_path: Path) -> None:
+    """The old one drops what it does not know, so that a slip of the pen would pass there."""
+    async with Environment(folder=tmp_path) as environment:
+        client = environment.client("admin")
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        await client.create(namespace)
+        await environment.install_crds(MONITORS, *KINDS)
+        for folder in FOLDERS:
+            for manifest in built(folder, binaries):
+                await accepted(client, manifest, NAMESPACE)
+        wrong = built("manager", binaries)[-1]
+        wrong["spec"]["template"]["spec"]["containers"][0]["readinesProbe"] = {}
+        with pytest.raises(AssertionError, match="readinesProbe"):
+            await accepted(client, wrong, NAMESPACE)
+
+
+@pytest.mark.criterion("samples")
+def test_there_is_a_sample_of_every_kind(binaries: dict[str, str]) -> None:
+    samples = built("samples", binaries)
+    assert {each["kind"] for each in samples} == {kind.gvk().kind for kind in KINDS}
+    known = {kind.gvk().kind: kind for kind in KINDS}
+    for sample in samples:
+        known[sample["kind"]].from_manifest(sample)
+
+
+@pytest.mark.criterion("generated")
+def test_what_is_generated_is_up_to_date() -> None:
+    assert made.check(CONFIG) == ""
+
+
+@pytest.mark.criterion("generated")
+def test_a_file_changed_by_hand_is_found(tmp_path: Path) -> None:
+    made.generate(tmp_path)
+    assert made.check(tmp_path) == ""
+    role = tmp_path / "rbac" / "role.yaml"
+    role.write_text(role.read_text().replace("- watch", "- '*'", 1))
+    assert "-  - '*'" in made.check(tmp_path)
+
+
+@pytest.mark.criterion("installer")
+def test_the_installer_is_what_the_default_overlay_builds(binaries: dict[str, str]) -> None:
+    command = [binaries["1.32"], "kustomize", str(CONFIG / "default")]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert text == INSTALLER.read_text()
+
+
+class TestDeployment:
+    def container(self) -> Manifest:
+        pod: Manifest = of_kind("Deployment")[0]["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        return {"pod": pod, **container}
+
+    def test_it_is_restricted(self) -> None:
+        found = self.container()
+        pod = found["pod"]["securityContext"]
+        assert pod["runAsNonRoot"] is True
+        assert pod["runAsUser"] == 65532
+        assert pod["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert found["securityContext"] == {
+            "readOnlyRootFilesystem": True,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        namespace = of_kind("Namespace")[0]["metadata"]["labels"]
+        assert namespace["pod-security.kubernetes.io/enforce"] == "restricted"
+
+    def test_it_is_given_time_to_end(self) -> None:
+        graceful = RunOptions().manager_options().graceful_shutdown_timeout
+        assert self.container()["pod"]["terminationGracePeriodSeconds"] > graceful + 10
+
+    def test_it_is_probed_and_bounded(self) -> None:
+        found = self.container()
+        for probe, path in (
+            ("startupProbe", "/healthz"),
+            ("livenessProbe", "/healthz"),
+            ("readinessProbe", "/readyz"),
+        ):
+            assert found[probe]["httpGet"] == {"path": path, "port": "probes"}
+        assert set(found["resources"]) == {"limits", "requests"}
+        ports = {port["name"]: port["containerPort"] for port in found["ports"]}
+        assert f"--health-probe-bind-address=:{ports['probes']}" in found["args"]
+        assert f"--metrics-bind-address=:{ports['metrics']}" in found["args"]
+
+    async def test_the_manager_understands_its_arguments(self) -> None:
+        arguments = self.container()["args"]
+        process = await asyncio.create_subprocess_exec(
+            str(ROOT / ".venv" / "bin" / "python"),
+            *("-m", "manager", *arguments, "--help"),
+            cwd=ROOT,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        answer, _ = await process.communicate()
+        assert process.returncode == 0
+        for argument in arguments[1:]:
+            assert argument.partition("=")[0].encode() in answer
