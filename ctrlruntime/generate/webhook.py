@@ -17,7 +17,7 @@ WEBHOOKS = (
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -29,7 +29,6 @@ from ctrlruntime.webhook.declaration import (
     mutating_path,
     validating_path,
 )
-from ctrlruntime.webhook.review import Step
 
 from .permissions import Rule
 
@@ -162,7 +161,7 @@ def webhook_configurations(
 
 def webhooks_of(
     kind: type[Resource[Any, Any]] | RESTMapping,
-    *steps: Step,
+    *steps: Callable[..., Any],
     options: AdmissionOptions | None = None,
     **service: Any,
 ) -> list[Webhook]:

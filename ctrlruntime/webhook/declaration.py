@@ -114,7 +114,7 @@ def _mark(function: FunctionT, role: _Role) -> FunctionT:
 
 def declared_by(
     kind: type[Resource[Any, Any]] | None,
-    steps: Sequence[Step] = (),
+    steps: Sequence[Callable[..., Any]] = (),
     options: AdmissionOptions | None = None,
 ) -> Declared:
     """What the methods of ``kind`` and further ``steps``, marked by the same decorators, declare.
@@ -150,7 +150,7 @@ def _methods(kind: type[Resource[Any, Any]] | None) -> Iterator[tuple[_Role, Ste
             yield role, value
 
 
-def _marked(steps: Sequence[Step]) -> Iterator[tuple[_Role, Step]]:
+def _marked(steps: Sequence[Callable[..., Any]]) -> Iterator[tuple[_Role, Step]]:
     for step in steps:
         role = getattr(step, _ATTRIBUTE, None)
         if not isinstance(role, _Role):

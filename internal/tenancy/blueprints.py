@@ -1,11 +1,11 @@
 """Templates as their tenants need them, and what is wrong with them; each looked at once."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from apis.tenancy import TenantRegistry, TenantTemplate, resource_lists
+from apis.tenancy import TenantRegistry, TenantTemplate, TResource, resource_lists
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry
 from internal.tenancy.graph import Graph, GraphError
@@ -19,15 +19,38 @@ ALWAYS_KNOWN = frozenset({"uid", "activate", "registryId", "hubId", "templateRef
 
 
 @dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a template, or with one of its resources."""
+
+    text: str
+    resource: str = ""
+    """Id of the resource; empty if it is the template."""
+
+    def __str__(self) -> str:
+        return f"{self.resource}: {self.text}" if self.resource else self.text
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What can be said of a template without any row."""
 
-    problems: tuple[str, ...]
+    found: tuple[Problem, ...]
     variables: frozenset[str]
     """Variables that it reads and gives no default."""
     cyclic: bool = False
     refused: bool = False
     """Whether it asks for what the manager does not allow templates."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """One sentence each."""
+        return tuple(map(str, self.found))
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    texts: list[str]
+    variables: Set[str]
 
 
 @dataclass(slots=True)
@@ -56,9 +79,9 @@ class Blueprints:
         if known is not None and known[0] == version:
             return known[1]
         try:
-            verdict = await self._examine(entry.typed(TenantTemplate))
+            verdict = await self.examine(entry.typed(TenantTemplate))
         except ValidationError as error:
-            verdict = Verdict((describe(error),), frozenset())
+            verdict = Verdict((Problem(describe(error)),), frozenset())
         self._verdicts[entry.key] = (version, verdict)
         return verdict
 
@@ -79,40 +102,46 @@ class Blueprints:
         self._prepared[entry.key] = (version, made)
         return made
 
-    async def _examine(self, template: TenantTemplate) -> Verdict:
-        problems: list[str] = []
+    async def examine(self, template: TenantTemplate) -> Verdict:
+        """What is wrong with a template as it is, stored or not."""
+        problems: list[Problem] = []
         variables: set[str] = set()
         cyclic = refused = False
         resources = [resource for _, resource in resource_lists(template.spec)]
         try:
             Graph.of(resources)
         except GraphError as error:
-            problems += error.problems
+            problems += map(Problem, error.problems)
             cyclic = error.cyclic
         for resource in resources:
-            problems += [f"{resource.id}: {text}" for text in check(resource.ignore_fields)]
+            texts: list[str] = check(resource.ignore_fields)
             try:
-                _plain(GroupVersionKind.of(resource.spec))
-                manifest = combine(
-                    resource.spec,
-                    name=resource.name_template,
-                    namespace=resource.target_namespace,
-                    labels=resource.labels_template,
-                    annotations=resource.annotations_template,
-                )
-                self.privileges.check_template(manifest, template.metadata.namespace or "")
-                report = await self.renderer.check(manifest)
+                report = await self._report(resource, template.metadata.namespace or "")
             except Refused as error:
-                problems.append(f"{resource.id}: {error}")
+                texts.append(str(error))
                 refused = True
-                continue
             except (RenderError, ValueError) as error:
-                problems.append(f"{resource.id}: {error}")
-                continue
-            problems += [f"{resource.id}: {error}" for error in report.errors]
-            problems += _no_name(resource.id, manifest)
-            variables |= report.variables - report.optional
+                texts.append(str(error))
+            else:
+                texts += report.texts
+                variables |= report.variables
+            problems += (Problem(text, resource.id) for text in texts)
         return Verdict(tuple(problems), frozenset(variables), cyclic, refused)
+
+    async def _report(self, resource: TResource, namespace: str) -> _Report:
+        """Raises Refused, RenderError or ValueError for what cannot even be looked at."""
+        _plain(GroupVersionKind.of(resource.spec))
+        manifest = combine(
+            resource.spec,
+            name=resource.name_template,
+            namespace=resource.target_namespace,
+            labels=resource.labels_template,
+            annotations=resource.annotations_template,
+        )
+        self.privileges.check_template(manifest, namespace)
+        report = await self.renderer.check(manifest)
+        texts = [*map(str, report.errors), *_no_name(manifest)]
+        return _Report(texts, report.variables - report.optional)
 
 
 def _plain(gvk: GroupVersionKind) -> None:
@@ -121,11 +150,11 @@ def _plain(gvk: GroupVersionKind) -> None:
         raise ValueError("apiVersion and kind must be written out; they may not be templates")
 
 
-def _no_name(resource: str, manifest: dict[str, object]) -> list[str]:
+def _no_name(manifest: dict[str, object]) -> list[str]:
     metadata = manifest.get("metadata")
     if isinstance(metadata, dict) and metadata.get("name"):
         return []
-    return [f"{resource}: it has neither nameTemplate nor spec.metadata.name"]
+    return ["it has neither nameTemplate nor spec.metadata.name"]
 
 
 def variables_of(registry: TenantRegistry) -> frozenset[str]:

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
-from apis.tenancy import SecretKeyRef, TenantRegistry
+from apis.tenancy import SecretKeyRef, TenantRegistry, TenantRegistrySource
 from ctrlruntime.queue import Request
 from internal.tenancy.metrics import TenancyMetrics
 from internal.tenancy.rows import Reading, RowReader, columns
@@ -75,7 +75,7 @@ class Queries:
             )
         mysql = source.mysql
         if mysql is None:
-            raise SourceError(f"spec.source.{source.type} is missing")
+            raise SourceError(f"{missing_part(source) or 'spec.source'} is missing")
         tls = None
         password = await self._value(request, mysql.password_ref) or ""
         if mysql.tls is not None:
@@ -109,6 +109,12 @@ class Queries:
             )
         except SecretUnavailable as error:
             raise CredentialsUnavailable(str(error)) from None
+
+
+def missing_part(source: TenantRegistrySource) -> str:
+    """The field that describes the source and is not there; empty if it is."""
+    described = source.sqlite if source.type == "sqlite" else source.mysql
+    return "" if described is not None else f"spec.source.{source.type}"
 
 
 def _places(request: Request, registry: TenantRegistry) -> frozenset[tuple[str, str]]:

@@ -17,9 +17,11 @@ from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.intake import EventQueue
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import annotation_changed, any_of, generation_changed
+from ctrlruntime.generate.webhook import Webhook, webhooks_of
 from ctrlruntime.manager import Group, Manager
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import OWNER, Control
+from internal.tenancy.admission import ADMISSION, TenancyAdmission
 from internal.tenancy.blueprints import Blueprints
 from internal.tenancy.children import OWNER_INDEX, ChildKinds, entries_of, owner_keys
 from internal.tenancy.claims import Claims
@@ -76,6 +78,8 @@ class TenancyOptions:
     """Templates may put resources into namespaces other than the tenant's, and make Namespaces."""
     allow_kinds: frozenset[GroupKind] = frozenset()
     """Kinds that templates may name although they give rights or belong to the whole cluster."""
+    webhooks: bool = False
+    """Tell at once what is wrong with a registry or template that is written."""
     protected_namespaces: frozenset[str] = frozenset()
     """Namespaces that nothing is written to for any tenant; meant for the manager's own."""
 
@@ -129,7 +133,24 @@ def add_tenancy(manager: Manager, options: TenancyOptions) -> None:
     _add_tenant_controller(parts)
     _add_template_controller(parts)
     _add_registry_controller(parts)
+    if options.webhooks:
+        _add_webhooks(parts)
     manager.add(_Closing(parts))
+
+
+def webhooks() -> list[Webhook]:
+    """What has to be configured in the API server for the option `webhooks`."""
+    return [
+        *webhooks_of(TenantRegistry, TenancyAdmission.check_registry, options=ADMISSION),
+        *webhooks_of(TenantTemplate, TenancyAdmission.check_template, options=ADMISSION),
+    ]
+
+
+def _add_webhooks(parts: _Parts) -> None:
+    admission = TenancyAdmission(parts.blueprints, parts.registries.informer.store)
+    serve = parts.manager.webhooks.register
+    serve(TenantRegistry, admission.check_registry, options=ADMISSION)
+    serve(TenantTemplate, admission.check_template, options=ADMISSION)
 
 
 def _make_parts(manager: Manager, options: TenancyOptions) -> _Parts:
