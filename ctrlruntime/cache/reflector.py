@@ -138,6 +138,7 @@ class Reflector:
         self._listed_at = float("-inf")
         self._watches = 0
         self._in_pages = False
+        self._asked_for_stream = False
         self._stale_lists = 0
         self._not_older_than: str | None = None
 
@@ -167,8 +168,9 @@ class Reflector:
 
     async def _turn(self) -> bool:
         """One list where needed, and one watch. False if the next should wait."""
+        self._asked_for_stream = not self._version and self._streams()
         if not self._version:
-            if self._streams():
+            if self._asked_for_stream:
                 return await self._watch(initial_events=True)
             await self._list()
         return await self._watch()
@@ -188,7 +190,7 @@ class Reflector:
         self._sink.failed(error)
         if isinstance(error, StaleList):
             return self._stale(error)
-        if not self._version and self._streams():
+        if not self._version and self._asked_for_stream:
             return self._stream_failed(error)
         if isinstance(error, Gone):
             self._log.info("watch expired, listing again", version=self._version)
