@@ -53,10 +53,12 @@ class SharedServer:
 
 
 @contextmanager
-def kube_apiserver(folder: Path) -> Iterator[SharedServer]:
-    """One kube-apiserver with kube-controller-manager."""
+def kube_apiserver(folder: Path, **settings: Any) -> Iterator[SharedServer]:
+    """One kube-apiserver, by default with kube-controller-manager."""
     options = BackendOptions(
-        folder=folder, users=(administrator("admin"),), server={"controller_manager": True}
+        folder=folder,
+        users=(administrator("admin"),),
+        server={"controller_manager": True, **settings},
     )
     with _running(lambda: KubeApiserverBackend(options)) as server:
         yield server

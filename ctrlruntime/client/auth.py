@@ -12,6 +12,9 @@ from typing import Any, Protocol
 
 import orjson
 
+from ctrlruntime.client.certificates import CertificateFiles
+from ctrlruntime.client.certificates import ClientCertificate as ClientCertificate
+
 REREAD_SECONDS = 60.0
 """How long a token read from a file is used before the file is read again (client-go: 1 min)."""
 EXPIRY_MARGIN_SECONDS = 60.0
@@ -20,14 +23,6 @@ _EXEC_API_VERSION = "client.authentication.k8s.io/v1"
 
 class AuthError(Exception):
     """Credentials could not be had. The message says from where and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClientCertificate:
-    """PEM data."""
-
-    certificate: bytes
-    key: bytes = field(repr=False)
 
 
 class Authenticator(Protocol):
@@ -48,15 +43,32 @@ class Authenticator(Protocol):
         """``Authorization``, or nothing. ``renew``: the last ones were refused. Raises AuthError."""
 
 
-class StaticAuth:
-    """A token, user name and password, or client certificate that never changes."""
+class _Certified:
+    """Who has a client certificate that may be one in files."""
+
+    def __init__(self, certificate: ClientCertificate | CertificateFiles | None) -> None:
+        self._certificate = certificate
+
+    @property
+    def certificate(self) -> ClientCertificate | None:
+        held = self._certificate
+        return held.current if isinstance(held, CertificateFiles) else held
+
+    @property
+    def generation(self) -> int:
+        held = self._certificate
+        return held.generation if isinstance(held, CertificateFiles) else 0
+
+
+class StaticAuth(_Certified):
+    """A token, user name and password, or client certificate; only the last may change, if in files."""
 
     def __init__(
         self,
         *,
         token: str | None = None,
         basic: tuple[str, str] | None = None,
-        certificate: ClientCertificate | None = None,
+        certificate: ClientCertificate | CertificateFiles | None = None,
     ) -> None:
         self._headers: dict[str, str] = {}
         if token:
@@ -65,21 +77,20 @@ class StaticAuth:
             encoded = base64.b64encode(":".join(basic).encode()).decode()
             self._headers["Authorization"] = f"Basic {encoded}"
         self.renewable = False
-        self.generation = 0
-        self.certificate = certificate
+        super().__init__(certificate)
 
     async def headers(self, *, renew: bool = False) -> Mapping[str, str]:
         return self._headers
 
 
-class FileAuth:
+class FileAuth(_Certified):
     """A token in a file that is replaced from time to time: a service account's, or ``tokenFile``."""
 
     def __init__(
         self,
         path: Path,
         *,
-        certificate: ClientCertificate | None = None,
+        certificate: ClientCertificate | CertificateFiles | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._path = path
@@ -87,8 +98,7 @@ class FileAuth:
         self._read_at = float("-inf")
         self._headers: dict[str, str] = {}
         self.renewable = True
-        self.generation = 0
-        self.certificate = certificate
+        super().__init__(certificate)
 
     def renewed(self) -> "FileAuth":
         """The same file, read anew."""
@@ -254,14 +264,14 @@ class ExecAuth:
                 self.generation += 1
 
 
-class CallbackAuth:
+class CallbackAuth(_Certified):
     """A token from a coroutine, asked for again at most every ``REREAD_SECONDS`` or after a 401."""
 
     def __init__(
         self,
         token: Callable[[], Awaitable[str]],
         *,
-        certificate: ClientCertificate | None = None,
+        certificate: ClientCertificate | CertificateFiles | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._token = token
@@ -269,8 +279,7 @@ class CallbackAuth:
         self._asked_at = float("-inf")
         self._headers: dict[str, str] = {}
         self.renewable = True
-        self.generation = 0
-        self.certificate = certificate
+        super().__init__(certificate)
 
     async def headers(self, *, renew: bool = False) -> Mapping[str, str]:
         now = self._clock()

@@ -14,6 +14,7 @@ from ctrlruntime.client.auth import (
     FileAuth,
     StaticAuth,
 )
+from ctrlruntime.client.certificates import CAFile, trust
 from ctrlruntime.client.kubeconfig import ConfigError, Kubeconfig
 
 __all__ = ["AuthError", "Config", "ConfigError"]
@@ -30,6 +31,8 @@ class Config:
     """Base URL, for example ``https://10.0.0.1:6443``."""
     ca_data: bytes | None = None
     """PEM; None trusts the system's authorities."""
+    ca_file: CAFile | None = None
+    """Comes before ``ca_data``, and is read again when it is replaced."""
     verify: bool = True
     auth: Authenticator = field(default_factory=StaticAuth, repr=False)
     user_agent: str = USER_AGENT
@@ -87,6 +90,7 @@ class Config:
         return cls(
             host=f"https://{authority}",
             ca_data=ca.read_bytes() if ca.exists() else None,
+            ca_file=CAFile(ca) if ca.exists() else None,
             auth=FileAuth(service_account / "token"),
             namespace=namespace.read_text().strip() if namespace.exists() else "default",
         )
@@ -98,6 +102,7 @@ class Config:
         return cls(
             host=chosen.server,
             ca_data=chosen.ca_data,
+            ca_file=chosen.ca_file,
             verify=chosen.verify,
             auth=chosen.auth,
             namespace=chosen.namespace,
@@ -105,6 +110,11 @@ class Config:
             proxy_url=chosen.proxy_url,
             extra_headers=chosen.headers,
         )
+
+    @property
+    def generation(self) -> tuple[int, int]:
+        """Changes with the certificates: connections made before are no longer right."""
+        return self.auth.generation, self.ca_file.generation if self.ca_file is not None else 0
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """For one connector; None for plain HTTP."""
@@ -114,8 +124,10 @@ class Config:
         if not self.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
+        elif self.ca_file is not None:
+            trust(context, self.ca_file.data)
         elif self.ca_data is not None:
-            context.load_verify_locations(cadata=self.ca_data.decode("ascii", "ignore"))
+            trust(context, self.ca_data)
         else:
             context.load_default_certs()
         certificate = self.auth.certificate

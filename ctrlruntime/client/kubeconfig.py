@@ -18,6 +18,7 @@ from ctrlruntime.client.auth import (
     FileAuth,
     StaticAuth,
 )
+from ctrlruntime.client.certificates import CAFile, CertificateFiles
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -32,6 +33,7 @@ class Context:
 
     server: str
     ca_data: bytes | None
+    ca_file: CAFile | None
     verify: bool
     auth: Authenticator
     namespace: str
@@ -100,6 +102,7 @@ class Kubeconfig:
         return Context(
             server=server,
             ca_data=_data_or_file(cluster, "certificate-authority"),
+            ca_file=_ca_file(cluster),
             verify=not cluster.body.get("insecure-skip-tls-verify", False),
             auth=_authenticator(user, cluster),
             namespace=context.body.get("namespace") or "default",
@@ -136,7 +139,9 @@ def _authenticator(user: _Named, cluster: _Named) -> Authenticator:
     return StaticAuth(certificate=certificate)
 
 
-def _auth_provider(user: _Named, certificate: ClientCertificate | None) -> Authenticator:
+def _auth_provider(
+    user: _Named, certificate: ClientCertificate | CertificateFiles | None
+) -> Authenticator:
     name = user.body["auth-provider"].get("name")
     if name != "oidc":
         raise ConfigError(
@@ -164,14 +169,29 @@ def _auth_provider(user: _Named, certificate: ClientCertificate | None) -> Authe
     return CallbackAuth(token, certificate=certificate)
 
 
-def _client_certificate(user: _Named) -> ClientCertificate | None:
+def _client_certificate(user: _Named) -> ClientCertificate | CertificateFiles | None:
     certificate = _data_or_file(user, "client-certificate")
     if certificate is None:
         return None
     key = _data_or_file(user, "client-key")
     if key is None:
         raise ConfigError(f"{user.where} has a client certificate but no client-key")
+    certificate_file, key_file = (_file(user, f"client-{name}") for name in ("certificate", "key"))
+    if certificate_file is not None and key_file is not None:
+        return CertificateFiles(certificate_file, key_file)
     return ClientCertificate(certificate, key)
+
+
+def _ca_file(cluster: _Named) -> CAFile | None:
+    path = _file(cluster, "certificate-authority")
+    return None if path is None else CAFile(path)
+
+
+def _file(entry: _Named, name: str) -> Path | None:
+    """The path of what is given as a file and not as data."""
+    if entry.body.get(f"{name}-data") or not entry.body.get(name):
+        return None
+    return Path(entry.directory, entry.body[name])
 
 
 def _data_or_file(entry: _Named, name: str) -> bytes | None:

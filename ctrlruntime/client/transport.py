@@ -98,7 +98,7 @@ class Transport:
         self._slots = asyncio.Semaphore(self.options.max_requests)
         self._session: aiohttp.ClientSession | None = None
         self._retiring: dict[asyncio.Task[None], aiohttp.ClientSession] = {}
-        self._generation = -1
+        self._generation: tuple[int, int] = (-1, -1)
         self._closed = False
 
     async def __aenter__(self) -> "Transport":
@@ -290,7 +290,7 @@ class Transport:
     async def _open(self) -> aiohttp.ClientSession:
         if self._closed:
             raise TransportError("the transport is closed", sent=False)
-        generation = self.config.auth.generation
+        generation = self.config.generation
         if self._session is None or self._generation != generation:
             previous, self._session = self._session, self._new_session()
             self._generation = generation

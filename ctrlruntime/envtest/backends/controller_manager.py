@@ -13,7 +13,13 @@ from ctrlruntime.envtest.backends.flags import Flags
 from ctrlruntime.envtest.backends.pki import PKI
 from ctrlruntime.envtest.backends.ports import LOOPBACK
 
-CONTROLLERS: Final = ("garbagecollector", "namespace", "serviceaccount", "root-ca-cert-publisher")
+CONTROLLERS: Final = (
+    "clusterrole-aggregation",
+    "garbagecollector",
+    "namespace",
+    "serviceaccount",
+    "root-ca-cert-publisher",
+)
 """What owner references and a namespace's life need; workloads are left to simulated nodes."""
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=5)
 

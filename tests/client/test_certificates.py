@@ -1,0 +1,62 @@
+"""Certificates in files: replaced while they are in use, half-written, gone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from ctrlruntime.client.auth import StaticAuth
+from ctrlruntime.client.certificates import CAFile, CertificateFiles
+from ctrlruntime.client.config import Config
+from ctrlruntime.envtest.server.certificates import Authority
+
+
+def put(folder: Path, pair: tuple[bytes, bytes]) -> tuple[Path, Path]:
+    paths = folder / "tls.crt", folder / "tls.key"
+    for path, data in zip(paths, pair, strict=True):
+        path.write_bytes(data)
+    return paths
+
+
+def test_a_new_pair_is_used_once_both_halves_are_there(tmp_path: Path) -> None:
+    authority = Authority()
+    first, second = authority.issue_client("a"), authority.issue_client("a", ("team",))
+    certificate, key = put(tmp_path, first)
+    auth = StaticAuth(certificate=CertificateFiles(certificate, key))
+    config = Config(host="https://127.0.0.1", auth=auth)
+    generation = config.generation
+    for half in (second[0], b"garbage"):
+        certificate.write_bytes(half)
+        assert auth.certificate is not None
+        assert auth.certificate.certificate == first[0]
+        assert config.generation == generation
+    put(tmp_path, second)
+    assert auth.certificate.certificate == second[0]
+    assert config.generation != generation
+    certificate.unlink()
+    assert auth.certificate.certificate == second[0]
+
+
+def test_the_authority_is_read_again_when_a_mount_switches_its_link(tmp_path: Path) -> None:
+    """As the kubelet does it: a link to a folder, replaced as a whole."""
+    authorities = [Authority(), Authority()]
+    for number, authority in enumerate(authorities):
+        folder = tmp_path / f"..{number}"
+        folder.mkdir()
+        (folder / "ca.crt").write_bytes(authority.ca_data)
+    (tmp_path / "..data").symlink_to("..0")
+    (tmp_path / "ca.crt").symlink_to("..data/ca.crt")
+    file = CAFile(tmp_path / "ca.crt")
+    config = Config(host="https://127.0.0.1", ca_data=b"stale", ca_file=file)
+    assert file.data == authorities[0].ca_data
+    generation = config.generation
+    (tmp_path / "..new").symlink_to("..1")
+    os.replace(tmp_path / "..new", tmp_path / "..data")
+    assert config.generation != generation
+    assert file.data == authorities[1].ca_data
+    (tmp_path / "..1" / "ca.crt").write_bytes(b"nothing that could be trusted")
+    assert file.data == authorities[1].ca_data
+    shutil.rmtree(tmp_path / "..1")
+    assert file.data == authorities[1].ca_data
+    assert config.ssl_context() is not None
