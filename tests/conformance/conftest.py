@@ -32,7 +32,7 @@ from .servers import (
     embedded,
     given,
 )
-from .subjects import DEFINITIONS, GROUP, definition
+from .subjects import DEFINITIONS, GROUP, definition, shapes
 from .wire import Api
 
 Connect = Callable[[str], RealServer]
@@ -92,6 +92,9 @@ async def api(
     request: pytest.FixtureRequest, backend: str, options: ServerOptions, connect: Connect
 ) -> AsyncIterator[Api]:
     """The administrator's access to the server under test."""
+    for mark in request.node.iter_markers("real"):
+        if backend == EMBEDDED:
+            pytest.skip(f"not in the embedded server: {mark.args[0]}")
     context = embedded(options) if backend == EMBEDDED else connect(backend).api()
     async with context as api:
         check_release(request, api)
@@ -106,13 +109,24 @@ def alice(api: Api) -> Api:
 
 @pytest.fixture
 async def widgets(api: Api, backend: str, connect: Connect) -> str:
-    """The path of Widgets, whose definition all tests share."""
-    path = f"/apis/{GROUP}/v1/namespaces/{api.namespace}/widgets"
+    """The path of Widgets, which have the subresources status and scale."""
+    return await _shared(api, backend, connect, definition())
+
+
+@pytest.fixture
+async def shaped(api: Api, backend: str, connect: Connect) -> str:
+    """The path of Shapes, which have every kind of list and map and no subresource."""
+    return await _shared(api, backend, connect, shapes(either=api.has("apply by schema")))
+
+
+async def _shared(api: Api, backend: str, connect: Connect, crd: Any) -> str:
+    """The path of a kind whose definition all tests share and none changes."""
+    names = crd["spec"]["names"]
     known = set() if backend == EMBEDDED else connect(backend).definitions
-    if GROUP not in known:
-        await define(api, definition(), keep=True)
-        known.add(GROUP)
-    return path
+    if names["kind"] not in known:
+        known.add(names["kind"])
+        await define(api, crd, keep=True)
+    return f"/apis/{GROUP}/v1/namespaces/{api.namespace}/{names['plural']}"
 
 
 async def define(api: Api, crd: Any, version: str = "v1", *, keep: bool = False) -> str:
@@ -121,7 +135,7 @@ async def define(api: Api, crd: Any, version: str = "v1", *, keep: bool = False)
     A real server learns of its own definitions with a delay.
     """
     status, answer, _ = await api.send("POST", DEFINITIONS, crd)
-    assert status == 201 or (keep and status == 409), answer
+    assert status == 201 or (keep and status == 409), answer["message"]
     if keep:
         del api.made[-1:]
     spec = crd["spec"]

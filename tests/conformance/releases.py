@@ -19,7 +19,12 @@ class Change(NamedTuple):
 
 CHANGES: Final = {
     "addresses of dry runs": Change(23, "a dry run of a Service shows an address"),
+    "apply by schema": Change(
+        36, "a field that is a number or a text does not take the schema from an apply"
+    ),
+    "apply to scale": Change(36, "Scale objects are applied; older servers break off or refuse"),
     "autoscaling/v2": Change(23, "autoscaling/v2 is served"),
+    "batch/v1 CronJob": Change(21, "batch/v1 has CronJobs"),
     "CEL rules": Change(25, "x-kubernetes-validations is evaluated; older servers drop it"),
     "dual-stack services": Change(23, "ipFamilies and ipFamilyPolicy are always filled in"),
     "field validation": Change(25, "the server checks fieldValidation and sends warnings"),
@@ -29,9 +34,17 @@ CHANGES: Final = {
     "missing version in words": Change(24, "the message says 0 where it said 0x0"),
     "names as labels": Change(21, "namespaces carry the label kubernetes.io/metadata.name"),
     "policy/v1": Change(21, "policy/v1 is served"),
+    "order of applied lists": Change(36, "list maps and sets take the order of the applier"),
+    "removals by apply": Change(
+        36, "the last key of a map or list that an apply gives up is removed"
+    ),
     "refused creation in words": Change(36, "the 403 of a creating apply says who may not do what"),
     "selectable fields": Change(32, "definitions have selectableFields"),
     "self subject review": Change(28, "authentication.k8s.io/v1 has SelfSubjectReview"),
     "subresource of managers": Change(22, "managedFields name the subresource of a write"),
+    "types of applies": Change(36, "an apply of another kind or version is an invalid object type"),
+    "wording of schema errors": Change(
+        36, "other words and reasons for types, lengths and list items"
+    ),
     "webhook failures in words": Change(24, "the message begins with `failed to call webhook`"),
 }

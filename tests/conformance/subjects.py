@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Final
 
 GROUP: Final = "conformance.example.com"
@@ -123,4 +124,96 @@ def definition(group: str = GROUP, **version: Any) -> dict[str, Any]:
                 }
             ],
         },
+    }
+
+
+_PORTS: Final[dict[str, Any]] = {
+    "type": "array",
+    "x-kubernetes-list-type": "map",
+    "x-kubernetes-list-map-keys": ["port", "protocol"],
+    "items": {
+        "type": "object",
+        "required": ["port"],
+        "properties": {
+            "port": {"type": "integer"},
+            "protocol": {"type": "string", "default": "TCP"},
+            "name": {"type": "string"},
+        },
+    },
+}
+_TEXTS: Final[dict[str, Any]] = {"type": "array", "items": {"type": "string"}}
+SHAPE_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "properties": {
+                "ports": _PORTS,
+                "names": {**_TEXTS, "x-kubernetes-list-type": "set"},
+                "atoms": {**_TEXTS, "x-kubernetes-list-type": "atomic"},
+                "plain": {**_TEXTS, "maxItems": 3, "minItems": 1},
+                "whole": {
+                    "type": "object",
+                    "x-kubernetes-map-type": "atomic",
+                    "additionalProperties": {"type": "string"},
+                },
+                "parts": {"type": "object", "additionalProperties": {"type": "string"}},
+                "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                "port": {"x-kubernetes-int-or-string": True},
+                "object": {
+                    "type": "object",
+                    "x-kubernetes-embedded-resource": True,
+                    "x-kubernetes-preserve-unknown-fields": True,
+                },
+                "note": {"type": "string", "nullable": True, "default": "none"},
+                "when": {"type": "string", "format": "date-time"},
+                "mode": {"type": "string", "enum": ["on", "off"], "default": "on"},
+                "code": {"type": "string", "pattern": "^[a-z]+$", "minLength": 2, "maxLength": 5},
+                "count": {"type": "integer", "minimum": 0, "maximum": 100, "multipleOf": 5},
+                "ratio": {"type": "number", "maximum": 1, "exclusiveMaximum": True},
+                "yes": {"type": "boolean"},
+                "nested": {
+                    "type": "object",
+                    "default": {"name": "n"},
+                    "required": ["name"],
+                    "properties": {
+                        "name": {"type": "string", "default": "n"},
+                        "deep": {"type": "object", "properties": {"a": {"type": "integer"}}},
+                    },
+                },
+                "either": {
+                    "type": "object",
+                    "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
+                    "oneOf": [{"required": ["a"]}, {"required": ["b"]}],
+                },
+            },
+        },
+        "status": {"type": "object", "properties": {"phase": {"type": "string"}}},
+    },
+}
+
+
+def shapes(group: str = GROUP, *, either: bool = True) -> dict[str, Any]:
+    """The definition of Shape, which has every kind of list and map and no subresource.
+
+    `either`: with the field that is a number or a text.
+    """
+    crd = definition(group)
+    crd["metadata"]["name"] = f"shapes.{group}"
+    crd["spec"]["names"] = {"plural": "shapes", "kind": "Shape", "categories": ["drawing"]}
+    version = crd["spec"]["versions"][0]
+    schema = copy.deepcopy(SHAPE_SCHEMA)
+    if not either:
+        del schema["properties"]["spec"]["properties"]["port"]
+    version["schema"] = {"openAPIV3Schema": schema}
+    del version["subresources"]
+    return crd
+
+
+def shape(name: str, spec: Any = None, **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "Shape",
+        "metadata": {"name": name, **metadata},
+        **({} if spec is None else {"spec": spec}),
     }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import json
 import ssl
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,7 +16,7 @@ from ctrlruntime.envtest.server import APIServer, ServerOptions
 
 from .servers import TOKENS
 from .subjects import configmap, pod
-from .wire import Api
+from .wire import MERGE, Api
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
@@ -223,3 +226,262 @@ async def test_an_apply_that_creates_needs_the_right_to_create(api: Api, alice: 
     assert (code, message.startswith('configmaps "a" is forbidden: ')) == (403, True)
     if api.has("refused creation in words"):
         assert 'User "alice" cannot create resource "configmaps" in API group ""' in message
+
+
+async def granted(api: Api, *rules: tuple[str, str, str], to: Any = USER) -> None:
+    """A role in the namespace, bound; back when the server heeds it."""
+    base = f"{RBAC}/namespaces/{api.namespace}"
+    await api.create(f"{base}/roles", role(*rules))
+    await api.create(f"{base}/rolebindings", bind("r", to))
+
+
+async def may(api: Api, user: str, verb: str, resource: str, group: str = "", **more: str) -> bool:
+    """What a SubjectAccessReview says."""
+    asked = {"namespace": api.namespace, "verb": verb, "resource": resource, "group": group, **more}
+    review = {"spec": {"user": user, "resourceAttributes": asked}}
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    return bool((await api.create(path, review))["status"]["allowed"])
+
+
+async def heeded(api: Api, verb: str, resource: str, group: str = "") -> None:
+    async with asyncio.timeout(20):
+        while not await may(api, "alice", verb, resource, group):
+            pass
+
+
+async def test_nobody_grants_what_he_has_not(api: Api, alice: Api) -> None:
+    """The escalation check, for roles and for bindings."""
+    base = f"{RBAC}/namespaces/{api.namespace}"
+    own = ("rbac.authorization.k8s.io", "roles rolebindings", "create update patch get")
+    await granted(api, own, ("", "configmaps", "get list"))
+    await heeded(api, "create", "roles", "rbac.authorization.k8s.io")
+    held = role(("", "configmaps", "get"))
+    held["metadata"]["name"] = "held"
+    await alice.create(f"{base}/roles", held)
+    more = role(("", "configmaps", "get delete"), ("", "secrets", "get"))
+    more["metadata"]["name"] = "more"
+    answer = await alice.refusal("POST", f"{base}/roles", more)
+    assert (answer["code"], answer["reason"]) == (403, "Forbidden")
+    text = (
+        'roles.rbac.authorization.k8s.io "more" is forbidden: user "alice" (groups=["system:authenticated"]) '
+        "is attempting to grant RBAC permissions not currently held:\n"
+    )
+    assert answer["message"].startswith(text), answer["message"]
+    lines = answer["message"].splitlines()[1:]
+    assert '{APIGroups:[""], Resources:["configmaps"], Verbs:["delete"]}' in lines
+    assert '{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}' in lines
+    changed = {"rules": more["rules"]}
+    code, _, _ = await alice.fails("PATCH", f"{base}/roles/held", changed, MERGE)
+    assert code == 403
+    await api.create(f"{base}/roles", more)
+    binding = bind("more", USER)
+    answer = await alice.refusal("POST", f"{base}/rolebindings", binding)
+    assert (answer["code"], answer["details"]["kind"]) == (403, "rolebindings")
+    await alice.create(f"{base}/rolebindings", bind("held", USER))
+    code, _, message = await alice.fails("POST", f"{base}/rolebindings", bind("nothing", USER))
+    assert (code, message) == (404, 'roles.rbac.authorization.k8s.io "nothing" not found')
+
+
+async def test_escalate_and_bind_are_rights(api: Api, alice: Api) -> None:
+    base = f"{RBAC}/namespaces/{api.namespace}"
+    verbs = "create update patch get escalate bind"
+    await granted(api, ("rbac.authorization.k8s.io", "roles rolebindings", verbs))
+    await heeded(api, "escalate", "roles", "rbac.authorization.k8s.io")
+    more = role(("", "secrets", "get"))
+    more["metadata"]["name"] = "more"
+    await alice.create(f"{base}/roles", more)
+    await alice.create(f"{base}/rolebindings", bind("more", USER))
+
+
+async def test_the_reference_of_a_binding_is_fixed(api: Api) -> None:
+    base = f"{RBAC}/namespaces/{api.namespace}"
+    await granted(api, ("", "configmaps", "get"))
+    other = bind("other", USER)["roleRef"]
+    causes = await api.causes("PATCH", f"{base}/rolebindings/b-r", {"roleRef": other}, MERGE)
+    assert [(field, "cannot change roleRef" in text) for field, _, text in causes] == [
+        ("roleRef", True)
+    ]
+    for change, field in (
+        ({"roleRef": {**other, "kind": "Thing"}}, "roleRef.kind"),
+        ({"roleRef": {**other, "name": ""}}, "roleRef.name"),
+        ({"roleRef": {**other, "apiGroup": "x"}}, "roleRef.apiGroup"),
+        ({"subjects": [{"kind": "Thing", "name": "a"}]}, "subjects[0].kind"),
+        ({"subjects": [{"kind": "User"}]}, "subjects[0].name"),
+    ):
+        body = {**bind("r", USER), "metadata": {"name": "wrong"}, **change}
+        causes = await api.causes("POST", f"{base}/rolebindings", body)
+        assert field in {cause[0] for cause in causes}, (field, causes)
+    wrong = {**bind("r", {"kind": "ServiceAccount", "name": "a"}, "ClusterRole")}
+    causes = await api.causes("POST", f"{RBAC}/clusterrolebindings", wrong)
+    assert {cause[0] for cause in causes} == {"subjects[0].namespace"}
+    for rule, field in (
+        ({"apiGroups": [""], "resources": ["pods"]}, "rules[0].verbs"),
+        ({"verbs": ["get"], "resources": ["pods"]}, "rules[0].apiGroups"),
+        ({"verbs": ["get"], "apiGroups": [""]}, "rules[0].resources"),
+        ({"verbs": ["get"], "nonResourceURLs": ["/x"]}, "rules[0].nonResourceURLs"),
+    ):
+        body = {"metadata": {"name": "wrong"}, "rules": [rule]}
+        causes = await api.causes("POST", f"{base}/roles", body)
+        assert field in {cause[0] for cause in causes}, (field, causes)
+
+
+async def test_defaults_of_bindings(api: Api) -> None:
+    base = f"{RBAC}/namespaces/{api.namespace}"
+    body = bind("r", USER)
+    del body["roleRef"]["apiGroup"]
+    body["subjects"].append({"kind": "ServiceAccount", "name": "a", "namespace": "b"})
+    made = await api.create(f"{base}/rolebindings", body)
+    assert made["roleRef"]["apiGroup"] == "rbac.authorization.k8s.io"
+    assert made["subjects"] == [
+        {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "alice"},
+        {"kind": "ServiceAccount", "name": "a", "namespace": "b"},
+    ]
+
+
+async def test_verbs_are_told_apart(api: Api, alice: Api) -> None:
+    """watch, deletecollection and subresources are rights of their own."""
+    await granted(api, ("", "configmaps", "list create delete"), ("", "secrets", "*"))
+    await heeded(api, "watch", "secrets")
+    for verb, path in (
+        ("watch", f"{alice.configmaps}?watch=1&timeoutSeconds=1"),
+        ("deletecollection", alice.configmaps),
+        ("update", f"{alice.configmaps}/a"),
+    ):
+        method = {"watch": "GET", "deletecollection": "DELETE", "update": "PUT"}[verb]
+        body = configmap("a") if verb == "update" else None
+        code, _, message = await alice.fails(method, path, body)
+        assert (code, f'User "alice" cannot {verb} resource "configmaps"' in message) == (403, True)
+    assert (await alice.send("DELETE", alice.secrets))[0] == 200
+    assert (await alice.send("GET", f"{alice.secrets}?limit=1"))[0] == 200
+
+
+async def test_what_reviews_answer(api: Api, alice: Api) -> None:
+    await granted(api, ("", "configmaps", "get"), ("apps", "deployments/scale", "patch"))
+    await heeded(api, "get", "configmaps")
+    assert await may(api, "alice", "patch", "deployments", "apps", subresource="scale")
+    assert not await may(api, "alice", "patch", "deployments", "apps")
+    assert not await may(api, "alice", "get", "configmaps", namespace="default")
+    assert not await may(api, "bob", "get", "configmaps")
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    groups = {"user": "bob", "groups": ["system:masters"]}
+    everything = {"nonResourceAttributes": {"verb": "get", "path": "/metrics"}}
+    review = await api.create(path, {"spec": {**groups, **everything}})
+    assert review["status"] == {"allowed": True}
+    local = f"/apis/authorization.k8s.io/v1/namespaces/{api.namespace}/localsubjectaccessreviews"
+    asked = {"verb": "get", "resource": "configmaps", "namespace": api.namespace}
+    body = {
+        "metadata": {"namespace": api.namespace},
+        "spec": {"user": "alice", "resourceAttributes": asked},
+    }
+    status = (await api.create(local, body))["status"]
+    assert status["allowed"] is True
+    assert status["reason"] == (
+        f'RBAC: allowed by RoleBinding "b-r/{api.namespace}" of Role "r" to User "alice"'
+    )
+    both = {
+        "spec": {"user": "a", "resourceAttributes": asked, "nonResourceAttributes": {"path": "/"}}
+    }
+    questions: list[Any] = [{"resourceAttributes": asked}, {"user": "a"}, both["spec"]]
+    for question in questions:
+        assert (await api.fails("POST", path, {"spec": question}))[:2] == (422, "Invalid")
+    rules = await alice.create(
+        "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+        {"spec": {"namespace": api.namespace}},
+    )
+    assert rules["status"]["incomplete"] is False
+    wanted = {"verbs": ["get"], "apiGroups": [""], "resources": ["configmaps"]}
+    assert wanted in rules["status"]["resourceRules"]
+    assert (await api.fails("GET", path))[0] == 405
+
+
+async def test_impersonation(api: Api, alice: Api) -> None:
+    """Users, groups, service accounts and extras, each with a right of its own."""
+    name = api.named("as")
+    rules = [
+        {
+            "apiGroups": [""],
+            "resources": ["users"],
+            "verbs": ["impersonate"],
+            "resourceNames": ["bob"],
+        },
+        {
+            "apiGroups": [""],
+            "resources": ["groups"],
+            "verbs": ["impersonate"],
+            "resourceNames": ["devs"],
+        },
+    ]
+    await api.create(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules})
+    await api.create(f"{RBAC}/clusterrolebindings", bind(name, USER, "ClusterRole"))
+    base = f"{RBAC}/namespaces/{api.namespace}"
+    await api.create(f"{base}/roles", role(("", "configmaps", "list")))
+    await api.create(f"{base}/rolebindings", bind("r", {"kind": "Group", "name": "devs"}))
+
+    async def as_(**headers: str) -> tuple[int, str]:
+        status, answer, _ = await alice.send("GET", alice.configmaps, **headers)
+        return status, answer.get("message", "")
+
+    async with asyncio.timeout(20):
+        while (await as_(Impersonate_User="bob", Impersonate_Group="devs"))[0] != 200:
+            pass
+    status, message = await as_(Impersonate_User="bob")
+    assert (status, 'User "bob" cannot list resource "configmaps"' in message) == (403, True)
+    status, message = await as_(Impersonate_User="carol")
+    assert message == (
+        'users "carol" is forbidden: User "alice" cannot impersonate resource "users" in API group "" '
+        "at the cluster scope"
+    )
+    status, message = await as_(Impersonate_User="bob", Impersonate_Group="admins")
+    assert (status, 'groups "admins" is forbidden' in message) == (403, True)
+    account = f"system:serviceaccount:{api.namespace}:robot"
+    status, message = await as_(Impersonate_User=account)
+    assert (status, 'serviceaccounts "robot" is forbidden' in message) == (403, True)
+    status, message = await as_(Impersonate_User="bob", Impersonate_Extra_Scope="x")
+    assert (status, "userextras" in message) == (403, True)
+    status, _, _ = await alice.send("GET", alice.configmaps, Impersonate_Group="devs")
+    assert status == 500
+    status, found, _ = await api.send("GET", f"{api.configmaps}", Impersonate_User=account)
+    assert status == 403
+    assert f'User "{account}"' in found["message"]
+
+
+async def test_tokens_of_requests(api: Api) -> None:
+    accounts = api.path("v1", "serviceaccounts")
+    made = await api.create(accounts, {"metadata": {"name": "robot"}})
+    body = {"spec": {"audiences": ["me"], "expirationSeconds": 700}}
+    asked = await api.create(f"{accounts}/robot/token", body)
+    assert (asked["kind"], asked["apiVersion"]) == ("TokenRequest", "authentication.k8s.io/v1")
+    assert asked["spec"]["audiences"] == ["me"]
+    claims = json.loads(base64.urlsafe_b64decode(asked["status"]["token"].split(".")[1] + "=="))
+    assert claims["aud"] == ["me"]
+    assert claims["sub"] == f"system:serviceaccount:{api.namespace}:robot"
+    assert claims["kubernetes.io"]["serviceaccount"] == {
+        "name": "robot",
+        "uid": made["metadata"]["uid"],
+    }
+    assert claims["exp"] - claims["iat"] == 700
+    review = {"spec": {"token": asked["status"]["token"]}}
+    path = "/apis/authentication.k8s.io/v1/tokenreviews"
+    assert "authenticated" not in (await api.create(path, review))["status"]
+    review["spec"]["audiences"] = ["me"]
+    status = (await api.create(path, review))["status"]
+    assert (status["authenticated"], status["audiences"]) == (True, ["me"])
+    assert status["user"]["username"] == f"system:serviceaccount:{api.namespace}:robot"
+    assert status["user"]["uid"] == made["metadata"]["uid"]
+    causes = await api.causes("POST", f"{accounts}/robot/token", {"spec": {"expirationSeconds": 5}})
+    assert [(field, text) for field, _, text in causes] == [
+        (
+            "spec.expirationSeconds",
+            "Invalid value: 5: may not specify a duration less than 10 minutes",
+        )
+    ]
+    code, reason, _ = await api.fails("POST", f"{accounts}/none/token", body)
+    assert (code, reason) == (404, "NotFound")
+
+
+async def test_discovery_is_for_everybody_who_is_known(api: Api, alice: Api) -> None:
+    for path in ("/api", "/apis", "/apis/apps/v1", "/version", "/healthz", "/openapi/v2"):
+        assert (await alice.send("GET", path))[0] == 200, path
+    nobody = api.as_user("")
+    for path, code in {"/version": 200, "/healthz": 200, "/api": 403, "/apis": 403}.items():
+        assert (await nobody.send("GET", path))[0] == code, path

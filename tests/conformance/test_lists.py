@@ -10,7 +10,7 @@ import pytest
 from ctrlruntime.envtest.server import ServerOptions
 
 from .servers import TOKENS
-from .subjects import pod, secret, widget
+from .subjects import pod, secret, shape, widget
 from .wire import Api
 
 PARTIAL = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"
@@ -188,3 +188,133 @@ async def test_all_namespaces_in_order_of_keys(api: Api) -> None:
         assert {item["metadata"]["namespace"] for item in inside} == {namespace}
         found = [item["metadata"]["name"] for item in inside]
         assert found[:1] + found[-1:] == ["a", "z"]
+
+
+@pytest.mark.custom
+async def test_versions_and_matches(api: Api, shaped: str) -> None:
+    made = await api.create(shaped, shape("a"))
+    now = made["metadata"]["resourceVersion"]
+    for query, code in {
+        "resourceVersion=0&resourceVersionMatch=NotOlderThan": 200,
+        f"resourceVersion={now}&resourceVersionMatch=Exact&limit=1": 200,
+        "resourceVersion=0&resourceVersionMatch=Exact": 422,
+        "resourceVersionMatch=NotOlderThan": 422,
+        "resourceVersion=1&resourceVersionMatch=Never": 422,
+        f"resourceVersion={now}&resourceVersionMatch=Exact&continue=x": 422,
+        "continue=x": 400,
+        "limit=-1": 200,
+        "limit=x": 400,
+        "timeoutSeconds=x": 400,
+    }.items():
+        status, answer, _ = await api.send("GET", f"{shaped}?{query}")
+        assert status == code, (query, answer)
+
+
+@pytest.mark.custom
+async def test_pages_of_a_selection(api: Api, shaped: str) -> None:
+    for index in range(6):
+        await api.create(shaped, shape(f"s{index}", labels={"odd": str(index % 2)}))
+    first = await api.get(f"{shaped}?labelSelector=odd%3D1&limit=2")
+    assert [item["metadata"]["name"] for item in first["items"]] == ["s1", "s3"]
+    assert "remainingItemCount" not in first["metadata"]
+    token = first["metadata"]["continue"]
+    second = await api.get(f"{shaped}?labelSelector=odd%3D1&limit=2&continue={token}")
+    assert [item["metadata"]["name"] for item in second["items"]] == ["s5"]
+    assert second["metadata"]["continue"] == ""
+    status, answer, _ = await api.send(
+        "GET",
+        f"{shaped}?limit=2&continue={token}&resourceVersion={first['metadata']['resourceVersion']}",
+    )
+    assert (status, answer["reason"]) == (400, "BadRequest")
+    assert "specifying resource version is not allowed when using continue" in answer["message"]
+
+
+@pytest.mark.custom
+async def test_gets_at_a_version(api: Api, shaped: str) -> None:
+    made = await api.create(shaped, shape("a"))
+    now = made["metadata"]["resourceVersion"]
+    for query in ("", "?resourceVersion=0", f"?resourceVersion={now}"):
+        assert await api.get(f"{shaped}/a{query}") == made
+    code, reason, _ = await api.fails("GET", f"{shaped}/a?resourceVersion=99999999")
+    assert (code, reason) == (504, "Timeout")
+    status, _, _ = await api.send("GET", f"{shaped}/a?resourceVersion=x")
+    assert status in {400, 500}
+
+
+async def test_field_selectors_of_each_kind(api: Api) -> None:
+    """The labels that a kind has are taken, others refused in one text."""
+    labels = {
+        ("v1", "pods"): "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName status.phase status.podIP status.nominatedNodeName",
+        ("v1", "events"): "involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid involvedObject.apiVersion involvedObject.resourceVersion involvedObject.fieldPath reason source type",
+        ("v1", "secrets"): "type",
+        ("v1", "replicationcontrollers"): "status.replicas",
+        ("batch/v1", "jobs"): "status.successful",
+    }  # fmt: skip
+    for (group_version, plural), names in labels.items():
+        path = api.path(group_version, plural)
+        for name in (*names.split(), "metadata.name", "metadata.namespace"):
+            assert (await api.send("GET", f"{path}?fieldSelector={name}%3D1"))[0] == 200, name
+        _, _, message = await api.fails("GET", f"{path}?fieldSelector=spec.nothing%3D1")
+        assert "spec.nothing" in message
+    nodes = "/api/v1/nodes?fieldSelector=spec.unschedulable%3Dfalse"
+    assert (await api.send("GET", nodes))[0] == 200
+    namespaces = "/api/v1/namespaces?fieldSelector=status.phase%3DActive"
+    listed = await api.get(namespaces)
+    assert api.namespace in {item["metadata"]["name"] for item in listed["items"]}
+    for plural in ("configmaps", "services", "serviceaccounts"):
+        path = f"{api.path('v1', plural)}?fieldSelector=metadata.name%3Dx"
+        assert (await api.get(path))["items"] == []
+
+
+@pytest.mark.custom
+async def test_field_selectors_of_custom_kinds(api: Api, shaped: str) -> None:
+    for name in ("a", "b"):
+        await api.create(shaped, shape(name))
+    assert await names(api, f"{shaped}?fieldSelector=metadata.name%3Da") == ["a"]
+    assert await names(api, f"{shaped}?fieldSelector=metadata.name!%3Da") == ["b"]
+    whole = f"{shaped}?fieldSelector=metadata.namespace%3D{api.namespace}"
+    assert await names(api, whole) == ["a", "b"]
+    code, reason, message = await api.fails("GET", f"{shaped}?fieldSelector=spec.count%3D1")
+    assert (code, reason) == (400, "BadRequest")
+    assert message == "field label not supported: spec.count"
+
+
+@pytest.mark.custom
+async def test_metadata_only_answers_of_every_verb(api: Api, shaped: str) -> None:
+    accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+    status, made, _ = await api.send("POST", shaped, shape("a", {"count": 5}), Accept=accept)
+    assert (status, made["kind"], made["apiVersion"]) == (
+        201,
+        "PartialObjectMetadata",
+        "meta.k8s.io/v1",
+    )
+    assert "spec" not in made
+    _, one, _ = await api.send("GET", f"{shaped}/a", Accept=accept)
+    assert one == made
+    _, listed, _ = await api.send("GET", shaped, Accept=PARTIAL)
+    assert listed["kind"] == "PartialObjectMetadataList"
+    assert listed["items"][0]["metadata"] == made["metadata"]
+    status, answer, _ = await api.send(
+        "GET", shaped, Accept="application/json;as=PartialObjectMetadata;v=v1beta9;g=meta.k8s.io"
+    )
+    assert (status, answer["reason"]) == (406, "NotAcceptable")
+    _, gone, _ = await api.send("DELETE", f"{shaped}/a", Accept=accept)
+    assert gone["status"] == "Success"
+
+
+@pytest.mark.custom
+async def test_tables_of_custom_kinds(api: Api, shaped: str) -> None:
+    await api.create(shaped, shape("a"))
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    _, table, _ = await api.send("GET", shaped, Accept=accept)
+    assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
+    assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Age"]
+    (row,) = table["rows"]
+    assert row["cells"][0] == "a"
+    assert row["object"]["kind"] == "PartialObjectMetadata"
+    _, table, _ = await api.send("GET", f"{shaped}?includeObject=Object", Accept=accept)
+    assert table["rows"][0]["object"]["kind"] == "Shape"
+    _, table, _ = await api.send("GET", f"{shaped}?includeObject=None", Accept=accept)
+    assert "object" not in table["rows"][0] or table["rows"][0]["object"] is None
+    _, table, _ = await api.send("GET", f"{shaped}/a", Accept=accept)
+    assert len(table["rows"]) == 1

@@ -10,7 +10,7 @@ import pytest
 from ctrlruntime.envtest.server import ServerOptions
 
 from .servers import TOKENS
-from .subjects import secret, widget
+from .subjects import pod, secret, shape, widget
 from .wire import Api
 
 
@@ -180,3 +180,133 @@ async def test_stopping_the_server_ends_its_watches(api: Api) -> None:
             assert await ended is None
         except aiohttp.ClientError:
             return  # the connection was cut, which is an end as well
+
+
+@pytest.mark.custom
+@pytest.mark.parametrize("query", ["", "&resourceVersion=", "&resourceVersion=0"])
+async def test_without_a_version_the_present_comes_first(api: Api, shaped: str, query: str) -> None:
+    for name in ("b", "a"):
+        await api.create(shaped, shape(name))
+    async with api.watch(f"{shaped}?watch=1{query}") as stream:
+        assert sorted(await stream.take(2)) == [("ADDED", "a"), ("ADDED", "b")]
+        await api.call("DELETE", f"{shaped}/a")
+        await api.merge(f"{shaped}/b", {"metadata": {"labels": {"x": "y"}}})
+        assert await stream.take(2) == [("DELETED", "a"), ("MODIFIED", "b")]
+
+
+@pytest.mark.custom
+async def test_the_last_state_of_a_deleted_object(api: Api, shaped: str) -> None:
+    made = await api.create(shaped, shape("s", {"count": 5}, finalizers=["example.com/hold"]))
+    start = made["metadata"]["resourceVersion"]
+    await api.call("DELETE", f"{shaped}/s")
+    await api.merge(f"{shaped}/s", {"metadata": {"finalizers": None}})
+    async with api.watch(f"{shaped}?watch=1&resourceVersion={start}") as stream:
+        marked, gone = await stream.next(), await stream.next()
+    assert (marked["type"], gone["type"]) == ("MODIFIED", "DELETED")
+    assert marked["object"]["metadata"]["deletionTimestamp"]
+    assert gone["object"]["metadata"]["finalizers"] == ["example.com/hold"]
+    assert int(gone["object"]["metadata"]["resourceVersion"]) > int(
+        marked["object"]["metadata"]["resourceVersion"]
+    )
+    assert gone["object"]["spec"]["count"] == 5
+
+
+@pytest.mark.custom
+async def test_a_write_of_nothing_is_no_event(api: Api, shaped: str) -> None:
+    made = await api.create(shaped, shape("s", {"count": 5}))
+    start = made["metadata"]["resourceVersion"]
+    await api.merge(f"{shaped}/s", {"spec": {"count": 5}})
+    await api.call("PUT", f"{shaped}/s", made)
+    await api.merge(f"{shaped}/s?dryRun=All", {"spec": {"count": 10}})
+    await api.create(shaped, shape("end"))
+    async with api.watch(f"{shaped}?watch=1&resourceVersion={start}") as stream:
+        assert await stream.take(1) == [("ADDED", "end")]
+
+
+@pytest.mark.custom
+async def test_watches_that_cannot_be(api: Api, shaped: str) -> None:
+    for query, code in {
+        "resourceVersion=abc": 500,
+        "resourceVersion=-1": 500,
+        "labelSelector=a%20in%20b": 400,
+        "fieldSelector=spec.nothing=1": 400,
+        "timeoutSeconds=x": 400,
+    }.items():
+        status, _, _ = await api.send("GET", f"{shaped}?watch=1&{query}")
+        assert status == code, query
+    code, _, message = await api.fails("GET", f"{shaped}?watch=1&resourceVersionMatch=NotOlderThan")
+    assert (code, "resourceVersionMatch" in message) == (422, True)
+    assert (await api.send("GET", f"{shaped.replace('shapes', 'nothings')}?watch=1"))[0] == 404
+
+
+@pytest.mark.custom
+async def test_one_object_by_its_path(api: Api, shaped: str) -> None:
+    """The old form, `/watch/` before the resource."""
+    path = shaped.replace("/v1/namespaces", "/v1/watch/namespaces")
+    await api.create(shaped, shape("a"))
+    status, _, _ = await api.send("GET", f"{path}?timeoutSeconds=1")
+    assert status in {200, 404}
+    async with api.watch(f"{shaped}?watch=1&fieldSelector=metadata.name%3Db") as stream:
+        await api.create(shaped, shape("b"))
+        assert await stream.take(1) == [("ADDED", "b")]
+
+
+async def test_all_namespaces_at_once(api: Api) -> None:
+    label = api.namespace
+    path = f"/api/v1/secrets?watch=1&labelSelector=own%3D{label}"
+    async with api.watch(path) as stream:
+        await api.create(api.secrets, secret("here", labels={"own": label}))
+        elsewhere = "/api/v1/namespaces/kube-public/secrets"
+        await api.create(elsewhere, secret(api.named("there"), labels={"own": label}))
+        assert await stream.take(2) == [("ADDED", "here"), ("ADDED", api.named("there"))]
+
+
+async def test_field_selectors_of_watches(api: Api) -> None:
+    pods = api.path("v1", "pods")
+    await api.create(pods, pod("p"))
+    async with api.watch(f"{pods}?watch=1&fieldSelector=spec.nodeName%3Dn1") as stream:
+        binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}
+        await api.create(f"{pods}/p/binding", binding)
+        event = await stream.next()
+        assert (event["type"], event["object"]["spec"]["nodeName"]) == ("ADDED", "n1")
+
+
+@pytest.mark.custom
+async def test_a_bookmark_precedes_the_end(api: Api, shaped: str) -> None:
+    """A server that sends few bookmarks sends one some two seconds before the timeout."""
+    made = await api.create(shaped, shape("a"))
+    start = made["metadata"]["resourceVersion"]
+    path = f"{shaped}?watch=1&allowWatchBookmarks=true&timeoutSeconds=4&resourceVersion={start}"
+    async with api.watch(path) as stream:
+        await api.create(shaped, shape("b"))
+        events = await stream.rest()
+    assert events[0]["type"] == "ADDED"
+    bookmarks = [event["object"] for event in events[1:]]
+    assert {event["type"] for event in events[1:]} == {"BOOKMARK"}
+    metadata = bookmarks[-1]["metadata"]
+    assert int(metadata["resourceVersion"]) >= int(start)
+    assert bookmarks[-1]["kind"] == "Shape"
+    assert "name" not in metadata
+
+
+@pytest.mark.custom
+@pytest.mark.since("initial events")
+async def test_streamed_lists_of_custom_kinds(api: Api, shaped: str) -> None:
+    for name in ("a", "b"):
+        await api.create(shaped, shape(name))
+    query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    async with api.watch(f"{shaped}?watch=1&{query}") as stream:
+        assert sorted(await stream.take(2)) == [("ADDED", "a"), ("ADDED", "b")]
+        end = await stream.next()
+        assert end["type"] == "BOOKMARK"
+        assert end["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+        await api.create(shaped, shape("c"))
+        assert await stream.take(1) == [("ADDED", "c")]
+    for query in ("", "&resourceVersionMatch=Exact&allowWatchBookmarks=true"):
+        path = f"{shaped}?watch=1&timeoutSeconds=1&sendInitialEvents=true{query}"
+        code, _, message = await api.fails("GET", path)
+        assert code == 422
+        text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        assert text in message
+    _, _, message = await api.fails("GET", f"{shaped}?sendInitialEvents=true")
+    assert "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list" in message

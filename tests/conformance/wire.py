@@ -127,7 +127,7 @@ class Api:
     ) -> Any:
         """The answer to a request that must succeed."""
         status, answer, _ = await self.send(method, path, body, content_type)
-        assert status < 300, answer
+        assert status < 300, answer if isinstance(answer, bytes) else answer["message"]
         return answer
 
     async def refusal(

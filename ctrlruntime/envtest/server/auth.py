@@ -6,7 +6,7 @@ import base64
 import hashlib
 import hmac
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import unquote
@@ -17,7 +17,6 @@ from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.client.selectors import InvalidSelector, parse_fields
 from ctrlruntime.envtest.server.errors import (
     StatusError,
-    bad_request,
     forbidden,
     unauthorized,
 )
@@ -81,13 +80,14 @@ class Authenticator:
             raise unauthorized()
         return user
 
-    def user_of(self, token: str) -> User | None:
+    def user_of(self, token: str, audiences: Collection[str] = (ISSUER,)) -> User | None:
+        """None for a token that is unknown, or not meant for any of the audiences."""
         known = self._state.options.tokens.get(token)
         if known is not None:
             if _AUTHENTICATED in known.groups:
                 return known
             return replace(known, groups=(*known.groups, _AUTHENTICATED))
-        return self._service_account(token)
+        return self._service_account(token, audiences)
 
     def issue(self, account: Record, audiences: list[str], seconds: int) -> tuple[str, float]:
         """A token for a service account and when it expires (Unix time)."""
@@ -112,12 +112,14 @@ class Authenticator:
     def _sign(self, text: str) -> str:
         return _encode(hmac.new(self._key, text.encode(), hashlib.sha256).digest())
 
-    def _service_account(self, token: str) -> User | None:
+    def _service_account(self, token: str, audiences: Collection[str]) -> User | None:
         signed, _, signature = token.rpartition(".")
         if not signed or not hmac.compare_digest(signature, self._sign(signed)):
             return None
         claims = orjson.loads(_decode(signed.partition(".")[2]))
         if claims["exp"] <= self._state.options.clock().timestamp():
+            return None
+        if not set(claims["aud"]) & set(audiences):
             return None
         bound = claims["kubernetes.io"]
         account = bound["serviceaccount"]
@@ -153,30 +155,49 @@ class Authorizer:
         if not self.allows(attributes):
             raise _refusal(attributes)
 
+    @property
+    def allows_all(self) -> bool:
+        """Whether there is no authorization."""
+        return self._state.options.authorization == "AlwaysAllow"
+
     def allows(self, asked: Attributes) -> bool:
-        if self._state.options.authorization == "AlwaysAllow" or MASTERS in asked.user.groups:
-            return True
-        return any(_rule_allows(rule, asked) for rule in self.rules(asked.user, asked.namespace))
+        return self.decide(asked) is not None
+
+    def decide(self, asked: Attributes) -> str | None:
+        """Why it is allowed, in RBAC's words (empty: for no reason told); None: it is not."""
+        if self.allows_all or MASTERS in asked.user.groups:
+            return ""
+        for binding, subject in self._bindings(asked.user, asked.namespace):
+            rules = self.referenced(binding["roleRef"], asked.namespace) or ()
+            if any(_rule_allows(rule, asked) for rule in rules):
+                return _reason(binding, subject)
+        return None
 
     def rules(self, user: User, namespace: str) -> Iterator[Mapping[str, Any]]:
         """All rules that apply to the user in the namespace, cluster-wide ones included."""
+        for binding, _ in self._bindings(user, namespace):
+            yield from self.referenced(binding["roleRef"], namespace) or ()
+
+    def _bindings(self, user: User, namespace: str) -> Iterator[tuple[Manifest, Manifest]]:
+        """Bindings that name the user, and the subject that does."""
         storage = self._state.storage
         for record in storage.bucket(f"clusterrolebindings.{_RBAC}").records.values():
-            if _binds(record.obj, user, ""):
-                yield from self._role_rules(record.obj["roleRef"], "")
+            if (subject := _bound(record.obj, user, "")) is not None:
+                yield record.obj, subject
         if not namespace:
             return
         for record in storage.bucket(f"rolebindings.{_RBAC}").scan(namespace):
-            if _binds(record.obj, user, namespace):
-                yield from self._role_rules(record.obj["roleRef"], namespace)
+            if (subject := _bound(record.obj, user, namespace)) is not None:
+                yield record.obj, subject
 
-    def _role_rules(self, ref: Mapping[str, str], namespace: str) -> list[Mapping[str, Any]]:
+    def referenced(self, ref: Mapping[str, str], namespace: str) -> list[Mapping[str, Any]] | None:
+        """The rules of the role that a binding names; None where there is none."""
         storage = self._state.storage
         if ref.get("kind") == "Role":
             record = storage.bucket(f"roles.{_RBAC}").get(namespace, ref["name"])
-            return [] if record is None else record.obj.get("rules") or []
+            return None if record is None else record.obj.get("rules") or []
         record = storage.bucket(f"clusterroles.{_RBAC}").get("", ref["name"])
-        return [] if record is None else self.cluster_rules(record.obj, set())
+        return None if record is None else self.cluster_rules(record.obj, set())
 
     def cluster_rules(self, role: Manifest, seen: set[str]) -> list[Mapping[str, Any]]:
         """Rules of a cluster role, those it aggregates included."""
@@ -203,9 +224,10 @@ class Authorizer:
         extra = _extra_headers(headers)
         if not name:
             if groups or uid or extra:
-                raise bad_request("requested impersonation without impersonating a user")
+                text = "requested impersonation without impersonating a user"
+                raise StatusError(500, "InternalError", text)
             return request.user
-        self._check_impersonation(request.user, name, groups)
+        self._check_impersonation(request.user, name, groups, uid, extra)
         if name.startswith(_SERVICE_ACCOUNT) and not groups:
             namespace, _, account = name.removeprefix(_SERVICE_ACCOUNT).partition(":")
             return service_account_user(namespace, account, uid)
@@ -216,7 +238,14 @@ class Authorizer:
             every = (*every, _AUTHENTICATED)
         return User(name, every, uid, extra)
 
-    def _check_impersonation(self, user: User, name: str, groups: list[str]) -> None:
+    def _check_impersonation(
+        self,
+        user: User,
+        name: str,
+        groups: list[str],
+        uid: str,
+        extra: Mapping[str, tuple[str, ...]],
+    ) -> None:
         asked = [Attributes(user, "impersonate", resource="users", name=name)]
         if name.startswith(_SERVICE_ACCOUNT):
             namespace, _, account = name.removeprefix(_SERVICE_ACCOUNT).partition(":")
@@ -232,6 +261,14 @@ class Authorizer:
         asked += [
             Attributes(user, "impersonate", resource="groups", name=group) for group in groups
         ]
+        group = "authentication.k8s.io"
+        asked += [
+            Attributes(user, "impersonate", group, "v1", "userextras", key, name=value)
+            for key, values in extra.items()
+            for value in values
+        ]
+        if uid:
+            asked.append(Attributes(user, "impersonate", group, "v1", "uids", name=uid))
         for attributes in asked:
             if not self.allows(attributes):
                 raise _refusal(attributes)
@@ -294,18 +331,32 @@ def _refusal(asked: Attributes) -> StatusError:
     return forbidden(asked.group, asked.resource, asked.name, why)
 
 
-def _binds(binding: Manifest, user: User, namespace: str) -> bool:
+def _bound(binding: Manifest, user: User, namespace: str) -> Manifest | None:
+    """The subject of the binding that is the user."""
     for subject in binding.get("subjects") or ():
         kind, name = subject.get("kind"), subject.get("name")
         if kind == "User" and name == user.name:
-            return True
+            return dict(subject)
         if kind == "Group" and name in user.groups:
-            return True
+            return dict(subject)
         if kind == "ServiceAccount":
             at = subject.get("namespace") or namespace
             if user.name == f"{_SERVICE_ACCOUNT}{at}:{name}":
-                return True
-    return False
+                return dict(subject)
+    return None
+
+
+def _reason(binding: Manifest, subject: Manifest) -> str:
+    metadata, ref = binding["metadata"], binding["roleRef"]
+    namespace = metadata.get("namespace")
+    name = f"{metadata['name']}/{namespace}" if namespace else metadata["name"]
+    who = subject["name"]
+    if subject["kind"] == "ServiceAccount":
+        who = f"{who}/{subject.get('namespace') or namespace}"
+    return (
+        f'RBAC: allowed by {"RoleBinding" if namespace else "ClusterRoleBinding"} "{name}" '
+        f'of {ref["kind"]} "{ref["name"]}" to {subject["kind"]} "{who}"'
+    )
 
 
 def _has(values: Any, value: str) -> bool:

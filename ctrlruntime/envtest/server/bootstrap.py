@@ -89,6 +89,10 @@ def _cluster_roles() -> list[Manifest]:
     paths = (
         "/healthz /livez /readyz /version /version/ /api /api/* /apis /apis/* /openapi /openapi/*"
     )
+    public: Manifest = {
+        "nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version", "/version/"],
+        "verbs": ["get"],
+    }
     everything: Manifest = {"nonResourceURLs": ["*"], "verbs": ["*"]}
     discovery: Manifest = {"nonResourceURLs": paths.split(), "verbs": ["get"]}
     reviews = _rule(
@@ -101,7 +105,7 @@ def _cluster_roles() -> list[Manifest]:
     return [
         _role("cluster-admin", _rule("*", "*", "*"), everything),
         _role("system:discovery", discovery),
-        _role("system:public-info-viewer", discovery),
+        _role("system:public-info-viewer", public),
         _role("system:basic-user", reviews, own),
         _role("system:aggregate-to-view", *view, labels={f"{to}view": "true"}),
         _role("system:aggregate-to-edit", *edit, labels={f"{to}edit": "true"}),
@@ -117,7 +121,7 @@ def _cluster_role_bindings() -> list[Manifest]:
         ("cluster-admin", "system:masters"),
         ("system:discovery", "system:authenticated"),
         ("system:basic-user", "system:authenticated"),
-        ("system:public-info-viewer", "system:authenticated"),
+        ("system:public-info-viewer", "system:authenticated", "system:unauthenticated"),
     )
     group = "rbac.authorization.k8s.io"
     return [
@@ -130,7 +134,9 @@ def _cluster_role_bindings() -> list[Manifest]:
                 "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"},
             },
             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
-            "subjects": [{"apiGroup": group, "kind": "Group", "name": subject}],
+            "subjects": [
+                {"apiGroup": group, "kind": "Group", "name": subject} for subject in subjects
+            ],
         }
-        for role, subject in bound
+        for role, *subjects in bound
     ]

@@ -14,6 +14,7 @@ from ctrlruntime.envtest.server.auth import Authenticator, Authorizer
 from ctrlruntime.envtest.server.deletion import Deleter
 from ctrlruntime.envtest.server.descriptions import Descriptions
 from ctrlruntime.envtest.server.errors import PageNotFound, method_not_allowed, unknown_path
+from ctrlruntime.envtest.server.escalation import EscalationCheck
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.reading import Reader
 from ctrlruntime.envtest.server.request import Request, check_options, negotiate
@@ -57,6 +58,7 @@ class Dispatcher:
         self._authenticator = Authenticator(state)
         state.tokens = self._authenticator
         self._authorizer = Authorizer(state)
+        state.escalation = EscalationCheck(self._authorizer)
         self._subresources = Subresources(state, self._reader, self._writer, self._deleter)
         self._reviews = Reviews(state, self._authenticator, self._authorizer)
 
@@ -74,7 +76,7 @@ class Dispatcher:
         kind = self._state.kind(request)
         if request.namespace and not kind.namespaced and kind.plural != "namespaces":
             raise unknown_path()
-        request.form = negotiate(request.headers.get("Accept", ""))
+        request.form = negotiate(request.headers.get("Accept", ""), request.verb)
         if request.verb == "watch":
             return Watch(self._state, kind, request)
         if request.verb not in _READS:

@@ -17,7 +17,21 @@ _TEMPLATE_COUNT: Final = "deprecated.daemonset.template.generation"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
 
-# -- admission plugins: before field managers are recorded -----------------------------------
+# -- before field managers are recorded ------------------------------------------------------
+
+
+def before_tracking(kind: Kind, obj: Manifest) -> None:
+    """Defaults that the sender of a new object owns."""
+    match kind.resource:
+        case "namespaces":
+            labels = obj["metadata"].setdefault("labels", {})
+            if name := obj["metadata"].get("name"):
+                labels["kubernetes.io/metadata.name"] = name
+        case "daemonsets.apps":
+            _show_template_count(obj)
+
+
+# -- admission plugins -----------------------------------------------------------------------
 
 
 def admit(state: State, kind: Kind, obj: Manifest) -> None:
@@ -32,12 +46,6 @@ def admit(state: State, kind: Kind, obj: Manifest) -> None:
             _finalizer(obj, "kubernetes.io/pv-protection")
         case "nodes":
             _not_ready(obj)
-        case "daemonsets.apps":
-            _show_template_count(obj)
-        case "namespaces":
-            labels = obj["metadata"].setdefault("labels", {})
-            if name := obj["metadata"].get("name"):
-                labels["kubernetes.io/metadata.name"] = name
 
 
 def _finalizer(obj: Manifest, name: str) -> None:

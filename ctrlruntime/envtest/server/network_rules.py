@@ -32,7 +32,7 @@ def _policy(spec: _Object, prefix: str) -> Iterator[FieldError]:
         return
     for index, kind in enumerate(types):
         if kind not in {"Ingress", "Egress"}:
-            yield not_supported(f"{prefix}policyTypes[{index}]", kind, ("Egress", "Ingress"))
+            yield not_supported(f"{prefix}policyTypes[{index}]", kind, ("Ingress", "Egress"))
 
 
 def _selector(selector: _Object, path: str) -> Iterator[FieldError]:

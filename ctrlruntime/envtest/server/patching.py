@@ -132,20 +132,7 @@ class Patcher:
         return Patch(make, creates=not request.subresource, tracks=True)
 
     def _read_applied(self, kind: Kind, request: Request) -> tuple[Manifest, list[str]]:
-        try:
-            applied = orjson.loads(request.body)
-        except orjson.JSONDecodeError:
-            try:
-                applied = read_yaml(request.body)
-            except yaml.YAMLError as error:
-                raise bad_request(f"error decoding YAML: {error}") from None
-        if applied is None:
-            applied = {}
-        if not isinstance(applied, dict):
-            raise bad_request(
-                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot "
-                f"unmarshal {_json_kind(applied)} into Go value of type map[string]interface {{}}"
-            )
+        applied = read_applied(request)
         check_applied(kind, request, applied)
         return applied, self._repeated(request)
 
@@ -253,11 +240,13 @@ class Patcher:
         if (mismatch := schema.mismatch(obj)) is not None:
             typed = f"{kind.group}/{request.version}, Kind={kind.kind}"
             name = f"{request.namespace}/{request.name}"
+            if mismatch.startswith("illegal base64"):
+                mismatch = f"error decoding from json: {mismatch}"
             raise StatusError(
                 500,
                 "",
                 f"failed to convert new object ({name}; {typed}) to proper version: unable to "
-                f"convert unstructured object to {typed}: error decoding from json: {mismatch}",
+                f"convert unstructured object to {typed}: {mismatch}",
             )
 
     @staticmethod
@@ -270,6 +259,25 @@ class Patcher:
                 text = f'{kind.kind} in version "{request.version}" cannot be handled as a {kind.kind}: {text}'
             raise bad_request(text)
         request.warnings.extend(text for text in found if text not in request.warnings)
+
+
+def read_applied(request: Request) -> Manifest:
+    """The body of an apply, JSON or YAML. Raises BadRequest."""
+    try:
+        applied = orjson.loads(request.body)
+    except orjson.JSONDecodeError:
+        try:
+            applied = read_yaml(request.body)
+        except yaml.YAMLError as error:
+            raise bad_request(f"error decoding YAML: {error}") from None
+    if applied is None:
+        applied = {}
+    if not isinstance(applied, dict):
+        raise bad_request(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot "
+            f"unmarshal {_json_kind(applied)} into Go value of type map[string]interface {{}}"
+        )
+    return applied
 
 
 def _json_kind(value: Any) -> str:

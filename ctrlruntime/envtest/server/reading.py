@@ -106,7 +106,13 @@ class Reader:
         query = request.query
         bucket = self._state.bucket(kind)
         limit = max(0, request.number("limit"))
+        if "sendInitialEvents" in query:
+            text = "sendInitialEvents is forbidden for list"
+            raise _invalid_list("sendInitialEvents", f"Forbidden: {text}")
         if token := query.get("continue"):
+            if query.get("resourceVersionMatch"):
+                text = "resourceVersionMatch is forbidden when continue is provided"
+                raise _invalid_list("resourceVersionMatch", f"Forbidden: {text}")
             if query.get("resourceVersion", "0") not in {"", "0"}:
                 raise bad_request("specifying resource version is not allowed when using continue")
             return self._continue(bucket, chosen, token, limit)
@@ -193,6 +199,8 @@ class Reader:
 
     def _render(self, kind: Kind, request: Request, page: Page) -> bytes:
         metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
+        if kind.custom and request.form == "full":
+            metadata["continue"] = ""
         if page.token:
             metadata["continue"] = page.token
             if page.remaining is not None:

@@ -18,6 +18,10 @@ _ACCEPTED: Final = (
     "application/json, application/yaml, application/vnd.kubernetes.protobuf, "
     "application/json;stream=watch"
 )
+_OBJECT_FOR_LIST: Final = (
+    "you requested PartialObjectMetadata, but the requested object is a list "
+    "(*unstructured.UnstructuredList)"
+)
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 
@@ -129,7 +133,7 @@ def _verb(request: Request, watching: bool) -> str:
     return "deletecollection" if verb == "delete" and not request.name else verb
 
 
-def negotiate(accept: str) -> Form:
+def negotiate(accept: str, verb: str = "") -> Form:
     """The form of the answer; JSON is always among those the clients accept, or it is 406."""
     if not accept or accept == "application/json":
         return "full"
@@ -141,12 +145,16 @@ def negotiate(accept: str) -> Form:
         if media not in {"application/json", "*/*", "application/*"}:
             continue
         wanted = parameters.get("as", "")
-        if wanted == "Table":
-            return "table"
-        if wanted in {"PartialObjectMetadata", "PartialObjectMetadataList"}:
-            return "partial"
         if not wanted:
             return "full"
+        if parameters.get("g") != "meta.k8s.io" or parameters.get("v") not in {"v1", "v1beta1"}:
+            continue
+        if wanted == "Table":
+            return "table"
+        if wanted == "PartialObjectMetadata" and verb == "list":
+            raise StatusError(406, "NotAcceptable", _OBJECT_FOR_LIST)
+        if wanted in {"PartialObjectMetadata", "PartialObjectMetadataList"}:
+            return "partial"
     raise not_acceptable(_ACCEPTED)
 
 

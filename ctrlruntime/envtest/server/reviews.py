@@ -9,7 +9,7 @@ import orjson
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.server.auth import ISSUER, Attributes, Authenticator, Authorizer
 from ctrlruntime.envtest.server.codec import decode_object
-from ctrlruntime.envtest.server.errors import bad_request
+from ctrlruntime.envtest.server.errors import bad_request, bad_value, invalid
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.options import User
 from ctrlruntime.envtest.server.request import Request
@@ -30,6 +30,7 @@ class Reviews:
         spec = obj.get("spec") or {}
         obj["spec"] = spec
         obj["metadata"] = {**obj["metadata"], "creationTimestamp": None}
+        _validate(kind, spec)
         match kind.kind:
             case "TokenReview":
                 obj["status"] = self._token(spec)
@@ -54,21 +55,14 @@ class Reviews:
         return User(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "")
 
     def _token(self, spec: Manifest) -> dict[str, Any]:
-        user = self._authenticator.user_of(spec.get("token") or "")
+        audiences = spec.get("audiences") or [ISSUER]
+        user = self._authenticator.user_of(spec.get("token") or "", audiences)
         if user is None:
             return {"user": {}, "error": "invalid bearer token"}
-        return {
-            "authenticated": True,
-            "user": user_info(user),
-            "audiences": spec.get("audiences") or [ISSUER],
-        }
+        return {"authenticated": True, "user": user_info(user), "audiences": audiences}
 
     def _access(self, user: User, spec: Manifest) -> dict[str, Any]:
         resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-        if (resource is None) == (path is None):
-            raise bad_request(
-                "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-            )
         if path is not None:
             asked = Attributes(user, path.get("verb") or "", path=path.get("path") or "/")
         else:
@@ -83,7 +77,10 @@ class Reviews:
                 resource.get("namespace") or "",
                 resource.get("name") or "",
             )
-        return {"allowed": True} if self._authorizer.allows(asked) else {"allowed": False}
+        reason = self._authorizer.decide(asked)
+        if reason is None:
+            return {"allowed": False}
+        return {"allowed": True, "reason": reason} if reason else {"allowed": True}
 
     def _rules(self, user: User, namespace: str) -> dict[str, Any]:
         resources: list[dict[str, Any]] = []
@@ -99,6 +96,25 @@ class Reviews:
                 keys4 = ("verbs", "apiGroups", "resources", "resourceNames")
                 resources.append({key: rule[key] for key in keys4 if key in rule})
         return {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
+
+
+def _validate(kind: Kind, spec: Manifest) -> None:
+    """Raises Invalid for questions that are none, or two."""
+    if not kind.kind.endswith("AccessReview"):
+        return
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    errors = []
+    if resource is not None and path is not None:
+        detail = "cannot be specified in combination with resourceAttributes"
+        errors.append(bad_value("spec.nonResourceAttributes", path, detail))
+    elif resource is None and path is None:
+        detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        errors.append(bad_value("spec.resourceAttributes", resource, detail))
+    if not kind.kind.startswith("Self") and not spec.get("user") and not spec.get("groups"):
+        detail = "at least one of user or group must be specified"
+        errors.append(bad_value("spec.user", "", detail))
+    if errors:
+        raise invalid(kind.group, kind.kind, "", errors)
 
 
 def user_info(user: User) -> dict[str, Any]:

@@ -141,6 +141,14 @@ def _strategy(spec: _Object, prefix: str) -> Iterator[FieldError]:
 
 def _set_strategy(spec: _Object, prefix: str) -> Iterator[FieldError]:
     strategy = spec.get("updateStrategy") or {}
+    policy = spec.get("podManagementPolicy")
+    if policy not in {None, "", "OrderedReady", "Parallel"}:
+        detail = "must be 'OrderedReady' or 'Parallel'"
+        yield bad_value(f"{prefix}podManagementPolicy", policy, detail)
+    if strategy.get("type") not in {None, "", "OnDelete", "RollingUpdate"}:
+        yield bad_value(
+            f"{prefix}updateStrategy", strategy, "must be 'RollingUpdate' or 'OnDelete'"
+        )
     if strategy.get("type") == "OnDelete" and strategy.get("rollingUpdate") is not None:
         detail = "only allowed for updateStrategy 'RollingUpdate'"
         yield bad_value(f"{prefix}updateStrategy.rollingUpdate", strategy["rollingUpdate"], detail)
@@ -204,11 +212,39 @@ def _data_once(obj: _Object, prefix: str) -> Iterator[FieldError]:
             yield bad_value(f"{prefix}data[{key}]", key, detail)
 
 
+_QUOTAS: Final = frozenset(
+    [
+        "cpu",
+        "memory",
+        "ephemeral-storage",
+        "requests.cpu",
+        "requests.memory",
+        "requests.storage",
+        "requests.ephemeral-storage",
+        "limits.cpu",
+        "limits.memory",
+        "limits.ephemeral-storage",
+        "pods",
+        "resourcequotas",
+        "services",
+        "replicationcontrollers",
+        "secrets",
+        "persistentvolumeclaims",
+        "configmaps",
+        "services.nodeports",
+        "services.loadbalancers",
+    ]
+)
+_HUGE_PAGES: Final = ("hugepages-", "requests.hugepages-")
+
+
 def _quota(spec: _Object, prefix: str) -> Iterator[FieldError]:
     for name, value in (spec.get("hard") or {}).items():
         path = f"{prefix}hard[{name}]"
         for text in qualified_name(name):
             yield bad_value(path, name, text)
+        if "/" not in name and name not in _QUOTAS and not name.startswith(_HUGE_PAGES):
+            yield bad_value(path, name, "must be a standard resource for quota")
         if value_of(value) < 0:
             yield bad_value(path, value, "must be greater than or equal to 0")
 
@@ -296,6 +332,19 @@ def _autoscaler(spec: _Object, prefix: str) -> Iterator[FieldError]:
         yield bad_value(f"{prefix}maxReplicas", most, detail)
 
 
+def _autoscaler_metrics(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    kinds = {metric.get("type") for metric in spec.get("metrics") or ()}
+    if spec.get("minReplicas") == 0 and not kinds & {"Object", "External"}:
+        text = "must specify at least one Object or External metric to support scaling to zero replicas"
+        yield forbidden_field(f"{prefix}metrics", text)
+    for index, metric in enumerate(spec.get("metrics") or ()):
+        target = (metric.get("resource") or {}).get("target") or {}
+        share = target.get("averageUtilization")
+        if share is not None and share < 1:
+            path = f"{prefix}metrics[{index}].resource.target.averageUtilization"
+            yield bad_value(path, share, "must be greater than 0")
+
+
 def _lease(spec: _Object, prefix: str) -> Iterator[FieldError]:
     seconds, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
     if seconds is not None and seconds <= 0:
@@ -354,7 +403,6 @@ _TABLE: Final[dict[tuple[str, str], Rules]] = {
     ("apps", "StatefulSet"): Rules(
         within={
             "spec": Rules(
-                enums={"podManagementPolicy": ("OrderedReady", "Parallel")},
                 minimum=_REPLICAS,
                 within={"template": _TEMPLATE},
                 checks=(*_SET_CHECKS, _set_strategy),
@@ -407,7 +455,7 @@ _TABLE: Final[dict[tuple[str, str], Rules]] = {
             "spec": Rules(
                 minimum={"minReplicas": 1},
                 within={"scaleTargetRef": Rules(required={"kind": "", "name": ""})},
-                checks=(_autoscaler,),
+                checks=(_autoscaler, _autoscaler_metrics),
             )
         }
     ),

@@ -20,6 +20,7 @@ from ctrlruntime.envtest.server.storage import Bucket, Record, Storage
 if TYPE_CHECKING:
     from ctrlruntime.envtest.server.admission import Admission
     from ctrlruntime.envtest.server.auth import Authenticator
+    from ctrlruntime.envtest.server.escalation import EscalationCheck
 
 
 class State:
@@ -34,6 +35,7 @@ class State:
         self.allocations: dict[str, Any] = {}
         self._leads: dict[tuple[str, str, str], bytes] = {}
         self.tokens: Authenticator | None = None
+        self.escalation: EscalationCheck | None = None
         self._compiled: dict[Any, TypeSchema] = {}
         self._now_text: tuple[int, str] = (0, "")
 

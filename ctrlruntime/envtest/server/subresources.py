@@ -26,7 +26,7 @@ from ctrlruntime.envtest.server.errors import (
     unknown_path,
 )
 from ctrlruntime.envtest.server.kinds import Kind, ScalePaths
-from ctrlruntime.envtest.server.patching import JSON_PATCH
+from ctrlruntime.envtest.server.patching import APPLY_YAML, JSON_PATCH, read_applied
 from ctrlruntime.envtest.server.reading import Reader
 from ctrlruntime.envtest.server.request import Request
 from ctrlruntime.envtest.server.selectors import matches_selector
@@ -34,6 +34,11 @@ from ctrlruntime.envtest.server.state import State
 from ctrlruntime.envtest.server.storage import Record
 from ctrlruntime.envtest.server.writing import Answer, Writer
 
+_SCALE: Final = ("autoscaling/v1", "Scale")
+_NO_CUSTOM_SCALE: Final = (
+    "failed to convert new object (/{}; autoscaling/v1, Kind=Scale) to proper version: request to "
+    "convert CR to an invalid group/version: autoscaling/v1"
+)
 _TERMINAL: Final = frozenset({"Succeeded", "Failed"})
 _ALLOWED: Final = {
     "scale": {"get", "update", "patch"},
@@ -44,6 +49,8 @@ _ALLOWED: Final = {
     "ephemeralcontainers": {"get", "update", "patch"},
     "resize": {"get", "update", "patch"},
 }
+# Kinds whose missing objects are reported as missing scales.
+_SCALES_MISSED: Final = frozenset({"deployments.apps", "replicasets.apps"})
 
 
 class Subresources:
@@ -83,11 +90,18 @@ class Subresources:
 
     async def _scale(self, kind: Kind, request: Request) -> Answer:
         paths = _scale_paths(kind, request.version)
-        record = self._reader.get(kind, request)
+        try:
+            record = self._reader.get(kind, request)
+        except StatusError as error:
+            if request.verb == "get" and kind.resource in _SCALES_MISSED and error.code == 404:
+                raise not_found(kind.group, f"{kind.plural}/scale", request.name) from None
+            raise
         current = self._state.shown(kind, record, request.version)
         scale = _scale_of(kind, current, paths)
         if request.verb == "get":
             return Answer(200, orjson.dumps(scale))
+        if request.verb == "patch" and request.content_type == APPLY_YAML:
+            return await self._apply_scale(kind, request, paths)
         wanted = _wanted_scale(request, scale)
         version = (wanted.get("metadata") or {}).get("resourceVersion")
         if version and version != scale["metadata"]["resourceVersion"]:
@@ -102,6 +116,36 @@ class Subresources:
 
         inner = replace(request, verb="patch", form="full", warnings=[])
         answer = await self._writer.modify(kind, inner, make)
+        return Answer(200, orjson.dumps(_scale_of(kind, orjson.loads(answer.body), paths)))
+
+    async def _apply_scale(self, kind: Kind, request: Request, paths: ScalePaths) -> Answer:
+        """An apply of the one field, with owners as the scale shows them."""
+        applied = read_applied(request)
+        given = applied.get("apiVersion") or "", applied.get("kind") or ""
+        if given != _SCALE:
+            raise bad_request(f"invalid object type: {given[0] or '/'}, Kind={given[1]}")
+        body: Manifest = {
+            "apiVersion": kind.api_version(request.version),
+            "kind": kind.kind,
+            "metadata": {"name": request.name},
+        }
+        replicas = (applied.get("spec") or {}).get("replicas")
+        if replicas is not None:
+            _check_replicas(kind, request, replicas)
+            _put(body, paths.spec, replicas)
+        inner = replace(request, body=orjson.dumps(body), form="full", warnings=[])
+        patch = self._writer.prepare(kind, inner)
+
+        def make(live: Manifest | None) -> Manifest:
+            try:
+                made = patch.make(live)
+            except StatusError as error:
+                raise _as_scale(error, body["apiVersion"]) from None
+            if kind.custom:
+                raise StatusError(500, "", _NO_CUSTOM_SCALE.format(request.name))
+            return made
+
+        answer = await self._writer.modify(kind, inner, make, tracked=True)
         return Answer(200, orjson.dumps(_scale_of(kind, orjson.loads(answer.body), paths)))
 
     # -- pods ------------------------------------------------------------------------------
@@ -228,6 +272,14 @@ class Subresources:
             return live
 
         return await self._writer.modify(kind, request, make)
+
+
+def _as_scale(error: StatusError, api_version: str) -> StatusError:
+    """Conflicts name the version of Scale."""
+    text = orjson.dumps([error.message, error.details]).decode()
+    text = text.replace(f" using {api_version}", f" using {_SCALE[0]}")
+    message, details = orjson.loads(text)
+    return StatusError(error.code, error.reason, message, details)
 
 
 def _copy(live: Manifest | None) -> Manifest:

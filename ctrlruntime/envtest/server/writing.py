@@ -27,7 +27,7 @@ from ctrlruntime.envtest.server.errors import (
 )
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.metadata import validate_name
-from ctrlruntime.envtest.server.patching import Patcher, check_namespace
+from ctrlruntime.envtest.server.patching import Patch, Patcher, check_namespace
 from ctrlruntime.envtest.server.request import Request
 from ctrlruntime.envtest.server.state import State
 from ctrlruntime.envtest.server.storage import Record
@@ -82,6 +82,10 @@ class Writer:
             kind, request, patch.make, may_create=patch.creates, tracked=patch.tracks
         )
 
+    def prepare(self, kind: Kind, request: Request) -> Patch:
+        """What a patch makes of an object; to be given to `modify`."""
+        return self._patcher.prepare(kind, request)
+
     # -- reading what was sent -------------------------------------------------------------
 
     def _decode(self, kind: Kind, request: Request) -> Manifest:
@@ -115,11 +119,15 @@ class Writer:
         if kind.namespaced:
             self._check_namespace(kind, request, obj)
         self._name(kind, obj)
-        hooks.admit(state, kind, obj)
-        obj = await self._admit(kind, request, "CREATE", obj, None)
-        strategy.prepare_create(kind, obj, state.now())
+        strategy.tidy(obj["metadata"])
+        hooks.before_tracking(kind, obj)
         if not tracked:
             obj = self._track(kind, request, None, obj)
+        hooks.admit(state, kind, obj)
+        if state.escalation is not None:
+            state.escalation.check(kind, request, obj, None)
+        obj = await self._admit(kind, request, "CREATE", obj, None)
+        strategy.prepare_create(kind, obj, state.now())
         hooks.before_create(state, kind, obj)
         try:
             return await self._insert(kind, request, obj)
@@ -287,6 +295,8 @@ class Writer:
         state, sub = self._state, request.subresource
         strategy.prepare_update(kind, new, live, sub)
         hooks.before_update(state, kind, new, live, sub)
+        if state.escalation is not None:
+            state.escalation.check(kind, request, new, live)
         new = await self._admit(kind, request, "UPDATE", new, live)
         if not tracked:
             new = self._track(kind, request, live, new)
@@ -303,10 +313,9 @@ class Writer:
         if request.dry_run:
             return Answer(200, self._show(kind, request, stored))
         if _finished(kind, stored):
-            # The answer has the version of before; only watchers see that of the deletion.
-            answer = Answer(200, self._show(kind, request, stored))
-            hooks.after_delete(state, kind, state.storage.delete(bucket, record, stored))
-            return answer
+            # Watchers are shown what was stored last, the sender what would have been.
+            hooks.after_delete(state, kind, state.storage.delete(bucket, record))
+            return Answer(200, self._show(kind, request, stored))
         attach = self._attacher(kind, forms)
         final = state.storage.update(bucket, stored, record, kind.epoch, attach)
         hooks.after_update(state, kind, final, record)
