@@ -60,7 +60,7 @@ class Round:
 
     @property
     def patience(self) -> float:
-        return 60 + self.count * 0.3
+        return 120 + self.count * 0.5
 
     async def load(self) -> None:
         """Creates the widgets."""

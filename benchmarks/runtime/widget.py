@@ -8,12 +8,12 @@ from ctrlruntime.api.kinds import Manifest
 
 class WidgetSpec(ApiModel):
     size: int
-    note: str = ""
+    note: str
 
 
 class WidgetStatus(ApiModel):
     ready: bool = False
-    config_map: str = ""
+    config_map: str | None = None
 
 
 class Widget(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import AsyncGenerator
 
 from benchmarks.runtime.widget import Widget
-from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.client.client import Client
 
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
-HOURS = 4 * 3600.0
+MINUTES = 60.0
 
 
 class Witness:
@@ -56,18 +57,32 @@ class Witness:
         for task in self._tasks:
             if task.done():
                 task.result()
-                raise RuntimeError("a watch of the witness ended")
 
     async def _watch_widgets(self) -> None:
-        events = self._client.watch(Widget.mapping(), self._namespace, timeout=HOURS)
-        async for _, manifest in events:
-            name = manifest["metadata"]["name"]
+        async for name, manifest in self._states(Widget.mapping()):
             self.widgets[name] += 1
             if (manifest.get("status") or {}).get("ready"):
                 self.ready.add(name)
-            self.last_change = time.monotonic()
 
     async def _watch_config_maps(self) -> None:
-        async for _, manifest in self._client.watch(CONFIG_MAP, self._namespace, timeout=HOURS):
-            self.config_maps[manifest["metadata"]["name"]] += 1
-            self.last_change = time.monotonic()
+        async for name, _ in self._states(CONFIG_MAP):
+            self.config_maps[name] += 1
+
+    async def _states(
+        self, kind: GroupVersionKind | RESTMapping
+    ) -> AsyncGenerator[tuple[str, Manifest], None]:
+        """Every state of every object, once; a watch that the server ends goes on where it was."""
+        version: str | None = None
+        seen: set[tuple[str, str]] = set()
+        while True:
+            events = self._client.watch(
+                kind, self._namespace, resource_version=version, timeout=MINUTES * 60
+            )
+            async for _, manifest in events:
+                metadata = manifest["metadata"]
+                version = metadata["resourceVersion"]
+                state = (metadata["name"], version)
+                if state not in seen:
+                    seen.add(state)
+                    self.last_change = time.monotonic()
+                    yield metadata["name"], manifest
