@@ -10,9 +10,11 @@ from ctrlruntime.client.kubeconfig import ConfigError
 from ctrlruntime.manager import run as run_on_uvloop
 from ctrlruntime.manager.http import AddressError
 from ctrlruntime.manager.options import SERVICE_ACCOUNT_NAMESPACE, lease_namespace
+from ctrlruntime.webhook.tls import CertificateError
 from internal.tenancy.privileges import parse_kind
 from manager.controllers.tenancy import STATUS_PERIOD, TenancyOptions
 from manager.options import LEADER_ELECTION_ID, RunOptions
+from manager.serving_flags import metrics_options, webhook_options
 
 _PATH = click.Path(path_type=Path)
 _POSITIVE = click.IntRange(min=1)
@@ -37,6 +39,8 @@ def main() -> None:
 @click.option("--leader-election-id", default=LEADER_ELECTION_ID, help="Name of the Lease.")
 @click.option("--leader-election-namespace", default="", help="Default: the Pod's namespace.")
 @click.option("--metrics-bind-address", default=":8080", help='Address of /metrics; "0" is off.')
+@metrics_options
+@webhook_options
 @click.option(
     "--health-probe-bind-address", default=":8081", help='Address of the probes; "0" is off.'
 )
@@ -101,6 +105,7 @@ def run(**given: Any) -> None:
     given["protected_namespaces"] |= own_namespace()
     tenancy = TenancyOptions(**{name: given.pop(name) for name in TENANCY_OPTIONS})
     options = RunOptions(tenancy=tenancy, **given)
+    _check_serving(options)
     if options.leader_elect:
         try:
             lease_namespace(options.manager_options())
@@ -109,8 +114,21 @@ def run(**given: Any) -> None:
             raise click.UsageError(message) from None
     try:
         run_on_uvloop(run_manager(options))
-    except (ConfigError, AddressError) as error:
+    except (ConfigError, AddressError, CertificateError) as error:
         raise click.ClickException(str(error)) from error
+
+
+def _check_serving(options: RunOptions) -> None:
+    """Raises UsageError for what could not be served."""
+    if options.metrics_cert_path is not None and not options.metrics_secure:
+        raise click.UsageError("--metrics-cert-path needs --metrics-secure")
+    if options.tenancy.webhooks and options.webhook_port != -1:
+        placed = options.webhook_cert_path or options.webhook_secret_namespace
+        if not placed and not own_namespace():
+            raise click.UsageError(
+                "--webhooks outside of a cluster needs --webhook-cert-path, or "
+                "--webhook-secret-namespace for certificates that the manager makes"
+            )
 
 
 TENANCY_OPTIONS = (
@@ -126,6 +144,7 @@ TENANCY_OPTIONS = (
     "allow_foreign_namespaces",
     "allow_kinds",
     "protected_namespaces",
+    "webhooks",
 )
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from ctrlruntime.manager import GCOptions, ManagerOptions
+from ctrlruntime.manager import GCOptions, ManagerOptions, MetricsServing, WebhookOptions
 from manager.controllers.tenancy import TenancyOptions
 
 LEADER_ELECTION_ID = "manager.ctrlruntime.dev"
@@ -24,6 +24,22 @@ class RunOptions:
     leader_election_id: str = LEADER_ELECTION_ID
     leader_election_namespace: str = ""
     metrics_bind_address: str = ":8080"
+    metrics_secure: bool = False
+    """Serve metrics over https, and only to whom the API server allows."""
+    metrics_cert_path: Path | None = None
+    """Folder of the metrics' certificate; without one it is signed by nobody."""
+    metrics_cert_name: str = "tls.crt"
+    metrics_cert_key: str = "tls.key"
+    webhook_port: int = 9443
+    webhook_cert_path: Path | None = None
+    """Folder of the webhooks' certificate; without one the managers make and rotate their own."""
+    webhook_cert_name: str = "tls.crt"
+    webhook_cert_key: str = "tls.key"
+    webhook_secret_name: str = "webhook-server-cert"  # noqa: S105 - a name
+    webhook_secret_namespace: str = ""
+    webhook_service_name: str = "webhook-service"
+    webhook_configuration: str = "validating-webhook-configuration"
+    """The ValidatingWebhookConfiguration that gets the CA of certificates made here."""
     health_probe_bind_address: str = ":8081"
     log_format: Literal["json", "console"] = "json"
     log_level: str = "info"
@@ -38,6 +54,23 @@ class RunOptions:
             leader_election_id=self.leader_election_id,
             leader_election_namespace=self.leader_election_namespace,
             metrics_bind_address=self.metrics_bind_address,
+            metrics=MetricsServing(
+                secure=self.metrics_secure,
+                authorize=self.metrics_secure,
+                certificate_folder=self.metrics_cert_path,
+                certificate_name=self.metrics_cert_name,
+                key_name=self.metrics_cert_key,
+            ),
+            webhook=WebhookOptions(
+                port=self.webhook_port,
+                certificate_folder=self.webhook_cert_path,
+                certificate_name=self.webhook_cert_name,
+                key_name=self.webhook_cert_key,
+                secret_name=self.webhook_secret_name,
+                secret_namespace=self.webhook_secret_namespace,
+                service_name=self.webhook_service_name,
+                validating_configurations=(self.webhook_configuration,),
+            ),
             health_bind_address=self.health_probe_bind_address,
             gc=GCOptions(manage=True),
             handle_signals=True,
