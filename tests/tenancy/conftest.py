@@ -8,8 +8,54 @@ import pytest
 import pytest_asyncio
 
 from internal.tenancy.rendering import Renderer
+from tests.conformance.releases import CHANGES
 from tests.mariadb import MariaDB
+from tests.tenancy.ground import Ground
 from tests.tenancy.world import World
+
+SHARED = {"shared_world", "shared_world_with_nodes"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for line in (
+        "since(change): shows what a later release changed, see tests/conformance/releases.py",
+        "embedded(why): cannot be told of a real server",
+    ):
+        config.addinivalue_line("markers", line)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share a world stay together on one worker: it would be made on each."""
+    for item in items:
+        if isinstance(item, pytest.Function) and SHARED.intersection(item.fixturenames):
+            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} of tenancy"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ground(request: pytest.FixtureRequest, backend_name: str) -> Iterator[None]:
+    """Where worlds stand: `--backend`."""
+    if backend_name == "embedded":
+        yield
+        return
+    if backend_name != "kube-apiserver":
+        raise pytest.UsageError("the tenancy system needs built-in kinds: kube-apiserver has them")
+    World.ground = Ground(request.getfixturevalue("real_server"))
+    yield
+    World.ground = None
+
+
+@pytest.fixture(autouse=True)
+def _fits(request: pytest.FixtureRequest) -> None:
+    """Skip, with the reason, what the real server under test cannot show."""
+    if World.ground is None:
+        return
+    for mark in request.node.iter_markers("embedded"):
+        pytest.skip(str(mark.args[0]))
+    version = World.ground.server.version
+    for mark in request.node.iter_markers("since"):
+        change = CHANGES[mark.args[0]]
+        if version < (1, change.release):
+            pytest.skip(f"since 1.{change.release}: {change.reason}")
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,9 +12,6 @@ from tests.tenancy.world import mapping
 
 Manifest = dict[str, Any]
 Operations = list[dict[str, Any]]
-
-ELSEWHERE = "elsewhere"
-"""A namespace that is not the tenant's."""
 
 WIDGET = RESTMapping(
     GroupVersionKind("example.com", "v1", "Widget"), plural="widgets", namespaced=True
@@ -83,14 +80,14 @@ class Case:
     item: tuple[str, Any] | None = None
     foreign: Manifest | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    elsewhere: bool = False
+    """Whether it is in a namespace that is not the tenant's."""
+    since: str = ""
+    """What a server must have, one of `tests.conformance.releases.CHANGES`."""
 
     @property
     def name(self) -> str:
         return f"a-{self.id}"
-
-    @property
-    def namespace(self) -> str:
-        return str(self.options.get("targetNamespace", "default"))
 
     def desired(self) -> Manifest:
         """The object as the template has it."""
@@ -104,12 +101,13 @@ class Case:
             **copy.deepcopy(self.body),
         }
 
-    def entry(self) -> Manifest:
-        """The template's entry."""
+    def entry(self, elsewhere: str) -> Manifest:
+        """The template's entry; `elsewhere` is the other namespace."""
         return {
             "id": self.id,
             "nameTemplate": "{{ .uid }}-" + self.id,
             "spec": self.desired(),
+            **({"targetNamespace": elsewhere} if self.elsewhere else {}),
             **self.options,
         }
 
@@ -122,7 +120,7 @@ def _pod(**extra: Any) -> Manifest:
                 {
                     "name": "main",
                     "image": "nginx:1",
-                    "ports": [{"containerPort": 8080}],
+                    "ports": [{"containerPort": 8080, "protocol": "TCP"}],
                     "resources": {"requests": {"cpu": "1000m"}},
                 },
                 {"name": "side", "image": "side:1"},
@@ -144,7 +142,7 @@ _SERVICE = {
         "selector": {"app": "a"},
         "externalTrafficPolicy": "Local",
         "type": "NodePort",
-        "ports": [{"name": "http", "port": 80, "targetPort": 8080}],
+        "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": 8080}],
     }
 }
 
@@ -280,6 +278,7 @@ CASES = (
         id="cron",
         list="cronJobs",
         kind=mapping("batch/v1", "CronJob"),
+        since="batch/v1 CronJob",
         body={
             "spec": {
                 "schedule": "0 0 1 1 *",
@@ -297,6 +296,7 @@ CASES = (
         id="budget",
         list="podDisruptionBudgets",
         kind=mapping("policy/v1", "PodDisruptionBudget"),
+        since="policy/v1",
         body={
             "spec": {
                 "minAvailable": 1,
@@ -330,6 +330,7 @@ CASES = (
         id="scaler",
         list="horizontalPodAutoscalers",
         kind=mapping("autoscaling/v2", "HorizontalPodAutoscaler"),
+        since="autoscaling/v2",
         body={
             "spec": {
                 "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "none"},
@@ -390,7 +391,7 @@ CASES = (
         value={"data": {"k": "evil"}},
         removed="/data/other",
         foreign={"data": {"foreign": "x"}},
-        options={"targetNamespace": ELSEWHERE},
+        elsewhere=True,
     ),
     Case(
         id="far-deployment",
@@ -401,7 +402,8 @@ CASES = (
         removed="/spec/revisionHistoryLimit",
         item=(_IMAGE, "evil:1"),
         foreign={"spec": {"progressDeadlineSeconds": 700}},
-        options={"targetNamespace": ELSEWHERE, "deletionPolicy": "Retain"},
+        options={"deletionPolicy": "Retain"},
+        elsewhere=True,
     ),
 )
 
@@ -426,9 +428,9 @@ def _with_strategy(strategy: str) -> Iterator[Case]:
 WITH_STRATEGIES = (*_with_strategy("merge"), *_with_strategy("replace"))
 
 
-def template_lists() -> dict[str, Any]:
-    """The lists of a template with every case."""
+def template_lists(cases: Iterable[Case], elsewhere: str) -> dict[str, Any]:
+    """The lists of a template with these cases."""
     lists: dict[str, Any] = {}
-    for case in (*CASES, *WITH_STRATEGIES):
-        lists.setdefault(case.list, []).append(case.entry())
+    for case in cases:
+        lists.setdefault(case.list, []).append(case.entry(elsewhere))
     return lists

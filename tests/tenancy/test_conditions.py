@@ -51,7 +51,11 @@ def refused_service() -> dict[str, Any]:
     return {
         "id": "svc",
         "nameTemplate": "{{ .uid }}-svc",
-        "spec": {"apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"port": 99999}]}},
+        "spec": {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "spec": {"ports": [{"port": 99999, "protocol": "TCP"}]},
+        },
     }
 
 

@@ -9,7 +9,7 @@ finds nothing left to write. The end is always the same as without a single cras
 from __future__ import annotations
 
 import asyncio
-import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,16 +19,16 @@ import yaml
 
 from apis.tenancy import Tenant
 from ctrlruntime.client.errors import NotFound
-from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Kill, Match
+from tests.tenancy.nursery import Child, Nursery
 from tests.tenancy.world import (
     CONFIG_MAP,
     DEPLOYMENT,
-    NAMESPACE,
     NAMESPACE_KIND,
     SAMPLES,
     SECRET,
     SERVICE,
+    STATUS_PERIOD,
     World,
     is_ready,
     mapping,
@@ -50,18 +50,24 @@ QUIET_SECONDS = 2.5
 """A manager that has written nothing for so long has nothing left to write."""
 
 
-async def start(world: World) -> ChildProcess:
-    command = [sys.executable, "-m", "manager", "run"]
-    command += ["--kubeconfig", str(world.environment.kubeconfig("manager"))]
+@pytest.fixture
+async def nursery() -> AsyncIterator[Nursery]:
+    async with Nursery.running() as nursery:
+        yield nursery
+
+
+async def start(world: World, nursery: Nursery) -> Child:
+    command = ["run", "--kubeconfig", str(world.environment.kubeconfig("manager"))]
     command += ["--allow-sqlite", str(world.folder), "--metrics-bind-address", "0"]
-    command += ["--health-probe-bind-address", "0"]
-    return await ChildProcess.start(command, log=world.folder / "manager.log", ready=False)
+    command += ["--health-probe-bind-address", "0", "--status-period", str(STATUS_PERIOD)]
+    command += ["--allow-foreign-namespaces"]
+    return await nursery.start(command, log=world.folder / "manager.log")
 
 
-async def live_once(world: World, when: str) -> bool:
+async def live_once(world: World, nursery: Nursery, when: str) -> bool:
     """One life of a manager. True if it was killed at its first write; False if it wrote nothing."""
     born = world.mark()
-    process = await start(world)
+    process = await start(world, nursery)
     killed = asyncio.Event()
     proxy = world.environment.proxy
     rule = proxy.add(
@@ -91,14 +97,14 @@ async def live_once(world: World, when: str) -> bool:
 
 async def settled(world: World) -> bool:
     """Whether everything there is says that it is ready, and nothing is on its way out."""
-    tenants = await world.client.list(Tenant, NAMESPACE)
+    tenants = await world.client.list(Tenant, world.namespace)
     return all(is_ready(t) and t.metadata.deletion_timestamp is None for t in tenants)
 
 
-async def crash_until_done(world: World) -> int:
+async def crash_until_done(world: World, nursery: Nursery) -> int:
     """Kill managers at every write until one finds nothing to do. Returns the number of kills."""
     for kills in range(MOST_LIVES):
-        if not await live_once(world, "before" if kills % 2 == 0 else "after"):
+        if not await live_once(world, nursery, "before" if kills % 2 == 0 else "after"):
             return kills
     raise AssertionError(f"not done after {MOST_LIVES} lives of the manager")
 
@@ -167,13 +173,13 @@ async def change(world: World) -> None:
 @pytest.mark.criterion("sigkill-at-each-write")
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_kill_at_the_nth_write_of_a_tenant_leaves_no_trace(
-    tmp_path: Path, when: Literal["before", "after"]
+    tmp_path: Path, nursery: Nursery, when: Literal["before", "after"]
 ) -> None:
     async with World.start(tmp_path, nodes=True, manager=False) as world:
-        calm, _ = await tenant_with_a_kill(world, "calm", when, nth=10_000)
+        calm, _ = await tenant_with_a_kill(world, nursery, "calm", when, nth=10_000)
         assert len(calm) == 6, "five resources and the tenant"
         for nth in range(1, MOST_LIVES):
-            found, killed = await tenant_with_a_kill(world, f"n{nth}", when, nth=nth)
+            found, killed = await tenant_with_a_kill(world, nursery, f"n{nth}", when, nth=nth)
             assert found == calm, f"killed {when} write {nth}"
             if not killed:
                 break
@@ -181,7 +187,7 @@ async def test_a_kill_at_the_nth_write_of_a_tenant_leaves_no_trace(
 
 
 async def tenant_with_a_kill(
-    world: World, name: str, when: Literal["before", "after"], nth: int
+    world: World, nursery: Nursery, name: str, when: Literal["before", "after"], nth: int
 ) -> tuple[dict[str, Any], bool]:
     """Make one tenant under a manager killed at its nth write and another after it.
 
@@ -196,7 +202,7 @@ async def tenant_with_a_kill(
         valueMappings={"uid": "uid", "activate": "active"},
     )
     await world.template(name, registry=name, **host_free_lists())
-    process = await start(world)
+    process = await start(world, nursery)
     gone = asyncio.Event()
     rule = world.environment.proxy.add(
         Kill(pid=process.pid, when=when),
@@ -213,7 +219,7 @@ async def tenant_with_a_kill(
         killed.cancel()
         if gone.is_set():
             await process.wait()
-            process = await start(world)
+            process = await start(world, nursery)
         await ready
         await world.rest()
     finally:
@@ -237,18 +243,18 @@ def host_free_lists() -> dict[str, Any]:
 @pytest.mark.timeout(420)
 @pytest.mark.criterion("sigkill-at-each-write")
 async def test_a_manager_killed_at_each_of_its_writes_ends_in_the_same_state(
-    tmp_path: Path,
+    tmp_path: Path, nursery: Nursery
 ) -> None:
     expected = await uninterrupted(tmp_path / "calm")
     async with World.start(tmp_path / "stormy", nodes=True, manager=False) as world:
         await prepare(world)
-        assert await crash_until_done(world) >= 20
+        assert await crash_until_done(world, nursery) >= 20
         assert await inventory(world) == expected[0]
         await change(world)
-        assert await crash_until_done(world) >= 12
+        assert await crash_until_done(world, nursery) >= 12
         assert await inventory(world) == expected[1]
         with pytest.raises(NotFound):
-            await world.client.get(Tenant, "b-web-app", NAMESPACE)
+            await world.client.get(Tenant, "b-web-app", world.namespace)
 
 
 async def uninterrupted(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:

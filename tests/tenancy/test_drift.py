@@ -19,7 +19,6 @@ from ctrlruntime.envtest.proxy import Mark
 from ctrlruntime.envtest.proxy.requests import WRITES
 from tests.tenancy.drift_matrix import (
     CASES,
-    ELSEWHERE,
     WIDGET_CRD,
     WITH_STRATEGIES,
     Case,
@@ -32,8 +31,10 @@ from tests.tenancy.world import World
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.criterion("drift"),
+    pytest.mark.xdist_group("drift of tenancy"),
 ]
 
+ELSEWHERE = "elsewhere"
 CEILING = 2.0
 """Seconds from the foreign write to its end: the promise."""
 OURS = ("ctrlruntime.dev/", "tenancy.ctrlruntime.dev/")
@@ -45,17 +46,23 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
     folder = tmp_path_factory.mktemp("drift")
     async with World.start(folder, nodes=True, pods=False) as world:
         await world.environment.install_crds(WIDGET_CRD)
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ELSEWHERE}}
-        await world.client.create(namespace)
+        await world.make_namespace(world.place(ELSEWHERE))
         world.rows("a")
         await world.registry()
-        await world.template("all", **template_lists())
+        await world.template("all", **template_lists(served(world), world.place(ELSEWHERE)))
         await world.ready("a-all", timeout=40)
         await world.rest(0.7)
         yield world
 
 
-Edit = Callable[["Foreigner"], Awaitable[Any]]
+def served(world: World) -> list[Case]:
+    """The cases whose kind the server has."""
+    return [case for case in (*CASES, *WITH_STRATEGIES) if world.has(case.since)]
+
+
+def namespace_of(world: World, case: Case) -> str:
+    """Where a case's object is."""
+    return world.place(ELSEWHERE) if case.elsewhere else world.namespace
 
 
 @dataclass(slots=True)
@@ -67,8 +74,12 @@ class Foreigner:
     tracked: Mapping[str, Any]
     reverted: list[tuple[str, float]] = field(default_factory=list)
 
+    @property
+    def namespace(self) -> str:
+        return namespace_of(self.world, self.case)
+
     async def live(self) -> Manifest | None:
-        return await self.world.get(self.case.kind, self.case.name, self.case.namespace)
+        return await self.world.get(self.case.kind, self.case.name, self.namespace)
 
     async def seen(self) -> Manifest:
         live = await self.live()
@@ -86,7 +97,7 @@ class Foreigner:
         await self._patch(operations, PatchType.JSON, "kubectl-patch")
 
     async def _patch(self, patch: Manifest | Operations, type_: PatchType, manager: str) -> None:
-        where = self.case.namespace if self.case.kind.namespaced else None
+        where = self.namespace if self.case.kind.namespaced else None
         await self.world.client.patch(
             self.case.kind, self.case.name, where, patch, type=type_, field_manager=manager
         )
@@ -105,13 +116,13 @@ class Foreigner:
 
     async def delete(self) -> None:
         """`kubectl delete`."""
-        where = self.case.namespace if self.case.kind.namespaced else None
+        where = self.namespace if self.case.kind.namespaced else None
         await self.world.client.delete(self.case.kind, self.case.name, where)
 
     def _identity(self) -> Manifest:
         metadata = {"name": self.case.name}
         if self.case.kind.namespaced:
-            metadata["namespace"] = self.case.namespace
+            metadata["namespace"] = self.namespace
         gvk = self.case.kind.gvk
         return {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata}
 
@@ -184,7 +195,7 @@ def _tracking(live: Manifest) -> dict[str, Any]:
 
 
 async def _foreigner(world: World, case: Case) -> Foreigner:
-    live = await world.get(case.kind, case.name, case.namespace)
+    live = await world.get(case.kind, case.name, namespace_of(world, case))
     assert live is not None
     return Foreigner(world, case, _tracking(live))
 
@@ -214,10 +225,13 @@ async def _costs(world: World, mark: Mark, foreigner: Foreigner) -> None:
     assert all(f"/{foreigner.case.name} " in write for write in writes)
 
 
-each_kind = pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-each_kind_and_strategy = pytest.mark.parametrize(
-    "case", [*CASES, *WITH_STRATEGIES], ids=lambda case: case.id
-)
+def param(case: Case) -> Any:
+    """A case for a test, with the release that it needs."""
+    marks = [pytest.mark.since(case.since)] if case.since else []
+    return pytest.param(case, id=case.id, marks=marks)
+
+
+each_kind_and_strategy = pytest.mark.parametrize("case", map(param, (*CASES, *WITH_STRATEGIES)))
 
 
 @each_kind_and_strategy
@@ -324,7 +338,7 @@ async def test_a_deleted_object_comes_back(world: World, case: Case) -> None:
 
 
 async def test_what_others_add_stays_and_causes_no_write(world: World) -> None:
-    others = [await _foreigner(world, case) for case in (*CASES, *WITH_STRATEGIES)]
+    others = [await _foreigner(world, case) for case in served(world)]
     metadata = {"labels": {"foreign": "x"}, "annotations": {"foreign": "x"}}
     await world.rest(0.4)
     mark = world.mark()

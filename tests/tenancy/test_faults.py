@@ -47,6 +47,7 @@ from tests.tenancy.world import World
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.criterion("faults"),
+    pytest.mark.xdist_group("faults of tenancy"),
 ]
 
 INACTIVITY = 2.0

@@ -20,7 +20,7 @@ from internal.tenancy.registry_reconciler import RegistryReconciler
 from internal.tenancy.template_reconciler import TemplateReconciler
 from internal.tenancy.tenant_reconciler import TenantReconciler
 from tests.tenancy.story import sample_lists
-from tests.tenancy.world import NAMESPACE, TABLE, World
+from tests.tenancy.world import TABLE, World
 
 TENANTS = 200
 BOUNDED = {"_tombstones", "_floors", "_gone", "_recent"}
@@ -54,7 +54,7 @@ async def test_tenants_that_are_gone_are_forgotten(tmp_path: Path) -> None:
 
 
 async def count(world: World) -> int:
-    return len(await world.client.list(Tenant, NAMESPACE))
+    return len(await world.client.list(Tenant, world.namespace))
 
 
 def series(world: World) -> list[str]:

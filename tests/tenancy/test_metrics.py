@@ -62,7 +62,7 @@ def series(world: World, **labels: str) -> dict[str, dict[tuple[tuple[str, str],
 def refused() -> dict[str, Any]:
     """A template entry that the API server refuses for rows of the plan `broken`."""
     number = '{{ .planId | replace "basic" "80" | replace "broken" "99999" | int }}'
-    spec = {"ports": [{"port": number}]}
+    spec = {"ports": [{"port": number, "protocol": "TCP"}]}
     return {
         "id": "svc",
         "nameTemplate": "{{ .uid }}-svc",

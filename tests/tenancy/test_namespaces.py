@@ -3,11 +3,13 @@
 from pathlib import Path
 
 from ctrlruntime.cache.cache import CacheOptions
-from tests.tenancy.world import CONFIG_MAP, NAMESPACE, World, config_map
+from tests.tenancy.world import CONFIG_MAP, World, config_map
 
 
 async def test_a_resource_outside_the_watched_namespaces_fails_and_says_so(tmp_path: Path) -> None:
-    async with World.start(tmp_path, cache=CacheOptions(namespaces=(NAMESPACE,))) as world:
+    async with World.start(tmp_path, manager=False) as world:
+        world.cache = CacheOptions(namespaces=(world.namespace,))
+        await world.start_manager()
         world.rows("a")
         await world.registry()
         outside = config_map("outside", "{{ .uid }}-cm", targetNamespace="kube-system")

@@ -13,7 +13,6 @@ from ctrlruntime.client.client import PatchType
 from tests.tenancy.world import (
     CONFIG_MAP,
     DEPLOYMENT,
-    NAMESPACE,
     NAMESPACE_KIND,
     REGISTRY,
     World,
@@ -24,7 +23,6 @@ Manifest = dict[str, Any]
 
 GROUP = "tenancy.ctrlruntime.dev"
 FINALIZER = f"{GROUP}/finalizer"
-FAR = "far-away"
 TENANT = "a-web-app"
 NAME = "{{ .uid }}-cm"
 OTHER = config_map("other", "{{ .uid }}-other")
@@ -38,7 +36,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield world
 
 
-async def live(world: World, name: str = "a-cm", namespace: str = NAMESPACE) -> Manifest:
+async def live(world: World, name: str = "a-cm", namespace: str | None = None) -> Manifest:
     found = await world.get(CONFIG_MAP, name, namespace)
     assert found is not None
     return found
@@ -52,7 +50,7 @@ async def data(world: World, wanted: dict[str, str], name: str = "a-cm") -> None
 async def edit(world: World, patch: Manifest, name: str = "a-cm") -> None:
     """`kubectl edit`."""
     await world.client.patch(
-        CONFIG_MAP, name, NAMESPACE, patch, type=PatchType.MERGE, field_manager="kubectl-edit"
+        CONFIG_MAP, name, world.namespace, patch, type=PatchType.MERGE, field_manager="kubectl-edit"
     )
 
 
@@ -76,7 +74,9 @@ async def remove_row(world: World) -> None:
     world.row("a", active=0)
 
 
-async def is_orphan(world: World, reason: str, name: str = "a-cm", place: str = NAMESPACE) -> None:
+async def is_orphan(
+    world: World, reason: str, name: str = "a-cm", place: str | None = None
+) -> None:
     """Wait for the orphan's marks; nothing that ties it to a tenant is left."""
     seen = await world.eventually(
         lambda: live(world, name, place),
@@ -108,7 +108,7 @@ async def test_once_is_created_once_never_updated_and_comes_back_when_deleted(
     seen = await live(world)
     assert seen["data"] == {"k": "edited"}
     assert seen["metadata"]["annotations"][f"{GROUP}/created-once"] == "true"
-    await world.client.delete(CONFIG_MAP, "a-cm", NAMESPACE)
+    await world.client.delete(CONFIG_MAP, "a-cm", world.namespace)
     await world.eventually(lambda: world.get(CONFIG_MAP, "a-cm"))
     await data(world, {"k": "2"})
 
@@ -146,7 +146,7 @@ async def test_retain_ties_by_labels_and_survives_its_row(world: World) -> None:
     metadata = (await live(world))["metadata"]
     assert not metadata.get("ownerReferences")
     assert metadata["labels"][f"{GROUP}/tenant"] == TENANT
-    assert metadata["labels"][f"{GROUP}/tenant-namespace"] == NAMESPACE
+    assert metadata["labels"][f"{GROUP}/tenant-namespace"] == world.namespace
     await remove_row(world)
     await world.gone(Tenant.mapping(), TENANT)
     await is_orphan(world, "TenantDeleted")
@@ -162,7 +162,7 @@ async def test_retain_survives_template_and_registry_and_is_adopted_again(
     before = await live(world)
     kind = TenantTemplate.mapping() if gone == "template" else TenantRegistry.mapping()
     name = "web-app" if gone == "template" else REGISTRY
-    await world.client.delete(kind, name, NAMESPACE)
+    await world.client.delete(kind, name, world.namespace)
     await world.gone(Tenant.mapping(), TENANT)
     await is_orphan(world, "TenantDeleted")
     if gone == "registry":
@@ -183,7 +183,7 @@ async def test_what_leaves_the_template_is_deleted_and_leaves_the_status(world: 
     await applied(world, config_map("cm", NAME), OTHER)
     tenant = await world.tenant(TENANT)
     assert tenant is not None
-    keys = ["ConfigMap/default/a-cm@cm", "ConfigMap/default/a-other@other"]
+    keys = [f"ConfigMap/{world.namespace}/a-{name}@{name}" for name in ("cm", "other")]
     assert tenant.status.applied_resources == keys
     await applied(world, OTHER)
     await world.gone(CONFIG_MAP, "a-cm")
@@ -284,7 +284,12 @@ async def test_replicas_and_resources_of_two_containers_stay_as_others_set_them(
         ),
     ]
     await world.client.patch(
-        DEPLOYMENT, "a-app", NAMESPACE, operations, type=PatchType.JSON, field_manager="scaler"
+        DEPLOYMENT,
+        "a-app",
+        world.namespace,
+        operations,
+        type=PatchType.JSON,
+        field_manager="scaler",
     )
     await world.rest(0.5)
     await world.template(deployments=[deployment("nginx:2", ignoreFields=ignored)])
@@ -315,29 +320,25 @@ async def test_once_has_nothing_to_ignore(world: World) -> None:
 # -- other namespaces, and namespaces ------------------------------------------------------------
 
 
-async def namespace(world: World) -> None:
-    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": FAR}}
-    await world.client.create(manifest)
-
-
 @pytest.mark.criterion("K1")
 @pytest.mark.criterion("K2")
 @pytest.mark.criterion("K3")
 @pytest.mark.criterion("K4")
 @pytest.mark.criterion("J4")
 async def test_in_another_namespace_labels_and_the_finalizer_do_the_work(world: World) -> None:
-    await namespace(world)
-    deleted = config_map("deleted", "{{ .uid }}-deleted", targetNamespace=FAR)
-    await applied(world, deleted, retained(targetNamespace=FAR), OTHER)
-    metadata = (await live(world, "a-deleted", FAR))["metadata"]
+    far = world.place("far-away")
+    await world.make_namespace(far)
+    deleted = config_map("deleted", "{{ .uid }}-deleted", targetNamespace=far)
+    await applied(world, deleted, retained(targetNamespace=far), OTHER)
+    metadata = (await live(world, "a-deleted", far))["metadata"]
     assert not metadata.get("ownerReferences")
     assert metadata["labels"][f"{GROUP}/tenant"] == TENANT
     assert (await live(world, "a-other"))["metadata"]["ownerReferences"]
     await remove_row(world)
     await world.gone(Tenant.mapping(), TENANT)
-    assert await world.get(CONFIG_MAP, "a-deleted", FAR) is None
+    assert await world.get(CONFIG_MAP, "a-deleted", far) is None
     await world.gone(CONFIG_MAP, "a-other")
-    await is_orphan(world, "TenantDeleted", place=FAR)
+    await is_orphan(world, "TenantDeleted", place=far)
 
 
 @pytest.mark.criterion("K5")

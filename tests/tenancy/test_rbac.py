@@ -9,7 +9,7 @@ import yaml
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.envtest.users import User
-from tests.tenancy.world import CONFIG_MAP, NAMESPACE, World, config_map
+from tests.tenancy.world import CONFIG_MAP, World, config_map
 
 ROLE = Path(__file__).parent.parent.parent / "config" / "rbac" / "role.yaml"
 BINDING = BUILTIN[GroupVersionKind("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding")]
@@ -50,7 +50,7 @@ async def test_the_generated_role_is_enough_for_a_tenants_whole_life(tmp_path: P
         await world.registry()
         await world.template()
         await world.ready("a-web-app", "b-web-app")
-        await world.client.delete(CONFIG_MAP, "a-settings", NAMESPACE)
+        await world.client.delete(CONFIG_MAP, "a-settings", world.namespace)
         await world.eventually(lambda: world.get(CONFIG_MAP, "a-settings"))
         world.row("b", active=0)
         await world.gone(CONFIG_MAP, "b-settings")

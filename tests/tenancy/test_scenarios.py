@@ -33,6 +33,8 @@ POD = mapping("v1", "Pod")
 JOB = mapping("batch/v1", "Job")
 STATEFUL_SET = mapping("apps/v1", "StatefulSet")
 MISSING_IMAGE = "web:does-not-exist"
+PORT = {"port": 80, "protocol": "TCP"}
+"""With its protocol: before 1.21 a server cannot apply a port without."""
 NO_LIMIT = {"maxDeletePercent": 100}
 
 
@@ -72,7 +74,9 @@ def job(resource: str, seconds: str = "0", **fields: Any) -> dict[str, Any]:
 
 def refused(resource: str = "bad") -> dict[str, Any]:
     """A template entry that the API server refuses."""
-    return manifest(resource, "v1", "Service", body={"spec": {"ports": [{"port": 99999}]}})
+    return manifest(
+        resource, "v1", "Service", body={"spec": {"ports": [{"port": 99999, "protocol": "TCP"}]}}
+    )
 
 
 # -- B, C, D: rows and templates -----------------------------------------------------------------------
@@ -311,12 +315,12 @@ async def test_every_kind_gets_ready_in_its_own_way(world: World) -> None:
             )
         ],
         services=[
-            manifest("svc", "v1", "Service", body={"spec": {"ports": [{"port": 80}]}}),
+            manifest("svc", "v1", "Service", body={"spec": {"ports": [PORT]}}),
             manifest(
                 "lb",
                 "v1",
                 "Service",
-                body={"spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}},
+                body={"spec": {"type": "LoadBalancer", "ports": [PORT]}},
             ),
         ],
         ingresses=[

@@ -148,7 +148,7 @@ async def test_the_servers_refusal_is_told_without_the_value_it_quotes(
     fleet.row("b", secret=number)
     await fleet.registry(extraValueMappings=SENSITIVE)
     labelled = config_map("label", "{{ .uid }}-label", labelsTemplate={"x": "{{ .password }}!"})
-    port = {"port": "{{ .password | int }}"}
+    port = {"port": "{{ .password | int }}", "protocol": "TCP"}
     shouted = config_map(
         "shout", "{{ .uid }}-shout", labelsTemplate={"x": "{{ .password|upper }}!"}
     )

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import yaml
 
@@ -31,13 +32,21 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.proxy import Counts, Mark
+from ctrlruntime.envtest.users import User
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
 from manager.controllers.tenancy import TenancyOptions, add_tenancy
+from tests.conformance.releases import CHANGES
+from tests.tenancy.ground import Ground, names_of
 
 NAMESPACE = "default"
+"""Where a world is unless it shares its server with others."""
 REGISTRY = "registry"
 TABLE = "tenants"
+STATUS_PERIOD = 0.1
+"""Counts in statuses follow soon, so that tests need not wait for them."""
+REST = 0.5
+"""Seconds without a request that count as rest."""
 COLUMNS = ("uid", "url", "active", "plan", "image", "replicas")
 SAMPLES = Path(__file__).parent.parent.parent / "config" / "samples"
 
@@ -65,8 +74,12 @@ class World:
     manager: Manager | None = None
     options: TenancyOptions = field(default_factory=TenancyOptions)
     cache: CacheOptions | None = None
+    namespace: str = NAMESPACE
     _task: asyncio.Task[None] | None = None
     _log: Any = None
+
+    ground: ClassVar[Ground | None] = None
+    """A real server that all worlds of a worker share; without, each has an embedded one."""
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -77,23 +90,56 @@ class World:
         nodes: bool = False,
         pods: bool = False,
         manager: bool = True,
+        namespace: str | None = None,
+        users: Collection[str | User] = ("admin", "manager"),
         options: TenancyOptions | None = None,
         cache: CacheOptions | None = None,
-        **environment: Any,
+        **embedded: Any,
     ) -> AsyncIterator[World]:
-        """An empty cluster with our CRDs, an empty table, and the manager unless told otherwise."""
-        env = Environment(proxy=True, nodes=nodes, pods=pods, folder=folder, **environment)
-        async with env:
-            await env.install_crds(TenantRegistry, TenantTemplate, Tenant)
-            options = options or permissive(folder)
-            world = cls(env, folder, options=options, cache=cache)
+        """A cluster with our CRDs and nothing else, an empty table, and the manager unless told otherwise.
+
+        `namespace`: where the world is, if its name matters. `embedded`: options of an embedded
+        server; a real one is as it is.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            around: dict[str, Any] = {"proxy": True, "nodes": nodes, "pods": pods, "folder": folder}
+            if cls.ground is None:
+                env = Environment(users=users, **around, **embedded)
+            else:
+                known = await cls.ground.users(names_of(users))
+                stack.push_async_callback(cls.ground.sweep)
+                env = cls.ground.server.environment(users=known, **around)
+                namespace = namespace or cls.ground.namespace()
+            await stack.enter_async_context(env)
+            world = cls(env, folder, options=options or permissive(folder), cache=cache)
+            world.namespace = namespace or NAMESPACE
+            if cls.ground is None:
+                await env.install_crds(*definitions())
+            if world.namespace != NAMESPACE:
+                await world.make_namespace(world.namespace)
             world.make_table()
-            try:
-                if manager:
-                    await world.start_manager()
-                yield world
-            finally:
-                await world.stop_manager()
+            stack.push_async_callback(world.stop_manager)
+            if manager:
+                await world.start_manager()
+            yield world
+
+    @property
+    def is_real(self) -> bool:
+        """Whether the server is a real one."""
+        return self.ground is not None
+
+    def has(self, change: str) -> bool:
+        """Whether the server has what a later release brought; "" names nothing."""
+        return not change or self.environment.backend.version >= (1, CHANGES[change].release)
+
+    def place(self, name: str) -> str:
+        """The name of another namespace of this world."""
+        return f"{self.namespace}-{name}" if self.is_real else name
+
+    async def make_namespace(self, name: str) -> None:
+        """Create a namespace."""
+        manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        await self.client.create(manifest)
 
     # -- the manager ---------------------------------------------------------------------------
 
@@ -176,7 +222,7 @@ class World:
         manifest = {
             "apiVersion": TenantRegistry.gvk().api_version,
             "kind": "TenantRegistry",
-            "metadata": {"name": name, "namespace": NAMESPACE},
+            "metadata": {"name": name, "namespace": self.namespace},
             "spec": {
                 "source": {
                     "type": "sqlite",
@@ -211,11 +257,11 @@ class World:
         manifest = {
             "apiVersion": TenantTemplate.gvk().api_version,
             "kind": "TenantTemplate",
-            "metadata": {"name": name, "namespace": NAMESPACE},
+            "metadata": {"name": name, "namespace": self.namespace},
             "spec": spec,
         }
         try:
-            live = await self.client.get(TenantTemplate.mapping(), name, NAMESPACE)
+            live = await self.client.get(TenantTemplate.mapping(), name, self.namespace)
         except NotFound:
             await self.client.create(manifest)
             return
@@ -225,16 +271,17 @@ class World:
     async def tenant(self, name: str) -> Tenant | None:
         """One tenant, None if there is none."""
         try:
-            return await self.client.get(Tenant, name, NAMESPACE)
+            return await self.client.get(Tenant, name, self.namespace)
         except NotFound:
             return None
 
     async def get(
-        self, kind: RESTMapping, name: str, namespace: str = NAMESPACE
+        self, kind: RESTMapping, name: str, namespace: str | None = None
     ) -> dict[str, Any] | None:
         """One object, None if there is none."""
+        where = (namespace or self.namespace) if kind.namespaced else None
         try:
-            return await self.client.get(kind, name, namespace if kind.namespaced else None)
+            return await self.client.get(kind, name, where)
         except NotFound:
             return None
 
@@ -280,7 +327,7 @@ class World:
         """Wait until a registry's condition says this; the condition."""
 
         async def look() -> Condition | None:
-            registry = await self.client.get(TenantRegistry, name, NAMESPACE)
+            registry = await self.client.get(TenantRegistry, name, self.namespace)
             return find_condition(registry.status.conditions, kind)
 
         found: Condition = await self.eventually(
@@ -288,7 +335,7 @@ class World:
         )
         return found
 
-    async def gone(self, kind: RESTMapping, name: str, namespace: str = NAMESPACE) -> None:
+    async def gone(self, kind: RESTMapping, name: str, namespace: str | None = None) -> None:
         """Wait until an object is gone."""
         await self.eventually(lambda: self.get(kind, name, namespace), lambda seen: seen is None)
 
@@ -302,22 +349,43 @@ class World:
         """What the manager asked since then, without leases."""
         return self.environment.proxy.log.since(since).select(user="manager").without_leases()
 
-    async def rest(self, quiet: float = 1.5, timeout: float = 30.0) -> None:
-        """Wait until the manager has asked nothing but watches for a while."""
+    async def rest(self, quiet: float = REST, timeout: float = 30.0) -> None:
+        """Wait until the manager has asked nothing but watches for a while, and nothing is under way."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
+        mark, since = self.mark(), loop.time()
         while loop.time() < end:
-            mark = self.mark()
-            await asyncio.sleep(quiet)
+            await asyncio.sleep(min(quiet, 0.05))
             counts = self.counts(mark)
-            if counts.total == counts.watches:
+            if counts.total != counts.watches:
+                mark, since = self.mark(), loop.time()
+            elif loop.time() - since >= quiet and not self.busy():
                 return
         raise AssertionError(f"the manager does not come to rest:\n{self.counts(mark)}")
+
+    def busy(self) -> bool:
+        """Whether a manager of this process has requests in its queues or at work."""
+        if self.manager is None:
+            return False
+        families = self.manager.metrics.registry.collect()
+        return any(
+            sample.value > 0
+            for family in families
+            if family.name in ("workqueue_depth", "controller_runtime_active_workers")
+            for sample in family.samples
+        )
+
+
+@functools.cache
+def definitions() -> tuple[dict[str, Any], ...]:
+    """The definitions of our kinds, made once."""
+    return tuple(kind.crd() for kind in (TenantRegistry, TenantTemplate, Tenant))
 
 
 def permissive(folder: Path, **options: Any) -> TenancyOptions:
     """Options that let templates do what the tests of this system do with them."""
     kinds = frozenset({GroupKind("rbac.authorization.k8s.io", "ClusterRole")})
+    options.setdefault("status_period", STATUS_PERIOD)
     return TenancyOptions(
         sqlite_root=folder, allow_foreign_namespaces=True, allow_kinds=kinds, **options
     )

@@ -1,0 +1,200 @@
+"""The real server under tests of the whole tenancy system, one for each worker.
+
+The manager is its ServiceAccount there, with the roles that `config/rbac` generates and what an
+administrator of these tests adds for kinds that only templates name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+
+from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import AlreadyExists, APIError, NotFound
+from ctrlruntime.envtest.crds import install_crds
+from ctrlruntime.envtest.users import User, administrator
+from internal.tenancy.grants import AGGREGATE, VERBS
+from tests.backends import SharedServer
+
+CONFIG = Path(__file__).parent.parent.parent / "config"
+SYSTEM = "system"
+"""The manager's namespace in `config/rbac`."""
+ACCOUNT = "controller-manager"
+OWN = (TenantRegistry, TenantTemplate, Tenant)
+SECONDS = 7200
+
+
+def _kind(api_version: str, kind: str) -> RESTMapping:
+    return BUILTIN[GroupVersionKind.parse(api_version, kind)]
+
+
+NAMESPACES = _kind("v1", "Namespace")
+DEFINITIONS = _kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+CLUSTER_ROLES = _kind("rbac.authorization.k8s.io/v1", "ClusterRole")
+
+
+def grant(name: str, *rules: dict[str, Any]) -> dict[str, Any]:
+    """A ClusterRole whose rules become the manager's own."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name, "labels": {AGGREGATE: "true"}},
+        "rules": list(rules),
+    }
+
+
+ADDED = (
+    grant(
+        "tenancy-tests-roles",
+        {
+            "apiGroups": ["rbac.authorization.k8s.io"],
+            "resources": ["clusterroles"],
+            "verbs": [*VERBS, "escalate"],
+        },
+    ),
+    grant(
+        "tenancy-tests-widgets",
+        {"apiGroups": ["example.com"], "resources": ["*"], "verbs": [*VERBS]},
+    ),
+)
+"""What templates of these tests name besides the kinds with lists of their own."""
+
+
+def rbac_documents() -> list[dict[str, Any]]:
+    """Everything that `config/rbac` holds for the server."""
+    files = sorted((CONFIG / "rbac").glob("*.yaml"))
+    found = [d for file in files for d in yaml.safe_load_all(file.read_text()) if d]
+    for document in found:
+        if document["kind"] in ("Role", "RoleBinding", "ServiceAccount"):
+            document["metadata"]["namespace"] = SYSTEM  # what kustomize would set
+    return [d for d in found if d["kind"] != "Kustomization"]
+
+
+class Ground:
+    """A shared real server, made ready once."""
+
+    _numbers = itertools.count(1)
+
+    def __init__(self, server: SharedServer) -> None:
+        self.server = server
+        self._ready = False
+        self._there: set[tuple[str, str]] = set()
+
+    async def users(self, names: Iterable[str]) -> list[User]:
+        """Administrators as they are asked for; everybody else is the manager's ServiceAccount."""
+        async with Client.connect(self.server.config) as client:
+            if not self._ready:
+                await self._prepare(client)
+                self._ready = True
+            self._there = {key async for key in self._scopes(client)}
+            return [
+                administrator(name)
+                if name == "admin"
+                else User(name=name, token=await self._token(client, number))
+                for number, name in enumerate(names)
+            ]
+
+    def namespace(self) -> str:
+        """A name that no other test has."""
+        return f"tenancy-{next(self._numbers)}"
+
+    async def _prepare(self, client: Client) -> None:
+        await install_crds(client, OWN)
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}}
+        for document in (namespace, *ADDED, *rbac_documents()):
+            await client.create(document)
+        async with asyncio.timeout(30):
+            while True:
+                if await self._aggregated(client):
+                    return
+                await asyncio.sleep(0.05)
+
+    async def _aggregated(self, client: Client) -> bool:
+        role = await client.get(CLUSTER_ROLES, "manager-aggregated-role")
+        return len(role.get("rules") or ()) >= len(ADDED)
+
+    async def _token(self, client: Client, number: int) -> str:
+        """Tokens that end at different times are different ones."""
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"audiences": [], "expirationSeconds": SECONDS + number},
+        }
+        accounts = _kind("v1", "ServiceAccount")
+        path = accounts.path(SYSTEM, ACCOUNT, "token")
+        answer = await client.transport.request("POST", path, body=orjson.dumps(request))
+        token: str = orjson.loads(answer.body)["status"]["token"]
+        return token
+
+    # -- afterwards ------------------------------------------------------------------------------
+
+    async def sweep(self) -> None:
+        """Remove what a world has made: our kinds first, then namespaces, then what is cluster-wide.
+
+        Namespaces with numbers in their names go by themselves; others are waited for.
+        """
+        async with Client.connect(self.server.config) as client:
+            for kind in OWN:
+                await self._clear(client, kind.mapping())
+            made = [key async for key in self._scopes(client) if key not in self._there]
+            for kind, name in made:
+                await self._delete(client, _SCOPES[kind], name)
+            waited = [(k, n) for k, n in made if not n.startswith(("tenancy-", "fleet-"))]
+            async with asyncio.timeout(60):
+                while waited:
+                    waited = [
+                        (k, n) for k, n in waited if await self._exists(client, _SCOPES[k], n)
+                    ]
+                    await asyncio.sleep(0.05)
+
+    async def _clear(self, client: Client, kind: RESTMapping) -> None:
+        """Delete every object of a kind; whoever held it by a finalizer has ended."""
+        for item in await client.list(kind):
+            name, namespace = item["metadata"]["name"], item["metadata"]["namespace"]
+            try:
+                if item["metadata"].get("finalizers"):
+                    patch = {"metadata": {"finalizers": None}}
+                    await client.patch(kind, name, namespace, patch)
+                await client.delete(kind, name, namespace)
+            except NotFound:
+                continue
+
+    async def _delete(self, client: Client, kind: RESTMapping, name: str) -> None:
+        try:
+            await client.delete(kind, name)
+        except APIError as error:
+            if not isinstance(error, NotFound | AlreadyExists) and error.code != 409:
+                raise
+
+    async def _exists(self, client: Client, kind: RESTMapping, name: str) -> bool:
+        try:
+            await client.get(kind, name)
+        except NotFound:
+            return False
+        return True
+
+    async def _scopes(self, client: Client) -> Any:
+        for kind, mapping in _SCOPES.items():
+            for item in await client.list(mapping, metadata_only=True):
+                yield kind, item["metadata"]["name"]
+
+
+_SCOPES: dict[str, RESTMapping] = {
+    "namespaces": NAMESPACES,
+    "definitions": DEFINITIONS,
+    "roles": CLUSTER_ROLES,
+}
+
+
+def names_of(users: Collection[str | User]) -> list[str]:
+    """Users by name, whatever rights an embedded server would give them."""
+    return [user if isinstance(user, str) else user.name for user in users]

@@ -1,0 +1,177 @@
+"""Rights that are missing: said with the role to add, nobody else suffers, and no tenant polls."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from apis.tenancy import Tenant, TenantTemplate
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.client.errors import Forbidden
+from ctrlruntime.envtest.users import User
+from internal.tenancy.grants import AGGREGATE, Grants, missing, needed
+from manager.controllers.tenancy import TenancyOptions
+from tests.manifests.installation import install
+from tests.tenancy.fleet import Fleet
+from tests.tenancy.world import CONFIG_MAP, World, config_map, mapping
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+USER = "manager"
+LIMITS = mapping("v1", "LimitRange")
+ENDPOINTS = mapping("v1", "Endpoints")
+ROLE = BUILTIN[GroupVersionKind("rbac.authorization.k8s.io", "v1", "ClusterRole")]
+VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    """A manager with exactly the roles of the installation."""
+    folder: Path = tmp_path_factory.mktemp("world")
+    environment: dict[str, Any] = {
+        "authorization": "RBAC",
+        "users": [User(name=USER)],
+    }
+    options = TenancyOptions(sqlite_root=folder)
+    async with World.start(folder, options=options, manager=False, **environment) as world:
+        await install(world.client, user=USER)
+        await world.start_manager()
+        yield world
+
+
+def custom(kind: str) -> dict[str, Any]:
+    """A template entry of a kind that the manager has no right to."""
+    return {
+        "id": "other",
+        "nameTemplate": "{{ .uid }}-other",
+        "spec": {"apiVersion": "v1", "kind": kind},
+    }
+
+
+async def grant(world: World, name: str, plural: str, verbs: list[str]) -> None:
+    """The ClusterRole that the condition asks for."""
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name, "labels": {AGGREGATE: "true"}},
+        "rules": [{"apiGroups": [""], "resources": [plural], "verbs": verbs}],
+    }
+    await world.client.apply(role, field_manager="test", force=True)
+
+
+@pytest.mark.criterion("grants")
+async def test_a_kind_without_a_grant_is_named_with_the_role_to_add(world: World) -> None:
+    fleet = await Fleet.make(world)
+    fleet.rows("a", "b")
+    await fleet.registry()
+    await fleet.template(
+        manifests=[custom("LimitRange")], configMaps=[config_map("cm", "{{ .uid }}")]
+    )
+    for kind, name in ((TenantTemplate, "app"), (Tenant, "a-app"), (Tenant, "b-app")):
+        told = await fleet.until(kind, name, "PermissionsGranted", "False", "MissingPermission")
+        command = told.message.partition("To allow it: ")[2]
+        first, second = (shlex.split(part) for part in command.split(" && "))
+        assert first[:4] == ["kubectl", "create", "clusterrole", "manager-limitranges"]
+        assert f"--verb={','.join(VERBS)}" in first
+        assert "--resource=limitranges" in first
+        assert second[-1] == f"{AGGREGATE}=true"
+    await fleet.there(CONFIG_MAP, "a")  # what is granted is there all the same
+    await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed", message="limitranges")
+    mark = world.mark()
+    await world.rest(quiet=1.0)
+    await grant(world, "limits", "limitranges", VERBS)
+    await fleet.ready("a-app", "b-app", timeout=60)
+    for kind, name in ((TenantTemplate, "app"), (Tenant, "a-app"), (Tenant, "b-app")):
+        await fleet.until(kind, name, "PermissionsGranted", "True", "Granted")
+    assert await fleet.get(LIMITS, "b-other")
+    asked = world.environment.proxy.log.since(mark).select(user=USER)
+    assert asked.select(resource="limitranges", code=403).total < 12  # by the informer alone
+
+
+@pytest.mark.criterion("grants")
+async def test_of_many_tenants_one_asks_again_for_a_right_to_write(world: World) -> None:
+    fleet = await Fleet.make(world)
+    names = [f"t{number}" for number in range(12)]
+    fleet.rows(*names)
+    await fleet.registry()
+    await grant(world, "endpoints", "endpoints", ["get", "list", "watch"])
+    mark = world.mark()
+    await fleet.template(manifests=[custom("Endpoints")])
+    for name in names:
+        await fleet.until(Tenant, f"{name}-app", "PermissionsGranted", "False")
+    told = await fleet.until(TenantTemplate, "app", "PermissionsGranted", "False")
+    assert told.message.startswith("The manager may not patch endpoints. To allow it: ")
+    await grant(world, "endpoints", "endpoints", VERBS)
+    await fleet.ready(*(f"{name}-app" for name in names), timeout=60)
+    refused = world.environment.proxy.log.since(mark).select(user=USER, code=403).total
+    assert refused <= 12 + 6  # each at most once, and then one for all
+
+
+@pytest.mark.criterion("grants")
+async def test_other_tenants_do_not_wait_for_those_without_a_grant(world: World) -> None:
+    stuck, free = await Fleet.make(world), await Fleet.make(world)
+    stuck.rows(*(f"s{number}" for number in range(30)))
+    await stuck.registry()
+    await stuck.template(manifests=[custom("ReplicationController")])
+    await stuck.until(Tenant, "s0-app", "PermissionsGranted", "False")
+    free.rows("a")
+    await free.registry()
+    await free.template(configMaps=[config_map("cm", "{{ .uid }}")])
+    await free.ready("a-app", timeout=10)
+
+
+@pytest.mark.criterion("grants")
+async def test_a_tenant_that_never_got_its_grant_can_go(world: World) -> None:
+    fleet = await Fleet.make(world)
+    spec = {"uid": "a", "templateRef": "x", "manifests": [custom("ResourceQuota")]}
+    await fleet.create(Tenant, "a", spec)
+    await fleet.until(Tenant, "a", "PermissionsGranted", "False", "MissingPermission")
+    await fleet.delete(Tenant, "a")
+    await fleet.gone(Tenant, "a")
+
+
+DENIED = (
+    'configmaps "x" is forbidden: User "system:serviceaccount:ns:me" cannot patch resource '
+    '"configmaps" in API group "" in the namespace "ns"'
+)
+
+
+def served(kind: str) -> RESTMapping:
+    return mapping("v1", kind)
+
+
+async def test_only_want_of_a_right_is_a_missing_grant() -> None:
+    config_maps = served("ConfigMap")
+    assert missing(Forbidden(DENIED), config_maps) == needed(config_maps)
+    quota = 'configmaps "x" is forbidden: exceeded quota: q, requested: count/configmaps=1'
+    assert missing(Forbidden(quota), config_maps) is None
+    assert missing(Forbidden(DENIED), served("Secret")) is None
+    assert missing(None, config_maps) is None
+
+
+async def test_when_the_one_that_tries_goes_another_takes_over() -> None:
+    from ctrlruntime.queue import Request
+
+    woken: list[Request] = []
+    grants = Grants(lambda request, _why: woken.append(request), lambda _template: None)
+    one, two, template = Request("ns", "one"), Request("ns", "two"), Request("ns", "template")
+    grant = missing(Forbidden(DENIED), served("ConfigMap"))
+    assert grant is not None
+    assert grants.report(one, template, [grant]) == 1.0
+    assert grants.denied(one, grant) is None
+    assert grants.denied(two, grant) == grant
+    assert grants.report(two, template, [grant]) is None
+    assert grants.report(one, template, [grant]) == 2.0
+    assert grants.of_template(template) == {grant}
+    grants.forget(one)
+    assert woken == [two]
+    assert grants.denied(two, grant) is None
+    assert grants.report(two, template, [grant]) == 1.0
+    grants.forget(two)
+    assert grants.of_template(template) == frozenset()

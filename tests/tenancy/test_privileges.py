@@ -1,0 +1,176 @@
+"""What templates may not do: reach beyond their namespace, hand out rights, or become the manager."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from apis.tenancy import Tenant, TenantTemplate
+from ctrlruntime.api.kinds import GroupKind
+from internal.tenancy.privileges import PRIVILEGED_GROUPS, Privileges, Refused, parse_kind
+from manager.controllers.tenancy import TenancyOptions
+from tests.tenancy.fleet import Fleet
+from tests.tenancy.world import CONFIG_MAP, World, config_map
+
+LOOP = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    """A manager with the options it has when nobody says anything."""
+    folder = tmp_path_factory.mktemp("world")
+    options = TenancyOptions(sqlite_root=folder, protected_namespaces=frozenset({"the-managers"}))
+    async with World.start(folder, options=options) as world:
+        yield world
+
+
+def entry(api_version: str, kind: str, **body: Any) -> dict[str, Any]:
+    """A template entry of any kind."""
+    spec = {"apiVersion": api_version, "kind": kind, **body}
+    return {"id": "it", "nameTemplate": "{{ .uid }}-it", "spec": spec}
+
+
+RBAC = "rbac.authorization.k8s.io/v1"
+ATTACKS = {
+    "a role for oneself": entry(RBAC, "Role", rules=[]),
+    "somebody's role, bound": entry(RBAC, "RoleBinding", roleRef={}, subjects=[]),
+    "the administrator's role, bound": entry(RBAC, "ClusterRoleBinding", roleRef={}),
+    "a webhook on everything": entry(
+        "admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", webhooks=[]
+    ),
+    "another webhook": entry(
+        "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", webhooks=[]
+    ),
+    "a definition with a webhook": entry(
+        "apiextensions.k8s.io/v1", "CustomResourceDefinition", spec={}
+    ),
+    "an API server in between": entry("apiregistration.k8s.io/v1", "APIService", spec={}),
+    "a certificate for a user": entry(
+        "certificates.k8s.io/v1", "CertificateSigningRequest", spec={}
+    ),
+    "a disk of the machine": entry("v1", "PersistentVolume", spec={"hostPath": {"path": "/"}}),
+    "a namespace without restrictions": entry("v1", "Namespace"),
+    "a token of an account": entry(
+        "v1",
+        "Secret",
+        type="kubernetes.io/service-account-token",
+        metadata={"annotations": {"kubernetes.io/service-account.name": "default"}},
+    ),
+    "something in another namespace": {
+        **entry("v1", "ConfigMap"),
+        "targetNamespace": "kube-system",
+    },
+    "the same, said in the manifest": entry(
+        "v1", "ConfigMap", metadata={"namespace": "kube-system"}
+    ),
+    "something in the manager's namespace": {
+        **entry("v1", "ConfigMap"),
+        "targetNamespace": "the-managers",
+    },
+}
+
+
+@LOOP
+@pytest.mark.criterion("refused")
+@pytest.mark.parametrize("attack", ATTACKS)
+async def test_an_attack_is_refused_in_the_template(world: World, attack: str) -> None:
+    fleet = await Fleet.make(world)
+    fleet.rows("a")
+    await fleet.registry()
+    mark = world.mark()
+    await fleet.template(
+        manifests=[ATTACKS[attack]], configMaps=[config_map("ok", "{{ .uid }}-ok")]
+    )
+    told = await fleet.until(TenantTemplate, "app", "Valid", "False", "PrivilegeRefused")
+    assert told.message.startswith("it: ")
+    assert await fleet.tenants() == []  # what is refused is not rolled out
+    assert fleet.writes(mark) == ["patch tenanttemplates.tenancy.ctrlruntime.dev/status app"]
+
+
+@LOOP
+@pytest.mark.criterion("refused")
+@pytest.mark.parametrize("attack", ATTACKS)
+async def test_an_attack_by_a_tenant_that_no_template_made_is_refused_too(
+    world: World, attack: str
+) -> None:
+    fleet = await Fleet.make(world)
+    mark = world.mark()
+    await fleet.create(
+        Tenant,
+        "a",
+        {
+            "uid": "a",
+            "templateRef": "none",
+            "manifests": [ATTACKS[attack]],
+            "configMaps": [config_map("ok", "{{ .uid }}-ok")],
+        },
+    )
+    told = await fleet.until(Tenant, "a", "Ready", "False", "ResourcesFailed")
+    assert "it (" in told.message
+    await fleet.there(CONFIG_MAP, "a-ok")  # the others are none the worse for it
+    written = {each.split()[1].partition("/")[0] for each in fleet.writes(mark)}
+    assert written == {"configmaps", "tenants.tenancy.ctrlruntime.dev"}
+    seen = {e.resource for e in world.environment.proxy.log.entries(mark) if e.user == "manager"}
+    assert not {name for name in seen if name.partition(".")[2] in PRIVILEGED_GROUPS}
+
+
+@LOOP
+@pytest.mark.criterion("refused")
+async def test_a_namespace_that_only_the_row_decides_is_refused_when_it_is_known(
+    world: World,
+) -> None:
+    fleet = await Fleet.make(world)
+    fleet.row("a", plan=fleet.namespace)
+    fleet.row("b", plan="kube-system")
+    await fleet.registry()
+    await fleet.template(configMaps=[config_map("cm", "x", targetNamespace="{{ .planId }}")])
+    await fleet.ready("a-app")
+    told = await fleet.until(Tenant, "b-app", "Ready", "False", "ResourcesFailed")
+    assert "'kube-system' is not the tenant's own" in told.message
+
+
+@LOOP
+@pytest.mark.criterion("refused")
+async def test_nothing_is_written_to_the_managers_own_namespace_even_by_force(
+    world: World,
+) -> None:
+    fleet = Fleet(world, "the-managers")
+    head = {"apiVersion": "v1", "kind": "Namespace"}
+    await world.client.create({**head, "metadata": {"name": fleet.namespace}})
+    spec = {"uid": "a", "templateRef": "x", "configMaps": [config_map("cm", "cm")]}
+    await fleet.create(Tenant, "a", spec)
+    told = await fleet.until(Tenant, "a", "Ready", "False", "ResourcesFailed")
+    assert "the manager's own namespace" in told.message
+
+
+class TestOptions:
+    def test_a_kind_that_is_named_is_allowed_and_no_other(self) -> None:
+        role = GroupKind("rbac.authorization.k8s.io", "Role")
+        privileges = Privileges(kinds=frozenset({role}))
+        privileges.check_kind(role, namespaced=True)
+        with pytest.raises(Refused, match=r"--allow-kind RoleBinding\.rbac"):
+            privileges.check_kind(
+                GroupKind("rbac.authorization.k8s.io", "RoleBinding"), namespaced=True
+            )
+
+    def test_custom_kinds_of_a_namespace_need_no_option(self) -> None:
+        Privileges().check_kind(GroupKind("example.com", "Widget"), namespaced=True)
+        with pytest.raises(Refused, match=r"--allow-kind Widget\.example"):
+            Privileges().check_kind(GroupKind("example.com", "Widget"), namespaced=False)
+
+    def test_other_namespaces_can_be_allowed(self) -> None:
+        privileges = Privileges(foreign_namespaces=True, protected=frozenset({"mine"}))
+        privileges.check_place("there", "here")
+        privileges.check_kind(GroupKind("", "Namespace"), namespaced=False)
+        with pytest.raises(Refused, match="manager's own"):
+            privileges.check_place("mine", "here")
+
+    def test_kinds_are_written_as_everywhere(self) -> None:
+        assert parse_kind("PersistentVolume") == GroupKind("", "PersistentVolume")
+        assert parse_kind("Role.rbac.authorization.k8s.io").group == "rbac.authorization.k8s.io"
+        for wrong in ("roles.rbac.authorization.k8s.io", "", ".x", "Role/x"):
+            with pytest.raises(ValueError, match="is not a kind"):
+                parse_kind(wrong)
