@@ -6,11 +6,10 @@ from pathlib import Path
 
 import click
 
-from benchmarks.runtime.widget import Widget
+from benchmarks.runtime.widget import Widget, WidgetStatus
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.config import Config
-from ctrlruntime.client.patches import merge_patch
 from ctrlruntime.controller import Builder, Controller, ControllerOptions, Request
 from ctrlruntime.controller.predicates import generation_changed
 from ctrlruntime.envtest.process import report_ready
@@ -47,18 +46,14 @@ def setup(manager: Manager, workers: int) -> Controller:
         found = manager.cache.get(Widget, request.name, request.namespace)
         if found is None or found.metadata.deletion_timestamp:
             return
-        wanted = found.model_copy(deep=True)
         meta = found.metadata
         owner = Owner(
-            gvk=Widget.gvk(),
-            namespace=meta.namespace or "",
-            name=meta.name or "",
-            uid=meta.uid or "",
+            gvk=Widget.gvk(), namespace=meta.namespace or "", name=meta.name or "", uid=meta.uid or ""
         )
         outcome = await control.ensure(config_map(found), owner)
-        wanted.status.ready = not outcome.conflict
-        wanted.status.config_map = request.name
-        if patch := merge_patch(found, wanted):
+        status = WidgetStatus(ready=not outcome.conflict, config_map=request.name)
+        if status != found.status:
+            patch = {"status": status.model_dump(by_alias=True)}
             await manager.client.patch_status(Widget, request.name, request.namespace, patch)
 
     return (

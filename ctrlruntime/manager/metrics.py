@@ -222,13 +222,27 @@ class RequestSeries:
             buckets=SIZE_BUCKETS, registry=registry,
         )  # fmt: skip
 
+        self._series: dict[
+            tuple[str, str, str], tuple[Counter, Histogram, Histogram, Histogram]
+        ] = {}
+
     def requested(
         self, method: str, host: str, code: str, seconds: float, sent: int, received: int
     ) -> None:
-        self._requests.labels(code, method, host).inc()
-        self._seconds.labels(method, host).observe(seconds)
-        self._sent.labels(method, host).observe(sent)
-        self._received.labels(method, host).observe(received)
+        key = (code, method, host)
+        series = self._series.get(key)
+        if series is None:  # looking one up by its labels costs more than all the rest
+            series = self._series[key] = (
+                self._requests.labels(code, method, host),
+                self._seconds.labels(method, host),
+                self._sent.labels(method, host),
+                self._received.labels(method, host),
+            )
+        count, duration, outgoing, incoming = series
+        count.inc()
+        duration.observe(seconds)
+        outgoing.observe(sent)
+        incoming.observe(received)
 
     def retried(self, method: str, host: str, code: str) -> None:
         self._retries.labels(code, method, host).inc()
