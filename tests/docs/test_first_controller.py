@@ -18,6 +18,8 @@ from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.manager import Manager, ManagerOptions
 
+pytestmark = pytest.mark.criterion("documents")
+
 PAGE = Path(__file__).parents[2] / "docs" / "first-controller.md"
 DEPLOYMENT = BUILTIN[GroupVersionKind("apps", "v1", "Deployment")]
 

@@ -80,6 +80,7 @@ def test_another_content_is_another_revision() -> None:
     assert reasons(stored(desired(value="1")), wanted=desired(value="2")) == [Reason.REVISION]
 
 
+@pytest.mark.criterion("drift")
 def test_a_field_lost_to_somebody_else_is_drift() -> None:
     lost = stored(desired(), managedFields=[])
     assert reasons(lost, wanted=desired()) == [Reason.DRIFT]

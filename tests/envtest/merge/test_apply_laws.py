@@ -17,6 +17,8 @@ from ctrlruntime.envtest.merge.typed import field_set
 from ctrlruntime.envtest.schema.registry import SchemaRegistry, TypeSchema
 from tests.envtest.merge.widgets import Model, applied, patched, spec
 
+pytestmark = pytest.mark.criterion("APPLY-LAWS")
+
 REGISTRY = SchemaRegistry()
 _SEEDS = st.integers(min_value=0, max_value=2**32)
 _LAW = settings(max_examples=60, deadline=None)

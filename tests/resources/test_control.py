@@ -1,0 +1,131 @@
+"""A control over HTTP: whatever is lost on the way, objects end as desired, once each, and then it is silent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from ctrlruntime.api import BUILTIN, GroupVersionKind
+from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.cache.cache import Cache
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import TransportError, WriteOutcomeUnknown
+from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.proxy import Cut, LoseReply, Match
+from ctrlruntime.resources import Control, Desired, Owner
+
+CONFIG_MAP = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
+WRITES = Match(user="manager", verb="write")
+
+
+@pytest.fixture
+async def env() -> AsyncIterator[Environment]:
+    async with Environment(proxy=True) as env:
+        yield env
+
+
+@asynccontextmanager
+async def life(env: Environment) -> AsyncIterator[Control]:
+    """One life of a program: nothing is remembered from the one before."""
+    async with Client.connect(env.config("manager")) as client:
+        cache = Cache(client)
+        cache.declare(CONFIG_MAP, namespaces=["default"], track_manager="manager")
+        await cache.start()
+        await cache.wait_synced(10.0)
+        yield Control(cache, field_manager="manager")
+        await cache.stop()
+
+
+async def owner_of(env: Environment) -> Owner:
+    manifest: Manifest = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "owner", "namespace": "default"},
+    }
+    owner: Manifest = await env.client("admin").create(manifest)
+    return Owner(
+        gvk=CONFIG_MAP.gvk, namespace="default", name="owner", uid=owner["metadata"]["uid"]
+    )
+
+
+def desired(name: str, **data: str) -> Desired:
+    metadata = {"name": name, "namespace": "default"}
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+    return Desired(mapping=CONFIG_MAP, manifest=manifest)
+
+
+async def there(env: Environment) -> dict[str, Any]:
+    """Data and uid by name."""
+    found: list[Manifest] = await env.client("admin").list(CONFIG_MAP, "default")
+    return {
+        item["metadata"]["name"]: (item["data"], item["metadata"]["uid"])
+        for item in found
+        if item["metadata"]["name"] != "owner" and "data" in item
+    }
+
+
+@pytest.mark.criterion("sigkill-at-each-write")
+@pytest.mark.parametrize("fault", [Cut(), LoseReply()], ids=["before", "after"])
+@pytest.mark.parametrize("nth", [1, 2, 3, 4])
+async def test_a_life_that_ends_at_a_write_leaves_no_trace(
+    env: Environment, fault: Cut | LoseReply, nth: int
+) -> None:
+    owner = await owner_of(env)
+    wanted = [desired("a", k="1"), desired("b", k="1"), desired("a", k="2"), desired("b", k="2")]
+    env.proxy.add(fault, WRITES, nth=nth)
+    made: dict[str, str] = {}
+    lives = 0
+    while lives < 2:
+        lives += 1
+        async with life(env) as control:
+            try:
+                for item in wanted if lives == 1 else wanted[2:]:
+                    outcome = await control.ensure(item, owner)
+                    assert not outcome.conflict
+                    made |= {name: uid for name, (_, uid) in (await there(env)).items()}
+            except (WriteOutcomeUnknown, TransportError):
+                continue
+    ended = await there(env)
+    assert {name: data for name, (data, _) in ended.items()} == {"a": {"k": "2"}, "b": {"k": "2"}}
+    assert {name: ended[name][1] for name in made} == made, "nothing was made twice"
+    before = env.proxy.log.mark()
+    async with life(env) as control:
+        for item in wanted[2:]:
+            await control.ensure(item, owner)
+    assert env.proxy.log.since(before).select(user="manager").writes == 0
+
+
+@pytest.mark.criterion("drift")
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"data": {"k": "changed"}},
+        {"data": {"k": None}},
+        {"metadata": {"annotations": None}},
+        {"data": {"k": "1", "theirs": "stays"}},
+    ],
+    ids=["value", "removed", "annotations", "foreign"],
+)
+async def test_what_others_change_of_ours_is_put_back(
+    env: Environment, change: dict[str, Any]
+) -> None:
+    owner, admin = await owner_of(env), env.client("admin")
+    async with life(env) as control:
+        await control.ensure(desired("a", k="1", m="1"), owner)
+        entry = control.look(desired("a"))
+        assert entry is not None
+        await admin.patch(CONFIG_MAP, "a", "default", change)
+        mark = env.proxy.log.mark()
+        async with asyncio.timeout(10.0):
+            while control.look(desired("a")) is entry:  # noqa: ASYNC110 - the watch tells it
+                await asyncio.sleep(0.01)
+        await control.ensure(desired("a", k="1", m="1"), owner)
+        await control.ensure(desired("a", k="1", m="1"), owner)
+        ours = "theirs" not in (change.get("data") or {})
+        assert env.proxy.log.since(mark).select(user="manager").writes == int(ours)
+    data = (await there(env))["a"][0]
+    assert data == {"k": "1", "m": "1"} | ({} if ours else {"theirs": "stays"})
