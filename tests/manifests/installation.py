@@ -22,7 +22,7 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest.crds import install_crds
-from ctrlruntime.envtest.proxy.log import LogEntry
+from ctrlruntime.envtest.proxy.log import LogEntry, Row
 
 Manifest = dict[str, Any]
 Right = tuple[str, str]
@@ -33,6 +33,7 @@ INSTALLER = ROOT / "dist" / "install.yaml"
 NAMESPACE = "ctrlruntime-system"
 ACCOUNT = "ctrlruntime-controller-manager"
 USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
+RBAC = "rbac.authorization.k8s.io"
 SERVICE_ACCOUNT = GroupVersionKind("", "v1", "ServiceAccount")
 
 
@@ -46,12 +47,18 @@ def of_kind(kind: str) -> list[Manifest]:
     return [each for each in manifests() if each["kind"] == kind]
 
 
-async def install(client: Client, *, deployment: bool = False) -> None:
-    """Everything, the Deployment only if asked for: tests run the manager themselves."""
+async def install(client: Client, *, deployment: bool = False, user: str = "") -> None:
+    """Everything, the Deployment only if asked for: tests run the manager themselves.
+
+    `user`, if given, gets what the service account gets, for servers where tokens are made up.
+    """
     await install_crds(client, of_kind("CustomResourceDefinition"))
     for manifest in manifests():
         skipped = manifest["kind"] == "Deployment" and not deployment
         if manifest["kind"] != "CustomResourceDefinition" and not skipped:
+            if user and manifest["kind"].endswith("Binding"):
+                subject = {"kind": "User", "apiGroup": RBAC, "name": user}
+                manifest["subjects"].append(subject)
             await client.apply(manifest, field_manager="install", force=True)
 
 
@@ -77,12 +84,12 @@ async def installed(client: Client, *, deployment: bool = False) -> AsyncIterato
         await uninstall(client)
 
 
-async def account_token(client: Client) -> str:
+async def account_token(client: Client, seconds: int = 3600) -> str:
     """A token of the manager's service account, by TokenRequest."""
     request = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
-        "spec": {"expirationSeconds": 3600},
+        "spec": {"expirationSeconds": seconds},
     }
     answer = await client.create_subresource(SERVICE_ACCOUNT, ACCOUNT, NAMESPACE, "token", request)
     return str(answer["status"]["token"])
@@ -115,7 +122,7 @@ def _resource(group: str, resource: str) -> str:
     return f"{plural}.{group}{slash}{subresource}" if group else resource
 
 
-def used(entries: Iterable[LogEntry], user: str = "manager") -> set[Right]:
+def used(entries: Iterable[LogEntry | Row], user: str = "manager") -> set[Right]:
     """The rights that requests took: an apply is a patch, and a create where it made the object."""
     rights: set[Right] = set()
     for entry in entries:

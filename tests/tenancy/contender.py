@@ -9,9 +9,10 @@ from ctrlruntime.client.config import Config
 from ctrlruntime.manager import ElectionOptions, Manager, ManagerOptions
 from ctrlruntime.manager import run as run_on_uvloop
 from manager.controllers.tenancy import add_tenancy
+from manager.options import LEADER_ELECTION_ID
+from tests.manifests.installation import NAMESPACE
 from tests.tenancy.world import permissive
 
-LEASE = "contenders"
 TIMES = ElectionOptions(lease_duration=3.0, renew_deadline=2.0, retry_period=0.4)
 
 
@@ -19,8 +20,8 @@ async def compete(kubeconfig: Path, sqlite_root: Path, identity: str) -> None:
     options = ManagerOptions(
         name="manager",
         leader_election=True,
-        leader_election_id=LEASE,
-        leader_election_namespace="default",
+        leader_election_id=LEADER_ELECTION_ID,
+        leader_election_namespace=NAMESPACE,
         leader_election_identity=identity,
         election=TIMES,
         metrics_bind_address="0",

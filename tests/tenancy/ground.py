@@ -1,7 +1,7 @@
 """The real server under tests of the whole tenancy system, one for each worker.
 
-The manager is its ServiceAccount there, with the roles that `config/rbac` generates and what an
-administrator of these tests adds for kinds that only templates name.
+The manager is its ServiceAccount there, with the roles of the installation and what an administrator
+of these tests adds for kinds that only templates name.
 """
 
 from __future__ import annotations
@@ -9,28 +9,22 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Collection, Iterable
-from pathlib import Path
 from typing import Any
-
-import orjson
-import yaml
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, APIError, NotFound
-from ctrlruntime.envtest.crds import install_crds
+from ctrlruntime.envtest.proxy import RequestLog
 from ctrlruntime.envtest.users import User, administrator
 from internal.tenancy.grants import AGGREGATE, VERBS
 from tests.backends import SharedServer
+from tests.manifests.installation import Right, account_token, forbidden, install, used
 
-CONFIG = Path(__file__).parent.parent.parent / "config"
-SYSTEM = "system"
-"""The manager's namespace in `config/rbac`."""
-ACCOUNT = "controller-manager"
 OWN = (TenantRegistry, TenantTemplate, Tenant)
 SECONDS = 7200
+"""Tokens last so long, each a second longer than the last: else they might be the same one."""
 
 
 def _kind(api_version: str, kind: str) -> RESTMapping:
@@ -69,16 +63,6 @@ ADDED = (
 """What templates of these tests name besides the kinds with lists of their own."""
 
 
-def rbac_documents() -> list[dict[str, Any]]:
-    """Everything that `config/rbac` holds for the server."""
-    files = sorted((CONFIG / "rbac").glob("*.yaml"))
-    found = [d for file in files for d in yaml.safe_load_all(file.read_text()) if d]
-    for document in found:
-        if document["kind"] in ("Role", "RoleBinding", "ServiceAccount"):
-            document["metadata"]["namespace"] = SYSTEM  # what kustomize would set
-    return [d for d in found if d["kind"] != "Kustomization"]
-
-
 class Ground:
     """A shared real server, made ready once."""
 
@@ -86,6 +70,8 @@ class Ground:
 
     def __init__(self, server: SharedServer) -> None:
         self.server = server
+        self.used: set[Right] = set()
+        """Rights that managers have used so far."""
         self._ready = False
         self._there: set[tuple[str, str]] = set()
 
@@ -99,19 +85,27 @@ class Ground:
             return [
                 administrator(name)
                 if name == "admin"
-                else User(name=name, token=await self._token(client, number))
+                else User(name=name, token=await account_token(client, SECONDS + number))
                 for number, name in enumerate(names)
             ]
+
+    def note(self, log: RequestLog, users: Collection[str], *, denied: bool) -> list[str]:
+        """Take down what managers used. Returns what was refused to them, unless that is the test."""
+        entries, refused = log.entries(), []
+        for user in users:
+            # Counts are complete; single requests are not kept for ever.
+            self.used |= used(log.counts(), user)
+            refused += [] if denied else forbidden(entries, user)
+        return refused
 
     def namespace(self) -> str:
         """A name that no other test has."""
         return f"tenancy-{next(self._numbers)}"
 
     async def _prepare(self, client: Client) -> None:
-        await install_crds(client, OWN)
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}}
-        for document in (namespace, *ADDED, *rbac_documents()):
-            await client.create(document)
+        await install(client)
+        for role in ADDED:
+            await client.create(role)
         async with asyncio.timeout(30):
             while True:
                 if await self._aggregated(client):
@@ -119,21 +113,8 @@ class Ground:
                 await asyncio.sleep(0.05)
 
     async def _aggregated(self, client: Client) -> bool:
-        role = await client.get(CLUSTER_ROLES, "manager-aggregated-role")
+        role = await client.get(CLUSTER_ROLES, "ctrlruntime-manager-aggregated-role")
         return len(role.get("rules") or ()) >= len(ADDED)
-
-    async def _token(self, client: Client, number: int) -> str:
-        """Tokens that end at different times are different ones."""
-        request = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"audiences": [], "expirationSeconds": SECONDS + number},
-        }
-        accounts = _kind("v1", "ServiceAccount")
-        path = accounts.path(SYSTEM, ACCOUNT, "token")
-        answer = await client.transport.request("POST", path, body=orjson.dumps(request))
-        token: str = orjson.loads(answer.body)["status"]["token"]
-        return token
 
     # -- afterwards ------------------------------------------------------------------------------
 

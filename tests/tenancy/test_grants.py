@@ -39,8 +39,11 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         "users": [User(name=USER)],
     }
     options = TenancyOptions(sqlite_root=folder)
-    async with World.start(folder, options=options, manager=False, **environment) as world:
-        await install(world.client, user=USER)
+    async with World.start(
+        folder, options=options, manager=False, denied=True, **environment
+    ) as world:
+        if not world.is_real:
+            await install(world.client, user=USER)
         await world.start_manager()
         yield world
 

@@ -6,6 +6,7 @@ The proxy's log knows the two apart, for each is a user of its own.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -15,10 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy.log import LEASES
 from ctrlruntime.envtest.proxy.requests import WRITES
-from tests.tenancy.contender import LEASE, TIMES
+from manager.options import LEADER_ELECTION_ID
+from tests.manifests.installation import NAMESPACE as SYSTEM
+from tests.tenancy.contender import TIMES
 from tests.tenancy.story import Ending, Story, sample_lists
 from tests.tenancy.world import CONFIG_MAP, World, mapping
 
@@ -40,6 +44,10 @@ async def compete(world: World, user: str) -> ChildProcess:
 async def contest(folder: Path) -> AsyncIterator[tuple[World, dict[str, ChildProcess]]]:
     """A world with two managers; the first to start leads."""
     async with World.start(folder, manager=False, users=("admin", *USERS)) as world:
+        if world.is_real:
+            await free_the_lease(world)
+        else:
+            await world.make_namespace(SYSTEM)
         processes = {}
         try:
             for user in USERS:
@@ -53,9 +61,15 @@ async def contest(folder: Path) -> AsyncIterator[tuple[World, dict[str, ChildPro
                 await process.stop()
 
 
+async def free_the_lease(world: World) -> None:
+    """Of a contest before this one."""
+    with contextlib.suppress(NotFound):
+        await world.client.delete(LEASE_KIND, LEADER_ELECTION_ID, SYSTEM)
+
+
 async def leader(world: World) -> str:
     """Who holds the lease."""
-    lease = await world.get(LEASE_KIND, LEASE)
+    lease = await world.get(LEASE_KIND, LEADER_ELECTION_ID, SYSTEM)
     return "" if lease is None else str(lease["spec"].get("holderIdentity") or "")
 
 

@@ -1,50 +1,31 @@
 """The manager runs with exactly the generated role: nothing is forbidden to it."""
 
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.envtest.users import User
+from tests.manifests.installation import install
 from tests.tenancy.world import CONFIG_MAP, World, config_map
 
-ROLE = Path(__file__).parent.parent.parent / "config" / "rbac" / "role.yaml"
-BINDING = BUILTIN[GroupVersionKind("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding")]
-CLUSTER_ROLE = BUILTIN[GroupVersionKind("rbac.authorization.k8s.io", "v1", "ClusterRole")]
-POD = BUILTIN[GroupVersionKind("", "v1", "Pod")]
 
-
-async def grant(world: World) -> None:
-    """Give the user `manager` the generated role and nothing else."""
-    for document in yaml.safe_load_all(ROLE.read_text()):
-        if document:
-            await world.client.create(document)
-    await world.client.create(
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": "manager"},
-            "roleRef": {
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "ClusterRole",
-                "name": "manager-role",
-            },
-            "subjects": [
-                {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "manager"}
-            ],
-        }
-    )
+@contextlib.asynccontextmanager
+async def restricted(folder: Path, **options: Any) -> AsyncIterator[World]:
+    """A manager with exactly the rights of the installation."""
+    environment: dict[str, Any] = {"authorization": "RBAC", "users": [User(name="manager")]}
+    async with World.start(folder, manager=False, **environment, **options) as world:
+        if not world.is_real:
+            await install(world.client, user="manager")
+        await world.start_manager()
+        yield world
 
 
 @pytest.mark.criterion("rbac")
 async def test_the_generated_role_is_enough_for_a_tenants_whole_life(tmp_path: Path) -> None:
-    environment: dict[str, Any] = {"authorization": "RBAC", "users": [User(name="manager")]}
-    async with World.start(tmp_path, manager=False, nodes=True, **environment) as world:
-        await grant(world)
-        await world.start_manager()
+    async with restricted(tmp_path, nodes=True) as world:
         start = world.mark()
         world.rows("a", "b")
         await world.registry()
@@ -59,10 +40,7 @@ async def test_the_generated_role_is_enough_for_a_tenants_whole_life(tmp_path: P
 
 @pytest.mark.criterion("rbac")
 async def test_a_kind_the_role_lacks_fails_its_resource_and_no_other(tmp_path: Path) -> None:
-    environment: dict[str, Any] = {"authorization": "RBAC", "users": [User(name="manager")]}
-    async with World.start(tmp_path, manager=False, **environment) as world:
-        await grant(world)
-        await world.start_manager()
+    async with restricted(tmp_path, denied=True) as world:
         world.rows("a")
         await world.registry()
         pod = {

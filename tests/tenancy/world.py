@@ -91,6 +91,7 @@ class World:
         pods: bool = False,
         manager: bool = True,
         namespace: str | None = None,
+        denied: bool = False,
         users: Collection[str | User] = ("admin", "manager"),
         options: TenancyOptions | None = None,
         cache: CacheOptions | None = None,
@@ -98,7 +99,8 @@ class World:
     ) -> AsyncIterator[World]:
         """A cluster with our CRDs and nothing else, an empty table, and the manager unless told otherwise.
 
-        `namespace`: where the world is, if its name matters. `embedded`: options of an embedded
+        `namespace`: where the world is, if its name matters. `denied`: the manager is refused
+        something, which is what is tested. `embedded`: options of an embedded
         server; a real one is as it is.
         """
         async with contextlib.AsyncExitStack() as stack:
@@ -111,6 +113,8 @@ class World:
                 env = cls.ground.server.environment(users=known, **around)
                 namespace = namespace or cls.ground.namespace()
             await stack.enter_async_context(env)
+            if cls.ground is not None:
+                stack.callback(cls._refused, cls.ground, env, names_of(users), denied=denied)
             world = cls(env, folder, options=options or permissive(folder), cache=cache)
             world.namespace = namespace or NAMESPACE
             if cls.ground is None:
@@ -122,6 +126,11 @@ class World:
             if manager:
                 await world.start_manager()
             yield world
+
+    @staticmethod
+    def _refused(ground: Ground, env: Environment, users: list[str], *, denied: bool) -> None:
+        refused = ground.note(env.proxy.log, [u for u in users if u != "admin"], denied=denied)
+        assert refused == [], "forbidden to the manager"
 
     @property
     def is_real(self) -> bool:
