@@ -1,16 +1,33 @@
-"""Where the binaries of real API servers are found on this machine."""
+"""Where the binaries of real API servers are found on this machine.
+
+One folder gives all of a control plane, so that its parts are of one release. Looked up are, in this
+order: `KUBEBUILDER_ASSETS`, `/usr/local/kubebuilder/bin`, our cache (the newest release that has
+everything), and the official envtest archive, which is downloaded into the cache. A variable
+`TEST_ASSET_<NAME>` replaces a single program, as in controller-runtime.
+
+    python -m ctrlruntime.envtest.assets            # provision, and print the folder
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import re
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-KUBE_VERSION: Final = "v1.20.2"
-"""What hack/envtest-assets.sh builds from Debian 12's source package."""
+from ctrlruntime.envtest.archive import Archive, ArchiveError, say
+
+KUBE_APISERVER: Final = ("etcd", "kube-apiserver")
 APIEXTENSIONS: Final = "apiextensions-1.36"
+"""The cache's folder of the current server of custom resources; no archive has it."""
 KUBEBUILDER_DEFAULT: Final = Path("/usr/local/kubebuilder/bin")
+_RELEASE: Final = re.compile(r"v(\d+)\.(\d+)\.(\d+)")
+_CHECKOUT: Final = Path(__file__).parents[2] / "hack" / "envtest-assets.sh"
+
+Download = Callable[[str | None], Path]
+"""Fetches a release (None: the newest) and returns its folder. Raises ArchiveError."""
 
 
 class AssetsMissing(RuntimeError):
@@ -25,32 +42,109 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(cache) / "ctrlruntime" / "envtest"
 
 
-def find(
-    name: str,
-    *,
-    release: str = KUBE_VERSION,
-    environ: Mapping[str, str] = os.environ,
-) -> Path:
-    """The executable `name`: from the variables controller-runtime knows, or from our cache.
+class Assets:
+    """Finds programs. `environ` and `system` are for tests."""
 
-    Raises AssetsMissing.
-    """
-    looked = []
-    for place in _places(name, release, environ):
-        if os.access(place, os.X_OK) and place.is_file():
-            return place
-        looked.append(str(place))
-    raise AssetsMissing(
-        f"{name} ({release}) is not on this machine; run `make envtest-assets`, or point "
-        f"KUBEBUILDER_ASSETS to a folder that has it. Looked for {', '.join(looked)}"
+    def __init__(
+        self,
+        environ: Mapping[str, str] = os.environ,
+        *,
+        system: Path = KUBEBUILDER_DEFAULT,
+        download: Download | None = None,
+    ) -> None:
+        self._environ = environ
+        self._system = system
+        self._cache = cache_folder(environ)
+        self._download = download or Archive(self._cache, environ).provide
+
+    def find(
+        self, names: Collection[str] = KUBE_APISERVER, release: str | None = None
+    ) -> dict[str, Path]:
+        """The programs by name, all of one release: `release` (v1.32.0), or any.
+
+        Raises AssetsMissing.
+        """
+        own = {name: Path(found) for name in names if (found := self._override(name))}
+        absent = [f"{name} ({path})" for name, path in own.items() if not is_program(path)]
+        if absent:
+            raise AssetsMissing(f"TEST_ASSET_* names what is no program: {', '.join(absent)}")
+        rest = [name for name in names if name not in own]
+        return own | (self._together(rest, release) if rest else {})
+
+    def _override(self, name: str) -> str | None:
+        return self._environ.get("TEST_ASSET_" + re.sub(r"[^A-Z0-9]+", "_", name.upper()))
+
+    def _together(self, names: Collection[str], release: str | None) -> dict[str, Path]:
+        looked = []
+        for folder in self._folders(release):
+            lacking = [name for name in names if not is_program(folder / name)]
+            if not lacking:
+                return {name: folder / name for name in names}
+            looked.append(f"{folder} (no {', '.join(lacking)})")
+            if str(folder) == self._environ.get("KUBEBUILDER_ASSETS"):
+                raise AssetsMissing(f"KUBEBUILDER_ASSETS is set, but incomplete: {looked[-1]}")
+        try:
+            folder = self._fetch(names, release)
+        except ArchiveError as error:
+            looked.append(str(error))
+        else:
+            return {name: folder / name for name in names}
+        wanted = f"{', '.join(names)} of {release}" if release else ", ".join(names)
+        raise AssetsMissing(
+            f"{wanted}: not on this machine. {_advice()} Looked in {'; '.join(looked)}"
+        )
+
+    def _folders(self, release: str | None) -> Iterator[Path]:
+        if release is not None:
+            yield self._cache / release
+            return
+        if given := self._environ.get("KUBEBUILDER_ASSETS"):
+            yield Path(given)
+        yield self._system
+        yield from releases(self._cache)
+
+    def _fetch(self, names: Collection[str], release: str | None) -> Path:
+        """Raises ArchiveError also where the archive is known not to have what is asked for."""
+        if not set(names) <= {*KUBE_APISERVER, "kubectl"}:
+            raise ArchiveError(
+                f"the official archive has only {', '.join(KUBE_APISERVER)}, kubectl"
+            )
+        return self._download(release)
+
+
+def releases(cache: Path) -> list[Path]:
+    """Folders of Kubernetes releases, the newest first."""
+    found = {path: _RELEASE.fullmatch(path.name) for path in cache.glob("v*")}
+    numbers = {path: tuple(map(int, match.groups())) for path, match in found.items() if match}
+    return sorted(numbers, key=lambda path: numbers[path], reverse=True)
+
+
+def is_program(path: Path) -> bool:
+    """Whether it can be run."""
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+def _advice() -> str:
+    if _CHECKOUT.exists():
+        return "Run `make envtest-assets`."
+    return (
+        "Run `python -m ctrlruntime.envtest.assets` where the network allows, or point "
+        "KUBEBUILDER_ASSETS to a folder that has them (the ctrlruntime repository builds them from "
+        "Debian's sources with `make envtest-assets`)."
     )
 
 
-def _places(name: str, release: str, environ: Mapping[str, str]) -> Iterator[Path]:
-    if release.startswith("v"):
-        if folder := environ.get("KUBEBUILDER_ASSETS"):
-            yield Path(folder) / name
-        if given := environ.get("TEST_ASSET_" + name.upper().replace("-", "_")):
-            yield Path(given)
-        yield KUBEBUILDER_DEFAULT / name
-    yield cache_folder(environ) / release / name
+def main(arguments: list[str]) -> int:
+    """`python -m ctrlruntime.envtest.assets [RELEASE]`."""
+    release = arguments[0] if arguments else None
+    try:
+        found = Assets().find(release=release)
+    except AssetsMissing as error:
+        say(str(error))
+        return 1
+    print(found["kube-apiserver"].parent)  # noqa: T201 - it is the answer
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

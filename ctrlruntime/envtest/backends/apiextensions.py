@@ -13,7 +13,7 @@ from typing import Final
 import aiohttp
 
 from ctrlruntime.client.config import Config
-from ctrlruntime.envtest import assets
+from ctrlruntime.envtest.assets import APIEXTENSIONS, Assets
 from ctrlruntime.envtest.backends.backend import BackendOptions, Version
 from ctrlruntime.envtest.backends.flags import Flags, flag_list
 from ctrlruntime.envtest.backends.kube_apiserver import KubeApiserverBackend
@@ -55,9 +55,11 @@ class ApiextensionsBackend:
     """apiextensions-apiserver on loopback, with the kube-apiserver it asks for authentication."""
 
     def __init__(self, options: BackendOptions) -> None:
+        """Raises AssetsMissing."""
         self._settings = ApiextensionsOptions(**options.server)
         self._folder = options.folder
-        etcd = {"etcd": assets.find("etcd", release=assets.APIEXTENSIONS)}
+        self._programs = Assets().find(("apiextensions-apiserver", "etcd"), APIEXTENSIONS)
+        etcd = {"etcd": self._programs["etcd"]}
         self.core = KubeApiserverBackend(
             replace(options, server={**etcd, **dict(self._settings.core)})
         )
@@ -65,8 +67,7 @@ class ApiextensionsBackend:
         self._port = 0
 
     async def start(self) -> None:
-        """Raises AssetsMissing, or ProcessFailed with the end of a log."""
-        assets.find("apiextensions-apiserver", release=assets.APIEXTENSIONS)
+        """Raises AssetsMissing for the server beside it, or ProcessFailed with the end of a log."""
         await self.core.start()
         asking = administrator("envtest-apiextensions")
         write_kubeconfig(
@@ -100,7 +101,7 @@ class ApiextensionsBackend:
 
     @property
     def version(self) -> Version:
-        return parse_version(assets.APIEXTENSIONS.replace("apiextensions-", "v"))
+        return parse_version(APIEXTENSIONS.replace("apiextensions-", "v"))
 
     @property
     def processes(self) -> dict[str, ServerProcess]:
@@ -169,8 +170,7 @@ class ApiextensionsBackend:
             "enable-priority-and-fairness": "false",
             **self._settings.flags,
         }
-        binary = assets.find("apiextensions-apiserver", release=assets.APIEXTENSIONS)
-        return [str(binary), *flag_list(flags)]
+        return [str(self._programs["apiextensions-apiserver"]), *flag_list(flags)]
 
     async def _answers(self, port: int) -> bool:
         """Whether the server with our certificate is ready and answers an administrator."""

@@ -12,7 +12,7 @@ import aiohttp
 
 from ctrlruntime.client.auth import ClientCertificate
 from ctrlruntime.client.config import Config
-from ctrlruntime.envtest import assets
+from ctrlruntime.envtest.assets import Assets
 from ctrlruntime.envtest.backends.backend import BackendOptions, Version
 from ctrlruntime.envtest.backends.controller_manager import (
     CONTROLLERS,
@@ -39,7 +39,7 @@ _TIMEOUT: Final = aiohttp.ClientTimeout(total=5)
 class KubeApiserverOptions:
     """`Environment(backend="kube-apiserver", server={...})`.
 
-    `version` names a release in the cache (`v1.20.2`) where more than one is there. With
+    `version` names a release (`v1.32.0`); without, the newest that is there is taken. With
     `controller_manager` (True, or the names of the controllers) kube-controller-manager runs
     beside it. `apiserver_flags`, `etcd_flags` and `controller_manager_flags` replace flags by name
     without dashes; None takes one of ours away.
@@ -70,7 +70,7 @@ class KubeApiserverBackend:
     def __init__(self, options: BackendOptions) -> None:
         self._options = options
         self._settings = KubeApiserverOptions(**options.server)
-        self._release = self._settings.version or assets.KUBE_VERSION
+        self._programs: dict[str, Path] = {}
         self._folder = options.folder
         self.pki = PKI(options.folder / "pki")
         self.reviews = TokenReviews()
@@ -86,14 +86,12 @@ class KubeApiserverBackend:
     async def start(self) -> None:
         """Raises AssetsMissing, or ProcessFailed with the end of a log."""
         settings = self._settings
-        apiserver = self._find("kube-apiserver")
-        etcd = settings.etcd or self._find("etcd")
-        if settings.controller_manager:
-            self._find("kube-controller-manager")
+        self._programs = await asyncio.to_thread(self._find_programs)
+        apiserver = self._programs["kube-apiserver"]
         self._binary_version = await asyncio.to_thread(binary_version, apiserver)
         self.reviews.start()
         self._etcd = Etcd(
-            etcd,
+            self._programs["etcd"],
             self._folder,
             flags=settings.etcd_flags,
             timeout=settings.start_timeout,
@@ -202,8 +200,13 @@ class KubeApiserverBackend:
 
     # Commands
 
-    def _find(self, name: str) -> Path:
-        return assets.find(name, release=self._release)
+    def _find_programs(self) -> dict[str, Path]:
+        settings = self._settings
+        names = ["kube-apiserver"]
+        names += [] if settings.etcd else ["etcd"]
+        names += ["kube-controller-manager"] if settings.controller_manager else []
+        found = Assets().find(names, settings.version)
+        return found | ({"etcd": settings.etcd} if settings.etcd else {})
 
     def _apiserver_command(self, port: int) -> Sequence[str]:
         pki, folder = self.pki, self._folder
@@ -231,7 +234,7 @@ class KubeApiserverBackend:
             "disable-admission-plugins": _names(self._settings.disable_admission_plugins),
             **self._settings.apiserver_flags,
         }
-        return [str(self._find("kube-apiserver")), *flag_list(flags)]
+        return [str(self._programs["kube-apiserver"]), *flag_list(flags)]
 
     async def _start_controller_manager(self) -> None:
         wanted = self._settings.controller_manager
@@ -253,7 +256,7 @@ class KubeApiserverBackend:
                 release=self._binary_version,
             )
             flags |= self._settings.controller_manager_flags
-            return [str(self._find("kube-controller-manager")), *flag_list(flags)]
+            return [str(self._programs["kube-controller-manager"]), *flag_list(flags)]
 
         self._controller_manager, _ = await launch(
             "kube-controller-manager",

@@ -1,0 +1,164 @@
+"""The official envtest archive: an index of releases with their checksums, and a tarball of each."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import sys
+import tarfile
+import tempfile
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPException
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple
+
+import yaml
+
+INDEX: Final = (
+    "https://raw.githubusercontent.com/kubernetes-sigs/controller-tools/HEAD/envtest-releases.yaml"
+)
+"""Where upstream publishes it; `CTRLRUNTIME_ENVTEST_INDEX` names another."""
+_TIMEOUT: Final = 20.0
+_CHUNK: Final = 1 << 20
+_STABLE: Final = re.compile(r"v(\d+)\.(\d+)\.(\d+)")
+_MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64", "ppc64le": "ppc64le"}
+
+
+class ArchiveError(RuntimeError):
+    """The archive cannot be had, or is not what its checksum says."""
+
+
+class _Tarball(NamedTuple):
+    release: str
+    url: str
+    sha512: str
+
+
+class Archive:
+    """Downloads into `cache`, a folder for each release; processes wait for each other."""
+
+    def __init__(self, cache: Path, environ: Mapping[str, str] = os.environ) -> None:
+        self._cache = cache
+        self._index = environ.get("CTRLRUNTIME_ENVTEST_INDEX") or INDEX
+
+    def provide(self, release: str | None = None) -> Path:
+        """The folder of a release (None: the newest stable one), downloaded unless it is there.
+
+        Raises ArchiveError.
+        """
+        tarball = self._look_up(release)
+        folder = self._cache / tarball.release
+        with _locked(self._cache / f".{tarball.release}.lock"):
+            if not (folder / "kube-apiserver").exists():
+                self._download(tarball, folder)
+        return folder
+
+    def _look_up(self, release: str | None) -> _Tarball:
+        try:
+            with _open(self._index) as answer:
+                known = yaml.safe_load(answer.read())["releases"]
+        except (OSError, HTTPException, yaml.YAMLError, KeyError, TypeError) as error:
+            raise ArchiveError(f"no index of envtest releases at {self._index}: {error}") from error
+        wanted = release or _newest(known)
+        name = f"envtest-{wanted}-{_platform()}.tar.gz"
+        found = (known.get(wanted) or {}).get(name)
+        if not found:
+            raise ArchiveError(f"{self._index} has no {name}")
+        return _Tarball(wanted, found["selfLink"], found["hash"])
+
+    def _download(self, tarball: _Tarball, folder: Path) -> None:
+        with tempfile.TemporaryDirectory(dir=self._cache, prefix=".download-") as work:
+            packed, unpacked = Path(work, "archive.tar.gz"), Path(work, "programs")
+            try:
+                said = _fetch(tarball.url, packed)
+            except (OSError, HTTPException) as error:
+                raise ArchiveError(f"{tarball.url}: {error}") from error
+            if said != tarball.sha512:
+                raise ArchiveError(
+                    f"{tarball.url} has SHA-512 {said[:16]}..., not {tarball.sha512[:16]}... as the "
+                    "index says: it was not installed"
+                )
+            _unpack(packed, unpacked)
+            folder.mkdir(parents=True, exist_ok=True)
+            # kube-apiserver comes last: where it is, everything is.
+            for program in sorted(
+                unpacked.iterdir(), key=lambda path: path.name == "kube-apiserver"
+            ):
+                program.replace(folder / program.name)
+        say(f"{tarball.release} is in {folder}")
+
+
+def say(words: str) -> None:
+    """Progress goes to standard error."""
+    sys.stderr.write(f"==> {words}\n")
+    sys.stderr.flush()
+
+
+def _newest(known: Mapping[str, Any]) -> str:
+    stable = [match for name in known if (match := _STABLE.fullmatch(name))]
+    if not stable:
+        raise ArchiveError("the index of envtest releases names no stable release")
+    return max(stable, key=lambda match: tuple(map(int, match.groups()))).group(0)
+
+
+def _platform() -> str:
+    machine = platform.machine().lower()
+    return f"{sys.platform}-{_MACHINES.get(machine, machine)}"
+
+
+def _open(url: str) -> Any:
+    """Raises OSError; the proxies of the environment are used."""
+    if not url.startswith(("https://", "http://127.0.0.1", "http://localhost")):
+        raise OSError(f"{url} is not https")
+    return urllib.request.urlopen(url, timeout=_TIMEOUT)  # noqa: S310 - checked above
+
+
+def _fetch(url: str, target: Path) -> str:
+    """Downloads with progress; the SHA-512 of what came."""
+    digest = hashlib.sha512()
+    with _open(url) as answer, target.open("wb") as file:
+        size, received, told = int(answer.headers.get("Content-Length") or 0), 0, 0
+        say(f"downloading {url} ({size / 1e6:.0f} MB)")
+        while chunk := answer.read(_CHUNK):
+            digest.update(chunk)
+            file.write(chunk)
+            received += len(chunk)
+            if size and received * 10 // size > told:
+                told = received * 10 // size
+                say(f"{told * 10} %")
+    if size and received != size:
+        raise OSError(f"the download ended after {received} of {size} bytes")
+    return digest.hexdigest()
+
+
+def _unpack(packed: Path, into: Path) -> None:
+    """Programs alone, without their folders; nothing else in a tarball is believed."""
+    into.mkdir()
+    try:
+        with tarfile.open(packed, "r:gz") as tar:
+            for member in tar:
+                source = tar.extractfile(member) if member.isfile() else None
+                if source is not None:
+                    _write_program(source, into / Path(member.name).name)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise ArchiveError(f"the archive cannot be unpacked: {error}") from error
+
+
+def _write_program(source: IO[bytes], target: Path) -> None:
+    with target.open("wb") as file:
+        shutil.copyfileobj(source, file, _CHUNK)
+    target.chmod(0o755)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
