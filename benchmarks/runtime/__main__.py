@@ -56,7 +56,6 @@ class Round:
     namespace: str
     count: int
     workers: int
-    folder: Path
 
     @property
     def patience(self) -> float:
@@ -83,13 +82,13 @@ class Round:
         command = [sys.executable, "-m", "benchmarks.runtime.controller"]
         command += ["--kubeconfig", str(self.target.kubeconfig), "--namespace", self.namespace]
         command += ["--workers", str(self.workers)]
-        return await ChildProcess.start(command, log=self.folder / "controller.log")
+        return await ChildProcess.start(command, log=self.target.folder / "controller.log")
 
     async def kopf(self) -> ChildProcess:
         return await ChildProcess.start(
             kopf_command(self.namespace),
             env=kopf_environment(self.target.kubeconfig, self.workers),
-            log=self.folder / "kopf.log",
+            log=self.target.folder / "kopf.log",
             ready=False,
         )
 
@@ -226,14 +225,19 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
-async def bench(at: Target, count: int, workers: int, folder: Path, peer: str) -> dict[str, Any]:
-    """The figures; with a peer, its own and the ratios too."""
+async def bench(at: Target, count: int, workers: int, peer: str) -> dict[str, Any]:
+    """The figures; with a peer, its own and the ratios too.
+
+    On a cluster of other users' as well, their writes of ConfigMaps are counted with ours.
+    """
     await install_crds(at.client, (Widget,))
     stamp = f"{int(time.time()):x}"
     line: dict[str, Any] = {}
+    turns: list[Round] = []
     for who in ("ctrlruntime", peer) if peer else ("ctrlruntime",):
         figures = Figures(count)
-        turn = Round(at, f"bench-{who}-{stamp}", count, workers, folder)
+        turn = Round(at, f"bench-{who}-{stamp}", count, workers)
+        turns.append(turn)
         say(f"{who}: {count} widgets")
         await turn.load()
         async with Witness(at.client, turn.namespace) as witness:
@@ -244,6 +248,7 @@ async def bench(at: Target, count: int, workers: int, folder: Path, peer: str) -
                 await turn.measure_peer(witness, figures)
                 line |= compared(line, asdict(figures), peer)
         say(orjson.dumps(asdict(figures)).decode())
+    for turn in turns:  # not before: what a garbage collector deletes would be counted
         await turn.remove()
     return line
 
@@ -259,7 +264,7 @@ def compared(own: dict[str, Any], other: dict[str, Any], peer: str) -> dict[str,
 
 async def run(backend: str, count: int, workers: int, peer: str) -> dict[str, Any]:
     async with target(backend) as at:
-        return await bench(at, count, workers, at.folder, peer)
+        return await bench(at, count, workers, peer)
 
 
 @click.command()

@@ -48,7 +48,10 @@ def setup(manager: Manager, workers: int) -> Controller:
             return
         meta = found.metadata
         owner = Owner(
-            gvk=Widget.gvk(), namespace=meta.namespace or "", name=meta.name or "", uid=meta.uid or ""
+            gvk=Widget.gvk(),
+            namespace=meta.namespace or "",
+            name=meta.name or "",
+            uid=meta.uid or "",
         )
         outcome = await control.ensure(config_map(found), owner)
         status = WidgetStatus(ready=not outcome.conflict, config_map=request.name)

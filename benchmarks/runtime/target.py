@@ -52,21 +52,23 @@ async def target(backend: str) -> AsyncIterator[Target]:
         if backend == "embedded":
             async with _environment("embedded-process", folder, proxy=True) as environment:
                 client = environment.client("envtest")
-                yield Target(folder, client, environment.kubeconfig(USER), _by_proxy(environment))
+                yield Target(folder, client, environment.kubeconfig(USER), by_proxy(environment))
         elif backend == "kube-apiserver":
             async with _environment(backend, folder, proxy=False) as environment:
                 client = environment.client("envtest")
-                yield Target(folder, client, environment.kubeconfig(USER), _by_server(client))
+                yield Target(folder, client, environment.kubeconfig(USER), by_server(client))
         else:
             async with Client.connect(await Config.load(backend)) as client:
-                yield Target(folder, client, Path(backend), _by_server(client))
+                yield Target(folder, client, Path(backend), by_server(client))
 
 
 def _environment(backend: str, folder: Path, *, proxy: bool) -> Environment:
     return Environment(backend, users=(USER,), folder=folder, proxy=proxy)
 
 
-def _by_proxy(environment: Environment) -> Callable[[], Awaitable[Counts]]:
+def by_proxy(environment: Environment) -> Callable[[], Awaitable[Counts]]:
+    """Counts of what the controllers sent, from the log of the proxy before the server."""
+
     async def count() -> Counts:
         found = environment.proxy.log.counts().select(user=USER)
         found = found.select(exclude=[r.resource for r in found if not _counts(r.resource)])
@@ -79,7 +81,9 @@ def _counts(resource: str) -> bool:
     return resource.split(".")[0].split("/")[0] in RESOURCES
 
 
-def _by_server(client: Client) -> Callable[[], Awaitable[Counts]]:
+def by_server(client: Client) -> Callable[[], Awaitable[Counts]]:
+    """Counts from the API server's own metrics, whoever it was that asked."""
+
     async def count() -> Counts:
         response = await client.transport.request("GET", "/metrics", headers={"Accept": "*/*"})
         writes = conflicts = 0

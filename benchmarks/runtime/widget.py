@@ -26,6 +26,7 @@ class Widget(
     """Something small that wants a ConfigMap."""
 
 
+PREFIX = "widget-"
 NOTE = "x" * 400
 """Makes a widget about as large as a real one."""
 
@@ -34,6 +35,6 @@ def widget(namespace: str, number: int) -> Manifest:
     return {
         "apiVersion": Widget.gvk().api_version,
         "kind": "Widget",
-        "metadata": {"name": f"widget-{number:05}", "namespace": namespace},
+        "metadata": {"name": f"{PREFIX}{number:05}", "namespace": namespace},
         "spec": {"size": number, "note": NOTE},
     }
