@@ -99,7 +99,7 @@ SERVICE_ACCOUNT = Subject(
         pick("automountServiceAccountToken", True, False),
     ],
     [{"secrets": "x"}, {"automountServiceAccountToken": "yes"}],
-    newer=frozenset(["name"]),
+    reorders=True,
 )
 SERVICE = Subject(
     "v1",
@@ -111,7 +111,7 @@ SERVICE = Subject(
             "spec.ports",
             {"name": "a", "port": 80, "protocol": "TCP"},
             {"name": "b", "port": 81, "protocol": "TCP", "targetPort": "x"},
-            {"name": "c", "port": 80, "protocol": "UDP", "targetPort": 8080},
+            {"name": "c", "port": 82, "protocol": "UDP", "targetPort": 8080},
         ),
         pick("spec.selector", {"a": "1"}),
         pick("spec.sessionAffinity", "None", "ClientIP"),
@@ -123,9 +123,10 @@ SERVICE = Subject(
         {"spec": {"ports": [{"name": "A", "port": 1, "protocol": "TCP"}]}},
         {"spec": {"type": "Other"}},
         {"spec": {"sessionAffinity": "x"}},
-        {"spec": {"selector": {"a b": "1"}}},
     ],
     replaces=False,
+    versions=False,
+    reorders=True,
     newer=frozenset(
         ["ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy", "clusterIP", "clusterIPs"]
     ),
@@ -155,6 +156,7 @@ DEPLOYMENT = Subject(
         pick("status.observedGeneration", 1, 2),
     ],
     partial=False,
+    reorders=True,
     scaled=True,
 )
 DAEMON_SET = Subject(
@@ -166,6 +168,7 @@ DAEMON_SET = Subject(
     [*_POD_BREAKS, {"spec": {"minReadySeconds": -1}}],
     newer=frozenset(["maxSurge"]),
     partial=False,
+    reorders=True,
 )
 STATEFUL_SET = Subject(
     "apps/v1",
@@ -190,6 +193,7 @@ STATEFUL_SET = Subject(
     ],
     scaled=True,
     partial=False,
+    reorders=True,
     newer=frozenset(["persistentVolumeClaimRetentionPolicy", "availableReplicas"]),
 )
 JOB = Subject(
@@ -220,6 +224,7 @@ JOB = Subject(
         {"spec": {"template": {"spec": {"bogus": 1}}}},
     ],
     replaces=False,
+    reorders=True,
     partial=False,
     newer=frozenset(["completionMode", "suspend", "podReplacementPolicy", "generation"]),
 )
@@ -280,6 +285,7 @@ POD = Subject(
         {"spec": {"terminationGracePeriodSeconds": 77}},
     ],
     replaces=False,
+    finalizers=False,
     partial=False,
     newer=frozenset(["generation"]),
     status=[
@@ -351,15 +357,22 @@ RESOURCE_QUOTA = Subject(
     "resourcequotas",
     {},
     [
-        pick("spec.hard", {"limits.cpu": "100"}, {"limits.cpu": "100000m", "limits.memory": "1Ti"}),
+        pick(
+            "spec.hard",
+            {"services.loadbalancers": "100"},
+            {"services.loadbalancers": "100000m", "services.nodeports": "1Ti"},
+        ),
         pick("spec.hard", {"count/widgets.example.com": "1k"}),
     ],
     [
-        {"spec": {"hard": {"limits.cpu": "x"}}},
-        {"spec": {"hard": {"limits.cpu": "-1"}}},
+        {"spec": {"hard": {"services.loadbalancers": "x"}}},
+        {"spec": {"hard": {"services.loadbalancers": "-1"}}},
         {"spec": {"hard": {"a b": "1"}}},
     ],
-    status=[pick("status.hard", {"limits.cpu": "1"}), pick("status.used", {"limits.cpu": "0"})],
+    status=[
+        pick("status.hard", {"services.loadbalancers": "1"}),
+        pick("status.used", {"services.loadbalancers": "0"}),
+    ],
 )
 NETWORK_POLICY = Subject(
     "networking.k8s.io/v1",
@@ -407,7 +420,13 @@ INGRESS = Subject(
         {"spec": {"rules": [{"http": {"paths": [{"path": "x", "backend": _BACKEND}]}}]}},
     ],
     newer=frozenset(["port"]),
-    status=[pick("status.loadBalancer", {"ingress": [{"ip": "1.2.3.4"}]}, {})],
+    status=[
+        pick(
+            "status.loadBalancer",
+            {"ingress": [{"ip": "1.2.3.4"}]},
+            {"ingress": [{"ip": "1.2.3.5"}]},
+        )
+    ],
     partial=False,
 )
 CLAIM = Subject(
@@ -430,7 +449,8 @@ CLAIM = Subject(
         {"spec": {"storageClassName": "other"}},
     ],
     status=[pick("status.phase", "Bound", "Pending"), pick("status.capacity", {"storage": "1Gi"})],
-    newer=frozenset(["finalizers"]),
+    finalizers=False,
+    reorders=True,
     partial=False,
     deletes=False,
 )

@@ -50,9 +50,9 @@ class Masking:
         del step
         return real == ours
 
-    def misleads(self, view: View) -> bool:
-        """Whether the server is known to go astray from here on."""
-        del view
+    def misleads(self, answer: Answer) -> bool:
+        """Whether the real server is known to go astray from here on."""
+        del answer
         return False
 
     def _content(self, subject: Subject, body: Any) -> Any:

@@ -19,21 +19,26 @@ WORDING: Final = (
     (r"failed to create typed (\w+) object \([^)]*\):", r"failed to create typed \1 object:"),
     (r"Invalid value: \"\": uid must not be empty", 'Invalid value: "": must not be empty'),
     (r'Invalid value: "null":', "Invalid value: null:"),
-    (r"(Invalid|Duplicate) value: (?:\w+\.\w+\{.*?\}\}?|\{.*?\})", r"\1 value: (object)"),
+    (r"(Invalid|Duplicate|Unsupported) value: [\w.\[\]]*\{.*\}", r"\1 value: (object)"),
     (r"(NetworkPolicy|Ingress)\.extensions", r"\1.networking.k8s.io"),
+    (r"not a valid CIDR", "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"),
+    (r"can not be less than (previous value|status.capacity)", "can not be less than before"),
+    (r"must to greater or equal than", "must be greater than or equal to"),
+    (r', "ReadWriteOncePod"', ""),
+    (r"(unable to parse requirement: .*, expected:).*", r"\1 an operator"),
     (r' with subresource "\w+"', ""),
     (r"got \*value\.valueUnstructured", "got string"),
     (r"failed to convert new object \([^)]*\) to", "failed to convert new object to"),
     (
-        r'.* cannot be handled as a \w+: no kind "\w+" is registered for version "(\S+)" in scheme.*',
-        r"the API version in the data (\1) does not match",
+        r'.* cannot be handled as a (\w+): no kind "\1" is registered for version "(\S+)" in scheme.*',
+        r"the API version in the data (\2) does not match",
     ),
     (
         r"the API version in the data \((\S+)\) does not match the expected API version .*",
         r"the API version in the data (\1) does not match",
     ),
     (r"(cannot be handled as a \w+:).*", r"\1 (how the decoder says it)"),
-    (r"(`spec\.tolerations`).*", r"\1 and so on"),
+    (r"(pod updates may not change fields other than) .*", r"\1 some"),
     (r"(immutable after creation except) .*", r"\1 some"),
     (r"fields other than .* are forbidden", "fields other than some are forbidden"),
     (
@@ -56,17 +61,22 @@ ASSOCIATIVE: Final = frozenset(
         "finalizers",
         "imagePullSecrets",
         "ownerReferences",
+        "podIPs",
         "ports",
         "secrets",
+        "tags",
         "volumeMounts",
         "volumes",
     ]
 )
 """Lists merged by key: an apply brings its own order along now, and added at the end before."""
+_SELECTORS: Final = frozenset({"selector", "podSelector", "namespaceSelector"})
 _JOB_LABELS: Final = "batch.kubernetes.io/"
 _REFERENCES: Final = frozenset({"f:secrets", "f:imagePullSecrets"})
 _ATOMIC_FIELDS: Final = frozenset(f"f:{name}" for name in ATOMIC)
 _BELOW_ATOMIC: Final = re.compile(rf"(\.(?:{'|'.join(sorted(ATOMIC))}))\.[A-Za-z]+")
+_INDEX: Final = re.compile(r"\[\d+\]")
+_VALUES: Final = re.compile(r'(?:"\w+"(?:, )?){2,}')
 _BELOW_REFERENCE: Final = re.compile(r'(\.(?:secrets|imagePullSecrets)\[name="\w+"\])\.\w+')
 
 
@@ -89,18 +99,29 @@ class OlderMasking(Masking):
 
     def view(self, subject: Subject, step: Step, answer: Answer) -> View:
         # Unknown fields bring warnings since 1.25.
-        return replace(super().view(subject, step, answer), warnings=())
+        view = replace(super().view(subject, step, answer), warnings=())
+        # A list in another order is a write.
+        return replace(view, wrote=None) if subject.reorders else view
 
-    def misleads(self, view: View) -> bool:
-        """Whether somebody owns a map or item and nothing in it any more.
+    def misleads(self, answer: Answer) -> bool:
+        """Whether somebody owns a map or item without owning anything in it.
 
-        The next apply makes 1.20 believe that they own all of it.
+        The next apply makes 1.20 believe that it is all theirs.
         """
-        managers = view.content.get("managers", ()) if isinstance(view.content, dict) else ()
-        return any(_emptied(fields) for _, _, fields in managers)
+        if not isinstance(answer.body, dict) or "metadata" not in answer.body:
+            return False
+        return any(
+            _emptied(entry["fieldsV1"], answer.body)
+            for entry in answer.body["metadata"].get("managedFields", ())
+            if entry["operation"] == "Update"
+        )
 
     def settled(self, subject: Subject, obj: Any) -> Any:
-        return super().settled(subject, _without(obj, subject.newer))
+        shown = super().settled(subject, _without(obj, subject.newer))
+        if subject.reorders and "generation" in shown["metadata"]:
+            # A list in another order is a change of the spec.
+            shown["metadata"]["generation"] = "present"
+        return shown
 
     def _managers(self, subject: Subject, managed: Any) -> Any:
         # Appliers that change nothing but owners get no time now.
@@ -115,11 +136,23 @@ class OlderMasking(Masking):
 
     def _fields(self, subject: Subject, entry: Mapping[str, Any]) -> Any:
         newer = frozenset(f"f:{name}" for name in subject.newer)
-        return _collapsed(_without(entry["fieldsV1"], newer))
+        fields = _collapsed(_without(entry["fieldsV1"], newer))
+        if entry["manager"] == "before-first-apply":
+            fields.pop("f:status", None)  # reset fields: 1.22
+        return fields
 
     def _status(self, subject: Subject, status: Mapping[str, Any]) -> Any:
         view = super()._status(subject, status)
         # How often a finding is repeated differs.
+        if subject.custom and view["reason"] == "Invalid":
+            # Schemas were checked by another library, in other words.
+            view["causes"] = [(field, "", "") for field, _, _ in view["causes"]]
+        if view["causes"] and view["reason"] == "Invalid":
+            view["message"] = ()  # it is the causes again, in full
+        if view["reason"] == "Conflict" and len(view["causes"]) > 1:
+            # Of several conflicting paths 1.20 repeats one.
+            view["causes"] = [("", reason, message) for _, reason, message in view["causes"]]
+            view["message"] = [word for word in view["message"] if not word.startswith(".")]
         view["message"] = sorted(set(view["message"]))
         view["causes"] = sorted(set(view["causes"]))
         if view["details"].get("group") == "extensions":
@@ -130,6 +163,10 @@ class OlderMasking(Masking):
         text = super().worded(subject, text)
         for pattern, words in _WORDING:
             text = pattern.sub(words, text)
+        if subject.reorders:
+            text = _INDEX.sub("[n]", text)
+        # In which order values are named differs.
+        text = _VALUES.sub(lambda match: " ".join(sorted(match[0].replace(",", "").split())), text)
         text = _BELOW_ATOMIC.sub(r"\1", text)
         return _BELOW_REFERENCE.sub(r"\1", text)
 
@@ -151,13 +188,27 @@ def _without(value: Any, names: frozenset[str]) -> Any:
     return value
 
 
-def _emptied(fields: Any) -> bool:
-    return fields.keys() == {"."} or any(_emptied(below) for below in fields.values())
+def _emptied(fields: Any, value: Any) -> bool:
+    for key, below in fields.items():
+        name = key[2:]
+        inside = value.get(name) if key.startswith("f:") and isinstance(value, dict) else None
+        if below:
+            if _emptied(below, inside):
+                return True
+        elif (
+            key.startswith("k:")
+            or (isinstance(inside, list) and inside and name in ASSOCIATIVE)
+            or (isinstance(inside, dict) and inside and name not in _SELECTORS)
+        ):
+            return True
+    return False
 
 
 def _collapsed(fields: Any, *, reference: bool = False) -> Any:
     kept: dict[str, Any] = {}
     for key, below in fields.items():
+        if key.startswith(f"f:{_JOB_LABELS}"):
+            continue
         if key in _ATOMIC_FIELDS or (reference and key.startswith("k:")):
             kept[key] = {}
         else:

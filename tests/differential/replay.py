@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import orjson
 
@@ -28,16 +29,24 @@ class Difference:
         lines += [f"  {step.told()}" for step in self.script.steps]
         lines.append(f"  real: {self.real.code} wrote={self.real.wrote} {self.real.warnings}")
         lines.append(f"  ours: {self.ours.code} wrote={self.ours.wrote} {self.ours.warnings}")
-        real, ours = self.real.content, self.ours.content
-        if not (isinstance(real, dict) and isinstance(ours, dict)) or real.keys() != ours.keys():
-            return "\n".join([*lines, f"  real: {_shown(real)}", f"  ours: {_shown(ours)}"])
-        for key in real:
-            if real[key] != ours[key]:
-                lines += [
-                    f"  real {key}: {_shown(real[key])}",
-                    f"  ours {key}: {_shown(ours[key])}",
-                ]
+        lines += [f"  {line}" for line in _apart("", self.real.content, self.ours.content)]
         return "\n".join(lines)
+
+
+def _apart(path: str, real: Any, ours: Any) -> Iterator[str]:
+    """Where two values differ, one line for each place."""
+    if isinstance(real, dict) and isinstance(ours, dict):
+        for key in sorted(real.keys() | ours.keys()):
+            if real.get(key) != ours.get(key):
+                yield from _apart(f"{path}.{key}" if path else key, real.get(key), ours.get(key))
+    elif (
+        isinstance(real, list | tuple) and isinstance(ours, list | tuple) and len(real) == len(ours)
+    ):
+        for index, (one, other) in enumerate(zip(real, ours, strict=True)):
+            if one != other:
+                yield from _apart(f"{path}[{index}]", one, other)
+    else:
+        yield f"{path}: real {_shown(real)}, ours {_shown(ours)}"
 
 
 def _shown(value: object) -> str:
@@ -53,14 +62,16 @@ class Replay:
         self._histogram = histogram
         self._names = (f"{prefix}-{number}" for number in itertools.count())
 
-    async def run(self, scripts: Iterable[Script], *, at_once: int, most: int) -> list[Difference]:
-        """The differences, at most about `most`; each ends its script."""
+    async def run(
+        self, scripts: Iterable[Script], *, requests: int, at_once: int, most: int
+    ) -> list[Difference]:
+        """The differences, at most about `most`; each ends its script. Stops after the requests."""
         left = iter(scripts)
         found: list[Difference] = []
 
         async def work() -> None:
             for script in left:
-                if len(found) >= most:
+                if len(found) >= most or self._histogram.total >= requests:
                     return
                 difference = await self.play(script, count=True)
                 if difference is not None:
@@ -84,7 +95,7 @@ class Replay:
                 if count:
                     reason = real.content["reason"] if real.code >= 400 else ""
                     self._histogram.note(subject.kind, step, real.code, reason)
-                if self._masking.misleads(real):
+                if self._masking.misleads(answers[0]):
                     return None
             return await self._final(script, name)
         finally:

@@ -102,14 +102,14 @@ class _Writer:
     def _table(self) -> Sequence[tuple[int, Callable[[Choices], Step | None]]]:
         return (
             (12, self._create),
-            (24, self._merge),
-            (34, self._json_patch),
-            (44, self._strategic),
-            (58, self._update),
-            (72, self._status),
-            (78, self._scale),
-            (84, self._read),
-            (92, self._delete),
+            (28, self._merge),
+            (40, self._json_patch),
+            (54, self._strategic),
+            (76, self._update),
+            (98, self._status),
+            (106, self._scale),
+            (116, self._read),
+            (126, self._delete),
         )
 
     # -- applies -------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class _Writer:
             body = self._subject.whole(choices, NAME)
         else:
             body = self._subject.typed(NAME, self._subject.some(choices))
-        if version < 8:
+        if version < 8 and self._subject.versions:
             value = "1" if version < 4 else LIVE_VERSION
             body = {**body, "metadata": {**body["metadata"], "resourceVersion": value}}
         step = Step("apply", "PATCH", self._path + query, body, APPLY, manager)
@@ -157,18 +157,17 @@ class _Writer:
         path, manager = self._by(choices, self._path)
         body = self._subject.some(choices)
         if choices.chance(25):
-            body = choices.one(
-                [
-                    {"metadata": {"labels": None}},
-                    {"metadata": {"annotations": {"x": None}}},
-                    {"metadata": {"finalizers": None}},
-                ]
-            )
+            removals: Sequence[Manifest] = _REMOVALS
+            body = choices.one(removals if self._subject.finalizers else removals[:2])
         return Step("merge patch", "PATCH", path, body, MERGE, manager)
 
     def _json_patch(self, choices: Choices) -> Step:
         path, manager = self._by(choices, self._path)
-        return Step("json patch", "PATCH", path, choices.one(_OPERATIONS), JSON_PATCH, manager)
+        operations = choices.one(_OPERATIONS[: 8 if self._subject.finalizers else 7])
+        if not self._oracle.apart and operations[0]["op"] == "replace":
+            # Replacing what is not there was no error before 1.21.
+            operations = [{**operations[0], "op": "test"}]
+        return Step("json patch", "PATCH", path, operations, JSON_PATCH, manager)
 
     def _strategic(self, choices: Choices) -> Step | None:
         if self._subject.custom:
@@ -250,6 +249,11 @@ class _Writer:
         return Step("delete", "DELETE", path, options)
 
 
+_REMOVALS: Final[Sequence[Manifest]] = (
+    {"metadata": {"labels": None}},
+    {"metadata": {"annotations": {"x": None}}},
+    {"metadata": {"finalizers": None}},
+)
 _OPERATIONS: Final[Sequence[list[Manifest]]] = (
     [{"op": "add", "path": "/metadata/labels", "value": {"x": "3"}}],
     [{"op": "replace", "path": "/metadata/labels/x", "value": "4"}],
@@ -257,6 +261,6 @@ _OPERATIONS: Final[Sequence[list[Manifest]]] = (
     [{"op": "test", "path": "/metadata/labels/x", "value": "1"}],
     [{"op": "add", "path": "/metadata/annotations/z", "value": "1"}],
     [{"op": "add", "path": "/metadata/managedFields", "value": [{}]}],
-    [{"op": "remove", "path": "/metadata/finalizers"}],
     [{"op": "replace", "path": "/metadata/name", "value": "another"}],
+    [{"op": "remove", "path": "/metadata/finalizers"}],
 )

@@ -74,7 +74,7 @@ class Server:
     def _wrote(self, place: str, body: Any) -> bool | None:
         if not isinstance(body, dict) or body.get("kind") == "Status" or "items" in body:
             return None
-        version = (body.get("metadata") or {}).get("resourceVersion")
+        version: str | None = (body.get("metadata") or {}).get("resourceVersion")
         if version is None:
             return None
         before = self.versions.get(place)

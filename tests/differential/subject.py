@@ -34,6 +34,13 @@ class Subject:
     partial: bool = True
     """Whether an apply may leave out parts of `base` that nobody else owns."""
     deletes: bool = True
+    reorders: bool = False
+    """Whether what is stored may differ from what is read: lists that an apply brings into its own
+    order, defaults that depend on other fields. What counts as a write then differs."""
+    versions: bool = True
+    """Whether an apply that creates may name a resourceVersion."""
+    finalizers: bool = True
+    """Whether finalizers come and go; not where the server adds one of its own."""
     newer: frozenset[str] = field(default_factory=frozenset)
     """Members that releases after 1.20 brought and fill in by themselves."""
 
@@ -57,7 +64,7 @@ class Subject:
     def some(self, choices: Choices) -> Manifest:
         """A few parts, metadata among them."""
         content: Manifest = {}
-        for part in choices.some([*self.parts, *METADATA], 4):
+        for part in choices.some([*self.parts, *METADATA[: 4 if self.finalizers else 3]], 4):
             content = laid_over(content, part(choices))
         return content
 
@@ -85,6 +92,11 @@ def pick(path: str, *values: Any) -> Part:
 def items(path: str, *values: Any) -> Part:
     """A part that sets the list at a dotted path to some of the values, in any order."""
     return lambda choices: at(path, choices.some(values, 3))
+
+
+def more(path: str, first: Any, *values: Any) -> Part:
+    """A part that sets the list at a dotted path to one item and some of the values."""
+    return lambda choices: at(path, [first, *choices.some(values, 3)])
 
 
 def at(path: str, content: Any) -> Manifest:

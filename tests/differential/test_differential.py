@@ -44,13 +44,16 @@ pytestmark = [pytest.mark.timeout(1800)]
 
 
 def draw(subjects: Sequence[Subject], oracle: Oracle, requests: int) -> list[Script]:
-    """As many scripts as make so many requests, drawn by hypothesis from the seed."""
+    """Scripts drawn by hypothesis from the seed, enough for so many requests.
+
+    Some end before all their requests were made, where the older server goes astray.
+    """
     chosen = [each for each in subjects if not KINDS or each.kind in KINDS]
     found: list[Script] = []
 
     @seed(SEED)
     @settings(
-        max_examples=(REQUESTS or requests) // LENGTH,
+        max_examples=requests * 3 // (LENGTH * 2),
         database=None,
         deadline=None,
         phases=[Phase.generate],
@@ -98,8 +101,9 @@ async def compare(
     """Fails with the shortest scripts that tell the two apart."""
     histogram = Histogram()
     replay = Replay(pair, masking, histogram, f"o{SEED}")
-    drawn = draw(subjects, oracle, requests)
-    differences = await replay.run(drawn, at_once=8, most=SHOWN)
+    wanted = REQUESTS or requests
+    drawn = draw(subjects, oracle, wanted)
+    differences = await replay.run(drawn, requests=wanted, at_once=8, most=SHOWN)
     print(f"\nseed {SEED}, {histogram}")
     if differences:
         shortest = [await replay.shortest(each) for each in differences[:SHOWN]]
@@ -107,9 +111,10 @@ async def compare(
     return histogram
 
 
-def check_shares(histogram: Histogram, kinds: int) -> None:
-    if REQUESTS or KINDS:
+def check_shares(histogram: Histogram, requests: int, kinds: int) -> None:
+    if KINDS:
         return
+    assert histogram.total >= (REQUESTS or requests)
     assert histogram.share(histogram.verbs["apply"]) >= 0.60
     assert histogram.share(histogram.conflicts) >= 0.15
     assert histogram.share(histogram.rejections) >= 0.10
@@ -131,7 +136,7 @@ async def test_built_in_and_custom_kinds_agree_with_kube_apiserver(
         pair = Pair(real, embedded)
         await install(pair, subjects, namespace=True)
         histogram = await compare(pair, OlderMasking(), subjects, Oracle(apart=False), 7500)
-    check_shares(histogram, 14)
+    check_shares(histogram, 7500, 19)
 
 
 async def test_custom_kinds_agree_with_apiextensions_apiserver(
@@ -141,4 +146,4 @@ async def test_custom_kinds_agree_with_apiextensions_apiserver(
         pair = Pair(real, embedded)
         await install(pair, custom.ALL, namespace=False)
         histogram = await compare(pair, Masking(), custom.ALL, Oracle(apart=True), 2500)
-    check_shares(histogram, 3)
+    check_shares(histogram, 2500, 3)

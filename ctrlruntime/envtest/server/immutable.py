@@ -119,7 +119,9 @@ def _pod_frozen(spec: _Object) -> _Object:
 
 
 def _claim(new: _Object, old: _Object) -> Iterator[FieldError]:
-    free = {"resources", "volumeAttributesClassName"}
+    free = {"volumeAttributesClassName"}
+    if (new.get("status") or {}).get("phase") == "Bound":
+        free.add("resources")
     if not old["spec"].get("volumeName"):
         free.add("volumeName")
     if not old["spec"].get("storageClassName"):

@@ -140,7 +140,7 @@ class Writer:
         state = self._state
         strategy.validate(state, kind, request.version, obj, None, "")
         await self._approve(kind, request, "CREATE", obj, None)
-        if obj["metadata"].get("resourceVersion"):
+        if obj["metadata"].get("resourceVersion") and request.verb == "create":
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         name = obj["metadata"]["name"]
         bucket = state.bucket(kind)
@@ -153,7 +153,6 @@ class Writer:
             raise already_exists(kind.group, kind.plural, name)
         stored, forms = await self._in_all_versions(kind, request, obj)
         if request.dry_run:
-            stored["metadata"].pop("resourceVersion", None)
             hooks.undo_create(state, kind, stored)
             return Answer(201, self._show(kind, request, stored))
         record = state.storage.create(bucket, stored, kind.epoch, self._attacher(kind, forms))
@@ -235,7 +234,9 @@ class Writer:
         metadata = obj["metadata"]
         if metadata["name"] != request.name:
             raise _other_name(metadata["name"], request.name)
-        version = metadata.pop("resourceVersion", "")
+        version = metadata.get("resourceVersion") or ""
+        if not request.dry_run:  # a dry run shows what was sent
+            metadata.pop("resourceVersion", None)
         if uid := metadata.pop("uid", ""):
             raise conflict(
                 kind.group,
@@ -398,8 +399,8 @@ class Writer:
         metadata = stored["metadata"]
         version = metadata.get("resourceVersion")
         key = (metadata.get("namespace", ""), metadata["name"])
-        record = Record(key, stored, int(version or 0), kind.epoch)
-        if version is None:
+        record = Record(key, stored, int(version) if str(version).isdigit() else 0, kind.epoch)
+        if version is None or record.revision == 0:
             del metadata["resourceVersion"]
             record.raw = orjson.dumps(stored)
         return self._state.encode(kind, record, request.version, request.form)
