@@ -213,7 +213,7 @@ DOCUMENTS: dict[str, Document] = {
     **{
         page: Document(steps=(in_one_program,) * len(runnable(page)))
         for page in documents()
-        if page.startswith(("docs/packages/", "docs/coming-from"))
+        if page.startswith(("docs/packages/", "docs/coming-from", "docs/webhooks"))
         and not page.endswith("/generate.md")
     },
     "docs/decisions/sensitive-mappings.md": Document(
