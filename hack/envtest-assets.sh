@@ -47,10 +47,33 @@ tools() {
   "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends "${missing[@]}" >&2
 }
 
+# with_progress LOG COMMAND...: says every half minute how far the log has come. It starts no process of
+# its own that could hold the lock, or the terminal, any longer than we do.
+with_progress() {
+  local log=$1 status=0 ticker
+  shift
+  (
+    exec 9>&- 8<> <(:)
+    while true; do
+      read -r -t 30 -u 8 || true
+      printf '    %d min: %s\n' $((SECONDS / 60)) "$(tail -n 1 "$log" 2>/dev/null | cut -c 1-100)" >&2
+    done
+  ) &
+  ticker=$!
+  "$@" || status=$?
+  kill "$ticker" 2>/dev/null || true
+  wait "$ticker" 2>/dev/null || true
+  return "$status"
+}
+
 # pypi NAME==VERSION INTO: unpacks one wheel; uv serves machines whose Python has no pip.
 pypi() {
   local python=${PYTHON:-$here/../.venv/bin/python}
   [[ -n ${PYTHON:-} || -x $python ]] || python=python3
+  if ! "$python" -m pip --version >/dev/null 2>&1 && ! command -v uv >/dev/null; then
+    tools python3-pip
+    python=/usr/bin/python3
+  fi
   if "$python" -m pip --version >/dev/null 2>&1; then
     "$python" -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
       --no-deps --only-binary :all: --upgrade --target "$2" "$1" >&2
@@ -101,9 +124,9 @@ kube_build() {
   say "building kube-apiserver and kube-controller-manager (about 12 minutes)"
   (
     cd "$BUILD/gopath/src/k8s.io/kubernetes" || exit
-    gently env GO111MODULE=off CGO_ENABLED=0 GOPATH="$BUILD/gopath" GOCACHE="$BUILD/go-cache" \
+    with_progress "$BUILD/kubernetes.log" gently env GO111MODULE=off CGO_ENABLED=0 GOPATH="$BUILD/gopath" GOCACHE="$BUILD/go-cache" \
       KUBE_GIT_VERSION=$KUBE_VERSION KUBE_GIT_COMMIT=$KUBE_COMMIT KUBE_GIT_TREE_STATE=clean \
-      make WHAT="cmd/kube-apiserver cmd/kube-controller-manager" >"$BUILD/kubernetes.log" 2>&1
+      sh -c 'exec make WHAT="cmd/kube-apiserver cmd/kube-controller-manager" >"$0" 2>&1' "$BUILD/kubernetes.log"
   ) || { tail -n 40 "$BUILD/kubernetes.log" >&2; die "the build failed; its log is $BUILD/kubernetes.log"; }
 }
 
@@ -133,12 +156,14 @@ library_packages() {
 }
 
 apiextensions_source() {
-  local folder=$BUILD/sid version packages
+  local folder=$BUILD/sid version minor packages
   [[ ! -f $BUILD/apiextensions/.complete ]] || return 0
   debian_suite sid "$folder"
   version=$(debian_version golang-k8s-apiextensions-apiserver-dev)
-  [[ $version == 0.$APIEXTENSIONS_MINOR.* ]] \
-    || die "Debian unstable now has $version of apiextensions-apiserver; adapt APIEXTENSIONS_MINOR"
+  minor=$(cut -d . -f 2 <<<"$version")
+  # Unstable moves on; a newer server will do, and says what it is in the file VERSION.
+  ((minor >= APIEXTENSIONS_MINOR)) \
+    || die "Debian unstable has $version of apiextensions-apiserver, older than 0.$APIEXTENSIONS_MINOR"
   mapfile -t packages < <(library_packages golang-k8s-apiextensions-apiserver-dev)
   say "downloading apiextensions-apiserver $version and the libraries it needs (${#packages[@]} packages)"
   rm -rf "$BUILD/apiextensions"
@@ -155,8 +180,10 @@ apiextensions_build() {
   say "building apiextensions-apiserver (about 4 minutes)"
   (
     cd "$BUILD/apiextensions/usr/share/gocode/src/k8s.io/apiextensions-apiserver" || exit
-    gently env GO111MODULE=off GOTOOLCHAIN=local CGO_ENABLED=0 GOCACHE="$BUILD/go-cache" \
-      GOPATH="$BUILD/apiextensions/usr/share/gocode" "$go" build -o "$BUILD/apiextensions-apiserver" . >"$BUILD/apiextensions.log" 2>&1
+    # -v names each package as it is compiled.
+    with_progress "$BUILD/apiextensions.log" gently env GO111MODULE=off GOTOOLCHAIN=local CGO_ENABLED=0 \
+      GOCACHE="$BUILD/go-cache" GOPATH="$BUILD/apiextensions/usr/share/gocode" \
+      sh -c 'exec "$1" build -v -o "$2" . >"$0" 2>&1' "$BUILD/apiextensions.log" "$go" "$BUILD/apiextensions-apiserver"
   ) || { tail -n 40 "$BUILD/apiextensions.log" >&2; die "the build failed; its log is $BUILD/apiextensions.log"; }
 }
 
@@ -165,10 +192,11 @@ apiextensions() {
     apiextensions_source
     apiextensions_build
     put "$BUILD/apiextensions-apiserver" "$APIEXTENSIONS_DIR" apiextensions-apiserver
+    sed 's/^0/v1/' "$BUILD/apiextensions/.complete" >"$APIEXTENSIONS_DIR/VERSION"
     # Streaming lists need an etcd newer than 3.5.13, which the one on PyPI is not.
     put "$BUILD/etcd-sid/usr/bin/etcd" "$APIEXTENSIONS_DIR" etcd
   fi
-  say "apiextensions-apiserver 1.$APIEXTENSIONS_MINOR is in $APIEXTENSIONS_DIR"
+  say "apiextensions-apiserver $(cat "$APIEXTENSIONS_DIR/VERSION" 2>/dev/null || echo "1.$APIEXTENSIONS_MINOR") is in $APIEXTENSIONS_DIR"
 }
 
 # tidy: the sources and Go's cache are 20 times the size of the result.
