@@ -75,7 +75,7 @@ def _conditions(synced: Synced) -> list[Condition]:
             not problems,
             "AllRowsValid",
             "InvalidRows",
-            _listed("Not every row can be used", problems),
+            _listed("Not every row can be used", problems) or "Every row can be used.",
         )
     )
     held = synced.plan.held
@@ -85,7 +85,7 @@ def _conditions(synced: Synced) -> list[Condition]:
             held is not None,
             held.reason.value if held else "",
             "NothingHeld",
-            held.message if held else "",
+            held.message if held else "No deletion waits for a word.",
         )
     )
     conditions.append(
@@ -94,7 +94,8 @@ def _conditions(synced: Synced) -> list[Condition]:
             not synced.troubles,
             "Synced",
             "TenantsNotWritten",
-            _listed("Not everything could be written", synced.troubles),
+            _listed("Not everything could be written", synced.troubles)
+            or "Every tenant is as its row says.",
         )
     )
     return conditions

@@ -149,7 +149,7 @@ def _known(verdict: Verdict, registry: TenantRegistry | RegistryProblem) -> Cond
     if unknown:
         message = f"The registry maps no column to {', '.join(unknown)}, and there is no default."
         return _condition("VariablesKnown", False, "UnknownVariables", message)
-    return _condition("VariablesKnown", True, "AllVariablesKnown", "")
+    return _condition("VariablesKnown", True, "AllVariablesKnown", "Every variable is known.")
 
 
 def _applied(counts: Counts) -> Condition:
