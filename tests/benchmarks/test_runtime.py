@@ -12,6 +12,8 @@ from benchmarks.runtime.target import USER, Target, by_proxy, by_server
 from benchmarks.runtime.widget import Widget, widget
 from benchmarks.runtime.witness import Witness
 from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.crds import CRD
+from ctrlruntime.envtest.eventually import eventually_gone
 from tests.backends import SharedServer
 
 N = 100
@@ -30,7 +32,14 @@ async def environment(request: pytest.FixtureRequest) -> AsyncIterator[Environme
     async with environment:
         await environment.install_crds(Widget)
         yield environment
-        await environment.uninstall_crds(Widget)
+        await remove(environment)
+
+
+async def remove(environment: Environment) -> None:
+    """Takes the kind away, and waits for it: the next test installs it again."""
+    await environment.uninstall_crds(Widget)
+    name = f"{Widget.mapping().plural}.{Widget.gvk().group}"
+    await eventually_gone(environment.client("envtest"), CRD, name)
 
 
 @pytest.fixture
@@ -70,4 +79,4 @@ async def test_a_real_server_counts_by_itself(real_server: SharedServer) -> None
             await client.patch_status(Widget, "widget-00001", "default", patch)
         await client.delete(Widget, "widget-00001", "default")
         assert (await counted() - before).writes >= 4
-        await environment.uninstall_crds(Widget)
+        await remove(environment)
