@@ -82,8 +82,9 @@ async def test_groups_start_in_order_and_stop_in_the_reverse(config: Config) -> 
     log: list[str] = []
     gates = {group: asyncio.Event() for group in Group}
     subject = manager(config)
-    runnables = {
-        group: Recorded(group.value, log, group, ready=gates[group]) for group in reversed(Group)
+    runnables = {  # what stops early takes its time: the next group has to wait for it
+        group: Recorded(group.value, log, group, ready=gates[group], slow_end=0.05 * number)
+        for number, group in reversed(list(enumerate(Group)))
     }
     for runnable in runnables.values():
         subject.add(runnable)

@@ -129,3 +129,14 @@ async def test_what_others_change_of_ours_is_put_back(
         assert env.proxy.log.since(mark).select(user="manager").writes == int(ours)
     data = (await there(env))["a"][0]
     assert data == {"k": "1", "m": "1"} | ({} if ours else {"theirs": "stays"})
+
+
+@pytest.mark.criterion("no-reads")
+async def test_what_is_as_desired_costs_no_request(env: Environment) -> None:
+    owner = await owner_of(env)
+    async with life(env) as control:
+        mark = env.proxy.log.mark()
+        for _ in range(3):
+            await control.ensure(desired("a", k="1"), owner)
+        made = env.proxy.log.since(mark).select(user="manager")
+        assert (made.writes, made.reads) == (1, 0)

@@ -166,6 +166,7 @@ def test_an_object_being_deleted_is_left_alone() -> None:
 NAMES = st.sets(st.sampled_from("abcdef"), max_size=6)
 
 
+@pytest.mark.criterion("diff-laws")
 @given(NAMES, NAMES, NAMES, st.randoms())
 def test_the_parts_are_disjoint_complete_and_in_a_stable_order(
     existing: set[str], wanted: set[str], changed: set[str], random: Any
