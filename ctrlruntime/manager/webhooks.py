@@ -19,6 +19,7 @@ from ctrlruntime.manager.metrics import Metrics
 from ctrlruntime.manager.runnables import Group
 from ctrlruntime.webhook.admission import Handler
 from ctrlruntime.webhook.application import Application
+from ctrlruntime.webhook.authentication import Authenticate
 from ctrlruntime.webhook.certificates import CertificateSet
 from ctrlruntime.webhook.conversion import Conversion
 from ctrlruntime.webhook.declaration import AdmissionOptions
@@ -106,6 +107,11 @@ class Webhooks:
         """Serves admission reviews at ``path`` with a handler of one's own."""
         self._before_start()
         self.application.handle(path, handler)
+
+    def authenticate(self, path: str, authenticate: Authenticate) -> None:
+        """Serves token reviews at ``path``: see :class:`TokenReviews`."""
+        self._before_start()
+        self.application.authenticate(path, authenticate)
 
     @property
     def enabled(self) -> bool:

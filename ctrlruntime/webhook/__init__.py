@@ -10,6 +10,7 @@ from ctrlruntime.webhook.admission import (
     refused,
 )
 from ctrlruntime.webhook.application import Application
+from ctrlruntime.webhook.authentication import Authentication
 from ctrlruntime.webhook.chain import Chain
 from ctrlruntime.webhook.conversion import Conversion, ConversionError, Spoke
 from ctrlruntime.webhook.declaration import AdmissionOptions, defaults, validates
@@ -24,6 +25,7 @@ __all__ = [
     "AdmissionRequest",
     "AdmissionResponse",
     "Application",
+    "Authentication",
     "Chain",
     "Conversion",
     "ConversionError",

@@ -30,6 +30,11 @@ from ctrlruntime.webhook.admission import (
     encode_review,
     refused,
 )
+from ctrlruntime.webhook.authentication import (
+    LARGEST_TOKEN_REVIEW,
+    Authenticate,
+    TokenReviews,
+)
 from ctrlruntime.webhook.conversion import (
     Conversion,
     ConversionError,
@@ -91,6 +96,7 @@ class Application:
         self.metrics = WebhookMetrics(registry if registry is not None else CollectorRegistry())
         self._logger = logger
         self._answers: dict[str, Answer] = {}
+        self._limits: dict[str, int] = {}
         self._conversions: dict[GroupKind, Conversion] = {}
 
     def __len__(self) -> int:
@@ -152,9 +158,11 @@ class Application:
             self._add(CONVERT, self._convert)
         self._conversions[conversion.group_kind] = conversion
 
-    def serve(self, path: str, answer: Answer) -> None:
-        """Serves reviews of another sort; ``answer`` makes HTTP status and body of a body."""
-        self._add(path, answer)
+    def authenticate(self, path: str, authenticate: Authenticate) -> None:
+        """Serves token reviews at ``path``."""
+        self._check(path)
+        self._limits[path] = LARGEST_TOKEN_REVIEW
+        self._add(path, TokenReviews(authenticate, self.metrics, self._logger).answer)
 
     def routes(self) -> list[web.AbstractRouteDef]:
         return [web.post(path, self._route(path, answer)) for path, answer in self._answers.items()]
@@ -185,7 +193,7 @@ class Application:
     async def _within(self, request: web.Request, path: str, answer: Answer) -> tuple[int, bytes]:
         """Answers in the time that the API server waits; after that nobody listens."""
         try:
-            body = await read_body(request)
+            body = await read_body(request, self._limits.get(path, LARGEST_BODY))
             async with asyncio.timeout(_seconds(request.query.get("timeout", ""))):
                 return await answer(body)
         except BadBody as error:
