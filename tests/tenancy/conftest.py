@@ -16,6 +16,7 @@ from tests.mariadb import MariaDB
 from tests.tenancy.ground import Ground
 from tests.tenancy.world import World
 
+HERE = Path(__file__).parent
 SHARED = {"shared_world", "shared_world_with_nodes"}
 
 
@@ -23,15 +24,27 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in (
         "since(change): shows what a later release changed, see tests/conformance/releases.py",
         "embedded(why): cannot be told of a real server",
+        "matrix: one of many alike; on a real server told in the full run alone",
     ):
         config.addinivalue_line("markers", line)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a world stay together on one worker: it would be made on each."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests that share a world stay together on one worker: it would be made on each.
+
+    What asks no server is not told again on another one.
+    """
+    if config.getoption("--backend") != "embedded":
+        pure = [i for i in items if i.path.parent == HERE and not asks_a_server(i)]
+        config.hook.pytest_deselected(items=pure)
+        items[:] = [item for item in items if item not in pure]
     for item in items:
         if isinstance(item, pytest.Function) and SHARED.intersection(item.fixturenames):
             item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} of tenancy"))
+
+
+def asks_a_server(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and hasattr(item.module, "World")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -89,12 +102,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def is_whole_run_on_a_real_server(config: pytest.Config) -> bool:
     """Whether all scenarios were asked for, or those that every run tells."""
     asked = [Path(arg).resolve() for arg in config.args]
-    chosen = config.getoption("keyword") or config.getoption("markexpr") not in ("", "real")
-    return (
-        config.getoption("--backend") == "kube-apiserver"
-        and asked == [Path(__file__).parent]
-        and not chosen
-    )
+    chosen = config.getoption("keyword") or config.getoption("markexpr") not in ("", "not matrix")
+    return config.getoption("--backend") == "kube-apiserver" and asked == [HERE] and not chosen
 
 
 @pytest.fixture(autouse=True)

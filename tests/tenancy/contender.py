@@ -13,17 +13,16 @@ from manager.options import LEADER_ELECTION_ID
 from tests.manifests.installation import NAMESPACE
 from tests.tenancy.world import permissive
 
-TIMES = ElectionOptions(lease_duration=3.0, renew_deadline=2.0, retry_period=0.4)
 
-
-async def compete(kubeconfig: Path, sqlite_root: Path, identity: str) -> None:
+async def compete(kubeconfig: Path, sqlite_root: Path, identity: str, lease: float) -> None:
+    times = ElectionOptions(lease_duration=lease, renew_deadline=lease * 0.7, retry_period=0.4)
     options = ManagerOptions(
         name="manager",
         leader_election=True,
         leader_election_id=LEADER_ELECTION_ID,
         leader_election_namespace=NAMESPACE,
         leader_election_identity=identity,
-        election=TIMES,
+        election=times,
         metrics_bind_address="0",
         health_bind_address="0",
         handle_signals=True,
@@ -34,4 +33,4 @@ async def compete(kubeconfig: Path, sqlite_root: Path, identity: str) -> None:
 
 
 if __name__ == "__main__":
-    run_on_uvloop(compete(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]))
+    run_on_uvloop(compete(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], float(sys.argv[4])))

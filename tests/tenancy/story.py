@@ -33,8 +33,10 @@ from tests.tenancy.world import (
 ACCOUNT = mapping("v1", "ServiceAccount")
 CHILDREN = (ACCOUNT, CONFIG_MAP, SECRET, DEPLOYMENT, SERVICE)
 OWN: tuple[Kind, ...] = (TenantRegistry, TenantTemplate, Tenant)
-SILENCE = 1.2
-"""Seconds without a request that count as rest."""
+SILENCE = 0.5
+"""Seconds without a request that count as rest of a manager that can be seen to be idle."""
+LONG_SILENCE = 1.2
+"""The same of one that cannot."""
 
 
 def sample_lists(*, ordered: bool = True) -> dict[str, Any]:
@@ -85,7 +87,7 @@ class Story:
     start: str
     """resourceVersion from before it began."""
     born: dict[str, str] = field(default_factory=dict)
-    timeout: float = 25.0
+    timeout: float = 50.0
     users: frozenset[str] = frozenset({"manager"})
 
     @classmethod
@@ -110,10 +112,14 @@ class Story:
 
     async def begin(self) -> None:
         """Two tenants."""
+        await self.plant()
+        await self._begun()
+
+    async def plant(self) -> None:
+        """What two tenants come from."""
         self.fleet.rows("a", "b")
         await self.fleet.registry()
         await self.fleet.template(**self.lists)
-        await self._begun()
 
     async def _begun(self) -> None:
         await self.fleet.ready("a-app", "b-app", timeout=self.timeout)
@@ -143,13 +149,15 @@ class Story:
 
     async def rest(self) -> None:
         """Wait until the manager asks nothing of this namespace."""
+        world = self.fleet.world
+        silence = LONG_SILENCE if world.manager is None else SILENCE
         async with asyncio.timeout(self.timeout):
-            mark = self.fleet.world.mark()
+            mark = world.mark()
             while True:
-                await asyncio.sleep(SILENCE)
-                if not self.log(mark):
+                await asyncio.sleep(silence)
+                if not self.log(mark) and not world.busy():
                     return
-                mark = self.fleet.world.mark()
+                mark = world.mark()
 
     # -- what is looked at -----------------------------------------------------------------
 

@@ -228,6 +228,7 @@ async def _costs(world: World, mark: Mark, foreigner: Foreigner) -> None:
 def param(case: Case) -> Any:
     """A case for a test, with the release that it needs."""
     marks = [pytest.mark.since(case.since)] if case.since else []
+    marks += [pytest.mark.matrix] if case.matrix else []
     return pytest.param(case, id=case.id, marks=marks)
 
 

@@ -295,7 +295,7 @@ class World:
             return None
 
     async def eventually(
-        self, look: Callable[[], Any], holds: Callable[[Any], bool] = bool, *, timeout: float = 15.0
+        self, look: Callable[[], Any], holds: Callable[[Any], bool] = bool, *, timeout: float = 30.0
     ) -> Any:
         """Look again until `holds`; what was seen then. AssertionError with what was seen last."""
         seen: Any = None
@@ -309,13 +309,13 @@ class World:
         except TimeoutError:
             raise AssertionError(f"not within {timeout:g} s; last seen: {seen!r}") from None
 
-    async def ready(self, *names: str, timeout: float = 20.0) -> None:
+    async def ready(self, *names: str, timeout: float = 40.0) -> None:
         """Wait until these tenants are ready for their current generation."""
         for name in names:
             await self.eventually(partial(self.tenant, name), is_ready, timeout=timeout)
 
     async def condition(
-        self, name: str, kind: str, status: str, reason: str | None = None, *, timeout: float = 15.0
+        self, name: str, kind: str, status: str, reason: str | None = None, *, timeout: float = 30.0
     ) -> Condition:
         """Wait until a tenant's condition says this; the condition."""
 
