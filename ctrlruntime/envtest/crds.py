@@ -168,6 +168,13 @@ async def _discovered(client: Client, mapping: RESTMapping) -> bool:
     return groups is None or mapping.gvk.group in [group["name"] for group in groups]
 
 
+async def is_served(client: Client, kind: GroupVersionKind) -> bool:
+    """Whether discovery has the kind now."""
+    root = "/apis" if kind.group else "/api"
+    resources = await _document(client, f"{root}/{kind.api_version}", "resources")
+    return kind.kind in [resource["kind"] for resource in resources or ()]
+
+
 async def _document(client: Client, path: str, field: str) -> list[Manifest] | None:
     """A list of a discovery document; None where it is not there."""
     headers = {"Accept": "application/json"}

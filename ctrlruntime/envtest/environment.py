@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ctrlruntime.api.kinds import RESTMapping
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.envtest import crds, webhooks
@@ -129,7 +129,8 @@ class Environment:
         await self._backend.start()
         if self._proxy_options is not None:
             await self._start_proxy(self._proxy_options, self._backend)
-        mark_server(self._folder, self._backend.url)
+        if not isinstance(self._backend, ConfiguredBackend):
+            mark_server(self._folder, self._backend.url)
         if self._with_nodes:
             await self._start_nodes()
 
@@ -234,6 +235,10 @@ class Environment:
 
     async def uninstall_crds(self, *sources: crds.CRDSource) -> None:
         await crds.uninstall_crds(self.client(ENVTEST), sources)
+
+    async def serves(self, kind: GroupVersionKind) -> bool:
+        """Whether the server has the kind just now: releases differ, definitions come and go."""
+        return await crds.is_served(self.client(ENVTEST), kind)
 
     async def install_webhooks(
         self, *sources: webhooks.ConfigurationSource, url: str, ca_data: bytes

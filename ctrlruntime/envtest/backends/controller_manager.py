@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final
@@ -36,7 +37,8 @@ def controller_manager_flags(
         "leader-elect": "false",
         "bind-address": LOOPBACK,
         "secure-port": str(port),
-        "cert-dir": str(kubeconfig.parent / "pki"),
+        "tls-cert-file": str(pki.serving_certificate),
+        "tls-private-key-file": str(pki.serving_key),
         "service-account-private-key-file": str(pki.service_account_key),
         "root-ca-file": str(pki.trusted),
         "cluster-signing-cert-file": str(pki.ca),
@@ -46,9 +48,10 @@ def controller_manager_flags(
     }
 
 
-async def is_healthy(port: int) -> bool:
-    """Whether it answers; it serves a certificate that it made for itself."""
-    connector = aiohttp.TCPConnector(ssl=False)
+async def is_healthy(port: int, pki: PKI) -> bool:
+    """Whether the one with our certificate answers."""
+    context = ssl.create_default_context(cadata=pki.ca_data.decode())
+    connector = aiohttp.TCPConnector(ssl=context)
     async with aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT) as session:
         try:
             async with session.get(f"https://{LOOPBACK}:{port}/healthz") as answer:

@@ -261,7 +261,7 @@ class KubeApiserverBackend:
         self._controller_manager, _ = await launch(
             "kube-controller-manager",
             command,
-            is_healthy,
+            lambda port: is_healthy(port, self.pki),
             log=self._folder / "kube-controller-manager.log",
             timeout=self._settings.start_timeout,
         )

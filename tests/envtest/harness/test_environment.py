@@ -221,6 +221,8 @@ async def test_a_server_known_by_its_configuration_impersonates_the_users(proxy:
                     await client.list(NAMESPACE)
             if proxy:
                 assert around.proxy.log.counts().select(user="boss").total == 1
+            kubeconfig = around.kubeconfig("boss", direct=True)
+            assert not is_marked(kubeconfig, around.backend.url), "commands must not run for it"
 
 
 async def test_only_one_group_can_be_impersonated() -> None:

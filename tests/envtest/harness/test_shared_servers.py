@@ -19,13 +19,21 @@ CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 async def test_an_environment_around_the_shared_server_has_its_own_users(
     real_server: SharedServer,
 ) -> None:
-    assert real_server.version == (1, 20)
+    assert real_server.version >= (1, 20)
     async with real_server.environment(users=["boss", User(name="nobody")], proxy=True) as env:
         await env.client("boss").list(CONFIG_MAP, "default")
         with pytest.raises(Forbidden):
             await env.client("nobody").list(CONFIG_MAP, "default")
         rows = [(row.user, row.verb, row.code) for row in env.proxy.log.counts()]
         assert rows == [("boss", "list", 200), ("nobody", "list", 403)]
+
+
+async def test_what_a_server_lacks_is_found_out(real_server: SharedServer) -> None:
+    async with real_server.environment() as env:
+        assert await env.serves(CONFIG_MAP)
+        assert not await env.serves(GroupVersionKind("nowhere.example.com", "v1", "Thing"))
+        cron = GroupVersionKind("batch", "v1", "CronJob")
+        assert await env.serves(cron) is (env.backend.version >= (1, 21))
 
 
 async def test_the_server_outlives_the_environments_around_it(real_server: SharedServer) -> None:
