@@ -31,7 +31,7 @@ from ctrlruntime.controller import (
     enqueue_self,
 )
 from ctrlruntime.controller.predicates import generation_changed
-from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.manager import ElectionOptions, Manager, ManagerOptions
 
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 SECRET = GroupVersionKind("", "v1", "Secret")
@@ -169,6 +169,45 @@ async def test_two_controllers_of_one_name_are_refused_unless_allowed(config: Co
     relaxed = ControllerOptions(skip_name_validation=True)
     Builder(subject).for_(CONFIG_MAP).options(relaxed).build(Runs())
     subject.close()
+
+
+@pytest.mark.criterion("CT-13")
+async def test_without_recovery_a_bug_ends_the_manager(config: Config, client: Client) -> None:
+    async def reconcile(request: Request) -> None:
+        raise TypeError("None has no spec")
+
+    subject = manager(config)
+    options = ControllerOptions(recover_panic=False)
+    Builder(subject).for_(SECRET).options(options).build(reconcile)
+    async with running(subject) as task:
+        metadata = {"name": "a", "namespace": "default"}
+        await client.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+        with pytest.raises(TypeError, match="None has no spec"):
+            await asyncio.wait_for(task, 10)
+
+
+@pytest.mark.criterion("CT-22")
+async def test_what_is_warm_begins_with_the_election(config: Config, client: Client) -> None:
+    election: dict[str, Any] = {
+        "leader_election": True,
+        "leader_election_id": "tests",
+        "leader_election_namespace": "default",
+        "election": ElectionOptions(retry_period=0.1),
+    }
+    leading, subject, runs = manager(config, **election), manager(config, **election), Runs()
+    metadata = {"name": "a", "namespace": "default"}
+    await client.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+    warm = ControllerOptions(enable_warmup=True)
+    controller = Builder(subject).for_(SECRET).options(warm).build(runs)
+    async with running(leading):
+        task = asyncio.create_task(subject.start())
+        async with asyncio.timeout(10):
+            while not len(controller.queue):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert runs.seen.empty()
+    assert await runs.next() == Request("default", "a")
+    subject.stop()
+    await task
 
 
 async def define_widgets(client: Client) -> None:
