@@ -71,7 +71,10 @@ class MetricsServer(HTTPServer):
         elif tls is not None:
             pair = self_signed(["localhost", "127.0.0.1"], datetime.now(UTC), SELF_SIGNED)
             tls.load(pem(pair.certificate), pair.key_pem)
-        app = web.Application(middlewares=[self._filter.middleware] if self._filter else [])
+        middlewares = [tls.renewal] if tls is not None else []
+        if self._filter is not None:
+            middlewares.append(self._filter.middleware)
+        app = web.Application(middlewares=middlewares)
         context = tls.context if tls is not None else None
         super().__init__("metrics", app, listener, tls=context)
 

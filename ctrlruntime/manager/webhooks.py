@@ -134,7 +134,7 @@ class Webhooks:
         client_ca = self.options.client_ca
         ca_data = await asyncio.to_thread(client_ca.read_bytes) if client_ca is not None else None
         self.tls = ServingTLS(ca_data)
-        app = web.Application()
+        app = web.Application(middlewares=[self.tls.renewal])
         app.add_routes(self.application.routes())
         self._server = WebhookServer(app, self.options, self.tls)
         try:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import ssl
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from aiohttp import web
 
 __all__ = ["CertificateError", "ServingTLS"]
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class CertificateError(ValueError):
@@ -20,7 +27,7 @@ class ServingTLS:
     """A context for a server; :meth:`load` replaces what new connections get.
 
     With ``client_ca`` (PEM) only clients whose certificate it signed are let in. Connections that
-    stand keep what they were made with.
+    stand keep what they were made with; the :attr:`renewal` ends them after their next answer.
     """
 
     def __init__(self, client_ca: bytes | None = None) -> None:
@@ -39,6 +46,25 @@ class ServingTLS:
     def loaded(self) -> bool:
         """Whether there is a certificate to serve."""
         return self._current is not None
+
+    def is_current(self, transport: asyncio.BaseTransport | None) -> bool:
+        """Whether a connection was made with what is served now."""
+        connection = transport.get_extra_info("ssl_object") if transport is not None else None
+        return connection is None or connection.context is self._current
+
+    @property
+    def renewal(self) -> Any:
+        """A middleware: a connection made before a change ends with its next answer, so that the
+        certificate before is soon nowhere in use. The client is told (``Connection: close``)."""
+
+        @web.middleware
+        async def renew(request: web.Request, handler: Handler) -> web.StreamResponse:
+            response = await handler(request)
+            if not self.is_current(request.transport):
+                response.force_close()
+            return response
+
+        return renew
 
     def load(self, certificate: bytes, key: bytes) -> bool:
         """Serves this pair (PEM) from now on; whether that is a change.

@@ -14,12 +14,13 @@ from tests.webhook.websites import Websites, websites
 
 @pytest.fixture(params=["embedded", "kube-apiserver"])
 async def environment(request: pytest.FixtureRequest) -> AsyncIterator[Environment]:
-    """The embedded server, and the real one."""
+    """The embedded server, and the real one; `apiextensions` for what concerns conversion."""
     if request.param == "embedded":
         async with Environment() as running:
             yield running
         return
-    shared = request.getfixturevalue("real_server")
+    fixtures = {"kube-apiserver": "real_server", "apiextensions": "apiextensions_server"}
+    shared = request.getfixturevalue(fixtures[request.param])
     async with shared.environment() as running:
         yield running
 

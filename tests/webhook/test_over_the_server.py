@@ -106,6 +106,9 @@ async def test_the_server_defaults_and_validates_through_the_manager(
 
 @pytest.mark.criterion("EN-02")
 @pytest.mark.criterion("WH-08")
+@pytest.mark.parametrize(
+    "environment", ["embedded", "kube-apiserver", "apiextensions"], indirect=True
+)
 async def test_the_server_converts_through_the_manager(
     environment: Environment, hooks: LocalWebhooks, sites: Websites
 ) -> None:

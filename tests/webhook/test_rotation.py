@@ -28,7 +28,13 @@ from ctrlruntime.generate import roles, serves_webhooks, webhook_configurations,
 from ctrlruntime.generate.crd import crd_of
 from ctrlruntime.manager import ElectionOptions, Manager, ManagerOptions
 from ctrlruntime.webhook.certificates import CertificateSet, RotationOptions, due
-from ctrlruntime.webhook.injection import ANNOTATION, CRD, VALIDATING, injection_patch
+from ctrlruntime.webhook.injection import (
+    ANNOTATION,
+    CRD,
+    VALIDATING,
+    Injection,
+    injection_patch,
+)
 from ctrlruntime.webhook.options import WebhookOptions
 from ctrlruntime.webhook.rotation import SECRET
 from tests.docs.blocks import ROOT
@@ -235,6 +241,44 @@ async def test_authorities_and_certificates_are_rotated_while_requests_run(
         assert trusted == [authorities[-1]]
         assert last.crosses == last.previous == ()
         assert last.authority.certificate == authorities[-1]
+    await environment.uninstall_crds(sites.current)
+
+
+async def test_an_api_server_that_lags_behind_trusts_a_new_authority_all_the_same(
+    environment: Environment,
+    sites: Websites,
+    namespace: str,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The new bundle is kept back: all that the server knows is the authority before."""
+    client = environment.client()
+    await environment.install_crds(sites.current)
+    name, port = namespace, free_port()
+    options = own(
+        namespace, clock, port=port,
+        mutating_configurations=(name,), validating_configurations=(name,),
+    )  # fmt: skip
+    async with (
+        running(environment, sites, options) as manager,
+        installed(client, configurations(sites, port, name)),
+    ):
+        rotation = manager.webhooks.certificates
+        assert rotation is not None
+        await until(lambda: is_trusted(client, name, manager))
+        monkeypatch.setattr(Injection, "use", lambda self, bundle: None)
+        known = await bundle_of(client, name)
+        async with loaded(client, sites) as load:
+            await load.more()
+            clock.advance(100)
+            rotation.look()
+            await until(lambda: is_current(manager, clock))
+            await load.more(30)
+        assert load.failures == []
+        assert await bundle_of(client, name) == known
+        assert rotation.current is not None
+        assert rotation.current.bundle != known
+        assert await handshake(port, known) == rotation.current.serving.certificate
     await environment.uninstall_crds(sites.current)
 
 

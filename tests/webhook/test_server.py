@@ -113,6 +113,30 @@ async def test_a_certificate_replaced_on_disk_is_served_without_a_restart(
 
 
 @pytest.mark.criterion("WH-09")
+async def test_a_connection_from_before_ends_with_its_next_answer(
+    config: Config, tmp_path: Path
+) -> None:
+    ca = authority()
+    bundle = pem(ca.certificate)
+    write(tmp_path, pair_of(ca))
+    async with serving(config, tmp_path) as manager, aiohttp.ClientSession() as session:
+        trusting = ssl.create_default_context(cadata=bundle.decode())
+        url = f"https://127.0.0.1:{port_of(manager)}/validate-sites-example-com-v1-website"
+
+        async def is_kept() -> bool:
+            async with session.post(url, json={}, ssl=trusting) as answer:
+                await answer.read()
+                return answer.headers.get("Connection", "") != "close"
+
+        assert await is_kept()
+        second = pair_of(ca)
+        write(tmp_path, second)
+        await until_served(manager, second, bundle)
+        assert not await is_kept()
+        assert await is_kept()
+
+
+@pytest.mark.criterion("WH-09")
 async def test_a_mounted_secret_is_followed_through_its_links(
     config: Config, tmp_path: Path
 ) -> None:
