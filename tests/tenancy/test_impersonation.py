@@ -1,0 +1,217 @@
+"""Templates that name a service account: written with its rights, and otherwise as any template."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from apis.tenancy import Tenant, TenantTemplate
+from ctrlruntime.client.client import PatchType
+from ctrlruntime.envtest.users import User
+from ctrlruntime.resources import OWNER
+from manager.controllers.tenancy import TenancyOptions
+from tests.manifests.installation import ACCOUNT, NAMESPACE, install
+from tests.tenancy.fleet import Fleet
+from tests.tenancy.world import CONFIG_MAP, SECRET, World, config_map
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+USER = "manager"
+WRITES = ["create", "delete", "patch", "update"]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    """A manager with exactly the roles of the installation, as the user `manager`."""
+    folder: Path = tmp_path_factory.mktemp("world")
+    environment: dict[str, Any] = {"authorization": "RBAC", "users": [User(name=USER)]}
+    options = TenancyOptions(sqlite_root=folder)
+    async with World.start(folder, options=options, manager=False, **environment) as world:
+        await install(world.client, user=USER)
+        await world.start_manager()
+        yield world
+
+
+async def bind(fleet: Fleet, name: str, subject: dict[str, str], *rules: dict[str, Any]) -> None:
+    """A Role in the fleet's namespace, and its binding."""
+    group = "rbac.authorization.k8s.io"
+    metadata = {"name": name, "namespace": fleet.namespace}
+    head = {"apiVersion": f"{group}/v1", "metadata": metadata}
+    client = fleet.world.client
+    role = {**head, "kind": "Role", "rules": list(rules)}
+    await client.apply(role, field_manager="test", force=True)
+    reference = {"apiGroup": group, "kind": "Role", "name": name}
+    binding = {**head, "kind": "RoleBinding", "roleRef": reference, "subjects": [subject]}
+    await client.apply(binding, field_manager="test", force=True)
+
+
+async def allow(fleet: Fleet, *resources: str) -> None:
+    """Lets the account `shop` write these kinds."""
+    subject = {"kind": "ServiceAccount", "name": "shop", "namespace": fleet.namespace}
+    rule = {"apiGroups": [""], "resources": list(resources), "verbs": WRITES}
+    await bind(fleet, "shop", subject, rule)
+
+
+async def allow_impersonation(fleet: Fleet) -> None:
+    """Binds what the installation has for this, in the fleet's namespace alone."""
+    group = "rbac.authorization.k8s.io"
+    binding = {
+        "apiVersion": f"{group}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "manager-impersonation", "namespace": fleet.namespace},
+        "roleRef": {
+            "apiGroup": group,
+            "kind": "ClusterRole",
+            "name": "ctrlruntime-impersonator-role",
+        },
+        "subjects": [
+            {"kind": "User", "apiGroup": group, "name": USER},
+            {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE},
+        ],
+    }
+    await fleet.world.client.create(binding)
+
+
+async def shop(world: World, *uids: str, **lists: Any) -> Fleet:
+    """A fleet with a template of the account `shop`."""
+    fleet = await Fleet.make(world)
+    account = {"apiVersion": "v1", "kind": "ServiceAccount"}
+    metadata = {"name": "shop", "namespace": fleet.namespace}
+    await world.client.create({**account, "metadata": metadata})
+    fleet.rows(*uids)
+    await fleet.registry()
+    await rewrite(fleet, **lists)
+    return fleet
+
+
+async def rewrite(fleet: Fleet, **lists: Any) -> None:
+    """Create the template, or replace its lists."""
+    spec = {"registryId": "registry", "serviceAccountName": "shop", **lists}
+    live = await fleet.find(TenantTemplate, "app")
+    if live is None:
+        await fleet.create(TenantTemplate, "app", spec)
+    else:
+        await fleet.world.client.update({**live.to_manifest(), "spec": spec})
+
+
+SETTINGS = config_map("cm", "{{ .uid }}-cm", {"plan": "{{ .planId }}"})
+
+
+@pytest.mark.criterion("impersonation")
+async def test_what_is_missing_is_told_step_by_step_and_wakes_by_itself(world: World) -> None:
+    fleet = await shop(world, "a", configMaps=[SETTINGS])
+    account = f"{fleet.namespace}/shop"
+    for kind, name in ((Tenant, "a-app"), (TenantTemplate, "app")):
+        told = await fleet.until(kind, name, "PermissionsGranted", "False", "MissingPermission")
+        assert told.message == (
+            f"The manager may not impersonate the service account {account}. To allow it: "
+            f"kubectl -n {fleet.namespace} create role impersonate-shop --verb=impersonate "
+            f"--resource=serviceaccounts --resource-name=shop && "
+            f"kubectl -n {fleet.namespace} create rolebinding impersonate-shop "
+            f"--role=impersonate-shop --user={USER}"
+        )
+    await allow_impersonation(fleet)
+    name = f"{fleet.namespace}-shop-configmaps"
+    for kind, of in ((Tenant, "a-app"), (TenantTemplate, "app")):
+        told = await fleet.until(
+            kind, of, "PermissionsGranted", "False", message="The service account"
+        )
+        assert told.message == (
+            f"The service account {account} may not patch configmaps in namespace "
+            f"{fleet.namespace}. To allow it: kubectl -n {fleet.namespace} create role {name} "
+            f"--verb=create,delete,patch,update --resource=configmaps && "
+            f"kubectl -n {fleet.namespace} create rolebinding {name} --role={name} "
+            f"--serviceaccount={fleet.namespace}:shop"
+        )
+    await allow(fleet, "configmaps")
+    await fleet.ready("a-app")
+    await fleet.until(Tenant, "a-app", "PermissionsGranted", "True", "Granted")
+    await fleet.until(TenantTemplate, "app", "PermissionsGranted", "True", "Granted")
+
+
+@pytest.mark.criterion("impersonation")
+async def test_ownership_drift_updates_and_deletion_are_as_ever(world: World) -> None:
+    fleet = await shop(world, "a", "b", configMaps=[SETTINGS])
+    await allow_impersonation(fleet)
+    await allow(fleet, "configmaps")
+    await fleet.ready("a-app", "b-app")
+    live = await fleet.there(CONFIG_MAP, "a-cm")
+    managers = {each["manager"] for each in live["metadata"]["managedFields"]}
+    assert managers == {"tenant-operator"}
+    assert live["metadata"]["annotations"][OWNER].endswith("a-app")
+    await world.client.patch(
+        CONFIG_MAP, "a-cm", fleet.namespace, {"data": {"plan": "x"}}, type=PatchType.MERGE
+    )
+    await fleet.there(CONFIG_MAP, "a-cm", lambda seen: seen["data"] == {"plan": "basic"})
+    await fleet.delete(CONFIG_MAP, "a-cm")
+    await fleet.there(CONFIG_MAP, "a-cm")
+    fleet.row("a", plan="pro")
+    await fleet.there(CONFIG_MAP, "a-cm", lambda seen: seen["data"] == {"plan": "pro"})
+    mark = world.mark()
+    fleet.row("b", active=0)
+    await fleet.gone(Tenant, "b-app")
+    await fleet.gone(CONFIG_MAP, "b-cm")
+    await rewrite(fleet, configMaps=[])
+    await fleet.gone(CONFIG_MAP, "a-cm")
+    await world.rest()
+    entries = world.environment.proxy.log.entries(mark)
+    refused = [e for e in entries if e.namespace == fleet.namespace and e.code == 403]
+    assert refused == []
+
+
+@pytest.mark.criterion("impersonation")
+async def test_the_account_can_do_less_than_the_manager_and_no_more(world: World) -> None:
+    secret = {
+        "id": "secret",
+        "nameTemplate": "{{ .uid }}-secret",
+        "spec": {"apiVersion": "v1", "kind": "Secret", "stringData": {"a": "b"}},
+    }
+    fleet = await shop(world, "a", configMaps=[SETTINGS], secrets=[secret])
+    await allow_impersonation(fleet)
+    await allow(fleet, "configmaps")
+    told = await fleet.until(Tenant, "a-app", "PermissionsGranted", "False", message="secrets")
+    assert f"The service account {fleet.namespace}/shop may not patch secrets" in told.message
+    await fleet.there(CONFIG_MAP, "a-cm")
+    assert await fleet.get(SECRET, "a-secret") is None
+
+
+@pytest.mark.criterion("impersonation")
+async def test_a_tenant_whose_account_may_not_delete_waits_and_says_so(world: World) -> None:
+    fleet = await shop(world, "a", configMaps=[SETTINGS])
+    await allow_impersonation(fleet)
+    await allow(fleet, "configmaps")
+    await fleet.ready("a-app")
+    await allow(fleet, "secrets")  # and configmaps no more
+    await fleet.delete(Tenant, "a-app")
+    told = await fleet.until(Tenant, "a-app", "PermissionsGranted", "False", "MissingPermission")
+    assert "may not delete configmaps" in told.message
+    before = await fleet.find(Tenant, "a-app")
+    assert await fleet.get(CONFIG_MAP, "a-cm")
+    await allow(fleet, "configmaps")
+
+    async def another() -> bool:
+        now = await fleet.find(Tenant, "a-app")
+        return now is None or now.metadata.uid != before.metadata.uid
+
+    await world.eventually(another, timeout=30)
+
+
+@pytest.mark.criterion("impersonation")
+async def test_writes_carry_the_account_and_reads_do_not(world: World) -> None:
+    fleet = await shop(world, "a", configMaps=[SETTINGS])
+    await allow_impersonation(fleet)
+    subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": USER}
+    nothing = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}
+    await bind(fleet, "unrelated", subject, nothing)
+    await allow(fleet, "configmaps")  # no right to read: the manager reads
+    await fleet.ready("a-app")
+    await fleet.annotate(Tenant, "a-app", reconcile_now="1")
+    await world.eventually(
+        lambda: fleet.find(Tenant, "a-app"),
+        lambda tenant: tenant.status.last_handled_reconcile == "1",
+    )
+    await fleet.ready("a-app")
