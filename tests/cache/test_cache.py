@@ -418,17 +418,20 @@ class TestHandlers:
 
     @pytest.mark.looptime
     @pytest.mark.criterion("RF-19")
-    async def test_resync_tells_again_from_the_store(self) -> None:
+    @pytest.mark.parametrize(("period", "seconds", "times"), [(100.0, 350.0, 3), (0.01, 3.5, 3)])
+    async def test_resync_tells_again_from_the_store(
+        self, period: float, seconds: float, times: int
+    ) -> None:
         """On a virtual clock, without a server: see test_reflector for the peer."""
         from tests.cache.test_reflector import ScriptedServer, Watched, obj, page
 
         watched = Watched(
-            ScriptedServer([[page(10, obj("a", 3))]]), resync=100.0, random=lambda: 0.5
+            ScriptedServer([[page(10, obj("a", 3))]]), resync=period, random=lambda: 0.5
         )
         await watched.requests(2)
         watched.told.clear()
-        await asyncio.sleep(350.0)
-        assert len(watched.told) == 3
+        await asyncio.sleep(seconds)
+        assert len(watched.told) == times
         assert all(isinstance(e, Updated) and e.old is e.new for e in watched.told)
         watched.task.cancel()
         await asyncio.gather(watched.task, return_exceptions=True)

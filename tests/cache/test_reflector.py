@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+from structlog.testing import capture_logs
 
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.backoff import Backoff, BackoffOptions
@@ -14,6 +15,7 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.events import Created, Deleted, Event, Updated
 from ctrlruntime.cache.informer import Informer, InformerOptions, Selection, Surroundings
 from ctrlruntime.cache.listwatch import WatchRequest
+from ctrlruntime.cache.observe import NoInformerObserver
 from ctrlruntime.cache.reflector import ReflectorOptions
 from ctrlruntime.client.errors import (
     APIError,
@@ -116,6 +118,7 @@ class Watched:
         loop = asyncio.get_running_loop()
         resync, on_error = options.pop("resync", None), options.pop("on_error", None)
         transform = options.pop("transform", None)
+        observer = options.pop("observer", None) or NoInformerObserver()
         options = {"streaming": False, "random": lambda: 0.0, "clock": loop.time, **options}
 
         async def resolve() -> RESTMapping:
@@ -131,6 +134,7 @@ class Watched:
                 options=InformerOptions(
                     reflector=ReflectorOptions(**options), resync=resync, on_error=on_error
                 ),
+                observer=observer,
             ),
             transform=transform,
         )
@@ -571,6 +575,28 @@ async def test_a_consumer_that_hangs_holds_up_no_other(follow: Follow) -> None:
     assert len(queues["hangs"]) == 49
     for worker in workers:
         worker.cancel()
+
+
+@pytest.mark.criterion("RF-17")
+async def test_a_handler_that_raises_is_logged_and_counted_each_time(follow: Follow) -> None:
+    failed: list[GroupVersionKind] = []
+
+    class Observer(NoInformerObserver):
+        def handler_failed(self, gvk: GroupVersionKind) -> None:
+            failed.append(gvk)
+
+    def fail(event: Event) -> None:
+        raise RuntimeError("broken handler")
+
+    server = ScriptedServer([[page(10, obj("a", 3))]], [[5.0, event("ADDED", obj("b", 11)), 1e6]])
+    with capture_logs() as logs:
+        watched = follow(server, observer=Observer())
+        watched.informer.add_handler(fail)
+        await watched.until(lambda: len(watched.told) == 2)
+    assert watched.names == ["a", "b"]
+    assert failed == [MAPPING.gvk] * 2
+    lines = [line for line in logs if line["event"].startswith("an event handler failed")]
+    assert [line["key"] for line in lines] == [("ns", "a"), ("ns", "b")]
 
 
 @pytest.mark.criterion("RF-16")

@@ -168,6 +168,9 @@ async def test_two_controllers_of_one_name_are_refused_unless_allowed(config: Co
         Builder(subject).for_(CONFIG_MAP).build(Runs())
     relaxed = ControllerOptions(skip_name_validation=True)
     Builder(subject).for_(CONFIG_MAP).options(relaxed).build(Runs())
+    another = manager(config)
+    Builder(another).for_(CONFIG_MAP).build(Runs())
+    another.close()
     subject.close()
 
 
