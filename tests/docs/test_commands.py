@@ -205,6 +205,7 @@ DOCUMENTS: dict[str, Document] = {
             shell,
             in_one_program,
             in_one_program,
+            in_one_program,
             shell,
         )
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import json
 import re
@@ -22,6 +23,8 @@ from ctrlruntime import resources
 from ctrlruntime.controller import directives
 from ctrlruntime.envtest import Environment, fixtures
 from ctrlruntime.envtest.__main__ import main as envtest_main
+from ctrlruntime.envtest.backends.kube_apiserver import KubeApiserverOptions
+from ctrlruntime.envtest.environment import BACKENDS
 from ctrlruntime.envtest.nodes import kinds as node_kinds
 from ctrlruntime.envtest.proxy import Action
 from internal.tenancy import (
@@ -306,6 +309,14 @@ def test_arguments_of_the_environment_are_listed() -> None:
     listed = [words(row[0])[0] for row in table("docs/envtest.md", "`Environment(...)`")]
     expected = [name for name in inspect.signature(Environment).parameters if name != "self"]
     assert sorted(listed) == sorted(expected)
+
+
+def test_backends_and_their_options_are_listed() -> None:
+    listed = {words(row[0])[0] for row in table("docs/envtest.md", "backends")}
+    assert listed - {"existing(...)"} == {name for name in BACKENDS if "embedded" not in name}
+    rows = table("docs/envtest.md", "kube-apiserver options")
+    options = [word for row in rows for word in words(row[0])]
+    assert sorted(options) == sorted(each.name for each in dataclasses.fields(KubeApiserverOptions))
 
 
 def test_fixtures_are_listed() -> None:
