@@ -5,7 +5,8 @@ Marks say where a test does not run:
 - `custom`: it needs nothing but custom resources, and so runs on apiextensions-apiserver as well;
 - `since("...")`: an older release differs, see `releases.CHANGES`;
 - `embedded("why")`: it reaches into the embedded server, its clock or its options;
-- `real("why")`: the embedded server does not do this.
+- `real("why")`: the embedded server does not do this;
+- `on("...")`: the other servers show it in another test.
 
 CTRLRUNTIME_TEST_KUBE_APISERVER and CTRLRUNTIME_TEST_APIEXTENSIONS, each "URL TOKEN USER_TOKEN" with the
 tokens of an administrator and of a user `alice` without rights, name servers that run already.
@@ -44,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "embedded(why): reaches into the embedded server",
         "custom: needs nothing but custom resources",
         "real(why): what the embedded server does not do",
+        "on(*servers): what the other servers show in another test",
     ):
         config.addinivalue_line("markers", line)
 
@@ -52,7 +54,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" not in metafunc.fixturenames:
         return
     marks = {mark.name for mark in metafunc.definition.iter_markers()}
-    if "embedded" in marks:
+    if (on := metafunc.definition.get_closest_marker("on")) is not None:
+        names = list(on.args)
+    elif "embedded" in marks:
         names = [EMBEDDED]
     else:
         names = [EMBEDDED] * ("real" not in marks) + [KUBE_APISERVER]

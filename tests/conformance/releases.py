@@ -19,6 +19,8 @@ class Change(NamedTuple):
 
 CHANGES: Final = {
     "addresses of dry runs": Change(23, "a dry run of a Service shows an address"),
+    "OpenAPI v3": Change(27, "/openapi/v3 is served"),
+    "aggregated discovery": Change(30, "apidiscovery.k8s.io/v2 is served"),
     "apply by schema": Change(
         36, "a field that is a number or a text does not take the schema from an apply"
     ),
@@ -42,9 +44,13 @@ CHANGES: Final = {
     "selectable fields": Change(32, "definitions have selectableFields"),
     "self subject review": Change(28, "authentication.k8s.io/v1 has SelfSubjectReview"),
     "subresource of managers": Change(22, "managedFields name the subresource of a write"),
+    "patch bodies": Change(
+        36, "bodies that are no patches are 400; a patch of what is absent fails"
+    ),
     "types of applies": Change(36, "an apply of another kind or version is an invalid object type"),
     "wording of schema errors": Change(
         36, "other words and reasons for types, lengths and list items"
     ),
+    "unreadable options": Change(36, "a body that is no DeleteOptions is 400, not 500"),
     "webhook failures in words": Change(24, "the message begins with `failed to call webhook`"),
 }

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from .conftest import define
-from .subjects import DEFINITIONS, GROUP, configmap, definition, deployment, pod, widget
-from .wire import JSON_PATCH, Api
+from .subjects import (
+    DEFINITIONS,
+    GROUP,
+    configmap,
+    definition,
+    deployment,
+    pod,
+    shape,
+    widget,
+)
+from .wire import JSON_PATCH, MERGE, Api
 
 FINALIZER = "example.com/hold"
 
@@ -163,6 +173,11 @@ async def test_bad_propagation_is_refused(api: Api) -> None:
 
 
 async def test_namespaces_take_their_contents_along(api: Api, widgets: str) -> None:
+    """Three at once: a real controller comes back to what is held after some eight seconds."""
+    await asyncio.gather(_contents(api), _own_finalizer(api), _definition_with_objects(api))
+
+
+async def _contents(api: Api) -> None:
     made = await api.create("/api/v1/namespaces", {"metadata": {"name": (name := api.named("n1"))}})
     assert (made["spec"], made["status"]) == ({"finalizers": ["kubernetes"]}, {"phase": "Active"})
     inside = f"/api/v1/namespaces/{name}/configmaps"
@@ -177,12 +192,14 @@ async def test_namespaces_take_their_contents_along(api: Api, widgets: str) -> N
     assert (status, answer["reason"]) == (403, "Forbidden")
     assert answer["details"]["causes"][0]["reason"] == "NamespaceTerminating"
     await api.gone(f"{inside}/free")
+    await _conditions(api, f"/api/v1/namespaces/{name}")
     assert (await api.send("GET", f"/api/v1/namespaces/{name}"))[0] == 200
     await api.merge(f"{inside}/held", {"metadata": {"finalizers": None}})
     await api.gone(f"/api/v1/namespaces/{name}")
 
 
-async def test_finalize_removes_finalizers_of_the_spec(api: Api) -> None:
+async def _own_finalizer(api: Api) -> None:
+    """One of the spec, which the subresource finalize removes."""
     path = f"/api/v1/namespaces/{(name := api.named('n2'))}"
     body = {"metadata": {"name": name}, "spec": {"finalizers": ["example.com/mine"]}}
     await api.create("/api/v1/namespaces", body)
@@ -192,15 +209,44 @@ async def test_finalize_removes_finalizers_of_the_spec(api: Api) -> None:
     await api.gone(path)
 
 
-async def test_default_namespaces_stay(api: Api) -> None:
-    code, _, message = await api.fails("DELETE", "/api/v1/namespaces/default")
-    assert (code, message) == (
-        403,
-        'namespaces "default" is forbidden: this namespace may not be deleted',
+async def _conditions(api: Api, path: str) -> None:
+    """What keeps a namespace is said in its conditions."""
+    found = await api.until(path, lambda found: _remains(found))
+    conditions = {c["type"]: c for c in found["status"]["conditions"]}
+    assert {type_: c["status"] for type_, c in conditions.items()} == {
+        "NamespaceDeletionDiscoveryFailure": "False",
+        "NamespaceDeletionGroupVersionParsingFailure": "False",
+        "NamespaceDeletionContentFailure": "False",
+        "NamespaceContentRemaining": "True",
+        "NamespaceFinalizersRemaining": "True",
+    }
+    assert conditions["NamespaceContentRemaining"]["reason"] == "SomeResourcesRemain"
+    assert conditions["NamespaceContentRemaining"]["message"] == (
+        "Some resources are remaining: configmaps. has 1 resource instances"
     )
+    assert conditions["NamespaceFinalizersRemaining"]["reason"] == "SomeFinalizersRemain"
+    assert conditions["NamespaceFinalizersRemaining"]["message"] == (
+        "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances"
+    )
+    for type_, reason, message in (
+        ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
+        ("NamespaceDeletionGroupVersionParsingFailure", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
+        ("NamespaceDeletionContentFailure", "ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
+    ):  # fmt: skip
+        assert (conditions[type_]["reason"], conditions[type_]["message"]) == (reason, message)
 
 
+def _remains(namespace: Any) -> bool:
+    conditions = namespace["status"].get("conditions") or ()
+    return any(c["type"] == "NamespaceContentRemaining" for c in conditions)
+
+
+@pytest.mark.on("apiextensions")
 async def test_definitions_take_their_objects_along(api: Api) -> None:
+    await _definition_with_objects(api)
+
+
+async def _definition_with_objects(api: Api) -> None:
     widgets = await define(api, definition(api.group))
     await api.create(widgets, widget("w", group=api.group, finalizers=[FINALIZER]))
     path = f"{DEFINITIONS}/widgets.{api.group}"
@@ -212,3 +258,179 @@ async def test_definitions_take_their_objects_along(api: Api) -> None:
     await api.gone(widgets)
     await define(api, definition(api.group))
     await api.create(widgets, widget("w", group=api.group))
+
+
+async def test_default_namespaces_stay(api: Api) -> None:
+    code, _, message = await api.fails("DELETE", "/api/v1/namespaces/default")
+    assert (code, message) == (
+        403,
+        'namespaces "default" is forbidden: this namespace may not be deleted',
+    )
+
+
+@pytest.mark.custom
+async def test_deletion_of_custom_objects(api: Api, shaped: str) -> None:
+    made = await api.create(shaped, shape("a"))
+    answer = await api.call("DELETE", f"{shaped}/a")
+    assert (answer["kind"], answer["status"]) == ("Status", "Success")
+    assert answer["details"] == {
+        "name": "a",
+        "group": GROUP,
+        "kind": "shapes",
+        "uid": made["metadata"]["uid"],
+    }
+    held = await api.create(shaped, shape("b", finalizers=[FINALIZER]))
+    marked = await api.call("DELETE", f"{shaped}/b")
+    assert marked["metadata"]["generation"] == held["metadata"]["generation"] + 1
+    assert await api.call("DELETE", f"{shaped}/b") == marked
+    status, answer, _ = await api.send("POST", shaped, shape("b"))
+    assert (status, answer["reason"]) == (409, "AlreadyExists")
+    assert answer["message"] == (f'object is being deleted: shapes.{GROUP} "b" already exists')
+    answer = await api.merge(f"{shaped}/b", {"metadata": {"finalizers": []}})
+    assert "finalizers" not in answer["metadata"]
+    await api.gone(f"{shaped}/b")
+
+
+@pytest.mark.custom
+async def test_preconditions_in_words(api: Api, shaped: str) -> None:
+    made = await api.create(shaped, shape("a"))
+    path, metadata = f"{shaped}/a", made["metadata"]
+    code, reason, message = await api.fails("DELETE", path, {"preconditions": {"uid": "x"}})
+    assert (code, reason) == (409, "Conflict")
+    assert (
+        f"the UID in the precondition (x) does not match the UID in record ({metadata['uid']}). "
+        "The object might have been deleted and then recreated" in message
+    )
+    wrong = {"preconditions": {"uid": metadata["uid"], "resourceVersion": "1"}}
+    code, _, message = await api.fails("DELETE", path, wrong)
+    assert code == 409
+    assert (
+        "the ResourceVersion in the precondition (1) does not match the ResourceVersion in record "
+        f"({metadata['resourceVersion']}). The object might have been modified" in message
+    )
+    assert (await api.call("DELETE", f"{path}?dryRun=All"))["status"] == "Success"
+    assert await api.get(path) == made
+
+
+@pytest.mark.custom
+async def test_options_of_a_deletion_are_checked(api: Api, shaped: str) -> None:
+    await api.create(shaped, shape("a"))
+    path = f"{shaped}/a"
+    for options, text in (
+        ({"propagationPolicy": "No"}, 'propagationPolicy: Unsupported value: "No"'),
+        ({"propagationPolicy": "Orphan", "orphanDependents": True}, "orphanDependents"),
+        ({"dryRun": ["No"]}, "dryRun: Unsupported value"),
+    ):
+        code, _, message = await api.fails("DELETE", path, options)
+        assert (code, text in message) == (422, True), message
+    for body in (b"{", b'{"kind": "Pod", "apiVersion": "v1"}', b'{"gracePeriodSeconds": "x"}'):
+        code, _, _ = await api.fails("DELETE", path, body)
+        assert code == 400 or (code == 500 and not api.has("unreadable options")), body
+    assert (await api.fails("DELETE", f"{shaped}/none"))[:2] == (404, "NotFound")
+    orphaned = await api.call("DELETE", f"{path}?propagationPolicy=Orphan")
+    assert orphaned["metadata"]["finalizers"] == ["orphan"]
+    await api.send("PATCH", path, {"metadata": {"finalizers": None}}, MERGE)
+
+
+@pytest.mark.custom
+async def test_collections_of_custom_objects(api: Api, shaped: str) -> None:
+    for name in ("a", "b", "c"):
+        await api.create(shaped, shape(name, labels={"x": name}))
+    dry = await api.call("DELETE", f"{shaped}?dryRun=All")
+    assert len(dry["items"]) == 3
+    answer = await api.call("DELETE", f"{shaped}?labelSelector=x+in+(a,b)")
+    assert answer["kind"] == "ShapeList"
+    assert sorted(item["metadata"]["name"] for item in answer["items"]) == ["a", "b"]
+    await api.call("DELETE", f"{shaped}?fieldSelector=metadata.name%3Dc")
+    assert (await api.get(shaped))["items"] == []
+
+
+async def test_background_and_foreground_by_option_or_query(api: Api) -> None:
+    """Foreground marks the owner; Background takes it at once; both take the dependents."""
+    for policy in ("Foreground", "Background"):
+        owner = await api.create(api.configmaps, configmap("owner"))
+        await api.create(api.configmaps, owned("child", owner, block=True))
+        answer = await api.call("DELETE", f"{api.configmaps}/owner?propagationPolicy={policy}")
+        if policy == "Foreground":
+            assert answer["metadata"]["finalizers"] == ["foregroundDeletion"]
+            assert answer["metadata"]["deletionTimestamp"]
+        else:
+            assert answer["status"] == "Success"
+        await api.gone(f"{api.configmaps}/child")
+        await api.gone(f"{api.configmaps}/owner")
+
+
+async def test_owners_that_do_not_block_are_not_waited_for(api: Api) -> None:
+    owner = await api.create(api.configmaps, configmap("owner"))
+    child = owned("child", owner)
+    child["metadata"]["finalizers"] = [FINALIZER]
+    await api.create(api.configmaps, child)
+    await api.call("DELETE", f"{api.configmaps}/owner?propagationPolicy=Foreground")
+    await api.gone(f"{api.configmaps}/owner")
+    path = f"{api.configmaps}/child"
+    await api.until(path, lambda found: found["metadata"].get("deletionTimestamp"))
+    await api.merge(path, {"metadata": {"finalizers": None}})
+    await api.gone(path)
+
+
+async def test_orphans_by_finalizer(api: Api) -> None:
+    """The old orphanDependents, and a finalizer set by hand."""
+    owner = await api.create(api.configmaps, configmap("owner"))
+    await api.create(api.configmaps, owned("child", owner))
+    await api.call("DELETE", f"{api.configmaps}/owner", {"orphanDependents": True})
+    await api.gone(f"{api.configmaps}/owner")
+    child = await api.get(f"{api.configmaps}/child")
+    assert "ownerReferences" not in child["metadata"]
+
+
+async def test_an_owner_made_anew_is_another(api: Api) -> None:
+    """Dependents name their owner by UID."""
+    first = await api.create(api.configmaps, configmap("owner"))
+    await api.call("DELETE", f"{api.configmaps}/owner")
+    await api.create(api.configmaps, configmap("owner"))
+    await api.create(api.configmaps, owned("child", first))
+    await api.gone(f"{api.configmaps}/child")
+    assert await api.get(f"{api.configmaps}/owner")
+
+
+async def test_owner_references_are_checked(api: Api) -> None:
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "u"}
+    for change, field in (
+        ({"uid": ""}, "metadata.ownerReferences.uid"),
+        ({"name": ""}, "metadata.ownerReferences.name"),
+        ({"kind": ""}, "metadata.ownerReferences.kind"),
+        ({"apiVersion": ""}, "metadata.ownerReferences.apiVersion"),
+        ({"apiVersion": "v1", "kind": "Event"}, "metadata.ownerReferences"),
+    ):
+        body = configmap("c", ownerReferences=[{**reference, **change}])
+        causes = await api.causes("POST", api.configmaps, body)
+        assert field in {cause[0] for cause in causes}, (field, causes)
+    two = [{**reference, "controller": True}, {**reference, "uid": "v", "controller": True}]
+    causes = await api.causes("POST", api.configmaps, configmap("c", ownerReferences=two))
+    assert [("Only one reference can have Controller set to true" in c[2]) for c in causes] == [
+        True
+    ]
+
+
+@pytest.mark.since("policy/v1")
+async def test_eviction_deletes_with_the_grace_period(api: Api) -> None:
+    pods = api.path("v1", "pods")
+    bound = pod("p")
+    bound["spec"]["nodeName"] = "n"
+    await api.create(pods, bound)
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "p"},
+        "deleteOptions": {"gracePeriodSeconds": 7},
+    }
+    answer = await api.create(f"{pods}/p/eviction?dryRun=All", eviction)
+    assert answer["status"] == "Success"
+    assert "deletionTimestamp" not in (await api.get(f"{pods}/p"))["metadata"]
+    await api.create(f"{pods}/p/eviction", eviction)
+    marked = await api.get(f"{pods}/p")
+    assert marked["metadata"]["deletionGracePeriodSeconds"] == 7
+    await api.call("DELETE", f"{pods}/p?gracePeriodSeconds=0")
+    assert (await api.fails("POST", f"{pods}/none/eviction", {"metadata": {"name": "none"}}))[
+        0
+    ] == 404

@@ -10,7 +10,7 @@ import pytest
 from ctrlruntime.envtest.server import ServerOptions
 
 from .servers import TOKENS
-from .subjects import configmap, deployment, widget
+from .subjects import configmap, deployment, shape, widget
 from .wire import APPLY, JSON_PATCH, MERGE, STRATEGIC, Api
 
 
@@ -206,3 +206,176 @@ async def test_dry_run_of_services_takes_no_address(api: Api) -> None:
     again = {**fixed, "metadata": {"name": "t"}}
     code, _, message = await api.fails("POST", services, again)
     assert (code, "already allocated" in message) == (422, True)
+
+
+@pytest.mark.custom
+async def test_operations_of_json_patch(api: Api, shaped: str) -> None:
+    path = f"{shaped}/s"
+    spec = {"names": ["a", "b"], "free": {"a": 1, "b/c": {"d~": 2}}, "count": 5}
+    await api.create(shaped, shape("s", spec))
+    steps: list[tuple[list[dict[str, Any]], Any]] = [
+        ([{"op": "add", "path": "/spec/names/-", "value": "c"}], ["a", "b", "c"]),
+        ([{"op": "add", "path": "/spec/names/0", "value": "z"}], ["z", "a", "b", "c"]),
+        ([{"op": "remove", "path": "/spec/names/1"}], ["z", "b", "c"]),
+        ([{"op": "replace", "path": "/spec/names/0", "value": "y"}], ["y", "b", "c"]),
+        ([{"op": "move", "from": "/spec/names/0", "path": "/spec/names/1"}], ["b", "y", "c"]),
+        ([{"op": "test", "path": "/spec/names/0", "value": "b"}, {"op": "remove", "path": "/spec/names/2"}], ["b", "y"]),
+    ]  # fmt: skip
+    for patch, names in steps:
+        after = await api.call("PATCH", path, patch, JSON_PATCH)
+        assert after["spec"]["names"] == names, patch
+    escaped = [
+        {"op": "replace", "path": "/spec/free/b~1c/d~0", "value": 3},
+        {"op": "copy", "from": "/spec/free/b~1c", "path": "/spec/free/e"},
+    ]
+    after = await api.call("PATCH", path, escaped, JSON_PATCH)
+    assert after["spec"]["free"] == {"a": 1, "b/c": {"d~": 3}, "e": {"d~": 3}}
+    if not api.has("patch bodies"):
+        return
+    for patch in (
+        [{"op": "remove", "path": "/spec/nothing"}],
+        [{"op": "replace", "path": "/spec/nothing", "value": 1}],
+        [{"op": "test", "path": "/spec/count", "value": 6}],
+        [{"op": "add", "path": "/spec/names/9", "value": "x"}],
+        [{"op": "add", "path": "/nothing/deep", "value": "x"}],
+    ):
+        code, reason, message = await api.fails("PATCH", path, patch, JSON_PATCH)
+        assert (code, reason) == (422, "Invalid"), patch
+        assert message == "the server rejected our request due to an error in our request"
+    for body in (b"{}", b"[1]", b'"x"', b"["):
+        code, reason, _ = await api.fails("PATCH", path, body, JSON_PATCH)
+        assert (code, reason) == (400, "BadRequest"), body
+    same = [{"op": "test", "path": "/spec/count", "value": 5}]
+    again = await api.call("PATCH", path, same, JSON_PATCH)
+    assert again["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"]
+
+
+@pytest.mark.custom
+async def test_merge_patch(api: Api, shaped: str) -> None:
+    path = f"{shaped}/s"
+    await api.create(shaped, shape("s", {"names": ["a", "b"], "parts": {"a": "1"}, "count": 5}))
+    after = await api.merge(path, {"spec": {"names": ["c"], "parts": {"b": "2"}, "count": None}})
+    assert after["spec"]["names"] == ["c"]
+    assert after["spec"]["parts"] == {"a": "1", "b": "2"}
+    assert "count" not in after["spec"]
+    for body in (b"[]", b"[1]", b'"x"', b"{", b"1"):
+        code, reason, _ = await api.fails("PATCH", path, body, MERGE)
+        if api.has("patch bodies"):
+            assert (code, reason) == (400, "BadRequest"), body
+    code, reason, _ = await api.fails("PATCH", f"{shaped}/none", {}, MERGE)
+    assert (code, reason) == (404, "NotFound")
+    code, reason, message = await api.fails("PATCH", path, {}, "application/xml")
+    assert (code, reason) == (415, "UnsupportedMediaType")
+    for query, text in (
+        ("force=true", "force: Forbidden: may not be specified for non-apply patch"),
+        ("dryRun=x", "dryRun: Unsupported value"),
+        (f"fieldManager={'x' * 129}", "fieldManager: Too long"),
+    ):
+        code, reason, message = await api.fails("PATCH", f"{path}?{query}", {}, MERGE)
+        assert (code, reason, text in message) == (422, "Invalid", True), message
+
+
+async def test_directives_of_strategic_merge(api: Api) -> None:
+    path = f"{api.path('apps/v1', 'deployments')}/d"
+    body = deployment("d")
+    containers = body["spec"]["template"]["spec"]["containers"]
+    containers[0]["env"] = [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
+    containers.append({"name": "s", "image": "s:1"})
+    body["metadata"]["finalizers"] = ["example.com/a", "example.com/b"]
+    await api.create(api.path("apps/v1", "deployments"), body)
+
+    async def strategic(patch: Any) -> Any:
+        return await api.call("PATCH", path, patch, STRATEGIC)
+
+    def template(**spec: Any) -> dict[str, Any]:
+        return {"spec": {"template": {"spec": spec}}}
+
+    after = await strategic(template(containers=[{"name": "s", "$patch": "delete"}]))
+    assert [c["name"] for c in after["spec"]["template"]["spec"]["containers"]] == ["c"]
+    env = [{"name": "C", "value": "3"}, {"$patch": "replace"}]
+    after = await strategic(template(containers=[{"name": "c", "env": env}]))
+    assert after["spec"]["template"]["spec"]["containers"][0]["env"] == [
+        {"name": "C", "value": "3"}
+    ]
+    order = {
+        "$setElementOrder/containers": [{"name": "b"}, {"name": "c"}],
+        "containers": [{"name": "b", "image": "b:1"}],
+    }
+    after = await strategic(template(**order))
+    assert [c["name"] for c in after["spec"]["template"]["spec"]["containers"]] == ["b", "c"]
+    after = await strategic(
+        {"metadata": {"$deleteFromPrimitiveList/finalizers": ["example.com/a"]}}
+    )
+    assert after["metadata"]["finalizers"] == ["example.com/b"]
+    after = await strategic({"metadata": {"finalizers": ["example.com/c"]}})
+    assert sorted(after["metadata"]["finalizers"]) == ["example.com/b", "example.com/c"]
+    keys = {"$retainKeys": ["type"], "type": "Recreate"}
+    after = await strategic({"spec": {"strategy": keys}})
+    assert after["spec"]["strategy"] == {"type": "Recreate"}
+    after = await strategic({"spec": {"strategy": {"$patch": "replace", "type": "RollingUpdate"}}})
+    assert after["spec"]["strategy"]["rollingUpdate"] == {
+        "maxUnavailable": "25%",
+        "maxSurge": "25%",
+    }
+    after = await strategic({"metadata": {"finalizers": None}, "spec": {"paused": True}})
+    assert "finalizers" not in after["metadata"]
+    broken: list[Any] = [
+        template(containers=[{"image": "x"}]),
+        {"spec": {"$patch": "explode"}},
+        {"spec": []},
+    ]
+    for wrong in broken:
+        code, _, _ = await api.fails("PATCH", path, wrong, STRATEGIC)
+        assert code in {400, 422, 500}, wrong
+
+
+@pytest.mark.custom
+async def test_dry_runs_of_every_verb(api: Api, shaped: str) -> None:
+    stored = await api.create(shaped, shape("s", {"count": 5}))
+    path, dry = f"{shaped}/s", "?dryRun=All"
+    made = await api.create(f"{shaped}{dry}", shape("t"))
+    assert "resourceVersion" not in made["metadata"]
+    assert made["metadata"]["uid"]
+    put = await api.call("PUT", path + dry, {**stored, "spec": {"count": 10}})
+    assert (put["spec"]["count"], put["metadata"]["generation"]) == (10, 2)
+    assert put["metadata"]["resourceVersion"] == stored["metadata"]["resourceVersion"]
+    patched = await api.merge(path + dry, {"spec": {"count": 15}})
+    assert patched["spec"]["count"] == 15
+    ops = [{"op": "replace", "path": "/spec/count", "value": 20}]
+    assert (await api.call("PATCH", path + dry, ops, JSON_PATCH))["spec"]["count"] == 20
+    applied = await api.apply(path, shape("s", {"count": 25}), force="true", dryRun="All")
+    assert applied["spec"]["count"] == 25
+    assert (await api.apply(f"{shaped}/u", shape("u"), dryRun="All"))["metadata"]["name"] == "u"
+    code, _, _ = await api.fails("POST", f"{shaped}{dry}", shape("s"))
+    assert code == 409
+    code, _, _ = await api.fails("POST", f"{shaped}{dry}", shape("v", {"count": 1000}))
+    assert code == 422
+    await api.call("DELETE", path + dry)
+    await api.call("DELETE", path, {"dryRun": ["All"]})
+    assert (await api.get(shaped))["items"][0] == stored
+    assert len((await api.get(shaped))["items"]) == 1
+
+
+@pytest.mark.custom
+async def test_replacement(api: Api, shaped: str) -> None:
+    made = await api.create(shaped, shape("s", {"count": 5, "mode": "off"}))
+    path = f"{shaped}/s"
+    version = made["metadata"]["resourceVersion"]
+    bare = shape("s", {"count": 10}, resourceVersion=version)
+    after = await api.call("PUT", path, bare)
+    assert after["spec"] == {"count": 10, "mode": "on", "note": "none", "nested": {"name": "n"}}
+    assert after["metadata"]["uid"] == made["metadata"]["uid"]
+    assert after["metadata"]["generation"] == 2
+    assert (await api.fails("PUT", path, bare))[:2] == (409, "Conflict")
+    code, _, message = await api.fails("PUT", path, shape("t", resourceVersion=version))
+    assert (code, message) == (
+        400,
+        "the name of the object (t) does not match the name on the URL (s)",
+    )
+    nameless = shape("s")
+    del nameless["metadata"]["name"]
+    assert (await api.fails("PUT", path, nameless))[0] == 400
+    code, reason, message = await api.fails("PUT", f"{shaped}/none", shape("none"))
+    assert (code, reason) == (404, "NotFound")
+    other = shape("s", resourceVersion=after["metadata"]["resourceVersion"], uid="other")
+    assert (await api.fails("PUT", path, other))[:2] == (409, "Conflict")

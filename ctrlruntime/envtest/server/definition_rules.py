@@ -34,6 +34,12 @@ def check_definition(obj: _Object, prefix: str) -> Iterator[FieldError]:
         yield not_supported("spec.scope", scope, ("Cluster", "Namespaced"))
     yield from _versions(spec)
     yield from _conversion(spec.get("conversion") or {})
+    if spec.get("preserveUnknownFields"):
+        text = (
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in "
+            "spec.versions[*].schema instead"
+        )
+        yield bad_value("spec.preserveUnknownFields", True, text)
 
 
 def _names(obj: _Object, spec: _Object) -> Iterator[FieldError]:
@@ -54,8 +60,14 @@ def _names(obj: _Object, spec: _Object) -> Iterator[FieldError]:
         if not value:
             yield required(f"spec.names.{field}")
             continue
-        for text in label_1035(value.lower() if field in {"kind", "listKind"} else value):
-            yield bad_value(f"spec.names.{field}", value, text)
+        mixed = field in {"kind", "listKind"}
+        lead = "may have mixed case, but should otherwise match: " if mixed else ""
+        for text in label_1035(value.lower() if mixed else value):
+            yield bad_value(f"spec.names.{field}", value, lead + text)
+    for field in ("shortNames", "categories"):
+        for index, value in enumerate(names.get(field) or ()):
+            for text in label_1035(value):
+                yield bad_value(f"spec.names.{field}[{index}]", value, text)
     if names.get("kind") and names.get("kind") == names.get("listKind"):
         detail = "kind and listKind may not be the same"
         yield bad_value("spec.names.listKind", names["listKind"], detail)
@@ -64,7 +76,8 @@ def _names(obj: _Object, spec: _Object) -> Iterator[FieldError]:
 def _versions(spec: _Object) -> Iterator[FieldError]:
     versions = spec.get("versions") or []
     if not versions:
-        yield required("spec.versions", "must have exactly one version marked as storage version")
+        detail = "must have exactly one version marked as storage version"
+        yield bad_value("spec.versions", [], detail)
         return
     seen: set[str] = set()
     for index, version in enumerate(versions):
@@ -77,6 +90,7 @@ def _versions(spec: _Object) -> Iterator[FieldError]:
         seen.add(name)
     yield from _schemas(versions)
     yield from _columns(versions)
+    yield from _scales(versions)
     if sum(1 for version in versions if version.get("storage")) != 1:
         detail = "must have exactly one version marked as storage version"
         yield bad_value("spec.versions", versions, detail)
@@ -118,11 +132,38 @@ def _column_list(columns: list[_Object] | None, path: str) -> Iterator[FieldErro
             yield bad_value(f"{where}.type", column["type"], f"must be one of {','.join(allowed)}")
         json_path = column.get("jsonPath")
         if not json_path:
-            yield required(f"{where}.jsonPath")
-        elif not json_path.startswith("."):
+            yield required(f"{where}.JSONPath")
+        elif not json_path.startswith(".") or json_path.count("[") != json_path.count("]"):
             yield bad_value(
-                f"{where}.jsonPath", json_path, "must be a simple json path starting with ."
+                f"{where}.JSONPath", json_path, "must be a simple json path starting with ."
             )
+
+
+def _scales(versions: list[_Object]) -> Iterator[FieldError]:
+    if _shared(versions, "subresources"):
+        yield from _scale(versions[0], "spec.subresources")
+        return
+    for index, version in enumerate(versions):
+        yield from _scale(version, f"spec.versions[{index}].subresources")
+
+
+def _scale(version: _Object, path: str) -> Iterator[FieldError]:
+    scale = (version.get("subresources") or {}).get("scale")
+    if scale is None:
+        return
+    for field, roots in (
+        ("specReplicasPath", (".spec.",)),
+        ("statusReplicasPath", (".status.",)),
+        ("labelSelectorPath", (".spec.", ".status.")),
+    ):
+        value, where = scale.get(field) or "", f"{path}.scale.{field}"
+        if not value:
+            if field != "labelSelectorPath":
+                yield required(where)
+        elif not value.startswith(roots):
+            listed = " or ".join(root.rstrip(".") for root in roots)
+            either = "either " if len(roots) > 1 else ""
+            yield bad_value(where, value, f"should be a json path under {either}{listed}")
 
 
 def _conversion(conversion: _Object) -> Iterator[FieldError]:
@@ -132,13 +173,18 @@ def _conversion(conversion: _Object) -> Iterator[FieldError]:
     webhook = conversion.get("webhook")
     if strategy == "Webhook":
         if not webhook or not webhook.get("clientConfig"):
-            text = 'required when strategy is set to "Webhook"'
-            yield required("spec.conversion.webhook.clientConfig", text)
-        elif not webhook.get("conversionReviewVersions"):
-            yield required("spec.conversion.webhook.conversionReviewVersions")
+            text = "required when strategy is set to Webhook"
+            yield required("spec.conversion.webhookClientConfig", text)
+        if not (webhook or {}).get("conversionReviewVersions"):
+            yield required("spec.conversion.conversionReviewVersions")
     elif webhook:
-        text = 'should not be set when strategy is not set to "Webhook"'
-        yield forbidden_field("spec.conversion.webhook", text)
+        text = "should not be set when strategy is not set to Webhook"
+        for field, name in (
+            ("clientConfig", "webhookClientConfig"),
+            ("conversionReviewVersions", "conversionReviewVersions"),
+        ):
+            if webhook.get(field):
+                yield forbidden_field(f"spec.conversion.{name}", text)
 
 
 def check_definition_update(new: _Object, old: _Object) -> Iterator[FieldError]:

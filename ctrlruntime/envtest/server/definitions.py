@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.server.discovery import version_rank
-from ctrlruntime.envtest.server.kinds import Kind, ScalePaths
+from ctrlruntime.envtest.server.kinds import CUSTOM_VERBS, Kind, ScalePaths
 from ctrlruntime.envtest.server.state import State
 from ctrlruntime.envtest.server.storage import Record
 
@@ -67,6 +67,7 @@ def served_kind(definition: Manifest) -> Kind | None:
         subresources=tuple(present),
         scale=_scale(declared),
         unconditional_update=False,
+        verbs=CUSTOM_VERBS,
         fields=("metadata.name", "metadata.namespace") if namespaced else ("metadata.name",),
         custom=True,
         schemas=schemas,
@@ -123,19 +124,28 @@ class Definitions:
         else:
             self._state.catalog.put(kind)
 
-    def _name_conflict(self, obj: Manifest) -> str:
+    def _name_conflict(self, obj: Manifest) -> tuple[str, str] | None:
+        """Reason and message where another definition of the group has a name; the last counts."""
         spec = obj["spec"]
         names = spec["names"]
-        wanted = {names["plural"], names.get("singular"), *(names.get("shortNames") or ())}
+        resources: set[str] = set()
+        kinds: set[str] = set()
         for other in self._state.catalog:
-            if other.group != spec["group"] or other.plural == names["plural"]:
-                continue
-            taken = {other.plural, other.singular_name, *other.short_names}
-            if both := sorted(item for item in wanted & taken if item):
-                return f'"{both[0]}" is already in use'
-            if other.kind == names["kind"]:
-                return f'"{names["kind"]}" is already in use'
-        return ""
+            if other.group == spec["group"] and other.plural != names["plural"]:
+                resources |= {other.plural, other.singular_name, *other.short_names}
+                kinds |= {other.kind, other.list_name}
+        wanted = [
+            ("PluralConflict", [names["plural"]], resources),
+            ("SingularConflict", [names.get("singular")], resources),
+            ("ShortNamesConflict", names.get("shortNames") or [], resources),
+            ("KindConflict", [names["kind"]], kinds),
+            ("ListKindConflict", [names.get("listKind")], kinds),
+        ]
+        found = None
+        for reason, given, taken in wanted:
+            if used := [f'"{name}" is already in use' for name in given if name in taken]:
+                found = reason, used[0] if len(used) == 1 else f"[{', '.join(used)}]"
+        return found
 
     def withdraw(self, definition: Manifest) -> None:
         """After the definition is gone."""
@@ -146,6 +156,16 @@ class Definitions:
         if kind is None or not kind.definition or kind.definition["metadata"]["uid"] != mine:
             return
         self._state.catalog.remove(group, plural)
+        self._accept_rivals(group)
+
+    def _accept_rivals(self, group: str) -> None:
+        """Names have become free; another definition of the group may have waited for them."""
+        for record in list(self._state.storage.bucket(DEFINITIONS).scan()):
+            conditions = (record.obj.get("status") or {}).get("conditions") or ()
+            if record.obj["spec"]["group"] == group and any(
+                c["type"] == "NamesAccepted" and c["status"] == "False" for c in conditions
+            ):
+                self.establish(record)
 
     def clean(self, record: Record, remove: Callable[[Kind, Record], object]) -> bool:
         """Delete the objects of a definition that is being deleted; True once none is left."""
@@ -160,13 +180,31 @@ class Definitions:
         return len(bucket) == 0
 
 
-def _set_names(status: dict[str, Any], obj: Manifest, conflict: str, now: str) -> None:
+def deprecation(kind: Kind, version: str) -> str:
+    """What the server says of a deprecated version; empty for others."""
+    entry = kind.version_entry(version)
+    if not entry.get("deprecated"):
+        return ""
+    if given := entry.get("deprecationWarning"):
+        return str(given)
+    text = f"{kind.api_version(version)} {kind.kind} is deprecated"
+    better = [
+        name
+        for name in kind.versions
+        if version_rank(name) < version_rank(version)
+        and not kind.version_entry(name).get("deprecated")
+    ]
+    return f"{text}; use {kind.api_version(better[0])} {kind.kind}" if better else text
+
+
+def _set_names(
+    status: dict[str, Any], obj: Manifest, conflict: tuple[str, str] | None, now: str
+) -> None:
     names = obj["spec"]["names"]
-    accepted = not conflict
-    if accepted:
+    if conflict is None:
         status["acceptedNames"] = dict(names)
     conditions = status.setdefault("conditions", [])
-    if accepted:
+    if conflict is None:
         _condition(conditions, now, "NamesAccepted", "True", "NoConflicts", "no conflicts found")
         _condition(
             conditions,
@@ -177,7 +215,7 @@ def _set_names(status: dict[str, Any], obj: Manifest, conflict: str, now: str) -
             "the initial names have been accepted",
         )
     else:
-        _condition(conditions, now, "NamesAccepted", "False", "Conflict", conflict)
+        _condition(conditions, now, "NamesAccepted", "False", *conflict)
         if not any(c["type"] == "Established" for c in conditions):
             text = "not all names are accepted"
             _condition(conditions, now, "Established", "False", "NotAccepted", text)

@@ -29,7 +29,7 @@ from ctrlruntime.envtest.server.writing import Answer
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 _PROTECTED: Final = frozenset({"default", "kube-public", "kube-system"})
-_POLICIES: Final = ("Background", "Foreground", "Orphan")
+_POLICIES: Final = ("Foreground", "Background", "Orphan")
 
 # Kinds whose deletion answers the object instead of a Status.
 _RETURNS_OBJECT: Final = frozenset(
@@ -63,7 +63,12 @@ class DeleteOptions:
         given = _read_body(request)
         if given is None:
             given = _query_options(request)
+        _check_types(given)
         preconditions = given.get("preconditions") or {}
+        if (dry := given.get("dryRun") or []) not in ([], ["All"]):
+            shown = orjson.dumps(dry).decode()
+            text = f'Unsupported value: {shown}: supported values: "All"'
+            raise _invalid_options(text, "FieldValueNotSupported", "dryRun")
         policy, orphan = given.get("propagationPolicy") or "", given.get("orphanDependents")
         _check_policy(policy, orphan)
         return cls(
@@ -106,6 +111,29 @@ def _read_body(request: Request) -> dict[str, Any] | None:
     return body
 
 
+_TYPES: Final[dict[str, tuple[type, str]]] = {
+    "gracePeriodSeconds": (int, "int64"),
+    "orphanDependents": (bool, "bool"),
+    "propagationPolicy": (str, "v1.DeletionPropagation"),
+    "preconditions": (dict, "v1.Preconditions"),
+    "dryRun": (list, "[]string"),
+}
+
+
+def _check_types(given: dict[str, Any]) -> None:
+    for name, (wanted, go_type) in _TYPES.items():
+        value = given.get(name)
+        if value is None or type(value) is wanted:
+            continue
+        found = {str: "string", bool: "bool", list: "array", dict: "object"}.get(
+            type(value), "number"
+        )
+        raise bad_request(
+            f"json: cannot unmarshal {found} into Go struct field DeleteOptions.{name} of type "
+            f"{go_type}"
+        )
+
+
 def _check_policy(policy: str, orphan: bool | None) -> None:
     if policy and orphan is not None:
         text = 'Invalid value: "{0}": orphanDependents and deletionPropagation cannot be both set'
@@ -116,10 +144,10 @@ def _check_policy(policy: str, orphan: bool | None) -> None:
         raise _invalid_options(text, "FieldValueNotSupported")
 
 
-def _invalid_options(text: str, reason: str) -> StatusError:
-    cause = {"reason": reason, "message": text, "field": "propagationPolicy"}
+def _invalid_options(text: str, reason: str, field: str = "propagationPolicy") -> StatusError:
+    cause = {"reason": reason, "message": text, "field": field}
     details = {"group": "meta.k8s.io", "kind": "DeleteOptions", "causes": [cause]}
-    message = f'DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: {text}'
+    message = f'DeleteOptions.meta.k8s.io "" is invalid: {field}: {text}'
     return StatusError(422, "Invalid", message, details)
 
 

@@ -11,6 +11,7 @@ import orjson
 
 from ctrlruntime.envtest.server import discovery
 from ctrlruntime.envtest.server.auth import Authenticator, Authorizer
+from ctrlruntime.envtest.server.definitions import deprecation
 from ctrlruntime.envtest.server.deletion import Deleter
 from ctrlruntime.envtest.server.descriptions import Descriptions
 from ctrlruntime.envtest.server.errors import PageNotFound, method_not_allowed, unknown_path
@@ -76,6 +77,8 @@ class Dispatcher:
         kind = self._state.kind(request)
         if request.namespace and not kind.namespaced and kind.plural != "namespaces":
             raise unknown_path()
+        if kind.custom and (warning := deprecation(kind, request.version)):
+            request.warnings.append(warning)
         request.form = negotiate(request.headers.get("Accept", ""), request.verb)
         if request.verb == "watch":
             return Watch(self._state, kind, request)

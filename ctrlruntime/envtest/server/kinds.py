@@ -20,6 +20,17 @@ ALL_VERBS: Final = (
     "update",
     "watch",
 )
+CUSTOM_VERBS: Final = (
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+)
+"""The same, in the order in which custom resources are described."""
 DEFAULT_FIELDS: Final = ("metadata.name", "metadata.namespace")
 
 

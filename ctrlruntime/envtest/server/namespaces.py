@@ -12,6 +12,7 @@ from ctrlruntime.envtest.server.bootstrap import put
 from ctrlruntime.envtest.server.definitions import DEFINITIONS, FINALIZER, Definitions
 from ctrlruntime.envtest.server.deletion import DeleteOptions, Deleter
 from ctrlruntime.envtest.server.kinds import Kind
+from ctrlruntime.envtest.server.namespace_conditions import Remaining
 from ctrlruntime.envtest.server.state import State
 from ctrlruntime.envtest.server.storage import Bucket, Change, Record
 
@@ -92,8 +93,22 @@ class NamespaceController:
         if not record.obj["metadata"].get("deletionTimestamp"):
             self._furnish(record.name)
             return
-        if await self._empty(record.name):
+        left = await self._empty(record.name)
+        self._tell(record.name, left)
+        if not left:
             self._finalize(record.name)
+
+    def _tell(self, name: str, left: Remaining) -> None:
+        bucket = self._state.storage.bucket("namespaces")
+        record = bucket.get("", name)
+        if record is None:
+            return
+        obj = record.load()
+        status = obj.setdefault("status", {})
+        before = status.get("conditions") or []
+        status["conditions"] = left.conditions(before, self._state.now())
+        if status["conditions"] != before:
+            self._state.storage.update(bucket, obj, record)
 
     def _furnish(self, namespace: str) -> None:
         options, storage = self._state.options, self._state.storage
@@ -111,10 +126,10 @@ class NamespaceController:
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
             put(self._state, "configmaps", {**body, "data": {"ca.crt": ""}})
 
-    async def _empty(self, namespace: str) -> bool:
-        """Ask for the deletion of everything inside; True once nothing is left."""
+    async def _empty(self, namespace: str) -> Remaining:
+        """Ask for the deletion of everything inside; what is left."""
         done = 0
-        left = False
+        left = Remaining()
         for kind in list(self._state.catalog):
             if not kind.namespaced or kind.create_only or kind.group == "events.k8s.io":
                 continue
@@ -123,11 +138,12 @@ class NamespaceController:
                 current = bucket.get(item.namespace, item.name)
                 if current is None:
                     continue
-                left = not self._remove(kind, current) or left
+                if not self._remove(kind, current):
+                    left.note(kind, current)
                 done += 1
                 if done % _SLICE == 0:
                     await asyncio.sleep(0)
-        return not left
+        return left
 
     def _remove(self, kind: Kind, record: Record) -> bool:
         grace = 0 if kind.resource == "pods" else None
