@@ -75,8 +75,7 @@ _JOB_LABELS: Final = "batch.kubernetes.io/"
 _REFERENCES: Final = frozenset({"f:secrets", "f:imagePullSecrets"})
 _ATOMIC_FIELDS: Final = frozenset(f"f:{name}" for name in ATOMIC)
 _BELOW_ATOMIC: Final = re.compile(rf"(\.(?:{'|'.join(sorted(ATOMIC))}))\.[A-Za-z]+")
-_INDEX: Final = re.compile(r"\[\d+\]")
-_VALUES: Final = re.compile(r'(?:"\w+"(?:, )?){2,}')
+_INDEX: Final = re.compile(r"\[(\d+|n)\]")
 _BELOW_REFERENCE: Final = re.compile(r'(\.(?:secrets|imagePullSecrets)\[name="\w+"\])\.\w+')
 
 
@@ -146,7 +145,7 @@ class OlderMasking(Masking):
         # How often a finding is repeated differs.
         if subject.custom and view["reason"] == "Invalid":
             # Schemas were checked by another library, in other words.
-            view["causes"] = [(field, "", "") for field, _, _ in view["causes"]]
+            view["causes"] = [(_INDEX.sub("", field), "", "") for field, _, _ in view["causes"]]
         if view["causes"] and view["reason"] == "Invalid":
             view["message"] = ()  # it is the causes again, in full
         if view["reason"] == "Conflict" and len(view["causes"]) > 1:
@@ -165,8 +164,6 @@ class OlderMasking(Masking):
             text = pattern.sub(words, text)
         if subject.reorders:
             text = _INDEX.sub("[n]", text)
-        # In which order values are named differs.
-        text = _VALUES.sub(lambda match: " ".join(sorted(match[0].replace(",", "").split())), text)
         text = _BELOW_ATOMIC.sub(r"\1", text)
         return _BELOW_REFERENCE.sub(r"\1", text)
 

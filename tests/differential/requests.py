@@ -102,14 +102,14 @@ class _Writer:
     def _table(self) -> Sequence[tuple[int, Callable[[Choices], Step | None]]]:
         return (
             (12, self._create),
-            (28, self._merge),
-            (40, self._json_patch),
-            (54, self._strategic),
-            (76, self._update),
-            (98, self._status),
-            (106, self._scale),
-            (116, self._read),
-            (126, self._delete),
+            (26, self._merge),
+            (36, self._json_patch),
+            (50, self._strategic),
+            (68, self._update),
+            (88, self._status),
+            (96, self._scale),
+            (106, self._read),
+            (116, self._delete),
         )
 
     # -- applies -------------------------------------------------------------------------------
@@ -164,9 +164,12 @@ class _Writer:
     def _json_patch(self, choices: Choices) -> Step:
         path, manager = self._by(choices, self._path)
         operations = choices.one(_OPERATIONS[: 8 if self._subject.finalizers else 7])
-        if not self._oracle.apart and operations[0]["op"] == "replace":
+        first = operations[0]
+        if not self._oracle.apart and first["op"] == "replace":
             # Replacing what is not there was no error before 1.21.
-            operations = [{**operations[0], "op": "test"}]
+            operations = [{**first, "op": "test"}]
+        if not self._oracle.apart and self._subject.status and first["path"] == _OWNERS:
+            operations = _OPERATIONS[0]  # who comes before the first apply owned the status too
         return Step("json patch", "PATCH", path, operations, JSON_PATCH, manager)
 
     def _strategic(self, choices: Choices) -> Step | None:
@@ -249,6 +252,7 @@ class _Writer:
         return Step("delete", "DELETE", path, options)
 
 
+_OWNERS: Final = "/metadata/managedFields"
 _REMOVALS: Final[Sequence[Manifest]] = (
     {"metadata": {"labels": None}},
     {"metadata": {"annotations": {"x": None}}},
@@ -260,7 +264,7 @@ _OPERATIONS: Final[Sequence[list[Manifest]]] = (
     [{"op": "remove", "path": "/metadata/labels"}],
     [{"op": "test", "path": "/metadata/labels/x", "value": "1"}],
     [{"op": "add", "path": "/metadata/annotations/z", "value": "1"}],
-    [{"op": "add", "path": "/metadata/managedFields", "value": [{}]}],
+    [{"op": "add", "path": _OWNERS, "value": [{}]}],
     [{"op": "replace", "path": "/metadata/name", "value": "another"}],
     [{"op": "remove", "path": "/metadata/finalizers"}],
 )
