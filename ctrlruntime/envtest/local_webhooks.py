@@ -48,15 +48,19 @@ class LocalWebhooks:
 
     async def __aenter__(self) -> LocalWebhooks:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        certificate, key = self._authority.issue([LOOPBACK, "localhost"])
-        (self._folder / "tls.crt").write_bytes(certificate)
-        (self._folder / "tls.key").touch(mode=0o600)
-        (self._folder / "tls.key").write_bytes(key)
+        self.renew()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for manifest in self._installed:
             await self._environment.uninstall_webhooks(manifest)
+
+    def renew(self) -> None:
+        """Puts another certificate into the folder, of the authority that the API server trusts."""
+        certificate, key = self._authority.issue([LOOPBACK, "localhost"])
+        (self._folder / "tls.crt").write_bytes(certificate)
+        (self._folder / "tls.key").touch(mode=0o600)
+        (self._folder / "tls.key").write_bytes(key)
 
     async def install(self, *sources: Kind | ConfigurationSource) -> None:
         """Installs the configurations of kinds, manifests or files, and calls them here."""

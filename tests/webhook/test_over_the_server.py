@@ -18,6 +18,7 @@ from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.local_webhooks import LocalWebhooks
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.webhook.options import WebhookOptions
+from tests.webhook.handshakes import handshake
 from tests.webhook.websites import Websites
 
 
@@ -175,4 +176,27 @@ async def test_a_kind_without_a_class_and_both_versions_of_reviews(
     async with serving(environment, hooks.options, sites.current):
         await until_called(client, sites)
         await client.create(sites.manifest(title="Shop", tier="large"), dry_run=True)
+    await environment.uninstall_crds(sites.current)
+
+
+@pytest.mark.criterion("WH-09")
+async def test_a_mounted_certificate_is_replaced_while_requests_run(
+    environment: Environment, hooks: LocalWebhooks, sites: Websites
+) -> None:
+    client = environment.client()
+    await environment.install_crds(sites.current)
+    await hooks.install(sites.current)
+    async with serving(environment, hooks.options, sites.current):
+        await until_called(client, sites)
+        first = await handshake(hooks.options.port)
+        hooks.renew()
+        requests, served = 0, first
+        async with asyncio.timeout(30):
+            while served == first or requests < 20:
+                made = await client.create(sites.manifest(title="Shop"), dry_run=True)
+                assert made["spec"]["tier"] == "small"
+                requests += 1
+                served = await handshake(hooks.options.port)
+        for _ in range(10):
+            await client.create(sites.manifest(title="Shop"), dry_run=True)
     await environment.uninstall_crds(sites.current)

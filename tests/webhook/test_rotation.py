@@ -360,6 +360,7 @@ async def test_many_that_start_in_the_same_instant_make_one_authority(
         assert bundles == {(await stored(environment.client(), namespace)).bundle}
 
 
+@pytest.mark.parametrize("environment", ["kube-apiserver"], indirect=True)
 async def test_a_manager_that_is_killed_comes_back_with_the_same_authority(
     environment: Environment, sites: Websites, namespace: str
 ) -> None:
