@@ -119,25 +119,6 @@ SCHEMA: dict[str, Any] = {
         },
     },
 }
-CRD: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": f"widgets.{GROUP}"},
-    "spec": {
-        "group": GROUP,
-        "scope": "Namespaced",
-        "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": SCHEMA},
-                "subresources": {"status": {}},
-            }
-        ],
-    },
-}
 
 
 class Model:
@@ -336,17 +317,6 @@ def applied(rng: random.Random, name: str) -> dict[str, Any]:
     if _maybe(rng, 0.1):
         obj["status"] = {"phase": _word(rng)}
     return obj
-
-
-def applied_status(rng: random.Random, name: str) -> dict[str, Any]:
-    kinds = _subset(rng, ["Ready", "Synced"])
-    status: dict[str, Any] = {
-        "conditions": [{"type": t, "status": rng.choice(["True", "False"])} for t in kinds]
-    }
-    if _maybe(rng):
-        status["phase"] = _word(rng)
-    head = {"apiVersion": API_VERSION, "kind": "Widget", "metadata": {"name": name}}
-    return {**head, "status": status}
 
 
 def patched(rng: random.Random) -> dict[str, Any]:
