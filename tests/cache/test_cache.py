@@ -1,7 +1,6 @@
 """Declared informers over HTTP: what can be read, what is told, and that own writes are seen at once."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
@@ -23,7 +22,7 @@ from ctrlruntime.cache.store import UnknownIndex
 from ctrlruntime.client.call import Call, Execute
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
-from ctrlruntime.client.errors import AlreadyExists, InternalError, NotFound, WriteOutcomeUnknown
+from ctrlruntime.client.errors import InternalError, NotFound, WriteOutcomeUnknown
 from ctrlruntime.client.transport import Response
 from tests.client.support import (
     CONFIG_MAP,
@@ -34,6 +33,7 @@ from tests.client.support import (
     Widget,
     config_map,
     deployment,
+    install_widgets,
     widget_crd,
 )
 
@@ -207,8 +207,7 @@ class TestReads:
     async def test_one_store_serves_typed_dict_and_metadata_readers(
         self, client: Client, cache: Cache
     ) -> None:
-        with contextlib.suppress(AlreadyExists):
-            await client.create(widget_crd())
+        await install_widgets(client)
         cache.declare(Widget)
         await started(cache)
         await cache.informer(Widget).wait_synced(10.0)

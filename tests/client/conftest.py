@@ -1,15 +1,13 @@
 """A client of an API server, embedded and real, with the requests it made."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 
 import pytest
 
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
-from ctrlruntime.client.errors import AlreadyExists, NotFound
 from ctrlruntime.envtest.server import APIServer, ServerOptions
-from tests.client.support import Seen, Widget, widget_crd
+from tests.client.support import Seen, install_widgets
 
 
 @pytest.fixture
@@ -31,16 +29,4 @@ async def client(api_config: Config, seen: Seen) -> AsyncGenerator[Client, None]
 
 @pytest.fixture
 async def widgets(client: Client) -> None:
-    """The CRD of Widget is installed and served; on the shared server it stays."""
-    try:
-        await client.create(widget_crd())
-    except AlreadyExists:
-        return
-    async with asyncio.timeout(10.0):
-        while True:
-            try:
-                await client.list(Widget, "default")
-            except NotFound:
-                await asyncio.sleep(0.01)
-            else:
-                return
+    await install_widgets(client)

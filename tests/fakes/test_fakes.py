@@ -21,10 +21,9 @@ from tests.client.support import (
     CONFIG_MAP,
     DEPLOYMENT,
     WIDGET,
-    Widget,
     config_map,
     deployment,
-    widget_crd,
+    install_widgets,
 )
 
 
@@ -36,15 +35,7 @@ async def client(api_config: Config) -> AsyncIterator[Client]:
 
 @pytest.fixture
 async def widgets(client: Client) -> None:
-    with contextlib.suppress(AlreadyExists):
-        await client.create(widget_crd())
-    async with asyncio.timeout(10.0):
-        while True:
-            try:
-                await client.list(Widget, "default")
-                return
-            except NotFound:
-                await asyncio.sleep(0.01)
+    await install_widgets(client)
 
 
 def widget(**parts: Any) -> Manifest:
