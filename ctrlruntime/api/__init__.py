@@ -11,7 +11,7 @@ from .conditions import (
     remove_condition,
     set_condition,
 )
-from .kinds import GroupKind, GroupVersionKind, Manifest, RESTMapping
+from .kinds import GroupKind, GroupVersion, GroupVersionKind, Manifest, RESTMapping
 from .markers import (
     CEL,
     Atomic,
@@ -58,6 +58,7 @@ __all__ = [
     "Duration",
     "EmbeddedResource",
     "GroupKind",
+    "GroupVersion",
     "GroupVersionKind",
     "Immutable",
     "Int32",

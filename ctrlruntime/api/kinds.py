@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-__all__ = ["GroupKind", "GroupVersionKind", "Manifest", "RESTMapping"]
+__all__ = ["GroupKind", "GroupVersion", "GroupVersionKind", "Manifest", "RESTMapping"]
 
 Manifest = dict[str, Any]
 """A Kubernetes object as plain JSON data."""
@@ -29,6 +29,26 @@ class GroupKind:
 
     def __str__(self) -> str:
         return f"{self.kind}.{self.group}" if self.group else self.kind
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GroupVersion:
+    """One version of an API group; a module's constant ``API`` for all the kinds in it::
+
+    API = GroupVersion("example.com", "v1")
+
+    class Website(Resource[WebsiteSpec], api=API): ...
+    """
+
+    group: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def kind(self, kind: str) -> GroupVersionKind:
+        """A kind in this version."""
+        return GroupVersionKind(self.group, self.version, kind)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from .model import ApiModel
 from .scalars import Time
@@ -27,6 +29,13 @@ class ObjectMeta(ApiModel):
     """Metadata of an object (metav1.ObjectMeta). Fields not named here are kept as they are."""
 
     model_config = ConfigDict(extra="allow")
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        # An object's own metadata is the server's business; in a spec it is whatever it may become.
+        return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
     name: str = ""
     generate_name: str | None = None

@@ -23,7 +23,7 @@ from pydantic import ConfigDict, Field, PydanticUserError, ValidationError, mode
 from pydantic.fields import FieldInfo
 from typing_extensions import TypeVar
 
-from .kinds import GroupVersionKind, Manifest, RESTMapping
+from .kinds import GroupVersion, GroupVersionKind, Manifest, RESTMapping
 from .markers import PrintColumn
 from .model import ApiModel
 from .objectmeta import ObjectMeta, OwnerReference
@@ -80,6 +80,7 @@ class KindOptions:
     storage: bool = True
     served: bool = True
     deprecated: bool | str = False
+    skip: bool = False
     selectable_fields: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -88,7 +89,8 @@ class KindOptions:
 class Resource(ApiModel, Generic[SpecT, StatusT]):
     """A kind: type it with its spec and, where it has one, its status.
 
-    Class keywords (``group`` and ``version`` make the class a kind, the others have defaults):
+    Class keywords (``group`` and ``version``, or both as ``api=GroupVersion(...)``, make the class a
+    kind, the others have defaults):
 
     - ``kind``: the class name. Another class of the same kind, in a second version, names it.
     - ``plural``: the English plural of the kind, lower case. ``singular``: the kind, lower case.
@@ -98,6 +100,7 @@ class Resource(ApiModel, Generic[SpecT, StatusT]):
     - ``status``: whether status is a subresource; default: if the class has a status type.
     - ``scale``: a ``Scale`` if the kind has a scale subresource.
     - ``storage``, ``served``, ``deprecated`` (True or the warning): of this version.
+    - ``skip``: the version is known here, but is in no CRD.
     - ``selectable_fields``: JSON paths usable in field selectors, at most 8.
     - ``labels``, ``annotations``: of the CRD itself.
     - ``rules``: CEL rules on the whole object.
@@ -118,6 +121,7 @@ class Resource(ApiModel, Generic[SpecT, StatusT]):
     def __pydantic_init_subclass__(
         cls,
         *,
+        api: GroupVersion | None = None,
         group: str | None = None,
         version: str | None = None,
         kind: str | None = None,
@@ -133,6 +137,7 @@ class Resource(ApiModel, Generic[SpecT, StatusT]):
         storage: bool = True,
         served: bool = True,
         deprecated: bool | str = False,
+        skip: bool = False,
         selectable_fields: Sequence[str] = (),
         labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
@@ -140,6 +145,10 @@ class Resource(ApiModel, Generic[SpecT, StatusT]):
         **kwargs: Any,
     ) -> None:
         super().__pydantic_init_subclass__(rules=rules, **kwargs)
+        if api is not None:
+            if group is not None or version is not None:
+                raise TypeError(f"{cls.__name__}: give api, or group and version, one of the two")
+            group, version = api.group, api.version
         if group is None and version is None:
             return
         kind = kind or cls.__name__
@@ -158,6 +167,7 @@ class Resource(ApiModel, Generic[SpecT, StatusT]):
             storage=storage,
             served=served,
             deprecated=deprecated,
+            skip=skip,
             selectable_fields=_words("selectable_fields", selectable_fields),
             labels=dict(labels or {}),
             annotations=dict(annotations or {}),

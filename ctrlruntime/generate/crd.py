@@ -116,9 +116,12 @@ def crd_of(kinds: Sequence[Kind], options: SchemaOptions | None = None) -> Manif
 
 
 def crds_of(kinds: Iterable[Kind], options: SchemaOptions | None = None) -> list[Manifest]:
-    """One CRD for each kind among the classes, in the order of their file names."""
+    """One CRD for each kind among the classes, in the order of their file names; versions that are
+    skipped are left out."""
     grouped: dict[GroupKind, list[Kind]] = {}
     for kind in kinds:
+        if kind.options().skip:
+            continue
         grouped.setdefault(kind.gvk().group_kind, []).append(kind)
     return sorted((crd_of(versions, options) for versions in grouped.values()), key=file_name)
 

@@ -10,6 +10,7 @@ import yaml
 from ctrlruntime.api import (
     CEL,
     ApiModel,
+    GroupVersion,
     PrintColumn,
     Resource,
     Scale,
@@ -116,6 +117,39 @@ def test_versions_are_put_together() -> None:
     old = version(crd, "v1beta1")
     assert (old["served"], old["storage"], old["deprecated"]) == (True, False, True)
     assert old["deprecationWarning"] == "use v1"
+
+
+class Draft(
+    Resource[Spec, Status],
+    api=GroupVersion("test.example.com", "v2alpha1"),
+    kind="Website",
+    storage=False,
+    skip=True,
+):
+    """A website, as it may be one day."""
+
+
+def test_a_version_that_is_skipped_is_in_no_definition() -> None:
+    (crd,) = crds_of([Draft, OldWebsite, Website])
+    assert [item["name"] for item in crd["spec"]["versions"]] == ["v1", "v1beta1"]
+    assert crds_of([Draft]) == []
+
+
+def test_group_and_version_can_be_a_constant_of_the_module() -> None:
+    api = GroupVersion("test.example.com", "v2alpha1")
+    assert Draft.gvk() == api.kind("Website")
+    assert str(api) == "test.example.com/v2alpha1"
+    with pytest.raises(TypeError, match="one of the two"):
+        type("Two", (Resource[Spec],), {}, api=api, group="test.example.com", version="v1")
+
+
+def test_a_version_can_be_unserved() -> None:
+    old = kind("A", "v1", served=False, storage=False)
+    crd = crd_of([old, kind("A", "v2")])
+    assert [(v["name"], v["served"]) for v in crd["spec"]["versions"]] == [
+        ("v1", False),
+        ("v2", True),
+    ]
 
 
 def kind(name: str, version: str, **keywords: Any) -> Any:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from ipaddress import IPv4Address
 from typing import Annotated, Any, Literal
 
 import jsonschema_rs
@@ -28,6 +29,7 @@ from ctrlruntime.api import (
     MapAtomic,
     MicroTime,
     Nullable,
+    ObjectMeta,
     PreserveUnknown,
     PrintColumn,
     Quantity,
@@ -206,7 +208,58 @@ PORT = {
                 ],
             },
         ),
+        (
+            Annotated[
+                str,
+                CEL(
+                    "self.startsWith(oldSelf)",
+                    message_expression="'not ' + self",
+                    field_path=".x",
+                    optional_old_self=True,
+                ),
+            ],
+            {
+                **STRING,
+                "x-kubernetes-validations": [
+                    {
+                        "rule": "self.startsWith(oldSelf)",
+                        "messageExpression": "'not ' + self",
+                        "fieldPath": ".x",
+                        "optionalOldSelf": True,
+                    }
+                ],
+            },
+        ),
         (Annotated[str, Field(examples=["e"])], {**STRING, "example": "e"}),
+        (
+            Annotated[str, Field(json_schema_extra={"externalDocs": {"url": "https://a.b"}})],
+            {**STRING, "externalDocs": {"url": "https://a.b"}},
+        ),
+        (Annotated[str, Field(json_schema_extra={"format": "cidr"})], {**STRING, "format": "cidr"}),
+        (IPv4Address, {**STRING, "format": "ipv4"}),
+        (date, {**STRING, "format": "date"}),
+        (ObjectMeta, {"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
+        (
+            Annotated[list[str], Field(min_length=1, max_length=3)],
+            {"type": "array", "items": STRING, "minItems": 1, "maxItems": 3},
+        ),
+        (
+            Annotated[dict[str, str], MapAtomic()],
+            {
+                "type": "object",
+                "additionalProperties": STRING,
+                "x-kubernetes-map-type": "atomic",
+            },
+        ),
+        (
+            Annotated[list[Port], ListMap("name", "number")],
+            {
+                "type": "array",
+                "items": PORT,
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name", "number"],
+            },
+        ),
         (Annotated[str, Field(title="T")], {**STRING, "title": "T"}),
     ],
 )
