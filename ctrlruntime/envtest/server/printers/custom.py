@@ -54,9 +54,11 @@ def _cell(kind: str, path: str, obj: Manifest, now: datetime) -> Any:
         found = compile_path(path).find(obj)
     except InvalidPath:
         return None
-    if not found or found[0] is None:
+    if not found:
         return None
     value = found[0]
+    if value is None:
+        return "<no value>" if kind == "string" else None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     match kind:
         case "string":
