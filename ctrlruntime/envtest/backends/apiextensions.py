@@ -47,7 +47,7 @@ class ApiextensionsOptions:
     core: Mapping[str, object] = field(default_factory=dict)
     flags: Mapping[str, str | None] = field(default_factory=dict)
     disable_admission_plugins: Collection[str] = _WITHOUT_CORE
-    start_timeout: float = 60.0
+    start_timeout: float = 120.0
     stop_timeout: float = 5.0
     """Watches that are open keep a server from ending by itself; then it is killed."""
 

@@ -59,7 +59,7 @@ class KubeApiserverOptions:
     port: int | None = None
     etcd_port: int | None = None
     """Ports to try first. Without, and where they are taken, free ones are found."""
-    start_timeout: float = 60.0
+    start_timeout: float = 120.0
     stop_timeout: float = 5.0
     """Watches that are open keep a server from ending by itself; then it is killed."""
 

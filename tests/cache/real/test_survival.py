@@ -39,7 +39,11 @@ def through(relay: Relay, config: Config) -> Config:
 
 DROPPED = "watcher close due to unresponsiveness"
 """What the server logs at level 1."""
-pytestmark = pytest.mark.criterion("watch survives")
+pytestmark = [
+    pytest.mark.criterion("watch survives"),
+    pytest.mark.xdist_group("survival"),  # one server for all
+    pytest.mark.timeout(300),
+]
 
 
 @pytest.mark.criterion("RF-05")

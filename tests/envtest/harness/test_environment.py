@@ -18,10 +18,11 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import Forbidden, NoKindMatch, NotFound, Unauthorized
 from ctrlruntime.envtest.backends import existing
-from ctrlruntime.envtest.crds import CRD
+from ctrlruntime.envtest.crds import CRD, install_crds
 from ctrlruntime.envtest.environment import Environment
 from ctrlruntime.envtest.kubeconfig import is_marked
 from ctrlruntime.envtest.process import ChildProcess
+from ctrlruntime.envtest.proxy import Fail, Match
 from ctrlruntime.envtest.users import Identity, User
 
 from .upstream import eventually
@@ -231,3 +232,14 @@ async def test_only_one_group_can_be_impersonated() -> None:
         async with Environment(existing(server.config()), users=users) as around:
             with pytest.raises(ValueError, match="many is in more than one group"):
                 around.client("many")
+
+
+@pytest.mark.criterion("EN-02")
+async def test_install_waits_for_discovery() -> None:
+    """A server may serve objects a while before its discovery documents name the kind."""
+    async with Environment(proxy=True) as env:
+        late = Match(user="admin", resource="/apis/test.ctrlruntime.dev/v1")
+        rule = env.proxy.add(Fail(code=404), late, times=3)
+        await install_crds(env.client("admin"), [Gadget])
+        assert rule.fired == 3
+        assert env.proxy.log.counts().select(user="admin", resource=late.resource).total == 4
