@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -161,7 +162,9 @@ class Webhooks:
         host = self.options.host if self.options.host not in ("", "0.0.0.0", "::") else "127.0.0.1"  # noqa: S104 - compared with
         async with asyncio.timeout(DIAL):
             _, writer = await asyncio.open_connection(host, self._server.port, ssl=context)
-            writer.close()
+            writer.transport.abort()  # a farewell would wait for the other side
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
         return True
 
     async def _serve_mounted(self, folder: Path, tls: ServingTLS, server: WebhookServer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
@@ -49,7 +50,9 @@ async def handshake(
         served = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         return x509.load_der_x509_certificate(served)
     finally:
-        writer.close()
+        writer.transport.abort()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
 
 
 def accepts(bundle: bytes, chain: bytes, key: bytes, name: str, folder: str) -> bool:
