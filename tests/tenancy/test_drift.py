@@ -232,7 +232,9 @@ def param(case: Case) -> Any:
     return pytest.param(case, id=case.id, marks=marks)
 
 
-each_kind_and_strategy = pytest.mark.parametrize("case", map(param, (*CASES, *WITH_STRATEGIES)))
+each_kind_and_strategy = pytest.mark.parametrize(
+    "case", [param(case) for case in (*CASES, *WITH_STRATEGIES)]
+)
 
 
 @each_kind_and_strategy

@@ -202,7 +202,7 @@ def param(name: str) -> Any:
     return pytest.param(name, marks=[pytest.mark.matrix] if alike else [])
 
 
-@pytest.mark.parametrize("name", map(param, FAULTS))
+@pytest.mark.parametrize("name", [param(name) for name in FAULTS])
 async def test_a_fleet_comes_through(
     name: str,
     tales: dict[str, asyncio.Task[Tale]],
