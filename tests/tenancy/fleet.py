@@ -133,12 +133,10 @@ class Fleet:
     ) -> None:
         """Create a template, or replace its lists."""
         spec = {"registryId": registry, **{key: list(items) for key, items in lists.items()}}
-        live = await self.find(TenantTemplate, name)
-        if live is None:
-            await self.create(TenantTemplate, name, spec)
-            return
-        manifest = live.to_manifest()
-        await self.world.client.update({**manifest, "spec": spec})
+        kind = TenantTemplate.mapping()
+        head = {"apiVersion": kind.gvk.api_version, "kind": kind.gvk.kind}
+        metadata = {"name": name, "namespace": self.namespace}
+        await self.world.put(kind, {**head, "metadata": metadata, "spec": spec})
 
     async def create(self, kind: Kind, name: str, spec: Mapping[str, Any]) -> None:
         """Create an object of ours."""

@@ -20,7 +20,7 @@ from internal.tenancy.registry_reconciler import RegistryReconciler
 from internal.tenancy.template_reconciler import TemplateReconciler
 from internal.tenancy.tenant_reconciler import TenantReconciler
 from tests.tenancy.story import sample_lists
-from tests.tenancy.world import TABLE, World
+from tests.tenancy.world import TABLE, World, permissive
 
 TENANTS = 200
 BOUNDED = {"_tombstones", "_floors", "_gone", "_recent"}
@@ -28,10 +28,10 @@ BOUNDED = {"_tombstones", "_floors", "_gone", "_recent"}
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.criterion("housekeeping")
 async def test_tenants_that_are_gone_are_forgotten(tmp_path: Path) -> None:
-    async with World.start(tmp_path) as world:
+    async with World.start(tmp_path, options=permissive(tmp_path, status_period=1.0)) as world:
         world.rows("stays")
         await world.registry(deletionGuard={"allowEmpty": True, "maxDeletePercent": 100})
         await world.template("app", **sample_lists(ordered=False))
@@ -43,12 +43,12 @@ async def test_tenants_that_are_gone_are_forgotten(tmp_path: Path) -> None:
         )
         values = "SELECT 'gone' || i, 'https://x.example.com', 1, 'basic', 'nginx:1', 1 FROM n"
         world.sql(f"{numbers} INSERT INTO {TABLE} {values}")
-        await world.eventually(lambda: count(world), lambda n: n == TENANTS + 1, timeout=60)
-        await world.rest(timeout=60)
+        await world.eventually(lambda: count(world), lambda n: n == TENANTS + 1, timeout=150)
+        await world.rest(timeout=150)
         assert grown(before, sizes(world)), "the looks see something"
         world.sql(f"DELETE FROM {TABLE} WHERE uid <> 'stays'")
-        await world.eventually(lambda: count(world), lambda n: n == 1, timeout=60)
-        await world.rest(timeout=60)
+        await world.eventually(lambda: count(world), lambda n: n == 1, timeout=150)
+        await world.rest(timeout=150)
         assert grown(before, sizes(world)) == {}
         assert series(world) == []
 

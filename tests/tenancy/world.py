@@ -29,7 +29,7 @@ from ctrlruntime.api.conditions import Condition, find_condition
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.cache.options import CacheOptions
 from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import NotFound
+from ctrlruntime.client.errors import Conflict, NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.proxy import Counts, Mark
 from ctrlruntime.envtest.users import User
@@ -269,13 +269,22 @@ class World:
             "metadata": {"name": name, "namespace": self.namespace},
             "spec": spec,
         }
-        try:
-            live = await self.client.get(TenantTemplate.mapping(), name, self.namespace)
-        except NotFound:
-            await self.client.create(manifest)
+        await self.put(TenantTemplate.mapping(), manifest)
+
+    async def put(self, kind: RESTMapping, manifest: dict[str, Any]) -> None:
+        """Create an object, or replace all of it but its metadata, whoever writes besides."""
+        metadata = manifest["metadata"]
+        while True:
+            try:
+                live = await self.client.get(kind, metadata["name"], metadata["namespace"])
+            except NotFound:
+                await self.client.create(manifest)
+                return
+            try:
+                await self.client.update({**manifest, "metadata": live["metadata"]})
+            except Conflict:
+                continue
             return
-        manifest["metadata"] = live["metadata"]
-        await self.client.update(manifest)
 
     async def tenant(self, name: str) -> Tenant | None:
         """One tenant, None if there is none."""
