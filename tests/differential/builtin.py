@@ -359,19 +359,19 @@ RESOURCE_QUOTA = Subject(
     [
         pick(
             "spec.hard",
-            {"services.loadbalancers": "100"},
-            {"services.loadbalancers": "100000m", "services.nodeports": "1Ti"},
+            {"count/a.example.com": "100"},
+            {"count/a.example.com": "100000m", "count/b.example.com": "1Ti"},
         ),
         pick("spec.hard", {"count/widgets.example.com": "1k"}),
     ],
     [
-        {"spec": {"hard": {"services.loadbalancers": "x"}}},
-        {"spec": {"hard": {"services.loadbalancers": "-1"}}},
+        {"spec": {"hard": {"count/a.example.com": "x"}}},
+        {"spec": {"hard": {"count/a.example.com": "-1"}}},
         {"spec": {"hard": {"a b": "1"}}},
     ],
     status=[
-        pick("status.hard", {"services.loadbalancers": "1"}),
-        pick("status.used", {"services.loadbalancers": "0"}),
+        pick("status.hard", {"count/a.example.com": "1"}),
+        pick("status.used", {"count/a.example.com": "0"}),
     ],
 )
 NETWORK_POLICY = Subject(

@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 from tests.differential.masking import Masking, View
-from tests.differential.requests import Step
+from tests.differential.requests import STATUS, Step
 from tests.differential.servers import Answer
 from tests.differential.subject import Subject
 
@@ -71,6 +71,7 @@ ASSOCIATIVE: Final = frozenset(
 )
 """Lists merged by key: an apply brings its own order along now, and added at the end before."""
 _SELECTORS: Final = frozenset({"selector", "podSelector", "namespaceSelector"})
+_COUNTS: Final = frozenset({"generation", "deprecated.daemonset.template.generation"})
 _JOB_LABELS: Final = "batch.kubernetes.io/"
 _REFERENCES: Final = frozenset({"f:secrets", "f:imagePullSecrets"})
 _ATOMIC_FIELDS: Final = frozenset(f"f:{name}" for name in ATOMIC)
@@ -117,9 +118,11 @@ class OlderMasking(Masking):
 
     def settled(self, subject: Subject, obj: Any) -> Any:
         shown = super().settled(subject, _without(obj, subject.newer))
-        if subject.reorders and "generation" in shown["metadata"]:
-            # A list in another order is a change of the spec.
-            shown["metadata"]["generation"] = "present"
+        if subject.reorders:
+            # A list in another order is a change of the spec, and of the template.
+            for holder in (shown["metadata"], shown["metadata"].get("annotations", {})):
+                for name in _COUNTS & holder.keys():
+                    holder[name] = "present"
         return shown
 
     def _managers(self, subject: Subject, managed: Any) -> Any:
@@ -136,8 +139,8 @@ class OlderMasking(Masking):
     def _fields(self, subject: Subject, entry: Mapping[str, Any]) -> Any:
         newer = frozenset(f"f:{name}" for name in subject.newer)
         fields = _collapsed(_without(entry["fieldsV1"], newer))
-        if entry["manager"] == "before-first-apply":
-            fields.pop("f:status", None)  # reset fields: 1.22
+        if not entry["manager"].startswith(STATUS):
+            fields.pop("f:status", None)  # who sets defaults of the status owned them
         return fields
 
     def _status(self, subject: Subject, status: Mapping[str, Any]) -> Any:

@@ -22,6 +22,8 @@ LIVE_VERSION: Final = "{resourceVersion}"
 NAME: Final = "{name}"
 NAMESPACE: Final = "differential"
 LENGTH: Final = 20
+STATUS: Final = "status-"
+"""How the names of managers begin that write the status of an older server."""
 MANAGERS: Final = ("a", "b", "c", "d")
 _BYTES: Final = 24
 
@@ -56,8 +58,8 @@ class Oracle:
     """What shapes the requests for a real server.
 
     `apart`: writes through a subresource have owners of their own, and what a write leaves alone
-    is not owned (1.22). Before, one manager must not write both, and a PUT takes the status from
-    its owners although it is kept: a script has the ones or the others.
+    is not owned (1.22). Before, one manager must not write both, and PUT and POST touch
+    owners of the status although they leave it alone: a script has the ones or the others.
     """
 
     apart: bool
@@ -146,7 +148,9 @@ class _Writer:
         dry = "&dryRun=All" if choices.chance(6) else ""
         return f"{path}?fieldManager={manager}{dry}", manager
 
-    def _create(self, choices: Choices) -> Step:
+    def _create(self, choices: Choices) -> Step | None:
+        if self._subject.status and not (self._oracle.apart or self._decided):
+            return None
         path, manager = self._by(choices, self._collection)
         make = self._subject.broken if choices.chance(30) else self._subject.whole
         body = make(choices, NAME)
@@ -194,7 +198,7 @@ class _Writer:
             return None
         content = choices.one(self._subject.status)(choices)
         path = f"{self._path}/status"
-        prefix = "" if self._oracle.apart else "status-"
+        prefix = "" if self._oracle.apart else STATUS
         if choices.chance(50):
             manager = prefix + choices.one(MANAGERS)
             force = "&force=true" if choices.chance(30) else ""

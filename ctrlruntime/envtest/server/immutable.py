@@ -86,12 +86,14 @@ def _pod_containers(new: _Object, old: _Object) -> Iterator[FieldError]:
 
 
 def _pod_update(new: _Object, old: _Object) -> Iterator[FieldError]:
-    """The first of the checks that finds something has the word."""
-    for check in (_pod_containers, _pod_deadline, _pod):
-        found = list(check(new, old))
-        if found:
-            yield from found
-            return
+    """What of the containers or of a later deadline is wrong hides the rest."""
+    if containers := list(_pod_containers(new, old)):
+        yield from containers
+        return
+    deadline = list(_pod_deadline(new, old))
+    yield from deadline
+    if not deadline or new["spec"].get("activeDeadlineSeconds") is None:
+        yield from _pod(new, old)
 
 
 def _pod_deadline(new: _Object, old: _Object) -> Iterator[FieldError]:
