@@ -7,19 +7,22 @@ from apis.tenancy import LIST_KINDS
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.client.config import Config
 from ctrlruntime.controller.controller import Controller
-from ctrlruntime.generate import drift, write
+from ctrlruntime.generate import drift, roles, to_yaml, webhook_files, write
 from ctrlruntime.generate.discovery import find_kinds, load
 from ctrlruntime.generate.layout import (
+    SYSTEM,
     RBACLayout,
+    binding,
     crd_layout,
     kustomization,
     rbac_layout,
 )
 from ctrlruntime.generate.permissions import Rule, declared, leads, policy_rules, writes_events
+from ctrlruntime.generate.webhook import serves_webhooks
 from ctrlruntime.manager import Manager, ManagerOptions, Runnable
 from internal.tenancy.grants import AGGREGATE, VERBS
-from manager.controllers.tenancy import TenancyOptions, add_tenancy
-from manager.options import LEADER_ELECTION_ID
+from manager.controllers.tenancy import TenancyOptions, add_tenancy, webhooks
+from manager.options import LEADER_ELECTION_ID, RunOptions
 
 MODULES = ("apis.tenancy",)
 LABELS = {"app.kubernetes.io/name": "ctrlruntime", "app.kubernetes.io/managed-by": "kustomize"}
@@ -78,8 +81,38 @@ def files(directory: Path) -> dict[str, str]:
     return {
         **crd_layout(kinds),
         **rbac_layout(rbac),
+        **_webhook_layout(),
         "samples/kustomization.yaml": kustomization(_samples(directory / "samples")),
     }
+
+
+def _webhook_layout() -> dict[str, str]:
+    """The folder of an overlay with the option `--webhooks`: configurations, and the right to put
+    into them the authority of the certificates that managers make. The service is written by hand.
+    """
+    options = RunOptions()
+    rules = serves_webhooks(
+        options.webhook_secret_name, SYSTEM, validating=[options.webhook_configuration]
+    )
+    rights = [
+        {**role, "metadata": {**role["metadata"], "labels": LABELS}}
+        for role in roles(rules, "webhook-role")
+    ]
+    account = "controller-manager"
+    bound = [
+        {**each, "metadata": {**each["metadata"], "labels": LABELS}}
+        for each in (
+            binding("webhook-rolebinding", "webhook-role", account),
+            binding("webhook-rolebinding", "webhook-role", account, kind="Role"),
+        )
+    ]
+    files = {
+        **webhook_files(webhooks()),
+        "webhook/role.yaml": to_yaml(rights),
+        "webhook/role_binding.yaml": to_yaml(bound),
+    }
+    names = [name.removeprefix("webhook/") for name in files]
+    return {**files, "webhook/kustomization.yaml": kustomization([*names, "service.yaml"])}
 
 
 def _samples(directory: Path) -> list[str]:

@@ -32,6 +32,7 @@ FOLDERS = (
     "network-policy",
     "prometheus",
     "samples",
+    "with-webhooks",
 )
 KINDS: tuple[type[Resource[Any, Any]], ...] = (Tenant, TenantRegistry, TenantTemplate)
 DEFINITIONS = "CustomResourceDefinition"
@@ -120,7 +121,10 @@ def test_every_folder_has_its_kustomization(binaries: dict[str, str]) -> None:
 
 def test_every_file_is_in_its_kustomization() -> None:
     for folder in FOLDERS:
-        listed = yaml.safe_load((CONFIG / folder / "kustomization.yaml").read_text())["resources"]
+        kustomization = yaml.safe_load((CONFIG / folder / "kustomization.yaml").read_text())
+        listed = [*kustomization["resources"]]
+        listed += [patch["path"] for patch in kustomization.get("patches", ())]
+        listed += [f"{name}/kustomization.yaml" for name in listed]
         for path in (CONFIG / folder).rglob("*.yaml"):
             name = str(path.relative_to(CONFIG / folder))
             assert name == "kustomization.yaml" or name in listed, f"{folder}/{name}"
@@ -170,6 +174,24 @@ async def test_a_current_server_knows_every_field(binaries: dict[str, str], tmp_
         wrong["spec"]["template"]["spec"]["containers"][0]["readinesProbe"] = {}
         with pytest.raises(AssertionError, match="readinesProbe"):
             await accepted(client, wrong, NAMESPACE)
+
+
+@pytest.mark.criterion("kustomize")
+def test_webhooks_are_called_what_the_manager_is_told(binaries: dict[str, str]) -> None:
+    made = {
+        (each["kind"], each["metadata"]["name"]): each for each in built("with-webhooks", binaries)
+    }
+    deployment = made["Deployment", "ctrlruntime-controller-manager"]
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    told = dict(each[2:].split("=") for each in arguments if "=" in each)
+    service = told["webhook-service-name"]
+    assert made["Service", service]["metadata"]["namespace"] == NAMESPACE
+    configuration = made["ValidatingWebhookConfiguration", told["webhook-configuration"]]
+    for webhook in configuration["webhooks"]:
+        called = webhook["clientConfig"]["service"]
+        assert (called["name"], called["namespace"]) == (service, NAMESPACE)
+    (rule,) = made["ClusterRole", "ctrlruntime-webhook-role"]["rules"]
+    assert rule["resourceNames"] == [told["webhook-configuration"]]
 
 
 @pytest.mark.criterion("samples")
