@@ -2,7 +2,7 @@
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Self
@@ -34,6 +34,7 @@ from ctrlruntime.resources.revision import REVISION
 
 FIRST_CONTACT: Final = "1"
 """An apply with this resourceVersion creates, or answers 409 when anything is there."""
+NULL: Final = 'Invalid value: "null"'
 REFUSES_FIRST_CONTACT: Final = "resourceVersion should not be set on objects to be created"
 
 
@@ -386,7 +387,14 @@ class Control:
         body = desired.body(owner)
         if desired.strategy is PatchStrategy.APPLY:
             body["metadata"]["uid"] = entry.uid
-            return await self._apply(desired, body, force=force)
+            try:
+                return await self._apply(desired, body, force=force)
+            except Invalid as error:
+                emptied = _emptied(error, body)
+                if not emptied:
+                    raise
+                await self._remove_emptied(desired, entry, emptied)
+                return await self._apply(desired, body, force=force)
         if desired.strategy is PatchStrategy.MERGE:
             body["metadata"]["uid"] = entry.uid
             body["metadata"]["ownerReferences"] = self._references(desired, entry, owner) or None
@@ -400,6 +408,24 @@ class Control:
         return await self._client.update(
             body, kind=desired.mapping, field_manager=self._field_manager
         )
+
+    async def _remove_emptied(
+        self, desired: Desired, entry: Entry, paths: Iterable[tuple[str, ...]]
+    ) -> None:
+        """Take away lists and maps that an apply has left nothing of.
+
+        Before 1.21 a server makes null of a list or map whose last item is given up, and refuses that
+        for a custom resource.
+        """
+        patch: Manifest = {
+            "metadata": {"uid": entry.uid, "resourceVersion": entry.resource_version}
+        }
+        for path in paths:
+            place = patch
+            for name in path[:-1]:
+                place = place.setdefault(name, {})
+            place[path[-1]] = None
+        await self._merge(desired.mapping, entry.name, entry.namespace, patch)
 
     async def _apply(self, desired: Desired, body: Manifest, *, force: bool) -> Manifest:
         return await self._client.apply(
@@ -467,3 +493,21 @@ def _is_disputed(cause: StatusCause) -> bool:
     ours = (REVISION, OWNER, OWNER_UID)
     tracking = any(cause.field == f".metadata.annotations.{name}" for name in ours)
     return not tracking and f'"{BEFORE_FIRST_APPLY}"' not in cause.message
+
+
+def _emptied(error: Invalid, body: Manifest) -> list[tuple[str, ...]]:
+    """Lists and maps that the server says are null although the body does not say so."""
+    found = []
+    for cause in error.causes:
+        path = tuple((cause.field or "").split("."))
+        if NULL not in cause.message or "[" in cause.field or path[0] not in body:
+            continue
+        value: Any = body
+        for name in path:
+            value = value.get(name, _NOTHING) if isinstance(value, dict) else _NOTHING
+        if value is not None and (value is _NOTHING or not value):
+            found.append(path)
+    return found
+
+
+_NOTHING: Final = object()
