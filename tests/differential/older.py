@@ -1,4 +1,7 @@
-"""Answers of kube-apiserver 1.20, without what releases since then changed, and only that."""
+"""Answers of kube-apiserver 1.20, without what releases since then changed, and only that.
+
+Names in quotes are those of `tests.conformance.releases`.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ _WORDING: Final = tuple((re.compile(old, re.DOTALL), new) for old, new in WORDIN
 ATOMIC: Final = frozenset(
     {"selector", "nodeSelector", "roleRef", "scaleTargetRef", "port", "configMapKeyRef"}
 )
-"""Members owned as a whole since 1.22, member by member before: references and selectors."""
+"""Owned as a whole now ("references as a whole"), member by member before."""
 ASSOCIATIVE: Final = frozenset(
     [
         "conditions",
@@ -69,7 +72,7 @@ ASSOCIATIVE: Final = frozenset(
         "volumes",
     ]
 )
-"""Lists merged by key: an apply brings its own order along now, and added at the end before."""
+"""Sorted before they are compared ("order of applied lists"): new items were added at the end before."""
 _SELECTORS: Final = frozenset({"selector", "podSelector", "namespaceSelector"})
 _COUNTS: Final = frozenset({"generation", "deprecated.daemonset.template.generation"})
 _JOB_LABELS: Final = "batch.kubernetes.io/"
@@ -85,26 +88,26 @@ class OlderMasking(Masking):
 
     def agree(self, step: Step, real: View, ours: View) -> bool:
         if step.verb == "apply" and real.code in (400, 500) and ours.code == 400:
-            # Another kind in the body is refused before the merge now.
+            # "types of applies": refused before the merge now.
             words = {"invalid", "object", "type:"}
             if words < set(ours.content["message"]):
                 return True
         if step.verb == "delete" and real.code == ours.code == 200:
-            # A deleted Service is shown now, where there was a Status.
+            # "deleted services": the object, where there was a Status.
             return "kind" in ours.content or real.content == ours.content
         if step.verb == "apply" and real.wrote and not ours.wrote:
-            # Times alone are no write now.
+            # "times of owners"
             real = replace(real, wrote=ours.wrote)
         return super().agree(step, real, ours)
 
     def view(self, subject: Subject, step: Step, answer: Answer) -> View:
-        # Unknown fields bring warnings since 1.25.
+        # "field validation"
         view = replace(super().view(subject, step, answer), warnings=())
-        # A list in another order is a write.
+        # "order of applied lists": another order is a write.
         return replace(view, wrote=None) if subject.reorders else view
 
     def misleads(self, answer: Answer) -> bool:
-        """Whether somebody owns a map or item without owning anything in it.
+        """Whether somebody owns a map or item without owning anything in it: "emptied owners".
 
         The next apply makes 1.20 believe that it is all theirs.
         """
@@ -126,33 +129,33 @@ class OlderMasking(Masking):
         return shown
 
     def _managers(self, subject: Subject, managed: Any) -> Any:
-        # Appliers that change nothing but owners get no time now.
+        # "times of owners"
         return [
             (writer, timed or writer[1] == "Apply", fields)
             for writer, timed, fields in super()._managers(subject, managed)
         ]
 
     def _writer(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
-        # Entries name the subresource since 1.22.
+        # "subresource of managers"
         return (entry["manager"], entry["operation"], entry["apiVersion"])
 
     def _fields(self, subject: Subject, entry: Mapping[str, Any]) -> Any:
         newer = frozenset(f"f:{name}" for name in subject.newer)
         fields = _collapsed(_without(entry["fieldsV1"], newer))
         if not entry["manager"].startswith(STATUS):
-            fields.pop("f:status", None)  # who sets defaults of the status owned them
+            fields.pop("f:status", None)  # "owners of resets"
         return fields
 
     def _status(self, subject: Subject, status: Mapping[str, Any]) -> Any:
         view = super()._status(subject, status)
         # How often a finding is repeated differs.
         if subject.custom and view["reason"] == "Invalid":
-            # Schemas were checked by another library, in other words.
+            # "wording of schema errors"
             view["causes"] = [(_INDEX.sub("", field), "", "") for field, _, _ in view["causes"]]
         if view["causes"] and view["reason"] == "Invalid":
             view["message"] = ()  # it is the causes again, in full
         if view["reason"] == "Conflict" and len(view["causes"]) > 1:
-            # Of several conflicting paths 1.20 repeats one.
+            # "several conflicting paths"
             view["causes"] = [("", reason, message) for _, reason, message in view["causes"]]
             view["message"] = [word for word in view["message"] if not word.startswith(".")]
         view["message"] = sorted(set(view["message"]))
