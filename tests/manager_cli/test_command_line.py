@@ -155,3 +155,24 @@ def test_a_file_that_is_missing_is_named(config: Path) -> None:
     result = CliRunner().invoke(main, ["manifests", "--check", "--output-dir", str(config)])
     assert result.exit_code == 1
     assert definition.name in result.output
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--webhooks"], "needs --webhook-cert-path"),
+        (["--metrics-cert-path", "."], "needs --metrics-secure"),
+    ],
+)
+def test_what_could_not_be_served_is_refused_at_once(flags: list[str], says: str) -> None:
+    result = CliRunner().invoke(main, ["run", *flags])
+    assert result.exit_code == 2
+    assert says in result.output
+
+
+def test_secure_metrics_ask_who_reads_them() -> None:
+    options = RunOptions(metrics_secure=True, webhook_port=-1).manager_options()
+    assert options.metrics.secure
+    assert options.metrics.authorize
+    assert options.webhook.port == -1
+    assert not RunOptions().manager_options().metrics.authorize
