@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,7 @@ import aiohttp
 import pytest
 
 from ctrlruntime.envtest.server import APIServer, ServerOptions
+from ctrlruntime.envtest.server.certificates import Authority
 
 from .servers import TOKENS
 from .subjects import configmap, pod
@@ -485,3 +487,19 @@ async def test_discovery_is_for_everybody_who_is_known(api: Api, alice: Api) -> 
     nobody = api.as_user("")
     for path, code in {"/version": 200, "/healthz": 200, "/api": 403, "/apis": 403}.items():
         assert (await nobody.send("GET", path))[0] == code, path
+
+
+def test_certificates_pass_strict_verification() -> None:
+    """Of the embedded server: key usage and key identifiers, as X509_V_FLAG_X509_STRICT wants."""
+    authority = Authority("strict")
+    served, client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.create_default_context(cadata=authority.ca_data.decode())
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    ours = authority.server_context(["127.0.0.1"]).wrap_bio(client, served, server_side=True)
+    theirs = context.wrap_bio(served, client, server_hostname="127.0.0.1")
+    for _ in range(4):
+        for side in (theirs, ours):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    assert theirs.version() is not None
+    assert theirs.getpeercert()

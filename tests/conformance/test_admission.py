@@ -15,7 +15,7 @@ from ctrlruntime.envtest.server.certificates import Authority
 
 from .hooks import serve
 from .servers import TOKENS
-from .subjects import configmap
+from .subjects import configmap, deployment
 from .wire import Api
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
@@ -237,3 +237,102 @@ async def test_webhooks_are_not_asked_about_webhooks(api: Api, hook: Hook) -> No
     hook.respond = lambda _: {"allowed": False}
     await api.call("DELETE", f"{VALIDATING}/{api.named('hooks')}")
     await api.until(f"{VALIDATING}/{api.named('hooks')}", lambda found: found is None)
+
+
+async def test_what_a_review_holds(api: Api, hook: Hook) -> None:
+    """User, options, kinds and subresources of a request."""
+    rules = [
+        {
+            "apiGroups": ["apps"],
+            "apiVersions": ["v1"],
+            "operations": ["CREATE", "UPDATE"],
+            "resources": ["deployments", "deployments/scale", "deployments/status"],
+            "scope": "Namespaced",
+        }
+    ]
+    await hook.install(api, VALIDATING, hook.config(api, rules=rules))
+    path = api.path("apps/v1", "deployments")
+    await api.create(f"{path}?fieldManager=x", deployment("d"))
+    await api.merge(f"{path}/d/status", {"status": {"replicas": 1}})
+    await api.merge(f"{path}/d/scale", {"spec": {"replicas": 2}})
+    create, status, scale = hook.asked
+    assert create["userInfo"]["username"] == "admin"
+    assert "system:masters" in create["userInfo"]["groups"]
+    assert create["requestKind"] == create["kind"]
+    assert create["options"] == {
+        "kind": "CreateOptions",
+        "apiVersion": "meta.k8s.io/v1",
+        "fieldManager": "x",
+        **({"fieldValidation": "Warn"} if "fieldValidation" in create["options"] else {}),
+    }
+    assert create["object"]["spec"]["replicas"] == 1
+    assert create["object"]["metadata"]["uid"]
+    assert status["subResource"] == "status"
+    assert (status["operation"], status["object"]["kind"]) == ("UPDATE", "Deployment")
+    assert (scale["subResource"], scale["object"]["kind"]) == ("scale", "Scale")
+    assert scale["resource"] == {"group": "apps", "version": "v1", "resource": "deployments"}
+
+
+async def test_requests_in_another_version_are_converted(api: Api, hook: Hook) -> None:
+    """matchPolicy Equivalent: a rule for one version takes requests in another."""
+    rules = [
+        {
+            "apiGroups": ["autoscaling"],
+            "apiVersions": ["v1"],
+            "operations": ["CREATE"],
+            "resources": ["horizontalpodautoscalers"],
+        }
+    ]
+    await hook.install(api, VALIDATING, hook.config(api, rules=rules))
+    version = "autoscaling/v2" if api.has("autoscaling/v2") else "autoscaling/v2beta2"
+    ref = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
+    body = {"metadata": {"name": "h"}, "spec": {"maxReplicas": 3, "scaleTargetRef": ref}}
+    await api.create(api.path(version, "horizontalpodautoscalers"), body)
+    (asked,) = hook.asked
+    assert asked["kind"]["version"] == "v1"
+    assert asked["requestKind"]["version"] == version.partition("/")[2]
+    assert asked["object"]["apiVersion"] == "autoscaling/v1"
+
+
+async def test_side_effects_forbid_dry_runs(api: Api, hook: Hook) -> None:
+    await hook.install(api, VALIDATING, hook.config(api, sideEffects="NoneOnDryRun"))
+    await api.create(f"{api.configmaps}?dryRun=All", configmap("a"))
+    assert [asked["dryRun"] for asked in hook.asked] == [True]
+    causes = await api.causes(
+        "POST", f"{VALIDATING}?dryRun=All", hook.config(api, sideEffects="Some")
+    )
+    assert "webhooks[0].sideEffects" in {cause[0] for cause in causes}
+
+
+async def test_configurations_are_checked(api: Api, hook: Hook) -> None:
+    for more, field in (
+        ({"name": "short"}, "webhooks[0].name"),
+        ({"admissionReviewVersions": []}, "webhooks[0].admissionReviewVersions"),
+        ({"failurePolicy": "Maybe"}, "webhooks[0].failurePolicy"),
+        ({"matchPolicy": "Some"}, "webhooks[0].matchPolicy"),
+        ({"timeoutSeconds": 31}, "webhooks[0].timeoutSeconds"),
+        ({"clientConfig": {}}, "webhooks[0].clientConfig"),
+        ({"clientConfig": {"url": "http://x"}}, "webhooks[0].clientConfig.url"),
+        ({"rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"]}]}, "webhooks[0].rules[0].resources"),
+        ({"rules": [{"operations": [], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["a"]}]}, "webhooks[0].rules[0].operations"),
+    ):  # fmt: skip
+        causes = await api.causes("POST", f"{VALIDATING}?dryRun=All", hook.config(api, **more))
+        assert field in {cause[0] for cause in causes}, (field, causes)
+    made = await api.create(f"{MUTATING}?dryRun=All", hook.config(api))
+    (webhook,) = made["webhooks"]
+    assert (webhook["failurePolicy"], webhook["matchPolicy"]) == ("Fail", "Equivalent")
+    assert (webhook["timeoutSeconds"], webhook["reinvocationPolicy"]) == (10, "Never")
+    assert webhook["rules"][0]["scope"] == "*"
+
+
+async def test_broken_answers_are_failures(api: Api, hook: Hook) -> None:
+    await hook.install(api, MUTATING, hook.config(api))
+    for respond in (
+        {"allowed": True, "patchType": "JSONPatch", "patch": "e30="},
+        {"uid": "other", "allowed": True},
+        patch({"op": "test", "path": "/data/a", "value": "x"}),
+    ):
+        hook.respond = lambda _, respond=respond: respond  # type: ignore[misc]
+        code, _, _ = await api.fails("POST", api.configmaps, configmap("a"))
+        assert code == 500, respond
+    assert (await api.send("GET", f"{api.configmaps}/a"))[0] == 404

@@ -21,6 +21,7 @@ from ctrlruntime.envtest.server.request import Request
 from ctrlruntime.envtest.server.reviews import user_info
 from ctrlruntime.envtest.server.selectors import matches_selector
 from ctrlruntime.envtest.server.state import State
+from ctrlruntime.envtest.server.subresources import scale_view
 from ctrlruntime.envtest.server.webhooks import CallError, WebhookClient
 
 _GROUP: Final = "admissionregistration.k8s.io"
@@ -190,15 +191,37 @@ class Admission:
             if call.old
             else None,
             "dryRun": request.dry_run,
-            "options": {"kind": _OPTIONS[call.operation], "apiVersion": "meta.k8s.io/v1"},
+            "options": _options(request, call.operation),
         }
         if request.subresource:
             body["subResource"] = body["requestSubResource"] = request.subresource
+        if request.subresource == "scale":
+            _as_scale(body, call)
         if name := call.seen["metadata"].get("name"):
             body["name"] = name
         if kind.namespaced or kind.resource == "namespaces":
             body["namespace"] = request.namespace or name
         return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": body}
+
+
+def _as_scale(body: dict[str, Any], call: Call) -> None:
+    """Webhooks are shown the Scale, not the object that has it."""
+    body["kind"] = body["requestKind"] = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+    for name, obj in (("object", call.new), ("oldObject", call.old)):
+        if obj is not None:
+            body[name] = scale_view(call.kind, call.request.version, obj)
+
+
+def _options(request: Request, operation: str) -> dict[str, Any]:
+    options: dict[str, Any] = {"kind": _OPTIONS[operation], "apiVersion": "meta.k8s.io/v1"}
+    if operation == "DELETE":
+        return options
+    if request.dry_run:
+        options["dryRun"] = ["All"]
+    for name in ("fieldManager", "fieldValidation"):
+        if given := request.query.get(name):
+            options[name] = given
+    return options
 
 
 def _in_version(kind: Kind, obj: Manifest, current: str, wanted: str) -> Manifest:

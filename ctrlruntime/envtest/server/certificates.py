@@ -26,6 +26,7 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         builder = self._builder(self._name, self._key.public_key())
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        builder = builder.add_extension(_usage(signs_certificates=True), True)
         self._certificate = builder.sign(self._key, hashes.SHA256())
         self.ca_data = self._certificate.public_bytes(serialization.Encoding.PEM)
 
@@ -41,6 +42,21 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(minutes=5))
             .not_valid_after(now + _LIFETIME)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), False
+            )
+        )
+
+    def _leaf(
+        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, purpose: x509.ObjectIdentifier
+    ) -> x509.CertificateBuilder:
+        """With the extensions that strict verifiers, Python's from 3.13 on, ask for."""
+        return (
+            self._builder(subject, key)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
+            .add_extension(_usage(signs_certificates=False), True)
+            .add_extension(x509.ExtendedKeyUsage([purpose]), False)
         )
 
     def issue(self, hosts: Sequence[str]) -> tuple[bytes, bytes]:
@@ -49,7 +65,7 @@ class Authority:
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
         names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
         certificate = (
-            self._builder(subject, key.public_key())
+            self._leaf(subject, key.public_key(), ExtendedKeyUsageOID.SERVER_AUTH)
             .add_extension(names, False)
             .sign(self._key, hashes.SHA256())
         )
@@ -60,12 +76,8 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         subject = x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
-        certificate = (
-            self._builder(subject, key.public_key())
-            .add_extension(usage, False)
-            .sign(self._key, hashes.SHA256())
-        )
+        builder = self._leaf(subject, key.public_key(), ExtendedKeyUsageOID.CLIENT_AUTH)
+        certificate = builder.sign(self._key, hashes.SHA256())
         return certificate.public_bytes(serialization.Encoding.PEM), private_pem(key)
 
     @property
@@ -83,6 +95,20 @@ class Authority:
             path.write_bytes(certificate + key)
             context.load_cert_chain(path)
         return context
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
 
 
 def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:

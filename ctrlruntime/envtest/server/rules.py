@@ -24,6 +24,7 @@ from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.metadata import label, qualified_name, validate_labels
 from ctrlruntime.envtest.server.network_rules import INGRESS, NETWORK_POLICY
 from ctrlruntime.envtest.server.selectors import matches_selector
+from ctrlruntime.envtest.server.webhook_rules import HOOKS
 
 _Object = dict[str, Any]
 _CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
@@ -354,39 +355,6 @@ def _lease(spec: _Object, prefix: str) -> Iterator[FieldError]:
         yield bad_value(f"{prefix}leaseTransitions", transitions, detail)
 
 
-def _webhooks(obj: _Object, prefix: str) -> Iterator[FieldError]:
-    names: set[str] = set()
-    for index, hook in enumerate(obj.get("webhooks") or ()):
-        path = f"{prefix}webhooks[{index}]"
-        name = hook.get("name") or ""
-        if name.count(".") < 2:
-            detail = "should be a domain with at least three segments separated by dots"
-            yield bad_value(f"{path}.name", name, detail)
-        if name in names:
-            yield duplicate(f"{path}.name", name)
-        names.add(name)
-        yield from _webhook(hook, path)
-
-
-def _webhook(hook: _Object, path: str) -> Iterator[FieldError]:
-    if hook.get("sideEffects") not in {"None", "NoneOnDryRun"}:
-        text = "must specify one of None, NoneOnDryRun"
-        if hook.get("sideEffects"):
-            yield not_supported(
-                f"{path}.sideEffects", hook["sideEffects"], ("None", "NoneOnDryRun")
-            )
-        else:
-            yield required(f"{path}.sideEffects", text)
-    client = hook.get("clientConfig") or {}
-    if bool(client.get("url")) == bool(client.get("service")):
-        text = "exactly one of url or service is required"
-        yield required(f"{path}.clientConfig", text)
-    if not hook.get("admissionReviewVersions"):
-        text = "must specify one of v1, v1beta1"
-        yield required(f"{path}.admissionReviewVersions", text)
-
-
-_HOOKS: Final = Rules(checks=(_webhooks,))
 _TABLE: Final[dict[tuple[str, str], Rules]] = {
     ("", "Pod"): Rules(within={"spec": _POD_SPEC}),
     ("apps", "Deployment"): Rules(
@@ -471,8 +439,8 @@ _TABLE: Final[dict[tuple[str, str], Rules]] = {
     ("rbac.authorization.k8s.io", "ClusterRole"): ROLE,
     ("rbac.authorization.k8s.io", "RoleBinding"): ROLE_BINDING,
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): ROLE_BINDING,
-    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _HOOKS,
-    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _HOOKS,
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): HOOKS,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): HOOKS,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): Rules(checks=(check_definition,)),
 }
 

@@ -288,6 +288,11 @@ def _copy(live: Manifest | None) -> Manifest:
     return copy
 
 
+def scale_view(kind: Kind, version: str, obj: Manifest) -> Manifest:
+    """The object as its scale subresource shows it."""
+    return _scale_of(kind, obj, _scale_paths(kind, version))
+
+
 def _scale_paths(kind: Kind, version: str) -> ScalePaths:
     if kind.custom:
         scale = kind.version_entry(version)["subresources"]["scale"]
