@@ -246,7 +246,7 @@ async def may(api: Api, user: str, verb: str, resource: str, group: str = "", **
 
 
 async def heeded(api: Api, verb: str, resource: str, group: str = "") -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await may(api, "alice", verb, resource, group):
             pass
 
@@ -423,7 +423,7 @@ async def test_impersonation(api: Api, alice: Api) -> None:
         status, answer, _ = await alice.send("GET", alice.configmaps, **headers)
         return status, answer.get("message", "")
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await as_(Impersonate_User="bob", Impersonate_Group="devs"))[0] != 200:
             pass
     status, message = await as_(Impersonate_User="bob")

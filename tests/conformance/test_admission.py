@@ -76,7 +76,7 @@ class Hook:
         await api.create(path, {**config, "webhooks": [*config["webhooks"], probe]})
         self.probed = False
         secrets = f"{api.path('v1', 'secrets')}?dryRun=All"
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not self.probed:
                 await api.create(secrets, {"metadata": {"name": "s"}})
                 await asyncio.sleep(0.005)

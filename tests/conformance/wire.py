@@ -21,7 +21,7 @@ MERGE: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 _OWN_FINALIZERS: Final = {"CustomResourceDefinition", "Namespace"}
-_PATIENCE: Final = 30.0
+_PATIENCE: Final = 60.0
 """Seconds that anything awaited may take."""
 
 
