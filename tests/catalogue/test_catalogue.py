@@ -31,6 +31,13 @@ def test_the_document_says_what_the_catalogue_says() -> None:
     assert document.drift() == ""
 
 
+def test_what_is_decided_otherwise_has_its_reason() -> None:
+    page = (ROOT / "docs" / "decisions" / "requirements.md").read_text()
+    rows = [row.split("|")[1] for row in page.splitlines() if row.startswith("| ")]
+    explained = {name.strip() for row in rows for name in row.split(",")}
+    assert {line.id for line in catalogue().values() if line.decided} <= explained
+
+
 @pytest.mark.parametrize(
     ("outcomes", "expected", "acceptable"),
     [
