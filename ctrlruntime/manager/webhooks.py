@@ -17,6 +17,7 @@ from ctrlruntime.api.resource import Resource
 from ctrlruntime.client.client import Client
 from ctrlruntime.manager.http import HTTPServer, listen
 from ctrlruntime.manager.metrics import Metrics
+from ctrlruntime.manager.options import SERVICE_ACCOUNT_NAMESPACE
 from ctrlruntime.manager.runnables import Group
 from ctrlruntime.webhook.admission import Handler
 from ctrlruntime.webhook.application import Application
@@ -33,7 +34,6 @@ from ctrlruntime.webhook.tls import ServingTLS
 
 __all__ = ["WebhookServer", "Webhooks", "own_namespace"]
 
-SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 FIRST_INJECTION = 10.0
 """Seconds that caches wait for the first injection: one may be needed to list a converted kind."""
 DIAL = 10.0
