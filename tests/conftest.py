@@ -27,6 +27,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Has `--dist loadgroup` heed `xdist_group` with pytest 9.2.
+
+    Workers tell groups by a suffix of test ids, which pytest-xdist 3.8 writes where this pytest no
+    longer looks; without it the marks do nothing, and what a group shares is made in every worker.
+    """
+    if not getattr(config.option, "loadgroup", False):
+        return
+    for item in items:
+        group = getattr(item, "_nodeid", "").rpartition("@")[2]
+        if group and not item.nodeid.endswith(f"@{group}") and hasattr(item, "_id"):
+            item._id = type(item._id).parse(f"{item.nodeid}@{group}")
+
+
 @pytest.fixture(scope="session")
 def backend_name(request: pytest.FixtureRequest) -> str:
     """What `--backend` says."""
