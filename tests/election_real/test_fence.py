@@ -22,6 +22,7 @@ from ctrlruntime.manager.leadership import LeaderElectionLost
 
 pytestmark = pytest.mark.criterion("hand-over")
 
+LONG_TURN = 0.3
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 
 
@@ -93,14 +94,12 @@ async def test_a_write_that_waited_for_others_asks_when_its_turn_comes(
     environment: Environment,
 ) -> None:
     gate = Gate()
-    environment.proxy.add(Delay(0.2), Match(verb="write"))
+    rule = environment.proxy.add(Delay(0.2), Match(verb="write"))
     options = TransportOptions(max_requests=1)
     async with Client.connect(environment.config(), options, fence=gate) as client:
         first = asyncio.create_task(client.create(config_map("first")))
         others = [asyncio.create_task(client.create(config_map(f"m{n}"))) for n in range(5)]
-        while not environment.proxy.connections:  # noqa: ASYNC110 - the proxy tells nobody
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.05)
+        await environment.proxy.wait_fired(rule)
         gate.closed = True
         await first
         outcomes = await asyncio.gather(*others, return_exceptions=True)
@@ -122,15 +121,15 @@ def test_bytes_leave_in_the_turn_in_which_the_fence_was_asked() -> None:
                 await transport.request("POST", "/warm", body=b"{}")
                 loop = asyncio.get_running_loop()
                 request = loop.create_task(transport.request("POST", "/x", body=b"{}"))
-                for _ in range(6):  # a long turn after each one that may be the last before it
-                    loop.call_soon(time.sleep, 0.1)
+                for _ in range(4):  # a long turn after each one that may be the last before it
+                    loop.call_soon(time.sleep, LONG_TURN)
                     await asyncio.sleep(0)
                 await request
             return asked[-1], arrivals[-1]
 
     for run in (uvloop.run, asyncio.run):
         asked, arrived = run(send())
-        assert arrived - asked < 0.05
+        assert arrived - asked < LONG_TURN
 
 
 @contextmanager

@@ -105,7 +105,7 @@ async def test_an_outage_ends_the_leader_and_not_the_work(real: Contest) -> None
         real.environment.proxy.add(Cut(), Match(user=user), times=None) for user in ("one", "two")
     ]
     assert await real.exit_of("one") == 1
-    assert real.now - began < HOLD + MARGIN
+    assert real.now - began < HOLD + 3 * MARGIN
     assert "leader election lost" in real.processes["one"].log_tail()
     for rule in outage:
         real.environment.proxy.remove(rule)
