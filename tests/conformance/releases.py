@@ -47,6 +47,9 @@ CHANGES: Final = {
     "patch bodies": Change(
         36, "bodies that are no patches are 400; a patch of what is absent fails"
     ),
+    "times alone are no write": Change(
+        36, "a write that changes only times of managers is dropped"
+    ),
     "types of applies": Change(36, "an apply of another kind or version is an invalid object type"),
     "wording of schema errors": Change(
         36, "other words and reasons for types, lengths and list items"

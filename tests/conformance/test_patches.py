@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from ctrlruntime.envtest.server import ServerOptions
-
-from .servers import TOKENS
 from .subjects import configmap, deployment, shape, widget
 from .wire import APPLY, JSON_PATCH, MERGE, STRATEGIC, Api
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def options(clock: Clock) -> ServerOptions:
-    return ServerOptions(clock=clock, tokens=TOKENS, authorization="RBAC")
 
 
 def owners(obj: Any) -> dict[tuple[str, str], Any]:
@@ -94,15 +72,15 @@ async def test_apply_over_a_foreign_field_conflicts_unless_forced(api: Api) -> N
     assert set(owners(forced)) == {("two", "Apply")}
 
 
-@pytest.mark.embedded("moves its clock")
-async def test_apply_again_writes_nothing(api: Api, clock: Clock) -> None:
+@pytest.mark.since("times alone are no write")
+async def test_apply_again_writes_nothing(api: Api) -> None:
     path = f"{api.path('apps/v1', 'deployments')}/d"
     wanted = deployment("d")
     wanted["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1000m"}}
     first = await api.apply(path, wanted)
     container = first["spec"]["template"]["spec"]["containers"][0]
     assert container["resources"]["limits"] == {"cpu": "1"}
-    clock.now += timedelta(minutes=1)
+    await api.next_second()
     assert await api.apply(path, wanted) == first
 
 
@@ -379,3 +357,38 @@ async def test_replacement(api: Api, shaped: str) -> None:
     assert (code, reason) == (404, "NotFound")
     other = shape("s", resourceVersion=after["metadata"]["resourceVersion"], uid="other")
     assert (await api.fails("PUT", path, other))[:2] == (409, "Conflict")
+
+
+@pytest.mark.custom
+@pytest.mark.since("times alone are no write")
+async def test_what_changes_times_alone_is_no_write(api: Api, shaped: str) -> None:
+    """A second later, by the same and by another manager, in every way to write."""
+    path = f"{shaped}/s"
+    await api.apply(path, shape("s", {"count": 5, "names": ["a"]}))
+    made = await api.merge(path, {"spec": {"parts": {"a": "1"}}})
+    await api.next_second()
+    again = [
+        await api.call("PUT", path, made),
+        await api.call("PUT", f"{path}?fieldManager=other", made),
+        await api.merge(path, {"spec": {"count": 5}}),
+        await api.merge(f"{path}?fieldManager=other", {"spec": {"parts": {"a": "1"}}}),
+        await api.apply(path, shape("s", {"count": 5, "names": ["a"]})),
+    ]
+    assert all(found == made for found in again)
+    forged = [
+        {**entry, "time": "2020-01-01T00:00:00Z"} for entry in made["metadata"]["managedFields"]
+    ]
+    changed = {**made, "metadata": {**made["metadata"], "managedFields": forged}}
+    assert await api.call("PUT", path, changed) == made
+
+
+async def test_what_changes_times_alone_is_no_write_of_built_in_kinds(api: Api) -> None:
+    path = f"{api.path('apps/v1', 'deployments')}/d"
+    made = await api.create(api.path("apps/v1", "deployments"), deployment("d"))
+    await api.next_second()
+    if not api.has("times alone are no write"):
+        return
+    assert await api.call("PUT", path, made) == made
+    assert await api.merge(path, {"spec": {"replicas": 1, "paused": None}}) == made
+    status = await api.merge(f"{path}/status", {"status": {"replicas": 0}})
+    assert (status["metadata"]["generation"], status["spec"]) == (1, made["spec"])

@@ -184,6 +184,15 @@ class Api:
                     return found
                 await asyncio.sleep(pause)
 
+    async def next_second(self) -> None:
+        """Wait until the server writes another time than now: timestamps are in seconds."""
+        first = (await self.send("GET", "/version"))[2]["Date"]
+        async with asyncio.timeout(_PATIENCE):
+            while True:
+                await asyncio.sleep(0.05)
+                if (await self.send("GET", "/version"))[2]["Date"] != first:
+                    return
+
     @asynccontextmanager
     async def watch(self, path: str, **headers: str) -> AsyncIterator[Stream]:
         sent = {**self.headers, **headers}
