@@ -20,7 +20,7 @@ from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import APIError, Forbidden, NotFound
 from ctrlruntime.envtest import Environment
-from ctrlruntime.envtest.proxy import DelayEvents, LoseReply, Mark, Match
+from ctrlruntime.envtest.proxy import DropEvents, LoseReply, Mark, Match
 from ctrlruntime.envtest.proxy.log import LogEntry
 from ctrlruntime.envtest.users import User
 from ctrlruntime.manager import Manager, ManagerOptions
@@ -144,19 +144,20 @@ async def live(world: Resident, chosen: list[Case]) -> list[LogEntry]:
     await world.start_manager()
     fleet = await Fleet.make(world)
     resources = [case.kind.resource for case in chosen]
-    # The reply to the first write of each kind is lost, and the watch tells late what came of it:
+    # The reply to the first write of each kind is lost, and the watch does not tell what came of it:
     # it has to be read.
     for resource in (*resources, *OWN):
         proxy.add(LoseReply(), Match(user=USER, verb="write", resource=resource), times=1)
-        watched = Match(user=USER, resource=resource.partition("/")[0])
-        proxy.add(DelayEvents(seconds=1.0), watched, times=None)
+        types = ("MODIFIED",) if resource.endswith("/status") else ("ADDED", "MODIFIED")
+        watched = Match(user=USER, resource=resource.removesuffix("/status"))
+        proxy.add(DropEvents(types=types), watched, times=None)
     fleet.rows("a")
     await fleet.registry()
-    await fleet.allow_delete("nonsense")  # an event now, and the same event again at the next plan
     await fleet.template(**entries(chosen))
-    await fleet.ready("a-app", timeout=60)
+    await fleet.ready("a-app", timeout=90)
     proxy.clear()
-    await world.rest()
+    await fleet.allow_delete("nonsense")  # an event now, and the same event again at the next plan
+    await fleet.event("InvalidAnnotation")
     await everything_changes(fleet, chosen)
     await world.rest()
     fleet.delete_row("a")
