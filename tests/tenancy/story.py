@@ -87,7 +87,7 @@ class Story:
     start: str
     """resourceVersion from before it began."""
     born: dict[str, str] = field(default_factory=dict)
-    timeout: float = 50.0
+    timeout: float = 100.0
     users: frozenset[str] = frozenset({"manager"})
 
     @classmethod

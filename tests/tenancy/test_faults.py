@@ -48,6 +48,7 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.criterion("faults"),
     pytest.mark.xdist_group("faults of tenancy"),
+    pytest.mark.timeout(400),
 ]
 
 INACTIVITY = 2.0
@@ -363,7 +364,7 @@ async def test_a_storm_of_faults(world: World, calm: Ending, seed: int) -> None:
     chance = random.Random(seed)
     stories = [await Story.make(world) for _ in range(3)]
     for story in stories:
-        story.timeout = 80.0  # waits between attempts have grown
+        story.timeout = 120.0  # waits between attempts have grown
     storm = asyncio.create_task(blow(world, chance))
     try:
         for step in (Story.begin, Story.change):
