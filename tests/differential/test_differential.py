@@ -36,7 +36,7 @@ from tests.differential.requests import (
 from tests.differential.servers import Pair, Server
 from tests.differential.subject import Subject
 
-SEED = int(os.environ.get("CTRLRUNTIME_DIFFERENTIAL_SEED", "1"))
+SEED = int(os.environ.get("CTRLRUNTIME_DIFFERENTIAL_SEED", "2"))
 REQUESTS = int(os.environ.get("CTRLRUNTIME_DIFFERENTIAL_REQUESTS", "0"))
 KINDS = set(filter(None, os.environ.get("CTRLRUNTIME_DIFFERENTIAL_KINDS", "").split(",")))
 SHOWN = int(os.environ.get("CTRLRUNTIME_DIFFERENTIAL_SHOWN", "3"))
