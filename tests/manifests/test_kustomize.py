@@ -18,6 +18,7 @@ from ctrlruntime.client.errors import AlreadyExists, APIError
 from ctrlruntime.envtest import Environment
 from manager import manifests as made
 from manager.options import RunOptions
+from tests.manifests.conftest import Kubectl
 from tests.manifests.installation import INSTALLER, NAMESPACE, ROOT, Manifest, of_kind
 
 pytestmark = pytest.mark.xdist_group("manifests")
@@ -273,3 +274,20 @@ class TestDeployment:
         assert process.returncode == 0
         for argument in arguments[1:]:
             assert argument.partition("=")[0].encode() in answer
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.criterion("installer")
+async def test_kubectl_applies_the_installer_and_applies_it_again(
+    kubectl: Kubectl, installation: Client
+) -> None:
+    said = await kubectl("1.32", "apply", UNCHECKED, "-f", str(INSTALLER))
+    assert "deployment.apps/ctrlruntime-controller-manager created" in said
+    again = await kubectl("1.20", "apply", UNCHECKED, "-f", str(INSTALLER))
+    told = dict(line.rsplit(" ", 1) for line in again.splitlines() if line)
+    assert told["deployment.apps/ctrlruntime-controller-manager"] == "unchanged"
+    assert told["clusterrole.rbac.authorization.k8s.io/ctrlruntime-manager-role"] == "unchanged"
+
+
+UNCHECKED = "--validate=false"
+"""The old server's own description of definitions does not know CEL rules."""
