@@ -31,13 +31,19 @@ check-generated: setup ## Fail when generated manifests do not match the code
 	@$(PY) -m manager manifests --check
 	@$(PY) -m tests.docs.reference --check
 
-pytest: setup ## The test suite (installs MariaDB and two versions of kubectl where they are missing)
+pytest: setup ## The test suite (installs MariaDB, kubectl and real API servers where they are missing)
+	@hack/envtest-assets.sh all
 	@hack/mariadb.sh
 	@hack/kubectl.sh
 	@.venv/bin/pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+	@.venv/bin/pytest -n 2 --dist loadgroup tests/tenancy --backend kube-apiserver -m "not matrix"
 
 envtest-assets: ## Provision the real API servers (cached; the first time takes about 20 minutes)
 	@hack/envtest-assets.sh all
+
+test-real: setup envtest-assets ## The whole tenancy suite on the real kube-apiserver
+	@hack/mariadb.sh
+	@.venv/bin/pytest -n 2 --dist loadgroup tests/tenancy --backend kube-apiserver $(PYTEST_ARGS)
 
 requirements: setup envtest-assets ## The requirement catalogue: ID, priority, tests, outcome
 	@hack/mariadb.sh
