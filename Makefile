@@ -30,6 +30,7 @@ types: setup ## Type check, strict
 check-generated: setup ## Fail when generated manifests do not match the code
 	@$(PY) -m manager manifests --check
 	@$(PY) -m tests.docs.reference --check
+	@hack/install-yaml.sh --check
 
 pytest: setup ## The test suite (installs MariaDB, kubectl and real API servers where they are missing)
 	@hack/envtest-assets.sh all
@@ -56,9 +57,12 @@ mutants: setup envtest-assets ## Put one defect at a time into a copy; each must
 wheel: setup ## Build the wheel of ctrlruntime into dist/
 	@.venv/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
-generate manifests: setup ## Write CRDs and RBAC into config/, and the tables of docs/packages, from code
+generate manifests: setup ## Write config/, dist/install.yaml and the tables of docs/packages from code
 	@$(PY) -m manager manifests
 	@$(PY) -m tests.docs.reference
+	@hack/install-yaml.sh
+
+build-installer: generate ## dist/install.yaml: everything an installation needs, in one file
 
 bench-tenancy: setup ## Count requests for ROWS tenants; the last line is one JSON object
 	@hack/mariadb.sh

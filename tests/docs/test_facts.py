@@ -28,6 +28,7 @@ from ctrlruntime.envtest.environment import BACKENDS
 from ctrlruntime.envtest.nodes import kinds as node_kinds
 from ctrlruntime.envtest.proxy import Action
 from internal.tenancy import (
+    grants,
     marks,
     metrics,
     outcome,
@@ -128,7 +129,7 @@ def test_options_of_the_manager_are_those_of_the_command(command: str) -> None:
     options = {item.opts[0]: item for item in made.params}
     assert list(found) == list(options)
     for name, option in options.items():
-        default = option.default if isinstance(option.default, str | int) else ""
+        default = option.default if isinstance(option.default, str | int | float) else ""
         if default:
             assert found[name].strip("`") == str(default), name
         else:
@@ -228,7 +229,7 @@ def test_labels_and_annotations_are_all_listed() -> None:
 
 SPOKEN = (
     outcome, registry_status, template_reconciler, statuses, plan, errors, queries,
-    registry_reconciler, reports,
+    registry_reconciler, reports, grants,
 )  # fmt: skip
 """Modules whose CamelCase words end up in conditions and events."""
 ACTIONS = {"Query", "Plan", "Build", "Validate", "Retain", "Apply", "Skip"}
@@ -260,7 +261,7 @@ def test_conditions_and_reasons_are_those_of_the_code() -> None:
     said = set().union(*(spoken(module) for module in SPOKEN)) - ELSEWHERE - ACTIONS
     assert said - listed - events == set(), "in the code, not in the document"
     single = {"Ready", "Valid", "Applied", "Progressing", "Conflicted", "Degraded", "Paused"}
-    single |= {"Reconciled", "Reconciling", "Healthy", "Synced"}
+    single |= {"Reconciled", "Reconciling", "Healthy", "Synced", "Granted"}
     assert listed - said - single - ELSEWHERE == set(), "in the document, not in the code"
 
 
