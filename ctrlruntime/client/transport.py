@@ -16,6 +16,7 @@ from urllib.parse import quote, urlencode
 import aiohttp
 import msgspec
 import structlog
+from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 from multidict import CIMultiDictProxy
 from yarl import URL
 
@@ -115,6 +116,7 @@ class Transport:
         if self._session is not None:
             await self._session.close()
             self._session = None
+            await asyncio.sleep(0)  # aborted connections close their sockets in the next turn
 
     # -- the three shapes of call ----------------------------------------------------------
 
@@ -314,6 +316,8 @@ class Transport:
             ssl=self.config.ssl_context() or True,
             keepalive_timeout=_KEEPALIVE_SECONDS,
             socket_factory=_keepalive_socket,
+            # Older Pythons leave a TLS connection that was ended by itself, as watches are, half open.
+            enable_cleanup_closed=NEEDS_CLEANUP_CLOSED,
         )
         session = aiohttp.ClientSession(
             connector=connector,

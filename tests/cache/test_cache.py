@@ -170,7 +170,8 @@ class TestReads:
             return [entry.labels["colour"]] if "colour" in entry.labels else []
 
         def sizes(entry: Entry) -> list[str]:
-            return list((entry.field("data") or {}).values())
+            mine = "test" in entry.labels  # a shared server holds more
+            return list((entry.field("data") or {}).values()) if mine else []
 
         cache.declare(CONFIG_MAP, indexes={"colour": colours, "size": sizes})
         for name, namespace, colour, data in (

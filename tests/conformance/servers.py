@@ -12,6 +12,7 @@ from typing import Final
 
 import aiohttp
 import pytest
+from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 
 from ctrlruntime.envtest.server import APIServer, ServerOptions, User
 
@@ -44,7 +45,7 @@ class RealServer:
         """
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        connector = aiohttp.TCPConnector(ssl=context)
+        connector = aiohttp.TCPConnector(ssl=context, enable_cleanup_closed=NEEDS_CLEANUP_CLOSED)
         async with aiohttp.ClientSession(connector=connector) as session:
             api = Api(self.url, session, self.token)
             api.user_token = self.user_token

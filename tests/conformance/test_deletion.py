@@ -213,8 +213,11 @@ async def _conditions(api: Api, path: str) -> None:
     """What keeps a namespace is said in its conditions."""
     found = await api.until(path, lambda found: _remains(found))
     conditions = {c["type"]: c for c in found["status"]["conditions"]}
-    assert {type_: c["status"] for type_, c in conditions.items()} == {
-        "NamespaceDeletionDiscoveryFailure": "False",
+    statuses = {type_: c["status"] for type_, c in conditions.items()}
+    # On a server that others share, discovery fails while one of their definitions goes.
+    discovery = statuses.pop("NamespaceDeletionDiscoveryFailure")
+    assert discovery == "False" or api.server is None
+    assert statuses == {
         "NamespaceDeletionGroupVersionParsingFailure": "False",
         "NamespaceDeletionContentFailure": "False",
         "NamespaceContentRemaining": "True",

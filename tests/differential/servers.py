@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import aiohttp
 import orjson
+from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 
 from ctrlruntime.client.config import Config
 from tests.differential.requests import LIVE_VERSION, NAME, Step
@@ -38,7 +39,11 @@ class Server:
     async def __aenter__(self) -> Server:
         headers = {"User-Agent": "differential", "Accept": "application/json"}
         headers |= await self.config.auth.headers()
-        connector = aiohttp.TCPConnector(ssl=self.config.ssl_context() or True, limit=0)
+        connector = aiohttp.TCPConnector(
+            ssl=self.config.ssl_context() or True,
+            limit=0,
+            enable_cleanup_closed=NEEDS_CLEANUP_CLOSED,
+        )
         self._session = aiohttp.ClientSession(connector=connector, headers=headers)
         return self
 

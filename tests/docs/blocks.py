@@ -10,6 +10,8 @@ ROOT = Path(__file__).parents[2]
 RUNNABLE = frozenset({"sh", "bash", "console", "python", "yaml"})
 """Languages whose blocks are commands, programs or manifests."""
 PICTURES = frozenset({"mermaid"})
+OUTPUT = frozenset({"text"})
+"""What a program printed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.envtest import Environment, User, administrator
 from ctrlruntime.envtest.eventually import eventually
 from ctrlruntime.envtest.process import ChildProcess
-from tests.docs.blocks import PICTURES, ROOT, RUNNABLE, Block, blocks, documents, runnable
+from tests.docs.blocks import OUTPUT, PICTURES, ROOT, RUNNABLE, Block, blocks, documents, runnable
 from tests.docs.terminal import Terminal
 
 KINDS = (TenantRegistry, TenantTemplate, Tenant)
@@ -241,7 +241,7 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
         yield made
         return
     ignored = shutil.ignore_patterns(
-        ".git", ".venv", ".run", ".*_cache", ".hypothesis", "__pycache__", "dist", "build"
+        ".git", ".venv", ".run", ".*_cache", ".hypothesis", "__pycache__", "*.whl", "build"
     )
     shutil.copytree(ROOT, made, ignore=ignored)
     environment = Path(sys.prefix)
@@ -266,7 +266,7 @@ async def started(document: Document, folder: Path, kubectl: Path) -> AsyncItera
 @pytest.mark.parametrize("document", documents())
 def test_every_block_has_an_entry(document: str) -> None:
     for block in blocks(document):
-        known = block.language in RUNNABLE | PICTURES
+        known = block.language in RUNNABLE | PICTURES | OUTPUT
         assert known, f"{block}: say what the block is"
     steps = DOCUMENTS.get(document, Document()).steps
     found = runnable(document)

@@ -24,11 +24,11 @@ def definitions(kubectl: Kubectl) -> Iterator[Kubectl]:
 @pytest.mark.criterion("KC-SAMPLES")
 def test_definitions_and_samples(definitions: Kubectl) -> None:
     samples = str(CONFIG / "samples")
-    dry = definitions("apply", "--dry-run=server", "-f", samples)
+    dry = definitions("apply", "--dry-run=server", "-k", samples)
     assert "(server dry run)" in dry
-    assert "created" in definitions("apply", "-f", samples)
-    assert definitions.run("diff", "-f", samples).code == 0
-    assert "tenantregistr" in definitions("get", "-f", samples)
+    assert "created" in definitions("apply", "-k", samples)
+    assert definitions.run("diff", "-k", samples).code == 0
+    assert "tenantregistr" in definitions("get", "-k", samples)
     assert "FIELD" in definitions("explain", "tenantregistry.spec.source", "--recursive")
-    definitions("apply", "--server-side", "--force-conflicts", "-f", samples)
-    definitions("delete", "-f", samples)
+    definitions("apply", "--server-side", "--force-conflicts", "-k", samples)
+    definitions("delete", "-k", samples)
