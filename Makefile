@@ -37,7 +37,6 @@ pytest: setup ## The test suite (installs MariaDB, kubectl and real API servers 
 	@hack/mariadb.sh
 	@hack/kubectl.sh
 	@.venv/bin/pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
-	@.venv/bin/pytest -n 2 --dist loadgroup tests/tenancy --backend kube-apiserver -m "not matrix"
 
 envtest-assets: ## Provision the real API servers (cached; the first time takes about 20 minutes)
 	@hack/envtest-assets.sh all
