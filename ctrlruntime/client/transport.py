@@ -16,7 +16,6 @@ from urllib.parse import quote, urlencode
 import aiohttp
 import msgspec
 import structlog
-from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 from multidict import CIMultiDictProxy
 from yarl import URL
 
@@ -215,12 +214,15 @@ class Transport:
                 if response.status >= HTTPStatus.BAD_REQUEST:
                     raise await self._refused(response)
                 splitter = LineSplitter()
-                async for chunk in response.content.iter_any():
-                    received += len(chunk)
-                    for line in splitter.feed(chunk):
-                        yield line
-                if rest := splitter.rest:
-                    yield rest
+                try:
+                    async for chunk in response.content.iter_any():
+                        received += len(chunk)
+                        for line in splitter.feed(chunk):
+                            yield line
+                    if rest := splitter.rest:
+                        yield rest
+                finally:
+                    _hang_up(response)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise TransportError(f"watch of {path}: {_words(error)}") from error
         finally:
@@ -316,8 +318,6 @@ class Transport:
             ssl=self.config.ssl_context() or True,
             keepalive_timeout=_KEEPALIVE_SECONDS,
             socket_factory=_keepalive_socket,
-            # Older Pythons leave a TLS connection that was ended by itself, as watches are, half open.
-            enable_cleanup_closed=NEEDS_CLEANUP_CLOSED,
         )
         session = aiohttp.ClientSession(
             connector=connector,
@@ -347,6 +347,13 @@ class Transport:
 
     def _log_warning(self, text: str) -> None:
         self._log.warning("API server warning", warning=text)
+
+
+def _hang_up(response: aiohttp.ClientResponse) -> None:
+    """Ends at once a stream that was not read to its end: a farewell by TLS waits for the peer."""
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
 
 
 def list_meta(body: bytes) -> _ListMeta:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import ssl
 import uuid
@@ -12,7 +13,6 @@ from typing import Final
 
 import aiohttp
 import pytest
-from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 
 from ctrlruntime.envtest.server import APIServer, ServerOptions, User
 
@@ -45,7 +45,7 @@ class RealServer:
         """
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        connector = aiohttp.TCPConnector(ssl=context, enable_cleanup_closed=NEEDS_CLEANUP_CLOSED)
+        connector = aiohttp.TCPConnector(ssl=context)
         async with aiohttp.ClientSession(connector=connector) as session:
             api = Api(self.url, session, self.token)
             api.user_token = self.user_token
@@ -57,6 +57,7 @@ class RealServer:
             finally:
                 api.headers["Authorization"] = f"Bearer {self.token}"
                 await api.clean()
+        await asyncio.sleep(0.05)  # streams that were left say farewell by TLS
 
 
 def given(backend: str) -> RealServer | None:

@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 import aiohttp
 import orjson
-from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 
 from ctrlruntime.client.config import Config
 from tests.differential.requests import LIVE_VERSION, NAME, Step
@@ -39,11 +38,7 @@ class Server:
     async def __aenter__(self) -> Server:
         headers = {"User-Agent": "differential", "Accept": "application/json"}
         headers |= await self.config.auth.headers()
-        connector = aiohttp.TCPConnector(
-            ssl=self.config.ssl_context() or True,
-            limit=0,
-            enable_cleanup_closed=NEEDS_CLEANUP_CLOSED,
-        )
+        connector = aiohttp.TCPConnector(ssl=self.config.ssl_context() or True, limit=0)
         self._session = aiohttp.ClientSession(connector=connector, headers=headers)
         return self
 
