@@ -48,6 +48,11 @@ class LogEntry(msgspec.Struct, frozen=True):
     code: int
     injected: str = ""
     began: float = 0.0
+    acting_as: str = ""
+    """Whom the user impersonated."""
+
+
+Observer = Callable[[LogEntry], None]
 
 
 class Counts:
@@ -146,6 +151,7 @@ class RequestLog:
         self._recent: deque[tuple[float, RequestInfo, int, str, float]] = deque(maxlen=keep)
         self._sequence = 0
         self._clock = clock
+        self._observers: list[Observer] = []
 
     def now(self) -> float:
         """The log's clock."""
@@ -157,8 +163,15 @@ class RequestLog:
         """Notes an answer; ``began`` is left out for what was answered at once."""
         now = self._clock()
         self._counts[CountKey(info.user, info.verb, info.resource, code)] += 1
-        self._recent.append((now, info, code, injected, now if began is None else began))
+        answered = (now, info, code, injected, now if began is None else began)
+        self._recent.append(answered)
         self._sequence += 1
+        for observer in self._observers:
+            observer(_entry(*answered))
+
+    def observe(self, observer: Observer) -> None:
+        """Tells `observer` of every request that is answered from now on."""
+        self._observers.append(observer)
 
     def counts(self) -> Counts:
         return Counts(self._counts.copy())
@@ -174,7 +187,19 @@ class RequestLog:
         """The requests after `since`, oldest first, as far as they are still kept."""
         wanted = self._sequence - (since.sequence if since else 0)
         kept = list(self._recent)[-wanted:] if wanted else []
-        return [
-            LogEntry(at, i.user, i.verb, i.resource, i.namespace, i.name, code, injected, began)
-            for at, i, code, injected, began in kept
-        ]
+        return [_entry(*answered) for answered in kept]
+
+
+def _entry(at: float, info: RequestInfo, code: int, injected: str, began: float) -> LogEntry:
+    return LogEntry(
+        at,
+        info.user,
+        info.verb,
+        info.resource,
+        info.namespace,
+        info.name,
+        code,
+        injected,
+        began,
+        info.acting_as,
+    )

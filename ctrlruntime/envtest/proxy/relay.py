@@ -239,7 +239,8 @@ class Relay:
             raise MalformedMessage(f"request line {' '.join(head.start)[:80]!r}")
         method, target, _ = head.start
         user = self._proxy.user_of(head)
-        return classify(method, target, head.text(b"content-type"), user)
+        acting_as = head.text(b"impersonate-user")
+        return classify(method, target, head.text(b"content-type"), user, acting_as)
 
     def _before(self, exchange: Exchange) -> bool:
         """Asks the rules; False if the request does not go on now."""

@@ -17,6 +17,7 @@ class RequestInfo(NamedTuple):
 
     `resource` is written as kubectl writes it, with the subresource: `pods`, `deployments.apps`,
     `deployments.apps/status`. For everything that is no resource it is the path (`/openapi/v3`).
+    `acting_as` is whom the user impersonates, whose rights count then.
     """
 
     user: str
@@ -25,6 +26,7 @@ class RequestInfo(NamedTuple):
     namespace: str
     name: str
     dry_run: bool = False
+    acting_as: str = ""
 
     @property
     def is_write(self) -> bool:
@@ -60,13 +62,15 @@ def split_path(path: str) -> Target:
     return Target(resource, namespace, name)
 
 
-def classify(method: str, target: str, content_type: str, user: str) -> RequestInfo:
+def classify(
+    method: str, target: str, content_type: str, user: str, acting_as: str = ""
+) -> RequestInfo:
     """The request's verb and object; `target` is the path with its query."""
     path, _, query = target.partition("?")
     resource, namespace, name = split_path(path)
     if resource.startswith("/"):
         verb = "get" if method in ("GET", "HEAD") else _WRITE_VERBS.get(method, method.lower())
-        return RequestInfo(user, verb, resource, "", "")
+        return RequestInfo(user, verb, resource, "", "", acting_as=acting_as)
     if method in ("GET", "HEAD"):
         verb = _read_verb(query, name)
     else:
@@ -75,7 +79,7 @@ def classify(method: str, target: str, content_type: str, user: str) -> RequestI
             verb = "deletecollection"
         elif verb == "patch" and content_type.startswith("application/apply-patch"):
             verb = "apply"
-    return RequestInfo(user, verb, resource, namespace, name, "dryRun=" in query)
+    return RequestInfo(user, verb, resource, namespace, name, "dryRun=" in query, acting_as)
 
 
 def _read_verb(query: str, name: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from ctrlruntime.envtest.proxy import LEASES, Proxy
+from ctrlruntime.envtest.proxy import LEASES, Fail, LogEntry, Proxy
 from ctrlruntime.envtest.proxy.requests import classify
 
 from .upstream import Upstream
@@ -81,6 +81,25 @@ async def test_a_mark_separates_before_from_after(
 
     assert str(proxy.log.since(mark)).split() == ["1", "alice", "delete", "pods", "200"]
     assert [e.name for e in proxy.log.entries(mark)] == ["after"]
+
+
+async def test_an_observer_is_told_of_every_answer_and_for_whom_it_was_asked(
+    proxy: Proxy, session: aiohttp.ClientSession
+) -> None:
+    await session.get(f"{proxy.url}{PODS}/before")
+    seen: list[LogEntry] = []
+    proxy.log.observe(seen.append)
+    await session.get(f"{proxy.url}{PODS}/a")
+    await session.delete(f"{proxy.url}{PODS}/missing", headers={"Impersonate-User": "bob"})
+    proxy.add(Fail(403))
+    await session.post(f"{proxy.url}{PODS}", data=b"{}")
+
+    assert [(e.verb, e.name, e.code, e.injected, e.acting_as) for e in seen] == [
+        ("get", "a", 200, "", ""),
+        ("delete", "missing", 404, "", "bob"),
+        ("create", "", 403, "Fail", ""),
+    ]
+    assert seen == proxy.log.entries()[1:]
 
 
 async def test_leases_can_be_left_out(proxy: Proxy, session: aiohttp.ClientSession) -> None:
