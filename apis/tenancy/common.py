@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from apis.references import Name, SecretKeyRef
 from ctrlruntime.api import ApiModel, GroupKind, Int32, ListMap, RawExtension
 
 __all__ = [
@@ -28,9 +29,6 @@ __all__ = [
 
 GROUP = "tenancy.ctrlruntime.dev"
 VERSION = "v1"
-
-Name = Annotated[str, Field(min_length=1, max_length=253)]
-"""The name of an object."""
 
 
 class CreationPolicy(StrEnum):
@@ -60,15 +58,6 @@ class PatchStrategy(StrEnum):
     APPLY = "apply"
     MERGE = "merge"
     REPLACE = "replace"
-
-
-class SecretKeyRef(ApiModel):
-    """One key of a Secret in the same namespace."""
-
-    name: Name
-    """Name of the Secret."""
-    key: Annotated[str, Field(min_length=1, max_length=253)]
-    """Key within the Secret's data."""
 
 
 class TResource(ApiModel):

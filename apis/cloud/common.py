@@ -1,0 +1,296 @@
+"""What the kinds of the group share: the record of task runs, requests over HTTP, hooks."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import Field, WithJsonSchema
+
+from apis.references import Name, SecretKeyRef
+from ctrlruntime.api import (
+    ApiModel,
+    Conditions,
+    Duration,
+    Int32,
+    ListMap,
+    MicroTime,
+    RawExtension,
+    exactly_one_of,
+)
+
+__all__ = [
+    "GROUP",
+    "VERSION",
+    "Expectation",
+    "HTTPRequest",
+    "Hook",
+    "JobHook",
+    "Phase",
+    "SecretHeader",
+    "TaskCondition",
+    "TaskOperation",
+    "TaskOutcome",
+    "TaskRun",
+    "TaskState",
+    "TaskStatus",
+    "TaskSuccess",
+    "Waiting",
+    "WaitingReason",
+]
+
+GROUP = "cloud.ctrlruntime.dev"
+VERSION = "v1"
+
+
+JSONValue = Annotated[Any, WithJsonSchema({"x-kubernetes-preserve-unknown-fields": True})]
+"""Any JSON value."""
+
+
+class TaskState(StrEnum):
+    """The states of a run, in order."""
+
+    PENDING = "Pending"
+    CREATING = "Creating"
+    """Intent recorded: the run may or may not exist yet."""
+    CREATED = "Created"
+    STARTED = "Started"
+    DONE = "Done"
+
+
+class TaskOutcome(StrEnum):
+    """How a run ended."""
+
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    """The task said so; it is tried again as far as its retries go."""
+    REJECTED = "Rejected"
+    """The task said that trying again with the same inputs is of no use."""
+    TIMED_OUT = "TimedOut"
+    LOST = "Lost"
+    """The run is gone and nobody knows how it ended."""
+    CANCELLED = "Cancelled"
+    """Newer inputs made it superfluous, or its object was deleted."""
+
+
+class TaskOperation(StrEnum):
+    """What a run does."""
+
+    APPLY = "Apply"
+    TEARDOWN = "Teardown"
+
+
+class Phase(StrEnum):
+    """Where an object stands, in one word."""
+
+    PENDING = "Pending"
+    WAITING = "Waiting"
+    """For its turn; ``status.waiting`` says for what."""
+    RUNNING = "Running"
+    RETRYING = "Retrying"
+    """A run failed, and the next is due later."""
+    READY = "Ready"
+    FAILED = "Failed"
+    """Nothing more is tried until the inputs change or a retry is asked for."""
+    PAUSED = "Paused"
+    EXTRACTED = "Extracted"
+    """Taken out of management."""
+    DELETING = "Deleting"
+
+
+class TaskCondition(ApiModel):
+    """One step of a run, as it was noticed."""
+
+    type: TaskState
+    """The state that was reached."""
+    status: Annotated[str, Field(pattern="^(True|False|Unknown)$")] = "True"
+    """False for a run that ended without success."""
+    reason: str = ""
+    """One word for what happened."""
+    message: str = ""
+    """What happened, for people."""
+    inputs_version: str = ""
+    """The inputs: generation and hash of the annotations that count."""
+    run_id: str = Field(default="", alias="runID")
+    """The run, once it is known."""
+    last_transition_time: MicroTime
+    """When it was noticed."""
+
+
+class TaskRun(ApiModel):
+    """The record of one run. Written before the run exists."""
+
+    run_id: str = Field(alias="runID")
+    """Name of the run: task and 12 hexadecimal digits that follow from the identity below."""
+    inputs_version: str
+    """The inputs it was made for."""
+    attempt: Int32 = 1
+    """1 for the first run of these inputs; one more after every run that ended without success."""
+    slot: str = ""
+    """Of a periodic task: the start of the period, as time."""
+    operation: TaskOperation = TaskOperation.APPLY
+    """Apply, or the teardown of what earlier runs made."""
+    state: TaskState = TaskState.PENDING
+    """How far it is."""
+    outcome: TaskOutcome | None = None
+    """How it ended."""
+    message: str = ""
+    """What it said last."""
+    logs: str = ""
+    """Where its logs are."""
+    created_at: MicroTime | None = None
+    """When the intent was recorded."""
+    started_at: MicroTime | None = None
+    """When it was first seen running."""
+    finished_at: MicroTime | None = None
+    """When it was seen finished."""
+    deadline: MicroTime | None = None
+    """When it is given up."""
+    retry_at: MicroTime | None = None
+    """When the next attempt is due."""
+    superseded: bool = False
+    """Newer inputs are there: it is awaited or being cancelled."""
+
+
+class TaskSuccess(ApiModel):
+    """The inputs that were last carried out."""
+
+    inputs_version: str
+    """Which they were."""
+    run_id: str = Field(alias="runID")
+    """By which run."""
+    inputs_hash: str = ""
+    """Hash of spec and annotations: the same content again, under a newer generation, is no reason for
+    another run."""
+    slot: str = ""
+    """Of a periodic task: in which period."""
+    finished_at: MicroTime
+    """When."""
+
+
+class WaitingReason(StrEnum):
+    """What a task waits for."""
+
+    LIMIT = "Limit"
+    """As many runs of its type as may run at once are running."""
+    RATE = "Rate"
+    """As many runs of its type as may start in a minute have started."""
+    INSTANCE_BUSY = "InstanceBusy"
+    """Another task of the same instance is running."""
+
+
+class Waiting(ApiModel):
+    """Why a task does not run yet."""
+
+    reason: WaitingReason
+    """What it waits for."""
+    limit: Int32 = 0
+    """How many may run at once, or start in a minute."""
+    position: Int32 = 0
+    """Its place in the queue; 1 is next. As of the last write, which is not made for every step."""
+    holder: str = ""
+    """For InstanceBusy: kind and name of what is running. Otherwise what has been running longest."""
+    since: MicroTime
+    """Since when it waits."""
+    estimate: Duration | None = None
+    """How long it may take still, judged by the last runs of its type."""
+
+
+class TaskStatus(ApiModel):
+    """What is known of an object that drives tasks."""
+
+    observed_generation: int = 0
+    """The generation that the status was computed for."""
+    phase: Phase = Phase.PENDING
+    """Where it stands."""
+    message: str = ""
+    """One sentence for people."""
+    conditions: Conditions = Field(default_factory=list)
+    """Ready: the current inputs have been carried out."""
+    task_conditions: list[TaskCondition] = Field(default_factory=list)
+    """The last steps of its runs, newest first."""
+    run: TaskRun | None = None
+    """The run under way, or else the last one."""
+    history: list[TaskRun] = Field(default_factory=list)
+    """Runs that ended, newest first, without the one above."""
+    succeeded: TaskSuccess | None = None
+    """The inputs that were last carried out."""
+    outputs: dict[str, str] = Field(default_factory=dict)
+    """What the last successful run handed back."""
+    outputs_secret_name: str = ""
+    """Secret with the outputs that must not be seen."""
+    waiting: Waiting | None = None
+    """Why it does not run yet."""
+    last_handled_retry: str = ""
+    """The value of the annotation that asks for a retry when it was last carried out."""
+
+
+class Expectation(ApiModel):
+    """One value in a JSON answer."""
+
+    path: Annotated[str, Field(min_length=1)]
+    """JSONPath; `$` is the whole answer."""
+    equals: JSONValue = None
+    """The value that must be there; without it, any."""
+
+
+class SecretHeader(ApiModel):
+    """A header whose value is in a Secret."""
+
+    name: Annotated[str, Field(min_length=1)]
+    """Name of the header."""
+    prefix: str = ""
+    """What stands before the value, such as `Bearer `."""
+    value_from: SecretKeyRef
+    """Where the value is."""
+
+
+class HTTPRequest(ApiModel):
+    """A request, and the answer that counts as good.
+
+    `${instance}`, `${version}`, `${domain}` and `${outputs.NAME}` are replaced in url, headers and
+    body.
+    """
+
+    url: Annotated[str, Field(pattern="^https?://")]
+    """Where to send it."""
+    method: Annotated[str, Field(pattern="^(GET|HEAD|POST|PUT|PATCH|DELETE)$")] = "GET"
+    """The method."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Headers."""
+    secret_headers: Annotated[list[SecretHeader], ListMap("name")] = Field(default_factory=list)
+    """Headers whose values are in Secrets."""
+    body: RawExtension | None = None
+    """Sent as JSON."""
+    status_codes: list[Int32] = Field(default_factory=lambda: [200])
+    """Codes of a good answer."""
+    expect: list[Expectation] = Field(default_factory=list)
+    """What a good answer has to say."""
+    timeout_seconds: Annotated[Int32, Field(ge=1, le=600)] = 30
+    """How long to wait for the answer."""
+
+
+class JobHook(ApiModel):
+    """A command in a container, run once in the instance's cluster."""
+
+    image: Annotated[str, Field(min_length=1)]
+    """The image."""
+    command: list[str] = Field(default_factory=list)
+    """The command; the image's own if empty."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Environment; the places that requests replace are replaced here too."""
+    service_account_name: Name | None = None
+    """ServiceAccount in the instance's cluster."""
+
+
+class Hook(ApiModel, rules=(exactly_one_of("http", "job"),)):
+    """Something to do outside, once for each upgrade."""
+
+    http: HTTPRequest | None = None
+    """A request that starts it. Sent with an `Idempotency-Key` that is the same for each attempt."""
+    job: JobHook | None = None
+    """A Job in the instance's cluster."""
+    until: HTTPRequest | None = None
+    """Asked again and again until its answer is good."""
+    timeout_seconds: Annotated[Int32, Field(ge=1, le=86400)] = 1800
+    """How long it may take."""

@@ -1,0 +1,433 @@
+"""Instance: one customer's deployment."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from apis.references import Name, SecretKeyRef
+from ctrlruntime.api import (
+    ApiModel,
+    Conditions,
+    Duration,
+    Int32,
+    ListMap,
+    PrintColumn,
+    Quantity,
+    RawExtension,
+    Resource,
+    at_most_one_of,
+)
+
+from .common import GROUP, VERSION, Hook, HTTPRequest, Phase, Waiting
+
+__all__ = [
+    "GCP",
+    "GKE",
+    "Bundle",
+    "ChildSummary",
+    "Cluster",
+    "ClusterValues",
+    "CustomDomain",
+    "Debug",
+    "DiskPolicy",
+    "GCPStatus",
+    "GKEPool",
+    "HelmChart",
+    "Infrastructure",
+    "Instance",
+    "InstanceSpec",
+    "InstanceStatus",
+    "Invariant",
+    "ManagedSMTP",
+    "NamedResource",
+    "PrivateCodeHost",
+    "PrivateCodeHostAWS",
+    "PrivateDNS",
+    "PrivateDNSRoute",
+    "PrivateLink",
+    "ReleaseChannel",
+    "TerraformModule",
+    "TerraformSettings",
+    "UpgradeSettings",
+]
+
+Host = Annotated[str, Field(min_length=1, max_length=253)]
+"""A DNS name."""
+
+
+class ReleaseChannel(StrEnum):
+    """Which bulk upgrades reach the instance."""
+
+    STABLE = "stable"
+    INSIDERS = "insiders"
+    """Upgraded by itself, earlier; bulk upgrades pass it by."""
+    PAUSE = "pause"
+    """Stays at its version; bulk upgrades pass it by."""
+
+
+class CustomDomain(ApiModel):
+    """A further name that the instance is reached by."""
+
+    dns_name: Host
+    """The name."""
+    primary: bool = False
+    """Whether it takes the place of the primary name."""
+
+
+class GKEPool(ApiModel):
+    """The machines of one cluster."""
+
+    machine_type: Annotated[str, Field(min_length=1)]
+    """Machine type, such as n2-standard-8."""
+    additional_oauth_scopes: list[str] = Field(default_factory=list)
+    """OAuth scopes beside the default ones."""
+
+
+class GKE(ApiModel):
+    """The clusters; one serves, the other is there while a change is under way."""
+
+    blue: GKEPool | None = None
+    """The blue cluster."""
+    green: GKEPool | None = None
+    """The green cluster."""
+
+
+class GCP(ApiModel):
+    """Where the instance runs on Google Cloud."""
+
+    zone: Annotated[str, Field(min_length=1)]
+    """Zone; another region means another instance."""
+    project_id: str | None = None
+    """Project; default: the Terraform configuration decides."""
+    gke: GKE = Field(default_factory=GKE)
+    """The clusters."""
+
+
+class PrivateLink(ApiModel):
+    """One endpoint that is reached privately."""
+
+    endpoint: Annotated[str, Field(min_length=1)]
+    """Service name of the endpoint."""
+    ports: list[Int32] = Field(default_factory=list)
+    """Ports to open."""
+    private_dns_enabled: bool = False
+    """Use the endpoint's private DNS name."""
+
+
+class PrivateCodeHostAWS(ApiModel):
+    """An AWS account that hosts code."""
+
+    account_id: Annotated[str, Field(alias="accountID", pattern="^[0-9]{12}$")]
+    """The account."""
+    region: Annotated[str, Field(min_length=1)]
+    """The region."""
+    high_available: bool = False
+    """Two tunnels rather than one."""
+    private_links: Annotated[list[PrivateLink], ListMap("endpoint")] = Field(default_factory=list)
+    """The endpoints."""
+
+
+class PrivateCodeHost(ApiModel):
+    """A code host that is not on the internet."""
+
+    enabled: bool = False
+    """Whether there is one."""
+    aws: PrivateCodeHostAWS | None = None
+    """The account it is in."""
+
+
+class PrivateDNSRoute(ApiModel):
+    """Names that another server resolves."""
+
+    source: Annotated[str, Field(min_length=1)]
+    """Zone to resolve."""
+    destination: Annotated[str, Field(min_length=1)]
+    """Network it is reached by."""
+    resolver_ip: Annotated[str, Field(alias="resolverIP", min_length=1)]
+    """The server."""
+
+
+class PrivateDNS(ApiModel):
+    """Private DNS zones."""
+
+    routes: list[PrivateDNSRoute] = Field(default_factory=list)
+    """The zones."""
+
+
+class TerraformModule(ApiModel):
+    """The Terraform module of an instance. It gets the instance's fields as variables."""
+
+    source: Annotated[str, Field(min_length=1)]
+    """Source address, as in a module block."""
+    version: str | None = None
+    """Version constraint, for modules of a registry."""
+    inputs: RawExtension = Field(default_factory=dict)
+    """Further input variables."""
+    outputs: list[str] = Field(default_factory=list)
+    """Outputs of the module to hand on; marked sensitive ones go to a Secret."""
+    sensitive_outputs: list[str] = Field(default_factory=list)
+    """Outputs of the module that must not be seen."""
+
+
+class TerraformSettings(ApiModel):
+    """How the infrastructure is built."""
+
+    organization: str | None = None
+    """HCP Terraform organization; without it a local terraform or tofu binary is used."""
+    address: str = "https://app.terraform.io"
+    """Address of HCP Terraform, or of Terraform Enterprise."""
+    project_id: str | None = None
+    """HCP Terraform project of new workspaces."""
+    token_from: SecretKeyRef | None = None
+    """API token."""
+    workspace: str | None = None
+    """Workspace; default: the instance's name."""
+    terraform_version: str | None = None
+    """Version of Terraform that the workspace runs."""
+    module: TerraformModule | None = None
+    """The module; without it, the clusters above are rendered as they are."""
+
+
+class Infrastructure(ApiModel):
+    """What the instance runs on."""
+
+    gcp: GCP | None = None
+    """Google Cloud."""
+    private_code_host: PrivateCodeHost | None = None
+    """A code host that is not on the internet."""
+    private_dns: PrivateDNS | None = Field(default=None, alias="privateDNS")
+    """Private DNS zones."""
+    terraform: TerraformSettings | None = None
+    """How it is built; without it there is no infrastructure to build."""
+
+
+class ClusterValues(ApiModel):
+    """Overlays."""
+
+    values_files: list[str] = Field(default_factory=list)
+    """Files of values in the bundle, later ones win."""
+
+
+class HelmChart(ApiModel):
+    """A Helm chart."""
+
+    chart: Annotated[str, Field(min_length=1)]
+    """Chart: its name in the repository, an OCI address or a path in the bundle."""
+    repository: str | None = None
+    """Address of the repository."""
+    version: str | None = None
+    """Version of the chart; `${version}` is the instance's."""
+    values: RawExtension = Field(default_factory=dict)
+    """Values, over those of the values files."""
+
+
+class Bundle(ApiModel, rules=(at_most_one_of("kustomize", "helm"),)):
+    """What runs in the cluster. `${version}`, `${domain}`, `${instance}` and `${outputs.NAME}` are
+    replaced in every string."""
+
+    manifests: list[RawExtension] = Field(default_factory=list)
+    """Whole manifests."""
+    config_map_names: list[Name] = Field(default_factory=list)
+    """ConfigMaps beside the instance whose keys are files of manifests or values."""
+    kustomize: bool = False
+    """The ConfigMaps hold a kustomization."""
+    helm: HelmChart | None = None
+    """A chart to render."""
+
+
+class DiskPolicy(ApiModel):
+    """How claims grow."""
+
+    claim_selector: dict[str, str] = Field(default_factory=dict)
+    """Labels of the claims; all claims of the namespace if empty."""
+    usage_threshold_percent: Annotated[Int32, Field(ge=1, le=99)] = 80
+    """A claim that is fuller grows."""
+    increase_percent: Annotated[Int32, Field(ge=1, le=500)] = 20
+    """By how much, of its size."""
+    max_size: Quantity
+    """No claim grows beyond."""
+    cooldown: Duration | None = None
+    """Between two steps of one claim; default 6 h, the least that cloud disks allow."""
+    usage: HTTPRequest
+    """Answers `{"claims": [{"name": …, "usedBytes": …, "capacityBytes": …}]}`, such as a Prometheus
+    exporter beside the cluster."""
+
+
+class Cluster(ApiModel):
+    """The instance's cluster and what runs there."""
+
+    kubeconfig_from: SecretKeyRef | None = None
+    """Kubeconfig of the cluster; default: the output `kubeconfig` of the infrastructure."""
+    namespace: Annotated[str, Field(min_length=1, max_length=63)] = "default"
+    """Namespace for manifests that name none."""
+    bundle: Bundle = Field(default_factory=Bundle)
+    """What runs there."""
+    values: ClusterValues = Field(default_factory=ClusterValues)
+    """Overlays."""
+    ready_timeout_seconds: Annotated[Int32, Field(ge=1, le=86400)] = 900
+    """How long the workload may take to become ready."""
+    disks: DiskPolicy | None = None
+    """Makes claims grow; without it they are left alone."""
+
+
+class Invariant(ApiModel):
+    """Something that has to be true of the running instance, and how to make it so."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63)]
+    """Its name."""
+    check: HTTPRequest
+    """A good answer says that it is true."""
+    ensure: list[HTTPRequest] = Field(default_factory=list)
+    """Sent one after another when it is not; then it is checked again."""
+    on_delete: list[HTTPRequest] = Field(default_factory=list)
+    """Sent when the instance goes."""
+
+
+class UpgradeSettings(ApiModel):
+    """The steps around a change of version. A step that is not given is left out."""
+
+    health_check: HTTPRequest | None = None
+    """Has to be good before anything is touched."""
+    backup: Hook | None = None
+    """Takes a backup."""
+    migrate: Hook | None = None
+    """Migrates the database; the workload stays as it is until this has succeeded."""
+    verify: HTTPRequest | None = None
+    """Has to be good afterwards, such as a page that says the version."""
+    verify_timeout_seconds: Annotated[Int32, Field(ge=1, le=86400)] = 600
+    """How long it may take to become good."""
+
+
+class Debug(ApiModel):
+    """Switches for operators."""
+
+    tfc_runs_mode: Annotated[str, Field(pattern="^(cli|vcs)$")] = "cli"
+    """Who starts Terraform runs: this control plane, or commits to a repository."""
+    enable_alerting: bool = True
+    """Whether alerts are on."""
+    enable_deletion_protection: bool = True
+    """Nothing is torn down while this is on, even if the object is deleted."""
+
+
+class ManagedSMTP(ApiModel):
+    """Mail sent through the platform's own vendor."""
+
+    disabled: bool = False
+    """The instance sends its mail itself."""
+
+
+class InstanceSpec(ApiModel):
+    """What the deployment should be."""
+
+    sourcegraph_version: Annotated[str, Field(min_length=1)]
+    """Version of the application."""
+    release_channel: ReleaseChannel = ReleaseChannel.STABLE
+    """Which bulk upgrades reach the instance."""
+    domain: Host | None = None
+    """Name the instance is reached by; no other instance has the same."""
+    primary_dns_name: Host | None = Field(default=None, alias="primaryDNSName")
+    """The newer spelling of domain; wins over it."""
+    custom_domains: Annotated[list[CustomDomain], ListMap("dnsName")] = Field(default_factory=list)
+    """Further names."""
+    instance_features: dict[str, str] = Field(default_factory=dict)
+    """Features; `ephemeral_instance` and `ephemeral_instance_lease_time` among them."""
+    infrastructure: Infrastructure = Field(default_factory=Infrastructure)
+    """What it runs on."""
+    cluster: Cluster = Field(default_factory=Cluster)
+    """Its cluster and what runs there."""
+    invariants: Annotated[list[Invariant], ListMap("name")] = Field(default_factory=list)
+    """What has to be true of the running instance."""
+    invariants_period: Duration | None = None
+    """How often the invariants are enforced again; default 24 h."""
+    upgrade: UpgradeSettings = Field(default_factory=UpgradeSettings)
+    """The steps around a change of version."""
+    debug: Debug = Field(default_factory=Debug)
+    """Switches for operators."""
+    managed_smtp: ManagedSMTP = Field(default_factory=ManagedSMTP, alias="managedSMTP")
+    """Mail."""
+
+
+class NamedResource(ApiModel):
+    """Something with a name that is known only once it exists."""
+
+    name: str
+    """The name."""
+
+
+class GCPStatus(ApiModel):
+    """What is known of Google Cloud after the infrastructure was built."""
+
+    project_id: str = ""
+    """Project."""
+    region: str = ""
+    """Region."""
+    gke_clusters: list[NamedResource] = Field(default_factory=list)
+    """Clusters."""
+    cloud_sql: list[NamedResource] = Field(default_factory=list, alias="cloudSQL")
+    """Databases."""
+
+
+class ChildSummary(ApiModel):
+    """One subresource."""
+
+    kind: str
+    """Kind."""
+    name: str
+    """Name."""
+    phase: Phase = Phase.PENDING
+    """Where it stands."""
+    ready: bool = False
+    """Whether its current inputs have been carried out."""
+    message: str = ""
+    """What it says of itself."""
+    run_id: str = Field(default="", alias="runID")
+    """Its run under way, or else its last one."""
+
+
+class InstanceStatus(ApiModel):
+    """What the deployment is."""
+
+    observed_generation: int = 0
+    """The generation that the status was computed for."""
+    phase: Phase = Phase.PENDING
+    """Where it stands."""
+    message: str = ""
+    """One sentence that says what is going on, or what to do."""
+    version: str = ""
+    """Version that is deployed."""
+    task: str = ""
+    """The task under way."""
+    waiting: Waiting | None = None
+    """What that task waits for."""
+    children: Annotated[list[ChildSummary], ListMap("kind", "name")] = Field(default_factory=list)
+    """The subresources, in the order in which they are carried out."""
+    outputs: dict[str, str] = Field(default_factory=dict)
+    """What the subresources handed back."""
+    gcp: GCPStatus | None = None
+    """What is known of Google Cloud after the infrastructure was built."""
+    conditions: Conditions = Field(default_factory=list)
+    """Ready, and what stands in its way."""
+    last_handled_retry: str = ""
+    """The value of the annotation that asks for a retry when it was last carried out."""
+
+
+class Instance(
+    Resource[InstanceSpec, InstanceStatus],
+    group=GROUP,
+    version=VERSION,
+    plural="instances",
+    categories=("cloud",),
+    print_columns=(
+        PrintColumn("Ready", '.status.conditions[?(@.type=="Ready")].status', "string"),
+        PrintColumn("Phase", ".status.phase", "string"),
+        PrintColumn("Version", ".status.version", "string"),
+        PrintColumn("Task", ".status.task", "string"),
+        PrintColumn("Waiting", ".status.waiting.reason", "string"),
+        PrintColumn("Age", ".metadata.creationTimestamp", "date"),
+        PrintColumn("Message", ".status.message", "string", priority=1),
+    ),
+):
+    """One customer's deployment."""

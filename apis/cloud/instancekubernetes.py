@@ -1,0 +1,48 @@
+"""InstanceKubernetes: what runs in an instance's cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from ctrlruntime.api import ApiModel, PrintColumn, Resource
+
+from .common import GROUP, VERSION, TaskStatus
+from .instance import Cluster
+
+__all__ = ["InstanceKubernetes", "InstanceKubernetesSpec"]
+
+
+class InstanceKubernetesSpec(ApiModel):
+    """What of an instance its workload depends on. Written by the instance."""
+
+    version: Annotated[str, Field(min_length=1)]
+    """Version of the application to run."""
+    domain: str | None = None
+    """Name the instance is reached by."""
+    cluster: Cluster = Field(default_factory=Cluster)
+    """Its cluster and what runs there; disks are not part of it."""
+    outputs: dict[str, str] = Field(default_factory=dict)
+    """Outputs of the infrastructure."""
+    outputs_secret_name: str = ""
+    """Secret with the outputs of the infrastructure that must not be seen."""
+
+
+class InstanceKubernetes(
+    Resource[InstanceKubernetesSpec, TaskStatus],
+    group=GROUP,
+    version=VERSION,
+    plural="instancekubernetes",
+    categories=("cloud",),
+    print_columns=(
+        PrintColumn("Ready", '.status.conditions[?(@.type=="Ready")].status', "string"),
+        PrintColumn("Phase", ".status.phase", "string"),
+        PrintColumn("Version", ".spec.version", "string"),
+        PrintColumn("Task", ".status.run.runID", "string"),
+        PrintColumn("Waiting", ".status.waiting.reason", "string"),
+        PrintColumn("Age", ".metadata.creationTimestamp", "date"),
+        PrintColumn("Message", ".status.message", "string", priority=1),
+    ),
+):
+    """The workload of one instance in its cluster."""

@@ -1,0 +1,48 @@
+"""InstanceTerraform: the infrastructure of an instance."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from ctrlruntime.api import ApiModel, ListMap, PrintColumn, Resource
+
+from .common import GROUP, VERSION, TaskStatus
+from .instance import CustomDomain, Infrastructure
+
+__all__ = ["InstanceTerraform", "InstanceTerraformSpec"]
+
+
+class InstanceTerraformSpec(ApiModel):
+    """What of an instance its infrastructure depends on. Written by the instance."""
+
+    infrastructure: Infrastructure = Field(default_factory=Infrastructure)
+    """What it runs on."""
+    domain: str | None = None
+    """Name the instance is reached by."""
+    custom_domains: Annotated[list[CustomDomain], ListMap("dnsName")] = Field(default_factory=list)
+    """Further names."""
+    instance_features: dict[str, str] = Field(default_factory=dict)
+    """Features; those of the lease of an ephemeral instance are not among them."""
+    tfc_runs_mode: Annotated[str, Field(pattern="^(cli|vcs)$")] = "cli"
+    """Who starts Terraform runs."""
+
+
+class InstanceTerraform(
+    Resource[InstanceTerraformSpec, TaskStatus],
+    group=GROUP,
+    version=VERSION,
+    plural="instanceterraforms",
+    categories=("cloud",),
+    print_columns=(
+        PrintColumn("Ready", '.status.conditions[?(@.type=="Ready")].status', "string"),
+        PrintColumn("Phase", ".status.phase", "string"),
+        PrintColumn("Version", ".status.run.inputsVersion", "string"),
+        PrintColumn("Task", ".status.run.runID", "string"),
+        PrintColumn("Waiting", ".status.waiting.reason", "string"),
+        PrintColumn("Age", ".metadata.creationTimestamp", "date"),
+        PrintColumn("Message", ".status.message", "string", priority=1),
+    ),
+):
+    """The infrastructure of one instance."""

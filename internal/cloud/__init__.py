@@ -1,0 +1,1 @@
+"""The cloud system: Instances, their subresources, and the tasks that carry them out."""

@@ -1,0 +1,5 @@
+"""How many runs there may be: limits of a type, and one at a time for an instance."""
+
+from .checker import Claim, ConcurrencyChecker, Denied, Granted, Verdict
+
+__all__ = ["Claim", "ConcurrencyChecker", "Denied", "Granted", "Verdict"]

@@ -1,0 +1,51 @@
+"""The protocol of those who say whether a run may start."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeAlias
+
+from apis.cloud import Waiting
+from internal.cloud.runs import RunOwner
+from internal.cloud.tasks.definition import Concurrency
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A run that wants to start."""
+
+    task: str
+    """Its type."""
+    owner: RunOwner
+    instance: str
+    """Name of the instance, in the owner's namespace."""
+    since: datetime
+    """Since when it waits: as recorded, so that its place survives a restart."""
+    concurrency: Concurrency
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The run may start. It counts as running until it is released."""
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """Not yet. The owner is woken when its turn comes."""
+
+    waiting: Waiting
+    """What to tell people."""
+
+
+Verdict: TypeAlias = Granted | Denied
+
+
+class ConcurrencyChecker(Protocol):
+    """Grants and takes back. Synchronous: a grant and the count it rests on are one step."""
+
+    def acquire(self, claim: Claim) -> Verdict:
+        """May the run start now? First come, first served. Asking again while granted is granted."""
+        ...
+
+    def release(self, owner: RunOwner) -> None:
+        """The owner's run has ended, or it no longer waits. Wakes those who may start now."""
+        ...

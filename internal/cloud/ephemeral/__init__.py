@@ -1,0 +1,1 @@
+"""Ephemeral instances: made with a few words, gone when their lease ends."""

@@ -1,0 +1,1 @@
+"""The Instance controller: subresources in order, and one status for people."""

@@ -1,0 +1,42 @@
+"""Labels, annotations and finalizers of the cloud system."""
+
+from typing import Final
+
+from apis.cloud import GROUP
+
+FIELD_MANAGER: Final = "cloud-manager"
+"""Field manager of what the Instance controller applies: its subresources."""
+
+FINALIZER: Final = f"{GROUP}/finalizer"
+"""On instances: their subresources go first, one after another."""
+RUNS_FINALIZER: Final = f"{GROUP}/runs"
+"""On subresources: what their tasks made is torn down, and their runs are deleted, before they go."""
+
+INSTANCE: Final = f"{GROUP}/instance"
+"""Label of everything that belongs to an instance: its name."""
+INSTANCE_TYPE: Final = "instance-type"
+"""Label of an instance: internal, trial or production."""
+OWNER_UID: Final = f"{GROUP}/owner-uid"
+"""Label of a run: the UID of the object that drives it."""
+TASK: Final = f"{GROUP}/task"
+"""Label of a run: its task."""
+RUN_ID: Final = f"{GROUP}/run-id"
+"""Label of a run: its id."""
+
+PAUSED: Final = f"{GROUP}/paused"
+"""Annotation: "true" keeps new runs from being started for the object (and, of an instance, for its
+subresources). What runs is awaited."""
+RETRY: Final = f"{GROUP}/retry"
+"""Annotation: a new value asks for another attempt after a failure; any text."""
+CONTROL_PLANE_MODE: Final = f"{GROUP}/control-plane-mode"
+"""Annotation of an instance: "false" takes it, with its subresources, out of management."""
+
+CLOUDSQL_MODE: Final = f"{GROUP}/cloudsql-mode"
+"""Annotation: blueOnly, bluePrimary, greenOnly or greenPrimary."""
+ENABLE_CMEK: Final = f"{GROUP}/enable-cmek"
+"""Annotation: encrypt disks with a key of the customer's."""
+CMEK_ALGORITHM: Final = f"{GROUP}/cmek-algorithm"
+"""Annotation: algorithm of that key."""
+
+CONTROL: Final = frozenset({PAUSED, RETRY, CONTROL_PLANE_MODE})
+"""Annotations that steer the controllers and are no inputs of a task."""

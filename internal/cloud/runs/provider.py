@@ -1,0 +1,141 @@
+"""What a run is, and the protocol of those who execute runs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol, runtime_checkable
+
+from apis.cloud import TaskOperation
+from apis.references import SecretKeyRef
+
+RunName = str
+"""`<task>-<12 hex>`: follows from the identity of a run, so that starting it twice is starting it
+once. Usable as name of a Kubernetes object."""
+
+
+class RunState(StrEnum):
+    """How far a run is, as its provider sees it."""
+
+    CREATED = "Created"
+    """It exists and has not begun."""
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    """Ended without success; `Run.retryable` says if trying again makes sense."""
+    TIMED_OUT = "TimedOut"
+    CANCELLED = "Cancelled"
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more happens."""
+        return self not in (RunState.CREATED, RunState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOwner:
+    """The object that drives a run."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInput:
+    """What a task is told. Serialised as JSON, the same for every provider; holds no secret."""
+
+    task: str
+    run_id: RunName
+    inputs_version: str
+    attempt: int
+    slot: str
+    operation: TaskOperation
+    owner: RunOwner
+    instance: str
+    """Name of the instance."""
+    spec: Mapping[str, Any]
+    """The spec of the object, as on the wire."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """The annotations that count."""
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    """Outputs of the last successful run of the same object."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """A run to be started."""
+
+    run_id: RunName
+    input: RunInput
+    timeout: float
+    """Seconds after which the provider ends it."""
+    secrets: Sequence[SecretKeyRef] = ()
+    """Keys of Secrets in the owner's namespace that the task may read, as files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run as its provider sees it."""
+
+    run_id: RunName
+    state: RunState
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    message: str = ""
+    """The last words of the task; for a failure, the cause."""
+    retryable: bool = True
+    """Of a failure: whether another attempt may succeed."""
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    secret_outputs: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Outputs that must not be seen; the driver keeps them in a Secret."""
+    logs: str = ""
+    """Where the logs are: a command to type, a path or an address."""
+
+
+class RunRefused(Exception):
+    """The provider will not start this run, now or later: the message says why and what to do."""
+
+
+@runtime_checkable
+class RunProvider(Protocol):
+    """Executes runs. Every call may be repeated, and may be made by another process after a crash.
+
+    Calls raise the errors of their transport when the outcome is unknown; the caller repeats them.
+    """
+
+    async def start(self, request: RunRequest) -> Run:
+        """Start the run, or answer the one of that id that is already there, whatever its state.
+
+        Never starts a second run of one id, even if called twice at once or after a lost reply.
+        Raises :class:`RunRefused`.
+        """
+        ...
+
+    async def get(self, owner: RunOwner, run_id: RunName) -> Run | None:
+        """The run; None if there is none of that id (it was deleted, or was never started)."""
+        ...
+
+    async def list(self, owner: RunOwner) -> Sequence[Run]:
+        """All runs of the owner, finished ones included, oldest first."""
+        ...
+
+    async def cancel(self, owner: RunOwner, run_id: RunName) -> None:
+        """Ask the run to end. It is over when `get` says so. A run that ended or is gone is left."""
+        ...
+
+    async def delete(self, owner: RunOwner, run_id: RunName) -> None:
+        """Delete the run, its inputs and outputs; ends it first. A run that is gone is no error."""
+        ...
+
+    def subscribe(self, changed: Callable[[RunOwner], None]) -> bool:
+        """Call `changed` when a run of an owner changes. False: nothing is told, so ask from time
+        to time."""
+        ...
+
+    async def aclose(self) -> None:
+        """Give back connections. Runs go on."""
+        ...

@@ -1,0 +1,52 @@
+"""What makes a kind a subresource of an instance: its task, its inputs, its place in the order."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from apis.cloud import Instance, TaskStatus
+from apis.references import SecretKeyRef
+from ctrlruntime.api import ApiModel, Resource
+from internal.cloud.tasks.definition import TaskDefinition
+
+R = TypeVar("R", bound=Resource[Any, TaskStatus])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upstream:
+    """What a subresource may build on besides the instance's own spec."""
+
+    version: str
+    """Version that the workload should run now; the old one while an upgrade is under way."""
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    """Outputs of the subresources before it; later ones win."""
+    outputs_secret_name: str = ""
+    """Secret with the outputs of the infrastructure that must not be seen."""
+
+
+def _no_secrets(_resource: Any) -> Sequence[SecretKeyRef]:
+    return ()
+
+
+def _defined(_resource: Any) -> float | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subresource(Generic[R]):
+    """One type of subresource. A wiring module makes one; nothing else has to know of it."""
+
+    kind: type[R]
+    definition: TaskDefinition
+    desired: Callable[[Instance, Upstream], ApiModel | None]
+    """The spec that the instance wants; None: it wants none of this kind. Pure."""
+    after: tuple[str, ...] = ()
+    """Kinds that have to be ready for their current inputs first."""
+    annotations: frozenset[str] = frozenset()
+    """Annotations of the instance that are inputs of this task too."""
+    secrets: Callable[[R], Sequence[SecretKeyRef]] = _no_secrets
+    """Keys of Secrets that the task may read."""
+    period: Callable[[R], float | None] = _defined
+    """Seconds of the period that the spec asks for; None: the definition's."""
+    gates: bool = True
+    """Whether the instance is ready only when this is."""

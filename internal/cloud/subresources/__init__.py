@@ -1,0 +1,1 @@
+"""The subresources: one wiring module each."""

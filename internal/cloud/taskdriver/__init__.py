@@ -1,0 +1,1 @@
+"""The driver: one ``ensure`` for every type of task."""

@@ -1,0 +1,58 @@
+"""The protocol of the work itself: what a task is told, and what it says."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from apis.references import SecretKeyRef
+from internal.cloud.runs import RunInput
+
+
+class TaskError(Exception):
+    """The task did not succeed; another attempt may."""
+
+
+class TaskRejected(TaskError):
+    """The task did not succeed, and will not with the same inputs. The message says what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskResult:
+    """What a task that succeeded says."""
+
+    message: str = ""
+    """One sentence: what was done."""
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    """For other tasks and for people; small."""
+    secret_outputs: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """For other tasks only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskContext:
+    """What a task is given."""
+
+    input: RunInput
+    secret: Callable[[SecretKeyRef], str]
+    """The value of a Secret's key that the driver declared. Raises TaskRejected if it is not there."""
+    folder: Path
+    """An empty folder of its own."""
+    log: structlog.stdlib.BoundLogger
+    progress: Callable[[str], None]
+    """Says what it is doing; the last word is what people see while it runs."""
+
+
+class Task(Protocol):
+    """The work of one type of task. Every attempt may find what earlier ones left half-done."""
+
+    name: str
+
+    async def run(self, context: TaskContext) -> TaskResult:
+        """Do it. Raises TaskError or TaskRejected; any other error counts as TaskError.
+
+        Cancelled (asyncio) when the run is: then it stops what it has begun, as far as it can.
+        """
+        ...
