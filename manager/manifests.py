@@ -1,6 +1,8 @@
 """Manifests from code: CRDs, roles from what controllers declare, webhooks, folders of kustomize."""
 
 import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from apis.tenancy import LIST_KINDS
@@ -20,11 +22,10 @@ from ctrlruntime.generate.layout import (
 from ctrlruntime.generate.permissions import Rule, declared, leads, policy_rules, writes_events
 from ctrlruntime.generate.webhook import serves_webhooks
 from ctrlruntime.manager import Manager, ManagerOptions, Runnable
-from internal.tenancy.grants import AGGREGATE, VERBS
+from internal.tenancy.grants import AGGREGATE, verbs_for
 from manager.controllers.tenancy import TenancyOptions, add_tenancy, webhooks
 from manager.options import LEADER_ELECTION_ID, RunOptions
 
-MODULES = ("apis.tenancy",)
 LABELS = {"app.kubernetes.io/name": "ctrlruntime", "app.kubernetes.io/managed-by": "kustomize"}
 
 IMPERSONATOR = {
@@ -36,6 +37,36 @@ IMPERSONATOR = {
     ),
 }
 """For RoleBindings in the namespaces whose templates name service accounts; never bound to all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """One of the systems that the manager unites, as far as manifests tell of it.
+
+    `module` has its kinds, `add` its controllers. `more` are rights beyond those that its controllers
+    declare.
+    """
+
+    module: str
+    add: Callable[[Manager], None]
+    more: tuple[Rule, ...] = ()
+
+
+SYSTEMS: Mapping[str, System] = {
+    "tenancy": System(
+        module="apis.tenancy",
+        add=lambda manager: add_tenancy(manager, TenancyOptions()),
+        more=tuple(
+            Rule(
+                groups=(mapping.gvk.group,),
+                resources=(mapping.plural,),
+                verbs=verbs_for(mapping.gvk.group_kind),
+            )
+            for mapping in BUILTIN.values()
+            if mapping.gvk.group_kind in set(LIST_KINDS.values())
+        ),
+    ),
+}
 
 
 class _Listing(Manager):
@@ -53,26 +84,25 @@ class _Listing(Manager):
             self.controllers.append(runnable)
 
 
-async def _rules() -> list[Rule]:
+async def _declared(system: System) -> list[Rule]:
     manager = _Listing()
-    add_tenancy(manager, TenancyOptions())
+    system.add(manager)
     rules = [rule for item in manager.controllers for rule in declared(item.permissions())]
     await manager.live_client.close()
-    children = set(LIST_KINDS.values())
-    rules += [
-        Rule(groups=(mapping.gvk.group,), resources=(mapping.plural,), verbs=VERBS)
-        for mapping in BUILTIN.values()
-        if mapping.gvk.group_kind in children
-    ]
-    return [*rules, *writes_events()]
+    return [*rules, *system.more]
+
+
+def rules_of(system: str) -> list[Rule]:
+    """The rights that one system needs, besides those that every manager has."""
+    return asyncio.run(_declared(SYSTEMS[system]))
 
 
 def files(directory: Path) -> dict[str, str]:
     """Every generated file by its path below `directory`, where the samples are looked for."""
-    kinds = find_kinds(load(MODULES))
+    kinds = find_kinds(load([system.module for system in SYSTEMS.values()]))
     rbac = RBACLayout(
         kinds=kinds,
-        rules=asyncio.run(_rules()),
+        rules=[*writes_events(), *(rule for system in SYSTEMS for rule in rules_of(system))],
         election=leads(name=LEADER_ELECTION_ID),
         aggregate=AGGREGATE,
         more={"impersonator_role": IMPERSONATOR},

@@ -191,10 +191,11 @@ class Builder:
         return self
 
     def declares_writes(self) -> Builder:
-        """Every right to write is declared by :meth:`permission`; only reads are told from watches.
+        """Every right but to follow what is watched is declared by :meth:`permission`.
 
         For roles without a verb too many: what a reconciler writes is not known otherwise, so that
-        it gets every way to write the kinds it is for and owns.
+        it gets every way to write the kinds it is for and owns. `get` is declared as well where
+        objects are read one by one past the cache; informers list and watch.
         """
         self._declares_writes = True
         return self
@@ -247,7 +248,7 @@ class Builder:
     def _needed(self) -> tuple[permissions.Permission, ...]:
         derived = self._derived
         if self._declares_writes:
-            derived = permissions.reads_of(derived)
+            derived = permissions.followed(derived)
         return permissions.combine([*derived, *self._permissions])
 
     def _check(self) -> str:

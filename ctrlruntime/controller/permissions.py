@@ -7,7 +7,8 @@ from ctrlruntime.api.kinds import RESTMapping
 Permission = tuple[str, str, tuple[str, ...]]
 """``(group, plural, verbs)``; a subresource is ``plural/name``, as in an RBAC rule."""
 
-READ = ("get", "list", "watch")
+FOLLOW = ("list", "watch")
+READ = ("get", *FOLLOW)
 OWN = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 
@@ -28,13 +29,13 @@ def of_owned(mapping: RESTMapping) -> list[Permission]:
 
 def of_read(mapping: RESTMapping, *, metadata_only: bool = False) -> list[Permission]:
     """To read and watch the kind. Whose metadata alone is kept is never read one by one."""
-    return [(mapping.gvk.group, mapping.plural, READ[1:] if metadata_only else READ)]
+    return [(mapping.gvk.group, mapping.plural, FOLLOW if metadata_only else READ)]
 
 
-def reads_of(permissions: list[Permission]) -> list[Permission]:
-    """Those of the permissions that only read, and no subresource."""
+def followed(permissions: list[Permission]) -> list[Permission]:
+    """What informers need of the permissions: they list and watch, and no subresource."""
     kept = [
-        (group, plural, tuple(verb for verb in verbs if verb in READ))
+        (group, plural, tuple(verb for verb in verbs if verb in FOLLOW))
         for group, plural, verbs in permissions
         if "/" not in plural
     ]

@@ -15,17 +15,18 @@ from typing import Final
 
 from apis.tenancy import GROUP
 from ctrlruntime.api.conditions import Condition, Conditions, find_condition, set_condition
-from ctrlruntime.api.kinds import RESTMapping
+from ctrlruntime.api.kinds import GroupKind, RESTMapping
 from ctrlruntime.client.errors import Forbidden
 from ctrlruntime.queue import Request
+from internal.tenancy.readiness import EXISTENCE
 
 AGGREGATE: Final = f"{GROUP}/aggregate-to-manager"
 """Label of ClusterRoles whose rules become the manager's own."""
 GRANTED: Final = "PermissionsGranted"
 """Condition of tenants and templates: there once a right was missing."""
 
-VERBS: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
-"""What the manager does with the kinds that templates name."""
+VERBS: Final = ("create", "delete", "list", "patch", "update", "watch")
+"""What the manager does with the kinds that templates name: what it watches whole it never gets."""
 WRITES: Final = ("create", "delete", "patch", "update")
 """What is done with the rights of a service account; reads are the manager's."""
 
@@ -36,6 +37,15 @@ LONGEST_MESSAGE = 1024
 
 _DENIED = re.compile(r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)"')
 _ACCOUNT = "system:serviceaccount:"
+
+
+def verbs_for(kind: GroupKind) -> tuple[str, ...]:
+    """What the manager does with a kind that templates name.
+
+    Of kinds that are watched as metadata only, an object with fields that are to be left as they are
+    is read first.
+    """
+    return tuple(sorted((*VERBS, "get"))) if kind in EXISTENCE else VERBS
 
 
 def user_of(namespace: str, account: str) -> str:
@@ -57,6 +67,8 @@ class Grant:
     namespace: str = ""
     """Where an account lacks it; empty for the manager, who needs it everywhere."""
     impersonate: bool = False
+    verbs: tuple[str, ...] = field(default=VERBS, compare=False)
+    """What to allow the manager."""
     verb: str = field(default="", compare=False)
     """What was denied."""
     user: str = field(default="", compare=False)
@@ -89,7 +101,7 @@ class Grant:
         if not self.account:
             name = f"manager-{self.resource}"
             return (
-                f"kubectl create clusterrole {name} --verb={','.join(VERBS)} "
+                f"kubectl create clusterrole {name} --verb={','.join(self.verbs)} "
                 f"--resource={self.resource} && kubectl label clusterrole {name} {AGGREGATE}=true"
             )
         role = f"--verb={','.join(WRITES)} --resource={self.resource}"
@@ -121,6 +133,7 @@ def needed(mapping: RESTMapping, *, account: str = "", namespace: str = "") -> G
         mapping.namespaced,
         account,
         namespace if account and mapping.namespaced else "",
+        verbs=verbs_for(mapping.gvk.group_kind),
     )
 
 

@@ -27,7 +27,7 @@ USER = "manager"
 LIMITS = mapping("v1", "LimitRange")
 ENDPOINTS = mapping("v1", "Endpoints")
 ROLE = BUILTIN[GroupVersionKind("rbac.authorization.k8s.io", "v1", "ClusterRole")]
-VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
+VERBS = ["create", "delete", "list", "patch", "update", "watch"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
