@@ -1,0 +1,4 @@
+if obj.metadata.annotations ~= nil then
+  obj.metadata.annotations["cloud.ctrlruntime.dev/paused"] = nil
+end
+return obj

@@ -1,0 +1,93 @@
+"""What Argo CD has to know of our kinds: a patch of its ConfigMap, made from scripts in Lua.
+
+Argo CD's own rule holds: Lua 5.1 without libraries, so that the scripts run with its defaults. It
+calculates an application's health from its immediate children alone, which is why an Instance
+tells of its subresources itself.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from apis.cloud import GROUP as CLOUD
+from apis.tenancy import GROUP as TENANCY
+from ctrlruntime.generate import to_yaml
+from ctrlruntime.generate.layout import kustomization
+
+NAME = "argocd-cm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Customization:
+    """The scripts of some kinds of one group, by file name without suffix."""
+
+    group: str
+    kinds: tuple[str, ...]
+    health: str
+    discovery: str
+    actions: tuple[str, ...]
+
+
+CUSTOMIZATIONS = (
+    Customization(
+        group=CLOUD,
+        kinds=(
+            "Instance",
+            "InstanceInvariants",
+            "InstanceKubernetes",
+            "InstanceKubernetesPVC",
+            "InstanceTerraform",
+            "UpgradeInstanceTask",
+        ),
+        health="health-cloud",
+        discovery="discovery-cloud",
+        actions=("pause", "resume", "retry"),
+    ),
+    Customization(
+        group=TENANCY,
+        kinds=("Tenant", "TenantRegistry", "TenantTemplate"),
+        health="health-tenancy",
+        discovery="discovery-tenancy",
+        actions=("reconcile",),
+    ),
+)
+
+
+def scripts(directory: Path) -> dict[str, str]:
+    """The scripts in a directory, by file name without suffix."""
+    return {path.stem: path.read_text() for path in sorted(directory.glob("*.lua"))}
+
+
+def config_map_data(lua: Mapping[str, str]) -> dict[str, str]:
+    """The keys of Argo CD's ConfigMap for every kind of ours."""
+    data: dict[str, str] = {}
+    for each in CUSTOMIZATIONS:
+        actions = _actions(each, lua)
+        for kind in each.kinds:
+            name = f"{each.group}_{kind}"
+            data[f"resource.customizations.health.{name}"] = lua[each.health]
+            data[f"resource.customizations.actions.{name}"] = actions
+    return data
+
+
+def _actions(each: Customization, lua: Mapping[str, str]) -> str:
+    return to_yaml(
+        {
+            "discovery.lua": lua[each.discovery],
+            "definitions": [{"name": name, "action.lua": lua[name]} for name in each.actions],
+        }
+    ).removeprefix("---\n")
+
+
+def argocd_files(directory: Path) -> dict[str, str]:
+    """The generated files of the folder `argocd`, from the scripts below `directory`/lua."""
+    patch = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": NAME, "labels": {"app.kubernetes.io/part-of": "argocd"}},
+        "data": config_map_data(scripts(directory / "lua")),
+    }
+    return {
+        "argocd/argocd-cm.yaml": to_yaml(patch),
+        "argocd/kustomization.yaml": kustomization(["argocd-cm.yaml"]),
+    }

@@ -1,0 +1,301 @@
+"""SG-62: Argo CD shows health and progress of every kind, and can pause, resume and retry."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from apis import cloud, tenancy
+from ctrlruntime.generate.discovery import find_kinds, load
+from manager.argocd import argocd_files
+from tests.argocd.lua import evaluate
+
+ROOT: Final = Path(__file__).parents[2]
+KINDS: Final = [kind.gvk() for kind in find_kinds(load(("apis.cloud", "apis.tenancy")))]
+CLOUD: Final = [gvk for gvk in KINDS if gvk.group == cloud.GROUP]
+TENANCY: Final = [gvk for gvk in KINDS if gvk.group == tenancy.GROUP]
+
+pytestmark = pytest.mark.criterion("SG-62")
+
+
+@pytest.fixture(scope="module")
+def config_map() -> dict[str, str]:
+    """The ConfigMap as it is shipped."""
+    shipped = yaml.safe_load((ROOT / "config/argocd/argocd-cm.yaml").read_text())
+    data: dict[str, str] = shipped["data"]
+    return data
+
+
+def obj(kind: str, *, generation: int = 3, **parts: Any) -> dict[str, Any]:
+    metadata = {"name": "acme", "generation": generation, **parts.pop("metadata", {})}
+    return {"kind": kind, "metadata": metadata, "spec": {}, **parts}
+
+
+def health(config_map: dict[str, str], group: str, manifest: dict[str, Any]) -> tuple[str, str]:
+    said = evaluate(
+        config_map[f"resource.customizations.health.{group}_{manifest['kind']}"], manifest
+    )
+    return said["status"], said["message"]
+
+
+def actions(config_map: dict[str, str], group: str, kind: str) -> tuple[str, dict[str, str]]:
+    read = yaml.safe_load(config_map[f"resource.customizations.actions.{group}_{kind}"])
+    return read["discovery.lua"], {each["name"]: each["action.lua"] for each in read["definitions"]}
+
+
+def test_what_is_shipped_is_what_the_scripts_say() -> None:
+    for name, text in argocd_files(ROOT / "config/argocd").items():
+        assert (ROOT / "config" / name).read_text() == text, "run `make generate manifests`"
+
+
+def test_every_kind_has_health_and_actions(config_map: dict[str, str]) -> None:
+    names = {f"{gvk.group}_{gvk.kind}" for gvk in KINDS}
+    for part in ("health", "actions"):
+        prefix = f"resource.customizations.{part}."
+        assert {key.removeprefix(prefix) for key in config_map if key.startswith(prefix)} == names
+
+
+def test_no_script_uses_what_only_gopher_lua_knows(config_map: dict[str, str]) -> None:
+    for key, text in config_map.items():
+        words = text.replace("\n", " ").split()
+        assert "continue" not in words, key
+        assert "goto" not in words, key
+
+
+READY: Final = [{"type": "Ready", "status": "True"}]
+CASES: Final = [
+    ("nothing is known yet", {}, ("Progressing", "Waiting for the manager")),
+    (
+        "the change has not been seen",
+        {"status": {"observedGeneration": 2, "phase": "Ready", "conditions": READY}},
+        ("Progressing", "Waiting for the manager to see the change"),
+    ),
+    (
+        "ready",
+        {
+            "status": {
+                "observedGeneration": 3,
+                "phase": "Ready",
+                "message": "Runs 5.2.0.",
+                "conditions": READY,
+            }
+        },
+        ("Healthy", "Runs 5.2.0."),
+    ),
+    (
+        "a phase that the condition does not bear out",
+        {"status": {"observedGeneration": 3, "phase": "Ready", "message": "Almost."}},
+        ("Progressing", "Almost."),
+    ),
+    (
+        "failed",
+        {"status": {"observedGeneration": 3, "phase": "Failed", "message": "No such zone."}},
+        ("Degraded", "No such zone."),
+    ),
+    (
+        "retrying",
+        {"status": {"observedGeneration": 3, "phase": "Retrying", "message": "Attempt 2 failed."}},
+        ("Progressing", "Attempt 2 failed."),
+    ),
+    (
+        "paused",
+        {"status": {"observedGeneration": 3, "phase": "Paused", "message": "Paused."}},
+        ("Suspended", "Paused."),
+    ),
+    (
+        "extracted",
+        {"status": {"observedGeneration": 3, "phase": "Extracted", "message": "Extracted."}},
+        ("Suspended", "Extracted."),
+    ),
+    (
+        "waiting for a place",
+        {
+            "status": {
+                "observedGeneration": 3,
+                "phase": "Waiting",
+                "message": "Waits.",
+                "waiting": {"reason": "Limit", "position": 4, "limit": 50},
+            }
+        },
+        ("Progressing", "Waiting (Limit, position 4)"),
+    ),
+    (
+        "waiting for another task",
+        {
+            "status": {
+                "observedGeneration": 3,
+                "phase": "Waiting",
+                "waiting": {"reason": "InstanceBusy", "holder": "UpgradeInstanceTask/acme-1"},
+            }
+        },
+        ("Progressing", "Waiting (InstanceBusy) behind UpgradeInstanceTask/acme-1"),
+    ),
+    (
+        "a step without a sentence of its own",
+        {
+            "status": {
+                "observedGeneration": 3,
+                "phase": "Running",
+                "taskConditions": [
+                    {"type": "Started", "message": "Execution found, but not yet complete"},
+                    {"type": "Created", "message": "New task execution created"},
+                ],
+            }
+        },
+        ("Progressing", "Started: Execution found, but not yet complete"),
+    ),
+    (
+        "being deleted",
+        {
+            "metadata": {"deletionTimestamp": "2026-01-02T03:04:05Z"},
+            "status": {"observedGeneration": 2, "phase": "Deleting", "message": "Tears down."},
+        },
+        ("Progressing", "Tears down."),
+    ),
+    (
+        "just deleted",
+        {
+            "metadata": {"deletionTimestamp": "2026-01-02T03:04:05Z"},
+            "status": {"observedGeneration": 3, "phase": "Ready", "conditions": READY},
+        },
+        ("Progressing", "Being deleted"),
+    ),
+]
+
+
+@pytest.mark.parametrize("kind", [gvk.kind for gvk in CLOUD])
+@pytest.mark.parametrize(
+    ("parts", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
+def test_health_of_the_cloud_kinds(
+    config_map: dict[str, str], kind: str, parts: dict[str, Any], expected: tuple[str, str]
+) -> None:
+    assert health(config_map, cloud.GROUP, obj(kind, **dict(parts))) == expected
+
+
+@pytest.mark.parametrize("phase", list(cloud.Phase))
+def test_every_phase_has_a_health(config_map: dict[str, str], phase: cloud.Phase) -> None:
+    status = {"observedGeneration": 3, "phase": phase.value, "conditions": READY}
+    word, message = health(config_map, cloud.GROUP, obj("Instance", status=status))
+    assert word in {"Healthy", "Progressing", "Degraded", "Suspended"}
+    assert message or word != "Progressing"
+
+
+def condition(kind: str, status: str, message: str = "Because.") -> dict[str, str]:
+    return {"type": kind, "status": status, "reason": "R", "message": message}
+
+
+@pytest.mark.parametrize(
+    ("kind", "conditions", "expected"),
+    [
+        ("Tenant", [condition("Ready", "True")], "Healthy"),
+        ("Tenant", [condition("Ready", "False")], "Progressing"),
+        ("Tenant", [condition("Ready", "False"), condition("Degraded", "True")], "Degraded"),
+        ("Tenant", [condition("Ready", "True"), condition("Conflicted", "True")], "Degraded"),
+        ("Tenant", [condition("Degraded", "False"), condition("Ready", "True")], "Healthy"),
+        ("TenantTemplate", [condition("Applied", "True")], "Healthy"),
+        ("TenantTemplate", [condition("Applied", "False")], "Progressing"),
+        (
+            "TenantTemplate",
+            [condition("Applied", "True"), condition("Valid", "False")],
+            "Degraded",
+        ),
+        ("TenantRegistry", [condition("Ready", "True")], "Healthy"),
+        ("TenantRegistry", [condition("Ready", "False")], "Degraded"),
+        (
+            "TenantRegistry",
+            [condition("Ready", "True"), condition("DeletionsHeld", "True")],
+            "Degraded",
+        ),
+        (
+            "TenantRegistry",
+            [condition("Ready", "True"), condition("DeletionsHeld", "False")],
+            "Healthy",
+        ),
+    ],
+)
+def test_health_of_the_tenancy_kinds(
+    config_map: dict[str, str], kind: str, conditions: list[dict[str, str]], expected: str
+) -> None:
+    status = {"observedGeneration": 3, "conditions": conditions}
+    word, message = health(config_map, tenancy.GROUP, obj(kind, status=status))
+    assert (word, message) == (expected, "Because.")
+
+
+@pytest.mark.parametrize("kind", [gvk.kind for gvk in TENANCY])
+def test_tenancy_kinds_that_nobody_has_looked_at_are_progressing(
+    config_map: dict[str, str], kind: str
+) -> None:
+    assert health(config_map, tenancy.GROUP, obj(kind))[0] == "Progressing"
+    old = {"observedGeneration": 2, "conditions": [condition("Ready", "True")]}
+    assert health(config_map, tenancy.GROUP, obj(kind, status=old))[0] == "Progressing"
+    gone = obj(kind, status=old, metadata={"deletionTimestamp": "2026-01-02T03:04:05Z"})
+    assert health(config_map, tenancy.GROUP, gone) == ("Progressing", "Being deleted")
+
+
+@pytest.mark.parametrize("kind", [gvk.kind for gvk in CLOUD])
+class TestActionsOfTheCloudKinds:
+    def offered(self, config_map: dict[str, str], manifest: dict[str, Any]) -> set[str]:
+        discovery, _ = actions(config_map, cloud.GROUP, manifest["kind"])
+        found = evaluate(discovery, manifest)
+        return {name for name, action in found.items() if not action["disabled"]}
+
+    def act(
+        self, config_map: dict[str, str], manifest: dict[str, Any], action: str
+    ) -> dict[str, Any]:
+        _, definitions = actions(config_map, cloud.GROUP, manifest["kind"])
+        changed: dict[str, Any] = evaluate(definitions[action], manifest)
+        return changed
+
+    def test_pause_and_resume(self, config_map: dict[str, str], kind: str) -> None:
+        manifest = obj(kind)
+        assert self.offered(config_map, manifest) == {"pause"}
+        paused = self.act(config_map, manifest, "pause")
+        assert paused["metadata"]["annotations"] == {"cloud.ctrlruntime.dev/paused": "true"}
+        assert self.offered(config_map, paused) == {"resume"}
+        assert "annotations" not in {
+            key
+            for key, value in self.act(config_map, paused, "resume")["metadata"].items()
+            if value
+        }
+
+    def test_a_retry_has_a_value_that_was_not_handled_yet(
+        self, config_map: dict[str, str], kind: str
+    ) -> None:
+        manifest = obj(kind, status={"phase": "Failed"})
+        assert self.offered(config_map, manifest) == {"pause", "retry"}
+        key = "cloud.ctrlruntime.dev/retry"
+        for handled, expected in (("", "1"), ("1", "2"), ("7", "8"), ("by hand", "9")):
+            manifest["status"]["lastHandledRetry"] = handled
+            manifest = self.act(config_map, manifest, "retry")
+            assert manifest["metadata"]["annotations"][key] == expected
+
+    def test_nothing_else_is_changed(self, config_map: dict[str, str], kind: str) -> None:
+        manifest = obj(
+            kind,
+            metadata={"annotations": {"note": "kept"}, "labels": {"a": "b"}},
+            status={"phase": "Failed"},
+        )
+        for action in ("pause", "resume", "retry"):
+            changed = self.act(config_map, manifest, action)
+            annotations = changed["metadata"].pop("annotations")
+            assert annotations.pop("note") == "kept"
+            assert set(annotations) <= {
+                "cloud.ctrlruntime.dev/paused",
+                "cloud.ctrlruntime.dev/retry",
+            }
+            rest = {"name": "acme", "generation": 3, "labels": {"a": "b"}}
+            assert changed["metadata"] == rest
+            assert changed["status"] == manifest["status"]
+
+
+@pytest.mark.parametrize("kind", [gvk.kind for gvk in TENANCY])
+def test_tenancy_kinds_can_be_looked_at_now(config_map: dict[str, str], kind: str) -> None:
+    discovery, definitions = actions(config_map, tenancy.GROUP, kind)
+    assert evaluate(discovery, obj(kind)) == {"reconcile": {"disabled": False}}
+    key = "ctrlruntime.dev/reconcile-now"
+    changed = evaluate(definitions["reconcile"], obj(kind))
+    assert changed["metadata"]["annotations"] == {key: "1"}
+    changed["status"] = {"lastHandledReconcile": "1"}
+    assert evaluate(definitions["reconcile"], changed)["metadata"]["annotations"] == {key: "2"}
