@@ -10,6 +10,7 @@ from ctrlruntime.resources.desired import Desired, ObjectKey, PatchStrategy, own
 from ctrlruntime.resources.diff import Diff, Foreign, Reason, Settled, Update, diff, difference
 from ctrlruntime.resources.drift import missing_leaves
 from ctrlruntime.resources.ownership import OWNER, OWNER_UID, Owner, Standing, judge, owner_key
+from ctrlruntime.resources.readiness import Readiness, assess
 from ctrlruntime.resources.revision import REVISION, canonical, revision, revision_of_bytes
 
 __all__ = [
@@ -25,10 +26,12 @@ __all__ = [
     "Outcome",
     "Owner",
     "PatchStrategy",
+    "Readiness",
     "Reason",
     "Settled",
     "Standing",
     "Update",
+    "assess",
     "canonical",
     "diff",
     "difference",

@@ -13,8 +13,8 @@ from ctrlruntime.cache.events import Created, Deleted, Event, Generic, Updated
 from ctrlruntime.cache.informer import Informer, Registration
 from ctrlruntime.client.errors import Forbidden, NoKindMatch
 from ctrlruntime.resources import OWNER
+from ctrlruntime.resources.readiness import EXISTENCE
 from internal.tenancy.grants import Grant, missing
-from internal.tenancy.readiness import EXISTENCE
 
 FIRST_TIMEOUT, GLANCE = 10.0, 0.1
 """Seconds a pass waits for the first list of a kind, and how often it sees whether it was refused."""

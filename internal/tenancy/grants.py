@@ -18,7 +18,7 @@ from ctrlruntime.api.conditions import Condition, Conditions, find_condition, se
 from ctrlruntime.api.kinds import GroupKind, RESTMapping
 from ctrlruntime.client.errors import Forbidden
 from ctrlruntime.queue import Request
-from internal.tenancy.readiness import EXISTENCE
+from ctrlruntime.resources.readiness import EXISTENCE
 
 AGGREGATE: Final = f"{GROUP}/aggregate-to-manager"
 """Label of ClusterRoles whose rules become the manager's own."""

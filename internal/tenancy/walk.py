@@ -16,6 +16,7 @@ from ctrlruntime.client.errors import APIError
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import REVISION, Action, Control, Desired, Owner, Reason
 from ctrlruntime.resources.control import Outcome as Written
+from ctrlruntime.resources.readiness import Phase, assess
 from internal.tenancy.builder import Build, BuiltResource
 from internal.tenancy.grants import (
     GRANTED,
@@ -31,7 +32,7 @@ from internal.tenancy.live import LiveObjects
 from internal.tenancy.outcome import Outcome, State, redact, refusal
 from internal.tenancy.policies import adoption_patch, is_orphaned
 from internal.tenancy.pools import Job, WorkerPools
-from internal.tenancy.readiness import Phase, ReadinessTimers, assess
+from internal.tenancy.readiness import ReadinessTimers
 
 _SATISFIED = frozenset({State.READY})
 _FAILED = frozenset({State.FAILED, State.CONFLICTED, State.SKIPPED})

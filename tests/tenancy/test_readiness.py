@@ -7,14 +7,8 @@ from typing import Any
 
 import pytest
 
-from internal.tenancy.readiness import (
-    READY,
-    Phase,
-    ReadinessTimers,
-    assess,
-    failed,
-    not_ready,
-)
+from ctrlruntime.resources.readiness import READY, Phase, assess, failed, not_ready
+from internal.tenancy.readiness import ReadinessTimers
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
