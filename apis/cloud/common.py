@@ -231,7 +231,8 @@ class Expectation(ApiModel):
     path: Annotated[str, Field(min_length=1)]
     """JSONPath; `$` is the whole answer."""
     equals: JSONValue = None
-    """The value that must be there; without it, any."""
+    """The value that must be there, in every place the path leads to; without it, any. Texts are filled
+    like those of a body."""
 
 
 class SecretHeader(ApiModel):
@@ -248,8 +249,8 @@ class SecretHeader(ApiModel):
 class HTTPRequest(ApiModel):
     """A request, and the answer that counts as good.
 
-    `${instance}`, `${version}`, `${domain}` and `${outputs.NAME}` are replaced in url, headers and
-    body.
+    `${instance}`, `${version}`, `${domain}` and `${outputs.NAME}` are replaced in url, headers, body
+    and expected values; `$${` is a literal `${`.
     """
 
     url: Annotated[str, Field(pattern="^https?://")]
@@ -259,9 +260,9 @@ class HTTPRequest(ApiModel):
     headers: dict[str, str] = Field(default_factory=dict)
     """Headers."""
     secret_headers: Annotated[list[SecretHeader], ListMap("name")] = Field(default_factory=list)
-    """Headers whose values are in Secrets."""
+    """Headers whose values are in Secrets. Never sent to another host that a redirect leads to."""
     body: RawExtension | None = None
-    """Sent as JSON."""
+    """Sent as JSON. A text that is nothing but `${alerting}` becomes true or false."""
     status_codes: list[Int32] = Field(default_factory=lambda: [200])
     """Codes of a good answer."""
     expect: list[Expectation] = Field(default_factory=list)

@@ -1,0 +1,170 @@
+"""One request over HTTP and its answer: redirects by hand, secrets for their own host alone."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_PRIVATE: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
+_ABOUT_BODY: Final = frozenset({"content-type", "content-length", "content-encoding"})
+MOST_REDIRECTS: Final = 10
+
+
+class ExchangeError(Exception):
+    """There is no answer. The message names the address without its query, and no secret."""
+
+
+class NotSent(ExchangeError):
+    """No connection: the other side knows nothing of the request."""
+
+
+class NoReply(ExchangeError):
+    """The request may have been carried out or not."""
+
+
+class BadAddress(ExchangeError):
+    """The address, or the one it leads to, cannot be asked at all; trying again is of no use."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A request."""
+
+    method: str
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secret_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Sent to the scheme, host and port of `url` alone, wherever redirects lead. So are `Authorization`
+    and cookies among the other headers."""
+    body: bytes | None = field(default=None, repr=False)
+    timeout: float = 30.0
+    """Seconds for everything, redirects included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: bytes = field(default=b"", repr=False)
+    cut: bool = False
+    """Whether the body was longer than the limit, and is its beginning only."""
+
+
+def session() -> aiohttp.ClientSession:
+    """A session for :func:`exchange`: nothing of the surroundings, no cookies. Close it when done."""
+    return aiohttp.ClientSession(
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None),
+        trust_env=False,
+        auto_decompress=True,
+    )
+
+
+def shown(url: str | URL) -> str:
+    """An address as people may see it: without user, password, query and fragment."""
+    try:
+        return str(URL(url).with_user(None).with_query(None).with_fragment(None))
+    except ValueError:
+        return "an address that is none"
+
+
+async def exchange(http: aiohttp.ClientSession, message: Message, *, limit: int = 1 << 20) -> Reply:
+    """Send it, and read at most `limit` bytes of the answer, whatever its status.
+
+    Redirects are followed as a browser does: 303, and 301 and 302 after a POST, become a GET without
+    a body. Raises NotSent, NoReply, BadAddress.
+    """
+    try:
+        async with asyncio.timeout(message.timeout):
+            return await _followed(http, message, limit)
+    except TimeoutError as error:
+        text = f"{shown(message.url)} did not answer within {message.timeout:g} s"
+        raise NoReply(text) from error
+
+
+async def _followed(http: aiohttp.ClientSession, message: Message, limit: int) -> Reply:
+    origin = _origin(_address(message.url))
+    for _ in range(MOST_REDIRECTS + 1):
+        reply = await _once(http, message, limit)
+        location = reply.headers.get("Location")
+        if reply.status not in _REDIRECTS or not location:
+            return reply
+        message = _redirected(message, reply.status, location, origin)
+    raise BadAddress(f"{shown(message.url)} was reached by {MOST_REDIRECTS} redirects, and is one")
+
+
+def _redirected(message: Message, status: int, location: str, origin: str) -> Message:
+    try:
+        target = _address(str(URL(message.url).join(URL(location))))
+    except ValueError as error:
+        raise BadAddress(f"{shown(message.url)} redirects to what is no address") from error
+    method, body, headers = message.method, message.body, CIMultiDict(message.headers)
+    if (status == 303 and method != "HEAD") or (status in (301, 302) and method == "POST"):
+        method, body = "GET", None
+        headers = CIMultiDict((k, v) for k, v in headers.items() if k.lower() not in _ABOUT_BODY)
+    secret = message.secret_headers
+    if _origin(target) != origin:
+        secret = {}
+        headers = CIMultiDict((k, v) for k, v in headers.items() if k.lower() not in _PRIVATE)
+    return replace(
+        message, method=method, url=str(target), body=body, headers=headers, secret_headers=secret
+    )
+
+
+async def _once(http: aiohttp.ClientSession, message: Message, limit: int) -> Reply:
+    url = _address(message.url)
+    try:
+        async with http.request(
+            message.method,
+            url,
+            headers=CIMultiDict({**message.headers, **message.secret_headers}),
+            data=message.body,
+            allow_redirects=False,
+        ) as response:
+            body = await _read(response.content, limit + 1)
+            headers = CIMultiDict(response.headers)
+            return Reply(
+                status=response.status, headers=headers, body=body[:limit], cut=len(body) > limit
+            )
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        raise NotSent(f"{shown(url)} cannot be reached: {_cause(error)}") from error
+    except (aiohttp.ClientError, ConnectionError) as error:
+        raise NoReply(f"{shown(url)} gave no answer: {type(error).__name__}") from error
+    except ValueError as error:
+        raise BadAddress(
+            f"{shown(url)} cannot be asked: a header has a character that none may have"
+        ) from error
+
+
+async def _read(content: aiohttp.StreamReader, most: int) -> bytes:
+    found = bytearray()
+    while len(found) < most and (chunk := await content.read(most - len(found))):
+        found += chunk
+    return bytes(found)
+
+
+def _address(text: str) -> URL:
+    try:
+        url = URL(text)
+    except ValueError as error:
+        raise BadAddress("the address is none: look for spaces and odd characters") from error
+    if url.scheme not in ("http", "https") or not url.host:
+        raise BadAddress(f"{shown(url)} is no address of http or https")
+    return url
+
+
+def _origin(url: URL) -> str:
+    return str(url.origin())
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return error.os_error.strerror or type(error.os_error).__name__
+    return type(error).__name__

@@ -1,0 +1,281 @@
+"""Requests as a spec declares them: places and secret headers filled in, sent, and judged."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import aiohttp
+import jsonpath
+import orjson
+
+from apis.cloud import Expectation, HTTPRequest
+from apis.references import SecretKeyRef
+from ctrlruntime.webhook.jsonpatch import equal
+from internal.cloud.tasks.exchange import (
+    BadAddress,
+    ExchangeError,
+    Message,
+    NotSent,
+    Reply,
+    exchange,
+    session,
+    shown,
+)
+from internal.cloud.tasks.places import Places
+from internal.cloud.tasks.task import TaskRejected
+
+_SAFE_TO_REPEAT: Final = frozenset({"GET", "HEAD", "PUT", "DELETE"})
+_NOT_CARRIED_OUT: Final = frozenset({429, 503})
+_PASSING: Final = frozenset({429, 502, 503, 504})
+_SHOWN: Final = 100
+IDEMPOTENCY_KEY: Final = "Idempotency-Key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What became of a request."""
+
+    good: bool
+    """Whether the answer was as the spec wants it."""
+    text: str
+    """What happened, for people; holds no secret."""
+    status: int = 0
+    """The code; 0 if there was no answer."""
+    body: bytes = field(default=b"", repr=False)
+
+    def json(self) -> Any:
+        """The body as JSON. Raises ValueError."""
+        return orjson.loads(self.body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How often and how long to try again when an answer fails to come. Seconds."""
+
+    tries: int = 3
+    base: float = 1.0
+    cap: float = 30.0
+    """Most between two tries, `Retry-After` included."""
+
+    def delay(self, tries: int, retry_after: str | None) -> float:
+        """How long to wait after so many tries."""
+        if retry_after is not None and retry_after.isdecimal():
+            return min(self.cap, float(retry_after))
+        return float(min(self.cap, self.base * 2 ** (tries - 1)))
+
+
+class Requests:
+    """Sends requests. Use it as an async context manager: it keeps connections."""
+
+    def __init__(
+        self,
+        places: Places,
+        secret: Callable[[SecretKeyRef], str],
+        *,
+        patience: Patience | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._places = places
+        self._secret = secret
+        self._patience = patience or Patience()
+        self._sleep = sleep
+        self._clock = clock
+        self._http: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> "Requests":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._http is not None:
+            await self._http.close()
+            self._http = None
+
+    def check(self, request: HTTPRequest) -> None:
+        """Find what is wrong with a request without sending it. Raises TaskRejected."""
+        self._prepared(request, {})
+
+    async def send(
+        self, request: HTTPRequest, *, idempotency_key: str | None = None, limit: int = 1 << 20
+    ) -> Answer:
+        """Send it, again as far as nothing can be done twice by that, and judge the answer.
+
+        A POST or PATCH of which nobody knows whether it arrived is sent again only with an
+        idempotency key. At most `limit` bytes of the answer are read. Raises TaskRejected for
+        unknown places, missing secrets and what is no address or JSONPath.
+        """
+        extra = {} if idempotency_key is None else {IDEMPOTENCY_KEY: idempotency_key}
+        prepared = self._prepared(request, extra)
+        repeatable = request.method in _SAFE_TO_REPEAT or idempotency_key is not None
+        tries = 0
+        while True:
+            tries += 1
+            answer, delay = await self._try(prepared, tries, repeatable, limit)
+            if delay is None or tries >= self._patience.tries:
+                return answer
+            await self._sleep(delay)
+
+    async def until_good(
+        self, request: HTTPRequest, *, within: float, every: float = 5.0, limit: int = 1 << 20
+    ) -> Answer:
+        """Ask again and again, for at most `within` seconds; the last answer, good or not."""
+        end = self._clock() + within
+        while True:
+            answer = await self.send(request, limit=limit)
+            if answer.good or self._clock() + every > end:
+                return answer
+            await self._sleep(every)
+
+    async def _try(
+        self, prepared: "_Prepared", tries: int, repeatable: bool, limit: int
+    ) -> tuple[Answer, float | None]:
+        """The answer, and after how long to try again; None: not at all."""
+        if self._http is None:
+            self._http = session()
+        try:
+            reply = await exchange(self._http, prepared.message, limit=limit)
+        except BadAddress as error:
+            raise TaskRejected(f"{prepared.name}: {prepared.censored(str(error))}") from error
+        except ExchangeError as error:
+            again = repeatable or isinstance(error, NotSent)
+            text = f"{prepared.name}: {prepared.censored(str(error))}"
+            return Answer(good=False, text=text), self._patience.delay(
+                tries, None
+            ) if again else None
+        answer = prepared.judged(reply)
+        passing = reply.status in (_PASSING if repeatable else _NOT_CARRIED_OUT)
+        if answer.good or not passing:
+            return answer, None
+        return answer, self._patience.delay(tries, reply.headers.get("Retry-After"))
+
+    def _prepared(self, request: HTTPRequest, extra: Mapping[str, str]) -> "_Prepared":
+        places = self._places
+        headers = {name: places.fill(value) for name, value in request.headers.items()}
+        body = None
+        if request.body is not None:
+            body = orjson.dumps(places.fill_data(request.body, typed=True))
+            headers.setdefault("Content-Type", "application/json")
+        secrets = {each.name: self._secret_of(each.value_from) for each in request.secret_headers}
+        prefixes = {each.name: each.prefix for each in request.secret_headers}
+        url = places.fill(request.url)
+        return _Prepared(
+            name=f"{request.method} {_censored(shown(url), secrets.values())}",
+            message=Message(
+                method=request.method,
+                url=url,
+                headers={**headers, **extra},
+                secret_headers={name: prefixes[name] + value for name, value in secrets.items()},
+                body=body,
+                timeout=float(request.timeout_seconds),
+            ),
+            codes=request.status_codes,
+            expected=[_Expected.of(each, places) for each in request.expect],
+            secrets=tuple(secrets.values()),
+        )
+
+    def _secret_of(self, ref: SecretKeyRef) -> str:
+        value = self._secret(ref).strip("\r\n")
+        if "\n" in value or "\r" in value or "\0" in value:
+            raise TaskRejected(
+                f"Secret {ref.name}, key {ref.key}: a header cannot have line breaks"
+            )
+        return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Expected:
+    path: str
+    query: jsonpath.JSONPath | jsonpath.CompoundJSONPath
+    any: bool
+    value: Any
+
+    @classmethod
+    def of(cls, expectation: Expectation, places: Places) -> "_Expected":
+        try:
+            query = jsonpath.compile(expectation.path)
+        except jsonpath.JSONPathError as error:
+            first = str(error).splitlines()[0]
+            raise TaskRejected(f"expect: {expectation.path} is no JSONPath: {first}") from error
+        return cls(
+            path=expectation.path,
+            query=query,
+            any="equals" not in expectation.model_fields_set,
+            value=places.fill_data(expectation.equals, typed=True),
+        )
+
+    def complaint(self, data: Any, censored: Callable[[Any], Any]) -> str | None:
+        found = self.query.findall(data)
+        if not found:
+            return f"{self.path} is missing"
+        wrong = [] if self.any else [value for value in found if not equal(value, self.value)]
+        if not wrong:
+            return None
+        return f"{self.path} is {_brief(censored(wrong[0]))}, not {_brief(censored(self.value))}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prepared:
+    """A request that is ready to be sent, and what its answer has to be."""
+
+    name: str
+    message: Message
+    codes: Sequence[int]
+    expected: Sequence[_Expected]
+    secrets: Sequence[str] = field(repr=False)
+
+    def judged(self, reply: Reply) -> Answer:
+        complaint = self._complaint(reply)
+        return Answer(
+            good=complaint is None,
+            text=f"{self.name} answered {complaint or reply.status}",
+            status=reply.status,
+            body=reply.body,
+        )
+
+    def censored(self, text: str) -> str:
+        return _censored(text, self.secrets)
+
+    def _complaint(self, reply: Reply) -> str | None:
+        if reply.status not in self.codes:
+            wanted = " or ".join(map(str, self.codes))
+            return f"{reply.status}, not {wanted}"
+        if not self.expected:
+            return None
+        if reply.cut:
+            return f"{reply.status}, and more than can be looked through"
+        try:
+            data = orjson.loads(reply.body)
+        except orjson.JSONDecodeError:
+            return f"{reply.status}, and no JSON"
+        complaints = (each.complaint(data, self._censored_data) for each in self.expected)
+        found = [each for each in complaints if each is not None]
+        return f"{reply.status}, and {'; '.join(found)}" if found else None
+
+    def _censored_data(self, data: Any) -> Any:
+        if isinstance(data, str):
+            return self.censored(data)
+        if isinstance(data, dict):
+            return {self.censored(k): self._censored_data(v) for k, v in data.items()}
+        if isinstance(data, list):
+            return [self._censored_data(value) for value in data]
+        return data
+
+
+def secrets_of(requests: Sequence[HTTPRequest]) -> Iterator[SecretKeyRef]:
+    """The keys of Secrets that the requests need, one for each header."""
+    for request in requests:
+        for header in request.secret_headers:
+            yield header.value_from
+
+
+def _censored(text: str, secrets: Iterable[str]) -> str:
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
+
+
+def _brief(value: Any) -> str:
+    text = orjson.dumps(value).decode()
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
