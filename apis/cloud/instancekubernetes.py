@@ -23,6 +23,8 @@ class InstanceKubernetesSpec(ApiModel):
     """Name the instance is reached by."""
     cluster: Cluster = Field(default_factory=Cluster)
     """Its cluster and what runs there; disks are not part of it."""
+    bundle_revision: str = ""
+    """Hash over the contents of the bundle's ConfigMaps, so that a change of theirs is one of this."""
     outputs: dict[str, str] = Field(default_factory=dict)
     """Outputs of the infrastructure."""
     outputs_secret_name: str = ""

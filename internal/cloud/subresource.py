@@ -22,9 +22,15 @@ class Upstream:
     """Outputs of the subresources before it; later ones win."""
     outputs_secret_name: str = ""
     """Secret with the outputs of the infrastructure that must not be seen."""
+    bundle_revision: str = ""
+    """Hash over the contents of the bundle's ConfigMaps."""
 
 
 def _no_secrets(_resource: Any) -> Sequence[SecretKeyRef]:
+    return ()
+
+
+def _no_config_maps(_resource: Any) -> Sequence[str]:
     return ()
 
 
@@ -46,6 +52,8 @@ class Subresource(Generic[R]):
     """Annotations of the instance that are inputs of this task too."""
     secrets: Callable[[R], Sequence[SecretKeyRef]] = _no_secrets
     """Keys of Secrets that the task may read."""
+    config_maps: Callable[[R], Sequence[str]] = _no_config_maps
+    """ConfigMaps that the task may read."""
     period: Callable[[R], float | None] = _defined
     """Seconds of the period that the spec asks for; None: the definition's."""
     gates: bool = True

@@ -74,6 +74,9 @@ class RunRequest:
     """Seconds after which the provider ends it."""
     secrets: Sequence[SecretKeyRef] = ()
     """Keys of Secrets in the owner's namespace that the task may read, as files."""
+    config_maps: Sequence[str] = ()
+    """ConfigMaps in the owner's namespace that the task may read, every key a file:
+    `$TASK_CONFIG/<name>/<key>`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,10 @@ class TaskResult:
     """For other tasks only."""
 
 
+def _no_config_map(name: str) -> Mapping[str, str]:
+    raise TaskRejected(f"the ConfigMap {name} was not given to the task")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskContext:
     """What a task is given."""
@@ -43,6 +47,9 @@ class TaskContext:
     log: structlog.stdlib.BoundLogger
     progress: Callable[[str], None]
     """Says what it is doing; the last word is what people see while it runs."""
+    config_map: Callable[[str], Mapping[str, str]] = _no_config_map
+    """The texts of a ConfigMap that the driver declared, by key. Raises TaskRejected if it is not
+    there."""
 
 
 class Task(Protocol):
