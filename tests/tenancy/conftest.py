@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from internal.tenancy.rendering import Renderer
+from tests.audit.ledger import Ledger
 from tests.conformance.releases import CHANGES
-from tests.manifests.installation import NOT_REQUESTED, Right, granted
 from tests.mariadb import MariaDB
 from tests.tenancy.ground import Ground
 from tests.tenancy.world import World
@@ -48,8 +47,9 @@ def asks_a_server(item: pytest.Item) -> bool:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _ground(request: pytest.FixtureRequest, backend_name: str) -> Iterator[None]:
-    """Where worlds stand: `--backend`."""
+def _ground(request: pytest.FixtureRequest, backend_name: str, ledger: Ledger) -> Iterator[None]:
+    """Where worlds stand: `--backend`; and who takes down what their managers ask."""
+    World.ledger = ledger
     if backend_name == "embedded":
         yield
         return
@@ -57,53 +57,6 @@ def _ground(request: pytest.FixtureRequest, backend_name: str) -> Iterator[None]
         raise pytest.UsageError("the tenancy system needs built-in kinds: kube-apiserver has them")
     World.ground = Ground(request.getfixturevalue("real_server"))
     yield
-
-
-RIGHTS = pytest.StashKey[set[Right]]()
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Each worker tells what its managers used; the run as a whole has left no right unused."""
-    if World.ground is not None:
-        session.config.stash[RIGHTS] = World.ground.used
-    found = session.config.stash.get(RIGHTS, set())
-    worker = getattr(session.config, "workeroutput", None)
-    if worker is not None:
-        worker["rights"] = sorted(found)
-    elif is_whole_run_on_a_real_server(session.config):
-        session.config.stash[UNUSED] = granted() - NOT_REQUESTED - found
-        if session.config.stash[UNUSED] and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """A worker has ended."""
-    told = getattr(node, "workeroutput", {}).get("rights", ())
-    found = node.config.stash.setdefault(RIGHTS, set())
-    found.update(tuple(right) for right in told)
-
-
-UNUSED = pytest.StashKey[set[Right]]()
-
-
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say which rights nobody used."""
-    unused = config.stash.get(UNUSED, None)
-    if unused is not None:
-        terminalreporter.section("rights of the manager")
-        for verb, resource in sorted(unused):
-            terminalreporter.line(f"granted and never used: {verb} {resource}", red=True)
-        terminalreporter.line(
-            f"used: {len(config.stash[RIGHTS])}, granted and unused: {len(unused)}"
-        )
-
-
-def is_whole_run_on_a_real_server(config: pytest.Config) -> bool:
-    """Whether all scenarios were asked for, or those that every run tells."""
-    asked = [Path(arg).resolve() for arg in config.args]
-    chosen = config.getoption("keyword") or config.getoption("markexpr") not in ("", "not matrix")
-    return config.getoption("--backend") == "kube-apiserver" and asked == [HERE] and not chosen
 
 
 @pytest.fixture(autouse=True)

@@ -11,18 +11,19 @@ import itertools
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from apis.tenancy import LIST_KINDS, Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, APIError, NotFound
-from ctrlruntime.envtest.proxy import RequestLog
+from ctrlruntime.envtest.crds import is_served
 from ctrlruntime.envtest.users import User, administrator
 from internal.tenancy.grants import AGGREGATE, VERBS
 from tests.backends import SharedServer
-from tests.manifests.installation import Right, account_token, forbidden, install, used
+from tests.manifests.installation import account_token, install
 
 OWN = (TenantRegistry, TenantTemplate, Tenant)
+ADMIN = "admin"
 SECONDS = 7200
 """Tokens last so long, each a second longer than the last: else they might be the same one."""
 
@@ -63,6 +64,12 @@ ADDED = (
 """What templates of these tests name besides the kinds with lists of their own."""
 
 
+async def add_grants(client: Client) -> None:
+    """Create `ADDED`. On a real server a controller makes them the manager's a moment later."""
+    for role in ADDED:
+        await client.create(role)
+
+
 class Ground:
     """A shared real server, made ready once."""
 
@@ -70,8 +77,8 @@ class Ground:
 
     def __init__(self, server: SharedServer) -> None:
         self.server = server
-        self.used: set[Right] = set()
-        """Rights that managers have used so far."""
+        self.lacking: frozenset[str] = frozenset()
+        """What templates have lists for, and this server does not serve."""
         self._ready = False
         self._there: set[tuple[str, str]] = set()
 
@@ -84,19 +91,10 @@ class Ground:
             self._there = {key async for key in self._scopes(client)}
             return [
                 administrator(name)
-                if name == "admin"
+                if name == ADMIN
                 else User(name=name, token=await account_token(client, SECONDS + number))
                 for number, name in enumerate(names)
             ]
-
-    def note(self, log: RequestLog, users: Collection[str], *, denied: bool) -> list[str]:
-        """Take down what managers used. Returns what was refused to them, unless that is the test."""
-        entries, refused = log.entries(), []
-        for user in users:
-            # Counts are complete; single requests are not kept for ever.
-            self.used |= used(log.counts(), user)
-            refused += [] if denied else forbidden(entries, user)
-        return refused
 
     def namespace(self) -> str:
         """A name that no other test has."""
@@ -104,13 +102,16 @@ class Ground:
 
     async def _prepare(self, client: Client) -> None:
         await install(client)
-        for role in ADDED:
-            await client.create(role)
+        await add_grants(client)
         async with asyncio.timeout(30):
             while True:
                 if await self._aggregated(client):
-                    return
+                    break
                 await asyncio.sleep(0.05)
+        listed = set(LIST_KINDS.values())
+        kinds = [mapping for gvk, mapping in BUILTIN.items() if gvk.group_kind in listed]
+        missing = [each.resource for each in kinds if not await is_served(client, each.gvk)]
+        self.lacking = frozenset(missing)
 
     async def _aggregated(self, client: Client) -> bool:
         role = await client.get(CLUSTER_ROLES, "ctrlruntime-manager-aggregated-role")
@@ -179,3 +180,8 @@ _SCOPES: dict[str, RESTMapping] = {
 def names_of(users: Collection[str | User]) -> list[str]:
     """Users by name, whatever rights an embedded server would give them."""
     return [user if isinstance(user, str) else user.name for user in users]
+
+
+def embedded_users(users: Collection[str | User]) -> list[User]:
+    """Users of an embedded server: the administrator, and others whose rights are bound to them."""
+    return [administrator(name) if name == ADMIN else User(name=name) for name in names_of(users)]

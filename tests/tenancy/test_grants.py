@@ -14,10 +14,8 @@ from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.errors import Forbidden
-from ctrlruntime.envtest.users import User
 from internal.tenancy.grants import AGGREGATE, Grants, missing, needed
 from manager.controllers.tenancy import TenancyOptions
-from tests.manifests.installation import install
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.world import CONFIG_MAP, World, config_map, mapping
 
@@ -27,6 +25,7 @@ USER = "manager"
 LIMITS = mapping("v1", "LimitRange")
 ENDPOINTS = mapping("v1", "Endpoints")
 ROLE = BUILTIN[GroupVersionKind("rbac.authorization.k8s.io", "v1", "ClusterRole")]
+DENIED_KINDS = ("endpoints", "limitranges", "replicationcontrollers", "resourcequotas")
 VERBS = ["create", "delete", "list", "patch", "update", "watch"]
 
 
@@ -34,17 +33,8 @@ VERBS = ["create", "delete", "list", "patch", "update", "watch"]
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     """A manager with exactly the roles of the installation."""
     folder: Path = tmp_path_factory.mktemp("world")
-    environment: dict[str, Any] = {
-        "authorization": "RBAC",
-        "users": [User(name=USER)],
-    }
     options = TenancyOptions(sqlite_root=folder)
-    async with World.start(
-        folder, options=options, manager=False, denied=True, **environment
-    ) as world:
-        if not world.is_real:
-            await install(world.client, user=USER)
-        await world.start_manager()
+    async with World.start(folder, options=options, denied=DENIED_KINDS) as world:
         yield world
 
 

@@ -11,10 +11,9 @@ import pytest_asyncio
 
 from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.client.client import PatchType
-from ctrlruntime.envtest.users import User
 from ctrlruntime.resources import OWNER
 from manager.controllers.tenancy import TenancyOptions
-from tests.manifests.installation import ACCOUNT, NAMESPACE, install
+from tests.manifests.installation import ACCOUNT, NAMESPACE
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.world import CONFIG_MAP, SECRET, World, config_map
 
@@ -28,11 +27,9 @@ WRITES = ["create", "delete", "patch", "update"]
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     """A manager with exactly the roles of the installation, as the user `manager`."""
     folder: Path = tmp_path_factory.mktemp("world")
-    environment: dict[str, Any] = {"authorization": "RBAC", "users": [User(name=USER)]}
     options = TenancyOptions(sqlite_root=folder)
-    async with World.start(folder, options=options, manager=False, **environment) as world:
-        await install(world.client, user=USER)
-        await world.start_manager()
+    denied = ["configmaps", "secrets"]  # to the account
+    async with World.start(folder, options=options, denied=denied) as world:
         yield world
 
 

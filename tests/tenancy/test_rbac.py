@@ -1,31 +1,15 @@
 """The manager runs with exactly the generated role: nothing is forbidden to it."""
 
-import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ctrlruntime.envtest.users import User
-from tests.manifests.installation import install
 from tests.tenancy.world import CONFIG_MAP, World, config_map
-
-
-@contextlib.asynccontextmanager
-async def restricted(folder: Path, **options: Any) -> AsyncIterator[World]:
-    """A manager with exactly the rights of the installation."""
-    environment: dict[str, Any] = {"authorization": "RBAC", "users": [User(name="manager")]}
-    async with World.start(folder, manager=False, **environment, **options) as world:
-        if not world.is_real:
-            await install(world.client, user="manager")
-        await world.start_manager()
-        yield world
 
 
 @pytest.mark.criterion("rbac")
 async def test_the_generated_role_is_enough_for_a_tenants_whole_life(tmp_path: Path) -> None:
-    async with restricted(tmp_path, nodes=True) as world:
+    async with World.start(tmp_path, nodes=True) as world:
         start = world.mark()
         world.rows("a", "b")
         await world.registry()
@@ -40,7 +24,7 @@ async def test_the_generated_role_is_enough_for_a_tenants_whole_life(tmp_path: P
 
 @pytest.mark.criterion("rbac")
 async def test_a_kind_the_role_lacks_fails_its_resource_and_no_other(tmp_path: Path) -> None:
-    async with restricted(tmp_path, denied=True) as world:
+    async with World.start(tmp_path, denied=["pods"]) as world:
         world.rows("a")
         await world.registry()
         pod = {

@@ -15,8 +15,8 @@ import asyncio
 import contextlib
 import functools
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -31,16 +31,21 @@ from ctrlruntime.cache.options import CacheOptions
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Conflict, NotFound
 from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.backends import EmbeddedBackend
 from ctrlruntime.envtest.proxy import Counts, Mark
 from ctrlruntime.envtest.users import User
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
 from manager.controllers.tenancy import TenancyOptions, add_tenancy
+from tests.audit.ledger import Ledger
 from tests.conformance.releases import CHANGES
-from tests.tenancy.ground import Ground, names_of
+from tests.manifests.installation import install
+from tests.tenancy.ground import ADMIN, Ground, add_grants, embedded_users, names_of
 
 NAMESPACE = "default"
 """Where a world is unless it shares its server with others."""
+SUITE = "tenancy"
+"""Whose rights managers use here, see tests.audit."""
 REGISTRY = "registry"
 TABLE = "tenants"
 STATUS_PERIOD = 0.1
@@ -80,6 +85,8 @@ class World:
 
     ground: ClassVar[Ground | None] = None
     """A real server that all worlds of a worker share; without, each has an embedded one."""
+    ledger: ClassVar[Ledger | None] = None
+    """Where what managers ask is taken down, if anywhere."""
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -91,34 +98,37 @@ class World:
         pods: bool = False,
         manager: bool = True,
         namespace: str | None = None,
-        denied: bool = False,
+        denied: Collection[str] = (),
         users: Collection[str | User] = ("admin", "manager"),
         options: TenancyOptions | None = None,
         cache: CacheOptions | None = None,
         **embedded: Any,
     ) -> AsyncIterator[World]:
-        """A cluster with our CRDs and nothing else, an empty table, and the manager unless told otherwise.
+        """A cluster with the installation and nothing else, an empty table, and the manager unless told
+        otherwise. All `users` but the administrator have exactly the roles of the manager's account.
 
-        `namespace`: where the world is, if its name matters. `denied`: the manager is refused
-        something, which is what is tested. `embedded`: options of an embedded
-        server; a real one is as it is.
+        `namespace`: where the world is, if its name matters. `denied`: resources that the manager
+        may be refused, as that is what is tested. `embedded`: options of an embedded server; a real
+        one is as it is.
         """
         async with contextlib.AsyncExitStack() as stack:
             around: dict[str, Any] = {"proxy": True, "nodes": nodes, "pods": pods, "folder": folder}
             if cls.ground is None:
-                env = Environment(users=users, **around, **embedded)
+                settings: dict[str, Any] = {"authorization": "RBAC", **around, **embedded}
+                env = Environment(users=embedded_users(users), **settings)
             else:
                 known = await cls.ground.users(names_of(users))
                 stack.push_async_callback(cls.ground.sweep)
                 env = cls.ground.server.environment(users=known, **around)
                 namespace = namespace or cls.ground.namespace()
             await stack.enter_async_context(env)
-            if cls.ground is not None:
-                stack.callback(cls._refused, cls.ground, env, names_of(users), denied=denied)
+            managers = [name for name in names_of(users) if name != ADMIN]
+            stack.enter_context(cls._audited(env, managers, denied))
             world = cls(env, folder, options=options or permissive(folder), cache=cache)
             world.namespace = namespace or NAMESPACE
             if cls.ground is None:
-                await env.install_crds(*definitions())
+                await install(world.client, users=managers)
+                await add_grants(world.client)
             if world.namespace != NAMESPACE:
                 await world.make_namespace(world.namespace)
             world.make_table()
@@ -127,10 +137,20 @@ class World:
                 await world.start_manager()
             yield world
 
-    @staticmethod
-    def _refused(ground: Ground, env: Environment, users: list[str], *, denied: bool) -> None:
-        refused = ground.note(env.proxy.log, [u for u in users if u != "admin"], denied=denied)
-        assert refused == [], "forbidden to the manager"
+    @classmethod
+    @contextlib.contextmanager
+    def _audited(
+        cls, env: Environment, users: list[str], denied: Collection[str]
+    ) -> Iterator[None]:
+        """What managers ask is taken down; nothing is refused to them but what may be."""
+        if cls.ledger is None:
+            yield
+            return
+        if cls.ground is not None:
+            cls.ledger.lacks(SUITE, cls.ground.lacking)
+        with cls.ledger.watch(env.proxy.log, suite=SUITE, users=users, expected=denied) as audited:
+            yield
+        assert audited.refused == [], "forbidden to the manager"
 
     @property
     def is_real(self) -> bool:
@@ -182,6 +202,21 @@ class World:
         """Stop and start again."""
         await self.stop_manager()
         await self.start_manager()
+
+    async def outage(self, seconds: float) -> None:
+        """The API server is gone for a while, killed if it is a process, and keeps what it had."""
+        if self.ground is not None:
+            real = self.ground.server.backend
+            await real.kill()
+            await asyncio.sleep(seconds)
+            await real.restart()
+            return
+        assert isinstance(self.environment.backend, EmbeddedBackend)
+        server = self.environment.backend.server
+        server.options = replace(server.options, port=server.port)
+        await server.stop()
+        await asyncio.sleep(seconds)
+        await server.start()
 
     # -- the table -----------------------------------------------------------------------------
 

@@ -1,0 +1,173 @@
+"""For pytest: whether managers under test ask for what they are granted, and for nothing else.
+
+Suites hand the request logs of their proxies to the `ledger`. All workers write what was asked, test by
+test, into one file of the run. A refusal that no test has declared fails the run. So does a right
+that nobody used, where the suite that has to use it ran as a whole.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest.terminal import TerminalReporter
+
+from tests.audit.ledger import Ledger, read
+from tests.audit.rights import Right
+from tests.audit.verdict import Audit, Share, Verdict, judge
+
+AUDIT = pytest.StashKey[Audit]()
+"""What is audited, where it is not the manager's systems."""
+LEDGER = pytest.StashKey[Ledger]()
+
+_FOLDER = "rights_folder"
+_NARROWING = (
+    "keyword",
+    "lf",
+    "collectonly",
+    "deselect",
+    "ignore",
+    "ignore_glob",
+    "requirement",
+    "requirements",
+)
+_WHOLE = ("", "not matrix")
+"""Choices of marks that leave nothing out that would use a right of its own."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rights",
+        type=Path,
+        metavar="FILE",
+        help="where to write what managers under test asked (default: in the run's own folder)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # workers of xdist write; the controller judges
+        config.pluginmanager.register(Judge(config), "rights-judge")
+
+
+@pytest.fixture(scope="session")
+def ledger(request: pytest.FixtureRequest) -> Ledger:
+    """Takes down what managers under test ask; see `Ledger.watch`."""
+    return ledger_of(request.config)
+
+
+def ledger_of(config: pytest.Config) -> Ledger:
+    """This worker's, made at first use."""
+    if LEDGER not in config.stash:
+        worker: dict[str, Any] = getattr(config, "workerinput", {})
+        folder = Path(worker[_FOLDER]) if worker else folder_of(config)
+        config.stash[LEDGER] = Ledger(folder / f"{worker.get('workerid', 'main')}.jsonl")
+    return config.stash[LEDGER]
+
+
+def folder_of(config: pytest.Config) -> Path:
+    """The run's own folder for what its workers write."""
+    factory: pytest.TempPathFactory = config._tmp_path_factory  # type: ignore[attr-defined]
+    folder = factory.getbasetemp() / "rights"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Any:
+    ledger = ledger_of(item.config)
+    ledger.turn(item.nodeid)
+    result = yield
+    ledger.flush()
+    return result
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """What ended after the last test."""
+    if LEDGER in session.config.stash:
+        session.config.stash[LEDGER].flush()
+
+
+class Judge:
+    """Puts together what all workers wrote, and says what is wrong with it."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._verdict = Verdict()
+        self._wanted: list[Share] = []
+        self._place = Path()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """A worker of xdist is told where to write."""
+        node.workerinput[_FOLDER] = str(folder_of(self._config))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if session.config.option.collectonly:
+            return
+        self._place = self._gathered()
+        complete = session.exitstatus == pytest.ExitCode.OK
+        if complete and may_be_whole(self._config):
+            self._wanted, exempt = self._expected()
+        else:
+            self._wanted, exempt = [], frozenset[Right]()
+        self._verdict = judge(read(self._place), self._wanted, exempt)
+        if complete and not self._verdict.acceptable:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _expected(self) -> tuple[list[Share], frozenset[Right]]:
+        """What the suites that ran as a whole have to use."""
+        audit = self._config.stash.get(AUDIT, None) or _of_the_manager()
+        whole = {suite for suite, folder in audit.folders.items() if covers(self._config, folder)}
+        shares = audit.shares() if whole else ()
+        return [share for share in shares if share.suite in whole], audit.exempt
+
+    def _gathered(self) -> Path:
+        """One file of the run."""
+        folder = folder_of(self._config)
+        place: Path = self._config.option.rights or folder / "all.jsonl"
+        parts = sorted(part for part in folder.glob("*.jsonl") if part != place)
+        place.write_bytes(b"".join(part.read_bytes() for part in parts))
+        return place
+
+    def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
+        verdict = self._verdict
+        if verdict.acceptable and not self._wanted:
+            return
+        terminalreporter.section("rights of the manager")
+        for test, asked in sorted(set(verdict.forbidden)):
+            terminalreporter.line(f"forbidden: {asked} ({test})", red=True)
+        for suite, right in verdict.unused:
+            terminalreporter.line(f"granted and never used by {suite}: {right}", red=True)
+        for right in verdict.unjudged:
+            terminalreporter.line(f"not served here, so not judged: {right}")
+        terminalreporter.line(
+            f"{', '.join(share.suite for share in self._wanted) or 'no suite'} as a whole: {verdict.used} rights used, "
+            f"{len(verdict.unused)} unused, {len(verdict.forbidden)} refusals; {self._place}"
+        )
+
+
+def may_be_whole(config: pytest.Config) -> bool:
+    """Whether all that is in some folder was asked for."""
+    narrowed = any(config.getoption(name, None) for name in _NARROWING)
+    return not narrowed and config.getoption("markexpr", "") in _WHOLE and bool(_folders(config))
+
+
+def covers(config: pytest.Config, folder: Path) -> bool:
+    """Whether what was asked for includes all of a folder."""
+    return folder.is_dir() and any(
+        folder.resolve().is_relative_to(asked) for asked in _folders(config)
+    )
+
+
+def _folders(config: pytest.Config) -> list[Path]:
+    asked = [(config.invocation_params.dir / arg).resolve() for arg in config.args]
+    return [place for place in asked if place.is_dir()]
+
+
+def _of_the_manager() -> Audit:
+    from tests.audit.suites import of_the_manager  # imports the manager, which few runs need
+
+    return of_the_manager()
