@@ -13,7 +13,7 @@ from apis.tenancy import TenantRegistry, TenantTemplate, resource_lists
 from ctrlruntime.cache.store import Store
 from ctrlruntime.webhook import AdmissionOptions, Review, validates
 from internal.tenancy.blueprints import Blueprints, variables_of
-from internal.tenancy.queries import missing_part
+from internal.tenancy.queries import interval_problem, missing_part
 from internal.tenancy.rows import mapping_problems
 
 ADMISSION: Final = AdmissionOptions(failure_policy="Ignore", timeout_seconds=5)
@@ -53,14 +53,8 @@ class TenancyAdmission:
             return
         if part := missing_part(spec.source):
             review.required(part, f"type is {spec.source.type}")
-        try:
-            short = spec.source.sync_period.total_seconds() < 1
-        except ValueError as error:
-            review.invalid("spec.source.syncInterval", spec.source.sync_interval, str(error))
-        else:
-            if short:
-                detail = "must be at least 1s"
-                review.invalid("spec.source.syncInterval", spec.source.sync_interval, detail)
+        if problem := interval_problem(spec.source):
+            review.invalid("spec.source.syncInterval", spec.source.sync_interval, problem)
         for problem in mapping_problems(spec):
             review.forbidden("spec.extraValueMappings", problem)
 

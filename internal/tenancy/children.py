@@ -99,12 +99,13 @@ class ChildKinds:
         informer = watched.handle.informer
         if gvk not in self._unreadable:
             await _listed(informer)
-        if not informer.synced:
-            self._unreadable[gvk] = _trouble(gvk, watched.mapping, informer.last_error)
-            self._wait(gvk, informer, user)
-            return None
         self._unreadable.pop(gvk, None)
-        return watched.mapping
+        if informer.synced:
+            return watched.mapping
+        if informer.missing_since is None:
+            self._unreadable[gvk] = _trouble(gvk, watched.mapping, informer.last_error)
+        self._wait(gvk, informer, user)
+        return None
 
     def trouble(self, gvk: GroupVersionKind) -> Trouble | None:
         """Why a kind cannot be used although the server serves it; None if it can."""
@@ -135,11 +136,10 @@ class ChildKinds:
 
     async def release_unused(self) -> None:
         """Stop asking for kinds that cannot be read and that nobody uses any more."""
-        for gvk in [gvk for gvk in self._unreadable if self._uses[gvk] <= 0]:
-            del self._unreadable[gvk]
+        for gvk in [gvk for gvk in self._waits if self._uses[gvk] <= 0]:
+            self._unreadable.pop(gvk, None)
             self._waiting.pop(gvk, None)
-            if (wait := self._waits.pop(gvk, None)) is not None:
-                wait.cancel()
+            self._waits.pop(gvk).cancel()
             watched = self._watched.pop(gvk)
             watched.registration.remove()
             await watched.handle.release()
@@ -176,12 +176,17 @@ class ChildKinds:
 
 
 async def _listed(informer: Informer) -> None:
-    """Until the first list is there, was refused, or has taken too long."""
+    """Until the first list is there, was refused, has taken too long, or cannot be had."""
     with suppress(TimeoutError):
         async with asyncio.timeout(FIRST_TIMEOUT):
-            while not informer.synced and not isinstance(informer.last_error, Forbidden):
+            while not (informer.synced or _is_refused(informer)):
                 with suppress(TimeoutError):
                     await informer.wait_synced(GLANCE)
+
+
+def _is_refused(informer: Informer) -> bool:
+    """Whether the manager may not list the kind, or the server, an older one, does not know it."""
+    return isinstance(informer.last_error, Forbidden) or informer.missing_since is not None
 
 
 def _trouble(gvk: GroupVersionKind, mapping: RESTMapping, error: Exception | None) -> Trouble:

@@ -1,9 +1,11 @@
 """Queries of a registry's data source: its settings put together, its rows read, timed."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from apis.tenancy import SecretKeyRef, TenantRegistry, TenantRegistrySource
@@ -22,12 +24,19 @@ from internal.tenancy.sources import (
 
 BREATH = 100
 """Rows sorted in before other tasks get a turn: about 5 ms."""
+SHORTEST_PERIOD = timedelta(seconds=1)
 
 
 class CredentialsUnavailable(SourceError):
     """A Secret with credentials is not there."""
 
     reason = "CredentialsUnavailable"
+
+
+class InvalidSource(SourceError):
+    """Something that rules of the definition forbid; servers before 1.25 do not know them."""
+
+    reason = "InvalidSpec"
 
 
 @dataclass(slots=True)
@@ -42,6 +51,8 @@ class Queries:
 
     async def run(self, request: Request, registry: TenantRegistry) -> Reading:
         """All rows of the registry, sorted in. Raises SourceError."""
+        if problem := interval_problem(registry.spec.source):
+            raise InvalidSource(f"spec.source.syncInterval: {problem}")
         started, result = self.clock(), "error"
         try:
             settings = await self._settings(request, registry)
@@ -75,7 +86,7 @@ class Queries:
             )
         mysql = source.mysql
         if mysql is None:
-            raise SourceError(f"{missing_part(source) or 'spec.source'} is missing")
+            raise InvalidSource(f"{missing_part(source) or 'spec.source'} is missing")
         tls = None
         password = await self._value(request, mysql.password_ref) or ""
         if mysql.tls is not None:
@@ -115,6 +126,19 @@ def missing_part(source: TenantRegistrySource) -> str:
     """The field that describes the source and is not there; empty if it is."""
     described = source.sqlite if source.type == "sqlite" else source.mysql
     return "" if described is not None else f"spec.source.{source.type}"
+
+
+def interval_problem(source: TenantRegistrySource) -> str:
+    """Why rows cannot be read as often as the source says; empty if they can."""
+    try:
+        return "" if source.sync_period >= SHORTEST_PERIOD else "must be at least 1s"
+    except ValueError as error:
+        return str(error)
+
+
+def seconds_between(source: TenantRegistrySource) -> float:
+    """Seconds from one query to the next; without end where the interval makes no sense."""
+    return math.inf if interval_problem(source) else source.sync_period.total_seconds()
 
 
 def _places(request: Request, registry: TenantRegistry) -> frozenset[tuple[str, str]]:

@@ -36,7 +36,7 @@ from internal.tenancy.plan import (
 )
 from internal.tenancy.policies import ALLOW_DELETE
 from internal.tenancy.pools import Job, WorkerPools
-from internal.tenancy.queries import Queries
+from internal.tenancy.queries import Queries, seconds_between
 from internal.tenancy.registry_status import Synced, registry_status
 from internal.tenancy.rows import ActiveRow, mapping_problems
 from internal.tenancy.sources import SourceError
@@ -155,7 +155,7 @@ class RegistryReconciler:
         self, request: Request, registry: TenantRegistry, entry: Entry, state: _Registry
     ) -> None:
         state.generation, state.handled = entry.generation, requested(entry.annotations)
-        period = registry.spec.source.sync_period.total_seconds()
+        period = seconds_between(registry.spec.source)
         try:
             problems = mapping_problems(registry.spec)
             if problems:

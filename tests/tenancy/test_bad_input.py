@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import Invalid
 from ctrlruntime.envtest.proxy import Cut, Fail, Match
+from internal.tenancy import children
 from tests.mariadb import MariaDB
 from tests.tenancy.fleet import Fleet, Kind
 from tests.tenancy.world import CONFIG_MAP, World, config_map, mapping
@@ -38,6 +40,11 @@ def entry(spec: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return {"id": "bad", "nameTemplate": "{{ .uid }}-{{ .templateRef }}-bad", "spec": spec} | fields
 
 
+def nameless(spec: dict[str, Any]) -> dict[str, Any]:
+    """A template entry that says nothing about the object's name."""
+    return {"id": "bad", "spec": spec}
+
+
 def text(template: str) -> dict[str, Any]:
     """A ConfigMap with one template in its data."""
     return entry({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": template}})
@@ -53,7 +60,7 @@ WRONG_IN_THEMSELVES: dict[str, tuple[dict[str, Any], str]] = {
         entry({"apiVersion": "v1", "kind": "{{ .planId }}"}),
         "may not be templates",
     ),
-    "no-name": (entry(CM, nameTemplate=""), "neither nameTemplate nor spec.metadata.name"),
+    "no-name": (nameless(CM), "neither nameTemplate nor spec.metadata.name"),
     "unclosed": (text("{{ .uid "), "bad: "),
     "unclosed-block": (text("{% if uid %}x"), "bad: "),
     "unknown-filter": (text("{{ .uid | frobnicate }}"), "frobnicate"),
@@ -107,6 +114,16 @@ async def test_a_template_that_is_wrong_in_itself_is_said_to_be_and_not_rolled_o
 
 
 @pytest.mark.criterion("bad-template")
+@pytest.mark.since("empty texts")
+async def test_an_empty_name_is_as_good_as_none(world: World) -> None:
+    fleet = await Fleet.make(world)
+    await fleet.registry()
+    await fleet.template(manifests=[GOOD, entry(CM, nameTemplate="")])
+    said = await fleet.until(TenantTemplate, "app", "Valid", "False", "ValidationFailed")
+    assert "neither nameTemplate nor spec.metadata.name" in said.message
+
+
+@pytest.mark.criterion("bad-template")
 async def test_a_template_that_turns_bad_leaves_its_tenants_as_they_are(world: World) -> None:
     fleet = await Fleet.make(world)
     fleet.row("a")
@@ -143,6 +160,49 @@ async def test_a_manifest_that_a_row_makes_wrong_fails_alone(world: World) -> No
 
 
 @pytest.mark.criterion("bad-template")
+async def test_a_kind_known_from_elsewhere_that_the_server_lacks_holds_nobody_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Built-in kinds need no discovery, and an older server does not have them all."""
+    monkeypatch.setattr(children, "FIRST_TIMEOUT", 300.0)  # nothing is waited for
+    gadget = RESTMapping(
+        GroupVersionKind("example.com", "v1", "Gadget"), plural="gadgets", namespaced=True
+    )
+    assert world.manager is not None
+    world.manager.live_client.mapper.add(gadget)
+    fleet = await Fleet.make(world)
+    fleet.row("a")
+    await fleet.registry()
+    made = entry({"apiVersion": "example.com/v1", "kind": "Gadget"})
+    await fleet.template(manifests=[GOOD, made])
+    said = await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed")
+    assert "the server does not serve example.com/v1 Gadget" in said.message
+    assert await fleet.get(CONFIG_MAP, "a-app") is not None
+    await world.rest()
+    await world.environment.install_crds(definition(gadget))
+    await fleet.ready("a-app")
+    assert await fleet.get(gadget, "a-app-bad") is not None
+
+
+def definition(mapping: RESTMapping) -> dict[str, Any]:
+    """A custom kind of any shape."""
+    group, kind = mapping.gvk.group, mapping.gvk.kind
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{mapping.plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": mapping.plural, "singular": kind.lower(), "kind": kind},
+            "versions": [version | {"schema": {"openAPIV3Schema": anything}}],
+        },
+    }
+
+
+@pytest.mark.criterion("bad-template")
 async def test_what_the_schema_forbids_never_gets_in(world: World) -> None:
     fleet = await Fleet.make(world)
     for fields in (
@@ -155,13 +215,20 @@ async def test_what_the_schema_forbids_never_gets_in(world: World) -> None:
             await fleet.template(configMaps=[{**GOOD, **fields}])
     for spec in (
         {"source": {"type": "oracle"}},
-        {"source": {"type": "mysql"}},
-        {"source": {**fleet.source(), "syncInterval": "0s"}},
         {"valueMappings": {"uid": "uid"}},
         {"extraValueMappings": {"x": {"sensitive": True}}},
     ):
         with pytest.raises(Invalid):
             await fleet.registry(**spec)
+
+
+@pytest.mark.criterion("bad-template")
+@pytest.mark.since("CEL rules")
+async def test_what_the_rules_forbid_never_gets_in(world: World) -> None:
+    fleet = await Fleet.make(world)
+    for source in ({"type": "mysql"}, {**fleet.source(), "syncInterval": "0s"}):
+        with pytest.raises(Invalid):
+            await fleet.registry(source=source)
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -347,6 +414,34 @@ async def test_a_registry_that_cannot_be_read_stops_nobody(world: World) -> None
     await fleet.delete(TenantRegistry, "registry")
     await fleet.gone(TenantRegistry, "registry")
     await fleet.gone(Tenant, "a-app")
+
+
+@pytest.mark.criterion("unreadable")
+@pytest.mark.parametrize(
+    ("source", "word"),
+    [
+        ({"type": "mysql", "syncInterval": "1s"}, "spec.source.mysql is missing"),
+        ({"syncInterval": "0s"}, "spec.source.syncInterval: must be at least 1s"),
+        ({"syncInterval": "99999999h"}, "spec.source.syncInterval: '99999999h' is longer than"),
+    ],
+    ids=["no-database", "no-time", "for-ever"],
+)
+async def test_what_no_rule_of_the_definition_kept_out_is_told_and_not_tried(
+    world: World, source: dict[str, Any], word: str
+) -> None:
+    fleet = await Fleet.make(world)
+    fleet.row("a")
+    await fleet.registry()
+    await fleet.template(configMaps=[GOOD])
+    await fleet.ready("a-app")
+    async with without_schema(world, TenantRegistry):
+        given = {"source": fleet.source() | source}
+        await world.eventually(lambda: written(fleet, TenantRegistry, "registry", given))
+        await fleet.until(TenantRegistry, "registry", "Ready", "False", "InvalidSpec", message=word)
+        await world.rest()
+        assert await fleet.tenants() == ["a-app"]
+        await fleet.patch(TenantRegistry, "registry", {"spec": {"source": fleet.source()}})
+        await fleet.until(TenantRegistry, "registry", "Ready", "True", "DatabaseConnected")
 
 
 @pytest.mark.criterion("unreadable")

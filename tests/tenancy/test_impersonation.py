@@ -102,6 +102,7 @@ SETTINGS = config_map("cm", "{{ .uid }}-cm", {"plan": "{{ .planId }}"})
 async def test_what_is_missing_is_told_step_by_step_and_wakes_by_itself(world: World) -> None:
     fleet = await shop(world, "a", configMaps=[SETTINGS])
     account = f"{fleet.namespace}/shop"
+    whom = f"--serviceaccount={NAMESPACE}:{ACCOUNT}" if world.is_real else f"--user={USER}"
     for kind, name in ((Tenant, "a-app"), (TenantTemplate, "app")):
         told = await fleet.until(kind, name, "PermissionsGranted", "False", "MissingPermission")
         assert told.message == (
@@ -109,7 +110,7 @@ async def test_what_is_missing_is_told_step_by_step_and_wakes_by_itself(world: W
             f"kubectl -n {fleet.namespace} create role impersonate-shop --verb=impersonate "
             f"--resource=serviceaccounts --resource-name=shop && "
             f"kubectl -n {fleet.namespace} create rolebinding impersonate-shop "
-            f"--role=impersonate-shop --user={USER}"
+            f"--role=impersonate-shop {whom}"
         )
     await allow_impersonation(fleet)
     name = f"{fleet.namespace}-shop-configmaps"

@@ -289,7 +289,8 @@ async def test_every_kind_gets_ready_in_its_own_way(world: World) -> None:
     backend = {"service": {"name": "{{ .uid }}-svc", "port": {"number": 80}}}
     stateful = {"serviceName": "{{ .uid }}-svc", "replicas": "{{ .replicas | int }}"}
     task = {"template": {"spec": {"template": pod("worker:1", restartPolicy="Never")}}}
-    home = "home-{{ .uid }}-{{ .templateRef }}"
+    home = f"{fleet.namespace}-a-kinds"
+    scales = world.has("autoscaling/v2")  # the one version that simulated nodes look at
     await fleet.template(
         "kinds",
         serviceAccounts=[manifest("sa", "v1", "ServiceAccount")],
@@ -337,7 +338,7 @@ async def test_every_kind_gets_ready_in_its_own_way(world: World) -> None:
         cronJobs=[
             manifest(
                 "cron",
-                "batch/v1",
+                "batch/v1" if world.has("batch/v1 CronJob") else "batch/v1beta1",
                 "CronJob",
                 body={
                     "spec": {
@@ -350,7 +351,7 @@ async def test_every_kind_gets_ready_in_its_own_way(world: World) -> None:
         podDisruptionBudgets=[
             manifest(
                 "pdb",
-                "policy/v1",
+                "policy/v1" if world.has("policy/v1") else "policy/v1beta1",
                 "PodDisruptionBudget",
                 body={"spec": {"minAvailable": 1, "selector": selector}},
             )
@@ -363,9 +364,10 @@ async def test_every_kind_gets_ready_in_its_own_way(world: World) -> None:
         horizontalPodAutoscalers=[
             manifest(
                 "hpa",
-                "autoscaling/v2",
+                "autoscaling/v2" if scales else "autoscaling/v2beta2",
                 "HorizontalPodAutoscaler",
                 body={"spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 2}},
+                waitForReady=scales,
             )
         ],
         namespaces=[
@@ -373,7 +375,7 @@ async def test_every_kind_gets_ready_in_its_own_way(world: World) -> None:
                 "ns",
                 "v1",
                 "Namespace",
-                nameTemplate=home,
+                nameTemplate=f"{fleet.namespace}-{{{{ .uid }}}}-{{{{ .templateRef }}}}",
                 labelsTemplate={"plan": "{{ .planId }}"},
             )
         ],
@@ -387,14 +389,14 @@ async def test_every_kind_gets_ready_in_its_own_way(world: World) -> None:
     assert (await fleet.get(DEPLOYMENT, "a-app"))["status"]["readyReplicas"] == 1
     assert (await fleet.get(SERVICE, "a-lb"))["status"]["loadBalancer"]["ingress"]
     assert (await fleet.get(SECRET, "a-sec"))["data"] == {"k": "dg=="}
-    namespace = (await fleet.get(NAMESPACE_KIND, "home-a-kinds"))["metadata"]
+    namespace = (await fleet.get(NAMESPACE_KIND, home))["metadata"]
     assert namespace["labels"]["plan"] == "basic"
     assert "ownerReferences" not in namespace
     owner = (await fleet.get(CONFIG_MAP, "a-cm"))["metadata"]["ownerReferences"][0]
     assert (owner["kind"], owner["name"], owner["controller"]) == ("Tenant", "a-kinds", True)
     fleet.row("a", active=0)
     await fleet.gone(Tenant, "a-kinds")
-    await fleet.gone(NAMESPACE_KIND, "home-a-kinds")
+    await fleet.gone(NAMESPACE_KIND, home)
 
 
 # -- P, S, U: time and stumbling workloads ------------------------------------------------------------
