@@ -1,0 +1,54 @@
+"""What has to be true of a running instance."""
+
+from typing import Final
+
+from apis.cloud import Instance, InstanceInvariants, InstanceInvariantsSpec
+from apis.references import SecretKeyRef
+from internal.cloud.subresource import Subresource, Upstream
+from internal.cloud.subresources.domains import primary_domain
+from internal.cloud.subresources.secrets import of_requests, requests_of_invariants, unique
+from internal.cloud.tasks.definition import Concurrency, Supersede, TaskDefinition
+
+DEFINITION: Final = TaskDefinition(
+    name="invariants",
+    timeout=1800.0,
+    supersede=Supersede.CANCEL,
+    concurrency=Concurrency(limit=50, starts_per_minute=120),
+    period=24 * 3600.0,
+    teardown=True,
+)
+
+
+def desired(instance: Instance, upstream: Upstream) -> InstanceInvariantsSpec:
+    """The invariants, and what they may speak of."""
+    spec = instance.spec
+    return InstanceInvariantsSpec(
+        version=upstream.version,
+        domain=primary_domain(spec),
+        invariants=spec.invariants,
+        period=spec.invariants_period,
+        alerting=spec.debug.enable_alerting,
+        managed_smtp=spec.managed_smtp,
+        outputs=dict(upstream.outputs),
+    )
+
+
+def secrets(resource: InstanceInvariants) -> list[SecretKeyRef]:
+    """What the requests need."""
+    return unique(of_requests(requests_of_invariants(resource.spec.invariants)))
+
+
+def period(resource: InstanceInvariants) -> float | None:
+    """As often as the object says."""
+    given = resource.spec.period
+    return None if given is None else given.total_seconds()
+
+
+SUBRESOURCE: Final = Subresource[InstanceInvariants](
+    kind=InstanceInvariants,
+    definition=DEFINITION,
+    desired=desired,
+    after=("InstanceKubernetes",),
+    secrets=secrets,
+    period=period,
+)

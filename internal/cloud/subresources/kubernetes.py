@@ -1,0 +1,51 @@
+"""What runs in an instance's cluster."""
+
+from typing import Final
+
+from apis.cloud import Instance, InstanceKubernetes, InstanceKubernetesSpec
+from apis.references import SecretKeyRef
+from internal.cloud.subresource import Subresource, Upstream
+from internal.cloud.subresources.domains import primary_domain
+from internal.cloud.subresources.secrets import of_cluster
+from internal.cloud.tasks.definition import Concurrency, Supersede, TaskDefinition
+
+DEFINITION: Final = TaskDefinition(
+    name="kubernetes",
+    timeout=3600.0,
+    supersede=Supersede.CANCEL,
+    concurrency=Concurrency(limit=50, starts_per_minute=120),
+    teardown=True,
+)
+
+
+def desired(instance: Instance, upstream: Upstream) -> InstanceKubernetesSpec:
+    """The workload in the version that should run now; disks are not part of it."""
+    spec = instance.spec
+    return InstanceKubernetesSpec(
+        version=upstream.version,
+        domain=primary_domain(spec),
+        cluster=spec.cluster.model_copy(update={"disks": None}),
+        outputs=dict(upstream.outputs),
+        outputs_secret_name=upstream.outputs_secret_name,
+        bundle_revision=upstream.bundle_revision,
+    )
+
+
+def secrets(resource: InstanceKubernetes) -> list[SecretKeyRef]:
+    """What opens the cluster."""
+    return of_cluster(resource.spec.cluster.kubeconfig_from, resource.spec.outputs_secret_name)
+
+
+def config_maps(resource: InstanceKubernetes) -> list[str]:
+    """Those of the bundle."""
+    return list(resource.spec.cluster.bundle.config_map_names)
+
+
+SUBRESOURCE: Final = Subresource[InstanceKubernetes](
+    kind=InstanceKubernetes,
+    definition=DEFINITION,
+    desired=desired,
+    after=("InstanceTerraform", "UpgradeInstanceTask"),
+    secrets=secrets,
+    config_maps=config_maps,
+)

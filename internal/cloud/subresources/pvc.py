@@ -1,0 +1,55 @@
+"""Disks that grow as they fill."""
+
+from typing import Final
+
+from apis.cloud import Instance, InstanceKubernetesPVC, InstanceKubernetesPVCSpec
+from apis.references import SecretKeyRef
+from internal.cloud.subresource import Subresource, Upstream
+from internal.cloud.subresources.secrets import of_cluster, of_requests, unique
+from internal.cloud.tasks.definition import Concurrency, Retries, Supersede, TaskDefinition
+
+DEFINITION: Final = TaskDefinition(
+    name="resize",
+    timeout=900.0,
+    retries=Retries(limit=0),
+    supersede=Supersede.CANCEL,
+    concurrency=Concurrency(limit=50, starts_per_minute=600),
+    period=600.0,
+)
+
+
+def desired(instance: Instance, upstream: Upstream) -> InstanceKubernetesPVCSpec | None:
+    """The policy, and where the disks are; None for an instance without a policy."""
+    cluster = instance.spec.cluster
+    if cluster.disks is None:
+        return None
+    return InstanceKubernetesPVCSpec(
+        kubeconfig_from=cluster.kubeconfig_from,
+        namespace=cluster.namespace,
+        disks=cluster.disks,
+        outputs_secret_name=upstream.outputs_secret_name,
+    )
+
+
+def secrets(resource: InstanceKubernetesPVC) -> list[SecretKeyRef]:
+    """What opens the cluster, and what asking for the usage needs."""
+    spec = resource.spec
+    cluster = of_cluster(spec.kubeconfig_from, spec.outputs_secret_name)
+    return unique([*cluster, *of_requests([spec.disks.usage])])
+
+
+def period(resource: InstanceKubernetesPVC) -> float | None:
+    """As often as the object says."""
+    given = resource.spec.period
+    return None if given is None else given.total_seconds()
+
+
+SUBRESOURCE: Final = Subresource[InstanceKubernetesPVC](
+    kind=InstanceKubernetesPVC,
+    definition=DEFINITION,
+    desired=desired,
+    after=("InstanceKubernetes",),
+    secrets=secrets,
+    period=period,
+    gates=False,
+)

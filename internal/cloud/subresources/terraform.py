@@ -1,0 +1,49 @@
+"""The infrastructure of an instance, by Terraform."""
+
+from typing import Final
+
+from apis.cloud import Instance, InstanceTerraform, InstanceTerraformSpec
+from apis.references import SecretKeyRef
+from internal.cloud.ephemeral.features import LEASE_FEATURES
+from internal.cloud.marks import CLOUDSQL_MODE, CMEK_ALGORITHM, ENABLE_CMEK
+from internal.cloud.subresource import Subresource, Upstream
+from internal.cloud.subresources.domains import platform_domain
+from internal.cloud.tasks.definition import Concurrency, Supersede, TaskDefinition
+
+DEFINITION: Final = TaskDefinition(
+    name="terraform",
+    timeout=7200.0,
+    supersede=Supersede.AWAIT,
+    concurrency=Concurrency(limit=20, starts_per_minute=60),
+    teardown=True,
+)
+
+
+def desired(instance: Instance, _upstream: Upstream) -> InstanceTerraformSpec | None:
+    """Infrastructure, names and features; None for an instance that says nothing of Terraform."""
+    spec = instance.spec
+    if spec.infrastructure.terraform is None:
+        return None
+    features = spec.instance_features.items()
+    return InstanceTerraformSpec(
+        infrastructure=spec.infrastructure,
+        domain=platform_domain(spec),
+        custom_domains=spec.custom_domains,
+        instance_features={key: value for key, value in features if key not in LEASE_FEATURES},
+        tfc_runs_mode=spec.debug.tfc_runs_mode,
+    )
+
+
+def secrets(resource: InstanceTerraform) -> list[SecretKeyRef]:
+    """The API token, if one is named."""
+    settings = resource.spec.infrastructure.terraform
+    return [] if settings is None or settings.token_from is None else [settings.token_from]
+
+
+SUBRESOURCE: Final = Subresource[InstanceTerraform](
+    kind=InstanceTerraform,
+    definition=DEFINITION,
+    desired=desired,
+    annotations=frozenset({CLOUDSQL_MODE, ENABLE_CMEK, CMEK_ALGORITHM}),
+    secrets=secrets,
+)

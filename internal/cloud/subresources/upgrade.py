@@ -1,0 +1,63 @@
+"""A change of version: one object for each, used once."""
+
+from typing import Final
+
+from apis.cloud import Instance, UpgradeInstanceTask, UpgradeInstanceTaskSpec
+from apis.references import SecretKeyRef
+from internal.cloud.subresource import Subresource, Upstream
+from internal.cloud.subresources.domains import primary_domain
+from internal.cloud.subresources.secrets import (
+    of_cluster,
+    of_requests,
+    requests_of_upgrade,
+    unique,
+)
+from internal.cloud.tasks.definition import Concurrency, Retries, Supersede, TaskDefinition
+
+DEFINITION: Final = TaskDefinition(
+    name="upgrade",
+    timeout=4 * 3600.0,
+    retries=Retries(limit=3, base=60.0),
+    supersede=Supersede.AWAIT,
+    concurrency=Concurrency(limit=10, starts_per_minute=30),
+    once=True,
+)
+
+
+def desired(instance: Instance, upstream: Upstream) -> UpgradeInstanceTaskSpec | None:
+    """From the version that is deployed to the one wanted; None if they are the same."""
+    spec = instance.spec
+    if upstream.version == spec.sourcegraph_version:
+        return None
+    return UpgradeInstanceTaskSpec(
+        instance_name=instance.metadata.name or "",
+        from_version=upstream.version,
+        to_version=spec.sourcegraph_version,
+        domain=primary_domain(spec),
+        cluster=spec.cluster.model_copy(update={"disks": None}),
+        steps=spec.upgrade,
+        outputs=dict(upstream.outputs),
+        outputs_secret_name=upstream.outputs_secret_name,
+    )
+
+
+def secrets(resource: UpgradeInstanceTask) -> list[SecretKeyRef]:
+    """What opens the cluster, and what the requests of the steps need."""
+    spec = resource.spec
+    cluster = of_cluster(spec.cluster.kubeconfig_from, spec.outputs_secret_name)
+    return unique([*cluster, *of_requests(requests_of_upgrade(spec.steps))])
+
+
+def config_maps(resource: UpgradeInstanceTask) -> list[str]:
+    """Those of the bundle, which the upgrade rolls out."""
+    return list(resource.spec.cluster.bundle.config_map_names)
+
+
+SUBRESOURCE: Final = Subresource[UpgradeInstanceTask](
+    kind=UpgradeInstanceTask,
+    definition=DEFINITION,
+    desired=desired,
+    after=("InstanceTerraform",),
+    secrets=secrets,
+    config_maps=config_maps,
+)
