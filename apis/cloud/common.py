@@ -124,6 +124,8 @@ class TaskRun(ApiModel):
     """Name of the run: task and 12 hexadecimal digits that follow from the identity below."""
     inputs_version: str
     """The inputs it was made for."""
+    inputs_hash: str = ""
+    """Hash of their content: spec and annotations."""
     attempt: Int32 = 1
     """1 for the first run of these inputs; one more after every run that ended without success."""
     slot: str = ""
@@ -192,6 +194,8 @@ class Waiting(ApiModel):
     """For InstanceBusy: kind and name of what is running. Otherwise what has been running longest."""
     since: MicroTime
     """Since when it waits."""
+    as_of: MicroTime | None = None
+    """When position, holder and estimate were written."""
     estimate: Duration | None = None
     """How long it may take still, judged by the last runs of its type."""
 
