@@ -1,5 +1,14 @@
 """`python -m manager`."""
 
-from manager.cli import main
+import sys
 
-main(prog_name="manager")
+if sys.argv[1:2] == [
+    "task"
+]:  # a run of a task: without the controllers, whose imports take a second
+    from manager.task import task
+
+    task(args=sys.argv[2:], prog_name="manager task")
+else:
+    from manager.cli import main
+
+    main(prog_name="manager")

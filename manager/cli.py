@@ -15,6 +15,7 @@ from internal.tenancy.privileges import parse_kind
 from manager.controllers.tenancy import STATUS_PERIOD, TenancyOptions
 from manager.options import LEADER_ELECTION_ID, RunOptions
 from manager.serving_flags import metrics_options, webhook_options
+from manager.task import task
 
 _PATH = click.Path(path_type=Path)
 _POSITIVE = click.IntRange(min=1)
@@ -24,6 +25,9 @@ _COUNT = click.IntRange(min=0)
 @click.group(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
 def main() -> None:
     """The control plane for fleets of single-tenant deployments."""
+
+
+main.add_command(task)
 
 
 @main.command()

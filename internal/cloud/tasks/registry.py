@@ -1,0 +1,40 @@
+"""The tasks by name. A module is imported when its task is wanted, so that a run loads one of them."""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, cast
+
+from internal.cloud.tasks.task import Task
+
+__all__ = ["TASKS", "Registry", "TaskFactory", "UnknownTask", "lazily", "make_task"]
+
+TaskFactory: TypeAlias = Callable[[], Task]
+Registry: TypeAlias = Mapping[str, TaskFactory]
+
+
+class UnknownTask(LookupError):
+    """There is no task of that name; the message lists those there are."""
+
+
+def lazily(place: str) -> TaskFactory:
+    """The factory `module:name`, imported when it is called."""
+    module, _, name = place.partition(":")
+
+    def make() -> Task:
+        factory: Any = getattr(import_module(module), name)
+        return cast("Task", factory())
+
+    return make
+
+
+def make_task(name: str, registry: Registry) -> Task:
+    """A task of that name. Raises UnknownTask."""
+    if name not in registry:
+        known = ", ".join(sorted(registry)) or "none"
+        raise UnknownTask(f"there is no task {name!r}; there are: {known}")
+    return registry[name]()
+
+
+TASKS: Final[Registry] = MappingProxyType({})
+"""Every task that `manager task run` knows."""

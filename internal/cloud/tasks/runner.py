@@ -1,0 +1,174 @@
+"""Runs one task in a process of its own: input and secrets from files, the result into a file."""
+
+import asyncio
+import signal
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from pathlib import Path
+from typing import TextIO, cast
+
+import structlog
+
+from apis.references import SecretKeyRef
+from ctrlruntime.manager.logs import make_logger
+from internal.cloud.runs import RunInput, RunState
+from internal.cloud.runs.report import Report, ReportTooLong, encode_report
+from internal.cloud.runs.sealing import seal
+from internal.cloud.runs.wire import BadInput
+from internal.cloud.tasks.redaction import RedactedStream, Redaction
+from internal.cloud.tasks.registry import Registry, UnknownTask, make_task
+from internal.cloud.tasks.task import Task, TaskContext, TaskError, TaskRejected, TaskResult
+from internal.cloud.tasks.workplace import Workplace
+
+__all__ = ["ExitCode", "run_task"]
+
+
+class ExitCode(IntEnum):
+    """What the process ends with."""
+
+    SUCCEEDED = 0
+    FAILED = 1
+    """Also when cancelled: the report tells."""
+    REJECTED = 2
+    """Another attempt with the same inputs is of no use."""
+
+
+async def run_task(
+    name: str, environment: Mapping[str, str], registry: Registry, log_to: TextIO
+) -> ExitCode:
+    """The whole life of a run. SIGTERM and SIGINT cancel the task.
+
+    Bad input is a rejected run whose report says what is wrong; raises BadInput only where not even
+    the file for the report is known.
+    """
+    place = Workplace.of(environment)
+    execution = _Execution(place, log_to)
+    try:
+        given = place.read_input(name)
+        task = make_task(name, registry)
+    except (BadInput, UnknownTask) as error:
+        return execution.end(ExitCode.REJECTED, Report(state=RunState.FAILED, message=str(error)))
+    return await execution.carry_out(task, given)
+
+
+@dataclass(slots=True)
+class _Stop:
+    """Whether the run was told to stop."""
+
+    told: bool = False
+
+
+class _Execution:
+    def __init__(self, place: Workplace, log_to: TextIO) -> None:
+        self._place = place
+        self._redaction = Redaction()
+        stream = cast("TextIO", RedactedStream(log_to, self._redaction))
+        # make_logger names less than it returns: a bound logger that leaves out what is below its level
+        self._log = cast("structlog.stdlib.BoundLogger", make_logger(stream=stream))
+
+    async def carry_out(self, task: Task, given: RunInput) -> ExitCode:
+        self._log = self._log.bind(
+            task=given.task,
+            run_id=given.run_id,
+            inputs_version=given.inputs_version,
+            instance=given.instance,
+        )
+        self._progress("started")
+        folder = tempfile.TemporaryDirectory(
+            prefix="task-", dir=self._place.folder, ignore_cleanup_errors=True
+        )
+        with folder as own:
+            context = TaskContext(
+                input=given,
+                secret=self._secret,
+                folder=Path(own),
+                log=self._log,
+                progress=self._progress,
+            )
+            running = asyncio.ensure_future(task.run(context))
+            with _cancelled_by_signals(running) as stop:
+                await asyncio.wait({running})
+        return self._judge(running, given, stop)
+
+    def _judge(self, ended: "asyncio.Future[TaskResult]", given: RunInput, stop: _Stop) -> ExitCode:
+        error = None if ended.cancelled() else ended.exception()
+        if not ended.cancelled() and error is None:
+            return self._succeed(ended.result(), given)
+        if error is not None and not isinstance(error, TaskError):
+            self._log.error("the task met an error that it does not know", exc_info=error)
+        words = "" if error is None else _words_of(error)
+        if stop.told:
+            message = f"cancelled; {words}" if words else "cancelled"
+            return self.end(ExitCode.FAILED, Report(state=RunState.CANCELLED, message=message))
+        code = ExitCode.REJECTED if isinstance(error, TaskRejected) else ExitCode.FAILED
+        message = words or "the task gave itself up"
+        return self.end(code, Report(state=RunState.FAILED, message=message))
+
+    def _succeed(self, result: TaskResult, given: RunInput) -> ExitCode:
+        try:
+            report = self._report_of(result, given)
+            encode_report(report, self._place.limit)
+        except ReportTooLong as error:
+            message = f"the task is done, but {error}"
+        except (TypeError, LookupError, ValueError) as error:
+            message = f"the task is done, but what it hands over cannot be: {error}"
+        else:
+            return self.end(ExitCode.SUCCEEDED, report)
+        return self.end(ExitCode.REJECTED, Report(state=RunState.FAILED, message=message))
+
+    def _report_of(self, result: TaskResult, given: RunInput) -> Report:
+        for name, value in [*result.outputs.items(), *result.secret_outputs.items()]:
+            if not isinstance(value, str):
+                raise TypeError(f"output {name!r} is no text but {type(value).__name__}")
+        for value in result.secret_outputs.values():
+            self._redaction.add(value)
+        sealed = ""
+        if result.secret_outputs:
+            sealed = seal(result.secret_outputs, self._place.read_seal_key(), given.run_id)
+        return Report(message=result.message, outputs=dict(result.outputs), sealed=sealed)
+
+    def end(self, code: ExitCode, report: Report) -> ExitCode:
+        """Leaves the report behind."""
+        said = self._redaction.text(report.message)
+        self._log.info("the task ended", state=str(report.state), exit_code=int(code), message=said)
+        retryable = code is not ExitCode.REJECTED
+        self._place.write(replace(report, message=said, retryable=retryable))
+        return code
+
+    def _progress(self, doing: str) -> None:
+        said = self._redaction.text(doing)
+        self._log.info("progress", doing=said)
+        self._place.write(Report(state=RunState.RUNNING, message=said))
+
+    def _secret(self, ref: SecretKeyRef) -> str:
+        value = self._place.read_secret(ref)
+        self._redaction.add(value)
+        return value
+
+
+@contextmanager
+def _cancelled_by_signals(running: "asyncio.Future[TaskResult]") -> Iterator[_Stop]:
+    loop = asyncio.get_running_loop()
+    stop = _Stop()
+
+    def cancel() -> None:
+        stop.told = True
+        running.cancel()
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
+        loop.add_signal_handler(number, cancel)
+    try:
+        yield stop
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+def _words_of(error: BaseException) -> str:
+    if isinstance(error, TaskError) and str(error):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

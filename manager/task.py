@@ -1,0 +1,34 @@
+"""`manager task`: what runs in the processes and containers of runs."""
+
+import os
+import sys
+
+import click
+import uvloop
+
+
+@click.group()
+def task() -> None:
+    """Tasks, one by one. The manager starts them; people may, to see what one does."""
+
+
+@task.command("run")
+@click.argument("name")
+def run_named(name: str) -> None:
+    """Carry out the task NAME.
+
+    Reads its input, JSON, from the file $TASK_INPUT and the Secrets it was given from
+    $TASK_SECRETS/<secret>/<key>; writes its result, JSON, to the file $TASK_RESULT; logs to
+    standard error. Ends with 0 for success, 1 for a failure that may go away (also when it was
+    stopped by SIGTERM), 2 for one that will not.
+    """
+    from internal.cloud.runs.wire import BadInput
+    from internal.cloud.tasks.registry import TASKS
+    from internal.cloud.tasks.runner import ExitCode, run_task
+
+    try:
+        code = uvloop.run(run_task(name, os.environ, TASKS, sys.stderr))
+    except BadInput as error:
+        click.echo(f"Error: {error}", err=True)
+        code = ExitCode.REJECTED
+    sys.exit(code)
