@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import yaml
 
@@ -103,7 +103,7 @@ class World:
         options: TenancyOptions | None = None,
         cache: CacheOptions | None = None,
         **embedded: Any,
-    ) -> AsyncIterator[World]:
+    ) -> AsyncIterator[Self]:
         """A cluster with the installation and nothing else, an empty table, and the manager unless told
         otherwise. All `users` but the administrator have exactly the roles of the manager's account.
 
