@@ -406,6 +406,9 @@ class InstanceStatus(ApiModel):
     """The subresources, in the order in which they are carried out."""
     outputs: dict[str, str] = Field(default_factory=dict)
     """What the subresources handed back."""
+    domains: list[str] = Field(default_factory=list)
+    """Names that no other instance may take: those of the spec, and earlier ones until they are given
+    up by the infrastructure."""
     gcp: GCPStatus | None = None
     """What is known of Google Cloud after the infrastructure was built."""
     conditions: Conditions = Field(default_factory=list)

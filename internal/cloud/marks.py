@@ -31,6 +31,14 @@ RETRY: Final = f"{GROUP}/retry"
 CONTROL_PLANE_MODE: Final = f"{GROUP}/control-plane-mode"
 """Annotation of an instance: "false" takes it, with its subresources, out of management."""
 
+BUNDLE: Final = f"{GROUP}/bundle"
+"""Label of a ConfigMap: "true" for one that is part of a bundle; others are not read."""
+SUPERSEDED: Final = f"{GROUP}/superseded"
+"""Annotation of an upgrade: "true" once another version is wanted. Beside PAUSED, for good."""
+ROLLED_BACK: Final = f"{GROUP}/rolled-back"
+"""Annotation of a workload: the upgrade that failed and was given up, so that the version from before
+it is rolled out again."""
+
 CLOUDSQL_MODE: Final = f"{GROUP}/cloudsql-mode"
 """Annotation: blueOnly, bluePrimary, greenOnly or greenPrimary."""
 ENABLE_CMEK: Final = f"{GROUP}/enable-cmek"
