@@ -57,12 +57,18 @@ CHANGES: Final = {
     "unreadable options": Change(36, "a body that is no DeleteOptions is 400, not 500"),
     "webhook failures in words": Change(24, "the message begins with `failed to call webhook`"),
     "deleted services": Change(23, "a DELETE of a Service answers with the object"),
+    "empty texts": Change(
+        21, "a custom resource keeps an empty text; Debian's build of 1.20 takes it for null"
+    ),
     "emptied owners": Change(
         36, "who owns a map with nothing in it is not given all of it by the next apply"
     ),
     "owners of resets": Change(22, "what a write leaves alone is not owned by it"),
     "references as a whole": Change(22, "references and selectors are atomic for an apply"),
     "several conflicting paths": Change(36, "each of several conflicts names its own path"),
+    "structures given up": Change(
+        21, "an object that an apply gives up goes with what the server filled in beside"
+    ),
     "templates of stateful sets": Change(24, "pod templates of StatefulSets are validated"),
     "times of owners": Change(36, "times alone are no write; owners that change nothing have none"),
 }

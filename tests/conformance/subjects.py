@@ -181,6 +181,13 @@ SHAPE_SCHEMA: Final[dict[str, Any]] = {
                         "deep": {"type": "object", "properties": {"a": {"type": "integer"}}},
                     },
                 },
+                "box": {
+                    "type": "object",
+                    "properties": {
+                        "lid": {"type": "string", "default": "shut"},
+                        "size": {"type": "integer"},
+                    },
+                },
                 "either": {
                     "type": "object",
                     "properties": {"a": {"type": "string"}, "b": {"type": "string"}},

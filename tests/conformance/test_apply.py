@@ -279,6 +279,47 @@ async def test_what_cannot_be_applied(api: Api, shaped: str) -> None:
     assert (code, "names" in message) == (500, True)
 
 
+async def test_of_several_undeclared_fields_of_an_object_one_is_named(
+    api: Api, shaped: str
+) -> None:
+    """The walk of an object ends at the first of them, in no fixed order, and goes on elsewhere."""
+    path = f"{shaped}/s?fieldManager=m"
+    wrong = shape("s", {"bogus": 1, "other": 1, "more": 1}, bogus="x", other="x")
+    for _ in range(4):
+        code, _, message = await api.fails("PATCH", path, wrong, APPLY)
+        assert code == 500
+        assert message.count("field not declared in schema") == 2
+        assert message.count(".spec.") == message.count(".metadata.") == 1
+
+
+async def test_an_undeclared_field_is_told_whatever_else_is_wrong(api: Api, shaped: str) -> None:
+    path = f"{shaped}/s?fieldManager=m"
+    wrong = shape("s", {"names": ["a", "a"], "bogus": 1, "ports": [{"port": 1}, {"port": 1}]})
+    code, _, message = await api.fails("PATCH", path, wrong, APPLY)
+    assert (code, ".spec.bogus: field not declared in schema" in message) == (500, True)
+    repeated = shape("s", {"names": ["a", "a"], "ports": [{"port": 1}, {"port": 1}]})
+    code, _, message = await api.fails("PATCH", path, repeated, APPLY)
+    assert (code, message.count("duplicate entries for key")) == (500, 2)
+
+
+@pytest.mark.since("structures given up")
+async def test_an_object_given_up_goes_with_what_was_filled_in(api: Api, shaped: str) -> None:
+    path = f"{shaped}/s"
+    made = await api.apply(path, shape("s", {"count": 5, "box": {"size": 1}}))
+    assert made["spec"]["box"] == {"lid": "shut", "size": 1}
+    left = await api.apply(path, shape("s", {"count": 5}))
+    assert "box" not in left["spec"]
+
+
+@pytest.mark.since("structures given up")
+async def test_an_object_given_up_keeps_what_others_own(api: Api, shaped: str) -> None:
+    path = f"{shaped}/s"
+    await api.apply(path, shape("s", {"count": 5, "box": {"size": 1}}), "one")
+    await api.apply(path, shape("s", {"box": {"lid": "shut"}}), "two")
+    left = await api.apply(path, shape("s", {"count": 5}), "one")
+    assert left["spec"]["box"] == {"lid": "shut"}
+
+
 async def test_an_apply_that_changes_nothing_writes_nothing(api: Api, shaped: str) -> None:
     path = f"{shaped}/s"
     wanted = shape("s", {"count": 5, "ports": [{"port": 1}], "names": ["b", "a"]})

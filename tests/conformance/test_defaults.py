@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from .subjects import deployment, pod
-from .wire import Api
+from .wire import APPLY, Api
 
 
 async def test_deployment(api: Api) -> None:
@@ -33,6 +33,40 @@ async def test_deployment(api: Api) -> None:
             "imagePullPolicy": "Always",
         }
     ]
+
+
+@pytest.mark.parametrize(
+    "rolling",
+    [
+        {"maxSurge": 1, "maxUnavailable": 1},
+        pytest.param({"maxSurge": 1}, marks=pytest.mark.since("structures given up")),
+    ],
+)
+async def test_an_apply_changes_a_rolling_strategy_to_recreate(api: Api, rolling: Any) -> None:
+    """What the server filled in beside the given-up members of rollingUpdate goes with them."""
+    path = api.path("apps/v1", "deployments") + "/d"
+    obj = deployment("d")
+    obj["spec"]["strategy"] = {"rollingUpdate": rolling}
+    made = await api.apply(path, obj)
+    assert made["spec"]["strategy"]["rollingUpdate"].keys() == {"maxSurge", "maxUnavailable"}
+    obj["spec"]["strategy"] = {"type": "Recreate"}
+    changed = await api.apply(path, obj)
+    assert changed["spec"]["strategy"] == {"type": "Recreate"}
+
+
+async def test_a_recreate_strategy_has_no_rolling_parameters_of_others(api: Api) -> None:
+    path = api.path("apps/v1", "deployments") + "/d"
+    obj = deployment("d")
+    obj["spec"]["strategy"] = {"rollingUpdate": {"maxSurge": 1}}
+    await api.apply(path, obj, "one")
+    obj["spec"]["strategy"] = {"type": "Recreate"}
+    answer = await api.refusal("PATCH", f"{path}?fieldManager=two", obj, APPLY)
+    assert (answer["code"], answer["reason"]) == (422, "Invalid")
+    cause = answer["details"]["causes"][0]
+    assert cause["field"] == "spec.strategy.rollingUpdate"
+    assert cause["message"] == (
+        "Forbidden: may not be specified when strategy `type` is 'Recreate'"
+    )
 
 
 @pytest.mark.since("dual-stack services")

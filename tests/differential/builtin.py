@@ -140,7 +140,9 @@ DEPLOYMENT = Subject(
         *_POD_PARTS,
         pick("spec.replicas", 1, 2, 3),
         pick("spec.strategy", {"type": "Recreate"}),
-        pick("spec.strategy", {"rollingUpdate": {"maxSurge": 1}}, {"type": "RollingUpdate"}),
+        # Before 1.21 what the server filled in beside a member stayed when the member was given up.
+        pick("spec.strategy", {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}}),
+        pick("spec.strategy", {"type": "RollingUpdate"}),
         pick("spec.paused", True, False),
     ],
     [

@@ -55,6 +55,15 @@ class Masking:
         del answer
         return False
 
+    def wanders(self, answer: Answer) -> bool:
+        """Whether the same request may be answered in other words the next time.
+
+        The walk of a map ends at the first undeclared field, and Go's maps have no order: what
+        else is wrong is told or not. Such a request is refused, so it can be sent again.
+        """
+        told = answer.body.get("message", "") if isinstance(answer.body, dict) else ""
+        return answer.code >= 400 and "field not declared in schema" in told
+
     def _content(self, subject: Subject, body: Any) -> Any:
         if not isinstance(body, dict):
             return body
