@@ -1,0 +1,98 @@
+"""The way into an instance's cluster: a kubeconfig out of a Secret."""
+
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from apis.references import SecretKeyRef
+from ctrlruntime.client import Client
+from ctrlruntime.client.config import Config
+from ctrlruntime.client.errors import APIError, TransportError
+from ctrlruntime.client.kubeconfig import ConfigError
+from internal.cloud.tasks.task import TaskContext, TaskError, TaskRejected
+
+ALLOW_EXEC: Final = "TASK_ALLOW_KUBECONFIG_EXEC"
+"""Environment: "true" lets kubeconfigs run programs to sign in."""
+OUTPUT: Final = "kubeconfig"
+"""The output of the infrastructure that is used where nothing is named."""
+
+_FILES: Final = {
+    "cluster": ("certificate-authority",),
+    "user": ("client-certificate", "client-key", "tokenFile", "auth-provider"),
+}
+
+
+def kubeconfig_ref(given: SecretKeyRef | None, outputs_secret_name: str) -> SecretKeyRef | None:
+    """Where the kubeconfig is; None if the spec names nothing and the infrastructure has handed over
+    nothing."""
+    if given is not None:
+        return given
+    if outputs_secret_name:
+        return SecretKeyRef(name=outputs_secret_name, key=OUTPUT)
+    return None
+
+
+@asynccontextmanager
+async def cluster(context: TaskContext, ref: SecretKeyRef | None) -> AsyncGenerator[Client]:
+    """A client of the instance's cluster. Raises TaskRejected for a kubeconfig that is no good."""
+    if ref is None:
+        raise TaskRejected(
+            "no kubeconfig: set spec.cluster.kubeconfigFrom, or let the infrastructure have a"
+            f" sensitive output {OUTPUT!r}"
+        )
+    path = context.folder / "kubeconfig"
+    _write(path, checked(context.secret(ref), str(ref.name), allow_exec=_exec_allowed()))
+    try:
+        config = await Config.load(path)
+    except ConfigError as error:
+        raise TaskRejected(f"Secret {ref.name}, key {ref.key}: {error}") from error
+    try:
+        async with Client.connect(config) as client:
+            yield client
+    except APIError as error:
+        raise TaskError(f"the instance's cluster answered: {error}") from error
+    except TransportError as error:
+        raise TaskError(f"the instance's cluster cannot be reached: {error}") from error
+
+
+def checked(text: str, source: str, *, allow_exec: bool) -> str:
+    """The kubeconfig, if it neither reads files nor runs programs of the place where tasks run."""
+    try:
+        config = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise TaskRejected(f"the kubeconfig in Secret {source} is not YAML") from error
+    if not isinstance(config, dict):
+        raise TaskRejected(f"the kubeconfig in Secret {source} is empty or not a mapping")
+    for section, keys in _FILES.items():
+        for body in _bodies(config, section):
+            found = next((key for key in keys if body.get(key)), None)
+            if found is not None:
+                raise TaskRejected(
+                    f"the kubeconfig in Secret {source} uses {found}: put the data itself into it"
+                    " (kubectl config view --raw --flatten)"
+                )
+            if body.get("exec") and not allow_exec:
+                raise TaskRejected(
+                    f"the kubeconfig in Secret {source} runs a program to sign in; use a token or a"
+                    f" certificate, or set {ALLOW_EXEC}=true where tasks run"
+                )
+    return text
+
+
+def _bodies(config: Mapping[str, Any], section: str) -> list[Mapping[str, Any]]:
+    entries = config.get(f"{section}s") or []
+    bodies = [entry.get(section) for entry in entries if isinstance(entry, Mapping)]
+    return [body for body in bodies if isinstance(body, Mapping)]
+
+
+def _exec_allowed() -> bool:
+    return os.environ.get(ALLOW_EXEC, "").lower() == "true"
+
+
+def _write(path: Path, text: str) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)

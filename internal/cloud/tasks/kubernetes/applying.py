@@ -1,0 +1,199 @@
+"""Objects of one instance in its cluster: applied, pruned, and never those of others."""
+
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from ctrlruntime.api.kinds import GroupKind, Manifest, RESTMapping
+from ctrlruntime.client import Client
+from ctrlruntime.client.errors import (
+    AlreadyExists,
+    BadRequest,
+    Conflict,
+    InternalError,
+    Invalid,
+    NoKindMatch,
+    NotFound,
+)
+from internal.cloud.tasks.kubernetes.documents import Document, ObjectRef, unique
+from internal.cloud.tasks.kubernetes.inventory import OWNER, annotations_of, prunable
+from internal.cloud.tasks.kubernetes.ordering import rank
+from internal.cloud.tasks.task import TaskError, TaskRejected
+
+FIELD_MANAGER: Final = "cloud-bundle"
+"""Field manager of what a bundle applies."""
+_Names: TypeAlias = tuple[str, bool]
+"""Plural, and whether it is namespaced."""
+_FIRST_CONTACT: Final = "1"
+_REFUSES_FIRST_CONTACT: Final = "resourceVersion should not be set on objects to be created"
+
+
+@dataclass(slots=True)
+class Applied:
+    """What became of the objects."""
+
+    written: dict[ObjectRef, Manifest] = field(default_factory=dict)
+    """As the server answered."""
+    changed: int = 0
+    pruned: list[ObjectRef] = field(default_factory=list)
+    kept: list[ObjectRef] = field(default_factory=list)
+    """Left the bundle, and are not deleted: they hold data, say so, or are somebody else's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A document and where its object lives."""
+
+    ref: ObjectRef
+    mapping: RESTMapping
+    document: Document
+
+
+class Objects:
+    """The objects of one owner in one cluster."""
+
+    def __init__(self, client: Client, *, owner: str, namespace: str) -> None:
+        """`owner`: namespace and name of the instance. `namespace`: for manifests that name none."""
+        self._client = client
+        self._owner = owner
+        self._namespace = namespace
+
+    async def locate(self, documents: Iterable[Document]) -> list[Located]:
+        """Where each document's object lives, in the order of application. Kinds that a document
+        itself defines need not be served yet. Raises TaskRejected for what cannot be applied.
+        """
+        documents = list(documents)
+        defined = dict(filter(None, (_defined(document.manifest) for document in documents)))
+        located = [await self._located(document, defined) for document in documents]
+        unique([(each.ref, each.document) for each in located])
+        return sorted(located, key=lambda each: (rank(each.ref.kind), each.ref))
+
+    async def _located(self, document: Document, defined: Mapping[GroupKind, _Names]) -> Located:
+        gvk = document.gvk
+        try:
+            mapping = await self._client.mapper.resolve(gvk)
+        except NoKindMatch as error:
+            known = defined.get(gvk.group_kind)
+            if known is None:
+                raise TaskError(
+                    f"{document.source}: the cluster serves no {gvk.kind} of {gvk.api_version};"
+                    " add its CustomResourceDefinition to the bundle, or install it"
+                ) from error
+            mapping = RESTMapping(gvk, *known)
+        metadata = document.manifest["metadata"]
+        namespace = str(metadata.get("namespace") or self._namespace) if mapping.namespaced else ""
+        return Located(
+            ObjectRef(gvk.group, gvk.kind, namespace, metadata["name"]), mapping, document
+        )
+
+    async def apply(self, located: Located, into: Applied) -> None:
+        """Bring one object about. Raises TaskRejected if it is somebody else's or not valid."""
+        manifest = self._stamped(located)
+        for _ in range(3):
+            live = await self._metadata(located)
+            try:
+                if live is None:
+                    answer = await self._create(located, manifest)
+                else:
+                    self._check_ours(located, live)
+                    answer = await self._client.apply(
+                        manifest, kind=located.mapping, field_manager=FIELD_MANAGER, force=True
+                    )
+            except (AlreadyExists, Conflict):
+                continue
+            except (Invalid, BadRequest) as error:
+                raise TaskRejected(f"{located.document.source}: {located.ref}: {error}") from error
+            into.written[located.ref] = answer
+            into.changed += live is None or _version(live) != _version(answer)
+            return
+        raise TaskError(f"{located.ref} changes all the time: somebody else writes it too")
+
+    async def _create(self, located: Located, manifest: Manifest) -> Manifest:
+        """A first apply creates, or fails with Conflict if somebody else was faster."""
+        first = copy.copy(manifest)
+        first["metadata"] = {**manifest["metadata"], "resourceVersion": _FIRST_CONTACT}
+        options: dict[str, Any] = {"kind": located.mapping, "field_manager": FIELD_MANAGER}
+        try:
+            return await self._client.apply(first, **options)
+        except (BadRequest, InternalError) as error:
+            if _REFUSES_FIRST_CONTACT not in str(error) and not isinstance(error, InternalError):
+                raise
+            return await self._client.apply(manifest, **options)
+
+    def _stamped(self, located: Located) -> Manifest:
+        manifest = copy.deepcopy(located.document.manifest)
+        metadata = manifest["metadata"]
+        if located.ref.namespace:
+            metadata["namespace"] = located.ref.namespace
+        for field_name in ("resourceVersion", "uid", "managedFields", "creationTimestamp"):
+            metadata.pop(field_name, None)
+        manifest.pop("status", None)
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), OWNER: self._owner}
+        return manifest
+
+    def _check_ours(self, located: Located, live: Manifest) -> None:
+        found = annotations_of(live).get(OWNER)
+        if found == self._owner:
+            return
+        who = f"belongs to instance {found}" if found else "was not made by this control plane"
+        raise TaskRejected(
+            f"{located.ref} exists and {who}, so it is left alone: delete it, leave it out of the"
+            f" bundle, or hand it over with the annotation {OWNER}={self._owner}"
+        )
+
+    async def prune(self, refs: Iterable[ObjectRef], into: Applied) -> None:
+        """Delete what left the bundle, last applied first; only what is ours and may go."""
+        for ref in sorted(refs, key=lambda ref: (rank(ref.kind), ref), reverse=True):
+            mapping, live = await self.find(ref)
+            if live is None or mapping is None:
+                continue
+            if not prunable(ref.kind, annotations_of(live), self._owner):
+                into.kept.append(ref)
+                continue
+            try:
+                await self._client.delete(
+                    mapping,
+                    ref.name,
+                    ref.namespace or None,
+                    uid=live["metadata"]["uid"],
+                    propagation="Background",
+                )
+            except (NotFound, Conflict):
+                continue
+            into.pruned.append(ref)
+
+    async def find(self, ref: ObjectRef) -> tuple[RESTMapping | None, Manifest | None]:
+        """The metadata of an object, and how to name its kind; None for what is not there."""
+        try:
+            mapping = await self._client.mapper.resolve(GroupKind(ref.group, ref.kind))
+            live = await self._client.get(
+                mapping, ref.name, ref.namespace or None, metadata_only=True
+            )
+        except (NoKindMatch, NotFound):
+            return None, None
+        return mapping, live
+
+    async def _metadata(self, located: Located) -> Manifest | None:
+        try:
+            return await self._client.get(
+                located.mapping, located.ref.name, located.ref.namespace or None, metadata_only=True
+            )
+        except NotFound:
+            return None
+
+
+def _defined(manifest: Manifest) -> tuple[GroupKind, _Names] | None:
+    """The kind that a CustomResourceDefinition brings."""
+    spec = manifest.get("spec")
+    names = spec.get("names") if isinstance(spec, dict) else None
+    if manifest.get("kind") != "CustomResourceDefinition":
+        return None
+    if not isinstance(spec, dict) or not isinstance(names, dict):
+        return None
+    kind = GroupKind(str(spec.get("group", "")), str(names.get("kind", "")))
+    return kind, (str(names.get("plural", "")), spec.get("scope") != "Cluster")
+
+
+def _version(manifest: Manifest) -> str:
+    return str(manifest["metadata"].get("resourceVersion", ""))

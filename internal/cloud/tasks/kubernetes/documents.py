@@ -1,0 +1,109 @@
+"""Manifests out of texts: read, checked, told apart."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from internal.cloud.tasks.task import TaskRejected
+
+
+class _Loader(yaml.CSafeLoader):
+    """Times stay texts, as they do in the API."""
+
+    yaml_implicit_resolvers: Final = {  # type: ignore[misc]  # the stubs declare no such attribute
+        first: [pair for pair in pairs if pair[0] != "tag:yaml.org,2002:timestamp"]
+        for first, pairs in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ObjectRef:
+    """An object of the cluster, whatever version of its kind it is written in."""
+
+    group: str
+    kind: str
+    namespace: str
+    """Empty for what belongs to the whole cluster."""
+    name: str
+
+    def __str__(self) -> str:
+        kind = f"{self.kind}.{self.group}" if self.group else self.kind
+        return f"{kind} {self.namespace}/{self.name}" if self.namespace else f"{kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A manifest, and where it stands."""
+
+    manifest: Manifest
+    source: str
+
+    @property
+    def gvk(self) -> GroupVersionKind:
+        """Its kind."""
+        return GroupVersionKind.of(self.manifest)
+
+
+def parse(text: str, source: str) -> list[Document]:
+    """The manifests of a YAML or JSON text, Lists taken apart. Raises TaskRejected."""
+    try:
+        loaded = list(yaml.load_all(text, Loader=_Loader))
+    except yaml.YAMLError as error:
+        raise TaskRejected(f"{source} is not YAML: {_one_line(error)}") from error
+    return collect(loaded, source)
+
+
+def collect(items: Iterable[Any], source: str) -> list[Document]:
+    """Manifests of data, Lists taken apart; empty documents are left out. Raises TaskRejected."""
+    found = list(_flatten(items, source))
+    for document in found:
+        _check(document)
+    return found
+
+
+def _flatten(items: Iterable[Any], source: str) -> Iterator[Document]:
+    for number, item in enumerate(items, start=1):
+        where = f"{source}, document {number}"
+        if item is None:
+            continue
+        if not isinstance(item, dict):
+            raise TaskRejected(f"{where}: a manifest is a mapping, not a {type(item).__name__}")
+        inner = item.get("items")
+        if isinstance(inner, list) and str(item.get("kind", "")).endswith("List"):
+            yield from _flatten(inner, where)
+        else:
+            yield Document(item, where)
+
+
+def _check(document: Document) -> None:
+    manifest = document.manifest
+    for key in ("apiVersion", "kind"):
+        if not isinstance(manifest.get(key), str) or not manifest[key]:
+            raise TaskRejected(f"{document.source}: {key} is missing")
+    metadata = manifest.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    if not isinstance(name, str) or not name:
+        raise TaskRejected(
+            f"{document.source}: {manifest['kind']} has no metadata.name (generateName cannot be"
+            " applied twice)"
+        )
+    try:
+        _ = document.gvk
+    except ValueError as error:
+        raise TaskRejected(f"{document.source}: {error}") from error
+
+
+def unique(refs: Sequence[tuple[ObjectRef, Document]]) -> None:
+    """Raises TaskRejected if two documents are the same object."""
+    seen: dict[ObjectRef, str] = {}
+    for ref, document in refs:
+        if ref in seen:
+            raise TaskRejected(f"{ref} is there twice: {seen[ref]} and {document.source}")
+        seen[ref] = document.source
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

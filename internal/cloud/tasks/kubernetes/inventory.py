@@ -1,0 +1,88 @@
+"""What was applied for an instance, so that it can be pruned: a ConfigMap in the cluster itself.
+
+It is written before anything is applied, with the old and the new objects together, and again when
+all is done: a crash in between forgets nothing.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import orjson
+
+from apis.cloud import GROUP
+from ctrlruntime.api.kinds import Manifest
+from internal.cloud.tasks.kubernetes.documents import ObjectRef
+from internal.cloud.tasks.task import TaskError
+
+INVENTORY: Final = f"{GROUP}/inventory"
+"""Label of the ConfigMap: the instance whose objects it lists."""
+OWNER: Final = f"{GROUP}/owner"
+"""Annotation of every object that was applied: namespace and name of the instance."""
+PRUNE: Final = f"{GROUP}/prune"
+"""Annotation of an object: "false" keeps it when it leaves the bundle; "true" lets even a kind go that
+holds data."""
+KEPT_KINDS: Final = frozenset(
+    {"Namespace", "CustomResourceDefinition", "PersistentVolumeClaim", "PersistentVolume"}
+)
+"""Kinds whose end is the end of data: they go only if they say so themselves."""
+
+_KEY: Final = "objects.json"
+_LONGEST_LABEL: Final = 63
+
+
+def inventory_name(instance: str) -> str:
+    """Name of the ConfigMap."""
+    return f"{label_value(instance)}-inventory"
+
+
+def label_value(name: str) -> str:
+    """A name as value of a label: a long one is shortened, and stays apart from others."""
+    if len(name) <= _LONGEST_LABEL:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: _LONGEST_LABEL - 9].rstrip('-._')}-{digest}"
+
+
+def encode(instance: str, namespace: str, refs: Iterable[ObjectRef]) -> Manifest:
+    """The ConfigMap that lists these objects."""
+    rows = sorted([ref.group, ref.kind, ref.namespace, ref.name] for ref in set(refs))
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": inventory_name(instance),
+            "namespace": namespace,
+            "labels": {INVENTORY: label_value(instance)},
+        },
+        "data": {_KEY: orjson.dumps(rows).decode()},
+    }
+
+
+def decode(config_map: Mapping[str, object]) -> set[ObjectRef]:
+    """The objects that a ConfigMap lists. Raises TaskError if it cannot be read."""
+    data = config_map.get("data")
+    text = data.get(_KEY, "[]") if isinstance(data, Mapping) else "[]"
+    try:
+        rows = orjson.loads(text)
+        return {ObjectRef(*map(str, row)) for row in rows}
+    except (orjson.JSONDecodeError, TypeError) as error:
+        raise TaskError(
+            "the inventory in the cluster cannot be read, so nothing is changed: restore its key"
+            f" {_KEY}, or delete the ConfigMap and prune by hand what left the bundle"
+        ) from error
+
+
+def annotations_of(manifest: Mapping[str, object]) -> Mapping[str, object]:
+    """The annotations of a live object."""
+    metadata = manifest.get("metadata")
+    found = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def prunable(kind: str, annotations: Mapping[str, object], owner: str) -> bool:
+    """Whether a live object may be deleted: it is this instance's, and does not say otherwise."""
+    if annotations.get(OWNER) != owner:
+        return False
+    wish = annotations.get(PRUNE)
+    return wish == "true" or (wish != "false" and kind not in KEPT_KINDS)

@@ -1,0 +1,140 @@
+"""One bundle brought about in one cluster: what the tasks `kubernetes` and `upgrade` share."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.client import Client
+from ctrlruntime.client.errors import AlreadyExists, NotFound
+from internal.cloud.tasks.kubernetes.applying import FIELD_MANAGER, Applied, Located, Objects
+from internal.cloud.tasks.kubernetes.documents import Document, ObjectRef
+from internal.cloud.tasks.kubernetes.inventory import (
+    INVENTORY,
+    decode,
+    encode,
+    inventory_name,
+    label_value,
+)
+from internal.cloud.tasks.kubernetes.ordering import AWAITED, rank
+from internal.cloud.tasks.kubernetes.waiting import Patience, until_gone, until_ready
+from internal.cloud.tasks.task import TaskError, TaskRejected
+
+CONFIG_MAP: Final = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
+NAMESPACE: Final = BUILTIN[GroupVersionKind("", "v1", "Namespace")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """Whose objects, and where."""
+
+    client: Client
+    owner: str
+    """Namespace and name of the instance, `prod/acme`."""
+    instance: str
+    namespace: str
+    ready: Patience
+    progress: Callable[[str], None] = field(default=lambda _text: None)
+
+    async def apply(self, documents: Iterable[Document]) -> Applied:
+        """Apply all, prune what left the bundle, wait until all is ready.
+
+        Every attempt may find what earlier ones left half-done. Raises TaskError.
+        """
+        objects = Objects(self.client, owner=self.owner, namespace=self.namespace)
+        await self._ensure_namespace()
+        located = await objects.locate(documents)
+        wanted = {each.ref for each in located}
+        known = await self.known()
+        if known and not wanted:
+            raise TaskRejected(
+                f"the bundle has no objects any more, and {len(known)} of its objects are in the"
+                " cluster: none is deleted. Take the bundle back, or delete the instance"
+            )
+        await self._record(known | wanted)
+        applied = await self._apply(objects, located)
+        await objects.prune(known - wanted, applied)
+        self.progress("waits until all is ready")
+        await until_ready(self.client, located, self.ready, self.progress)
+        await self._record(wanted)
+        return applied
+
+    async def remove(self) -> Applied:
+        """Delete all that was applied, and forget it. Raises TaskError while something is left."""
+        objects = Objects(self.client, owner=self.owner, namespace=self.namespace)
+        applied = Applied()
+        known = await self.known()
+        await objects.prune(known, applied)
+        left = await self._left(objects, applied.pruned)
+        if left:
+            raise TaskError(
+                f"{len(left)} objects are being deleted still, {left[0]} among them: look at their"
+                " finalizers if that lasts"
+            )
+        await self._forget()
+        return applied
+
+    async def known(self) -> set[ObjectRef]:
+        """What was ever applied and not pruned."""
+        found: set[ObjectRef] = set()
+        for config_map in await self._inventories():
+            found |= decode(config_map)
+        return found
+
+    async def _apply(self, objects: Objects, located: list[Located]) -> Applied:
+        applied = Applied()
+        awaited: list[Located] = []
+        for number, each in enumerate(located, start=1):
+            if awaited and rank(each.ref.kind) > rank(awaited[-1].ref.kind):
+                await until_ready(self.client, awaited, self.ready, self.progress)
+                self.client.mapper.invalidate()
+                awaited = []
+            self.progress(f"applies {number} of {len(located)}: {each.ref}")
+            await objects.apply(each, applied)
+            if each.ref.kind in AWAITED:
+                awaited.append(each)
+        return applied
+
+    async def _left(self, objects: Objects, refs: Iterable[ObjectRef]) -> list[str]:
+        left: list[Located] = []
+        for ref in refs:
+            mapping, live = await objects.find(ref)
+            if mapping is not None and live is not None:
+                left.append(Located(ref, mapping, Document(live, "the inventory")))
+        return await until_gone(self.client, left, self.ready)
+
+    async def _inventories(self) -> list[Manifest]:
+        return await self.client.list(CONFIG_MAP, labels={INVENTORY: label_value(self.instance)})
+
+    async def _record(self, refs: set[ObjectRef]) -> None:
+        """One inventory, in the instance's namespace; those of namespaces it had before go."""
+        for old in await self._inventories():
+            namespace = old["metadata"]["namespace"]
+            if namespace != self.namespace:
+                await self._delete_inventory(namespace)
+        await self.client.apply(
+            encode(self.instance, self.namespace, refs), field_manager=FIELD_MANAGER, force=True
+        )
+
+    async def _forget(self) -> None:
+        for config_map in await self._inventories():
+            await self._delete_inventory(config_map["metadata"]["namespace"])
+
+    async def _delete_inventory(self, namespace: str) -> None:
+        try:
+            await self.client.delete(CONFIG_MAP, inventory_name(self.instance), namespace)
+        except NotFound:
+            return
+
+    async def _ensure_namespace(self) -> None:
+        """Made if it is missing, and never deleted: what else is in it is not known."""
+        try:
+            await self.client.get(NAMESPACE, self.namespace, metadata_only=True)
+        except NotFound:
+            try:
+                await self.client.create(
+                    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
+                )
+            except AlreadyExists:
+                return

@@ -1,0 +1,113 @@
+"""The task `kubernetes`: what runs in an instance's cluster is what its bundle says."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from apis.cloud import Cluster, InstanceKubernetesSpec, TaskOperation
+from ctrlruntime.client import Client
+from internal.cloud.tasks.kubernetes.access import cluster, kubeconfig_ref
+from internal.cloud.tasks.kubernetes.applying import Applied
+from internal.cloud.tasks.kubernetes.documents import Document, ObjectRef
+from internal.cloud.tasks.kubernetes.rendering import Rendering, render
+from internal.cloud.tasks.kubernetes.rollout import Rollout
+from internal.cloud.tasks.kubernetes.waiting import Patience
+from internal.cloud.tasks.places import Places
+from internal.cloud.tasks.task import TaskContext, TaskRejected, TaskResult
+
+_SHOWN = 3
+
+
+class KubernetesTask:
+    """Applies the bundle, prunes what left it, and waits until all is ready."""
+
+    name = "kubernetes"
+
+    def __init__(self, *, poll: float = 2.0) -> None:
+        """`poll`: seconds between two looks at objects that are not ready."""
+        self._poll = poll
+
+    async def run(self, context: TaskContext) -> TaskResult:
+        """See :class:`internal.cloud.tasks.task.Task`."""
+        spec = InstanceKubernetesSpec.model_validate(context.input.spec)
+        teardown = context.input.operation is TaskOperation.TEARDOWN
+        documents = [] if teardown else await documents_of(context, Workload.of(spec))
+        ref = kubeconfig_ref(spec.cluster.kubeconfig_from, spec.outputs_secret_name)
+        async with cluster(context, ref) as client:
+            rollout = rollout_of(context, client, spec.cluster, poll=self._poll)
+            applied = await (rollout.remove() if teardown else rollout.apply(documents))
+        return TaskResult(message=summary(applied, len(documents), teardown=teardown))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What is rendered into a bundle."""
+
+    version: str
+    domain: str | None
+    cluster: Cluster
+    outputs: Mapping[str, str]
+
+    @classmethod
+    def of(cls, spec: InstanceKubernetesSpec) -> "Workload":
+        """The workload of a spec."""
+        return cls(
+            version=spec.version, domain=spec.domain, cluster=spec.cluster, outputs=spec.outputs
+        )
+
+    def places(self, instance: str) -> Places:
+        """What its texts may refer to."""
+        values = {"instance": instance, "version": self.version, "domain": self.domain}
+        return Places(values=values, outputs=self.outputs)
+
+
+async def documents_of(context: TaskContext, workload: Workload) -> list[Document]:
+    """The manifests of a workload. Raises TaskRejected for what is wrong with the bundle."""
+    folder = context.folder / "rendering"
+    folder.mkdir()
+    bundle = workload.cluster.bundle
+    return await render(
+        Rendering(
+            bundle=bundle,
+            values_files=workload.cluster.values.values_files,
+            files=_files(context, bundle.config_map_names),
+            release=context.input.instance,
+            namespace=workload.cluster.namespace,
+            folder=folder,
+            places=workload.places(context.input.instance),
+        )
+    )
+
+
+def _files(context: TaskContext, names: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in names:
+        for key, text in context.config_map(name).items():
+            if key in found:
+                raise TaskRejected(f"two ConfigMaps of the bundle have the key {key}")
+            found[key] = text
+    return found
+
+
+def rollout_of(context: TaskContext, client: Client, spec: Cluster, *, poll: float) -> Rollout:
+    """The roll-out of an instance's bundle."""
+    return Rollout(
+        client=client,
+        owner=f"{context.input.owner.namespace}/{context.input.instance}",
+        instance=context.input.instance,
+        namespace=spec.namespace,
+        ready=Patience(within=spec.ready_timeout_seconds, every=poll),
+        progress=context.progress,
+    )
+
+
+def summary(applied: Applied, count: int, *, teardown: bool) -> str:
+    """What was done, in one sentence."""
+    kept = f", {_listed(applied.kept)} kept" if applied.kept else ""
+    if teardown:
+        return f"{len(applied.pruned)} objects deleted{kept}."
+    return f"{count} objects are ready; {applied.changed} changed, {len(applied.pruned)} deleted{kept}."
+
+
+def _listed(refs: Sequence[ObjectRef]) -> str:
+    more = f" and {len(refs) - _SHOWN} more" if len(refs) > _SHOWN else ""
+    return ", ".join(str(ref) for ref in refs[:_SHOWN]) + more
