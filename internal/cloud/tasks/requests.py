@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from internal.cloud.tasks.exchange import (
     shown,
 )
 from internal.cloud.tasks.places import Places
+from internal.cloud.tasks.redaction import Redaction
 from internal.cloud.tasks.task import TaskRejected
 
 _SAFE_TO_REPEAT: Final = frozenset({"GET", "HEAD", "PUT", "DELETE"})
@@ -83,6 +84,7 @@ class Requests:
         self._patience = patience or Patience()
         self._sleep = sleep
         self._clock = clock
+        self._redaction = Redaction()
         self._http: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> "Requests":
@@ -161,7 +163,7 @@ class Requests:
         prefixes = {each.name: each.prefix for each in request.secret_headers}
         url = places.fill(request.url)
         return _Prepared(
-            name=f"{request.method} {_censored(shown(url), secrets.values())}",
+            name=f"{request.method} {self._redaction.text(shown(url))}",
             message=Message(
                 method=request.method,
                 url=url,
@@ -172,7 +174,7 @@ class Requests:
             ),
             codes=request.status_codes,
             expected=[_Expected.of(each, places) for each in request.expect],
-            secrets=tuple(secrets.values()),
+            redaction=self._redaction,
         )
 
     def _secret_of(self, ref: SecretKeyRef) -> str:
@@ -181,6 +183,7 @@ class Requests:
             raise TaskRejected(
                 f"Secret {ref.name}, key {ref.key}: a header cannot have line breaks"
             )
+        self._redaction.add(value)
         return value
 
 
@@ -205,14 +208,14 @@ class _Expected:
             value=places.fill_data(expectation.equals, typed=True),
         )
 
-    def complaint(self, data: Any, censored: Callable[[Any], Any]) -> str | None:
+    def complaint(self, data: Any, censored: Callable[[str], str]) -> str | None:
         found = self.query.findall(data)
         if not found:
             return f"{self.path} is missing"
         wrong = [] if self.any else [value for value in found if not equal(value, self.value)]
         if not wrong:
             return None
-        return f"{self.path} is {_brief(censored(wrong[0]))}, not {_brief(censored(self.value))}"
+        return f"{self.path} is {_brief(wrong[0], censored)}, not {_brief(self.value, censored)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +226,7 @@ class _Prepared:
     message: Message
     codes: Sequence[int]
     expected: Sequence[_Expected]
-    secrets: Sequence[str] = field(repr=False)
+    redaction: Redaction = field(repr=False)
 
     def judged(self, reply: Reply) -> Answer:
         complaint = self._complaint(reply)
@@ -235,7 +238,7 @@ class _Prepared:
         )
 
     def censored(self, text: str) -> str:
-        return _censored(text, self.secrets)
+        return self.redaction.text(text)
 
     def _complaint(self, reply: Reply) -> str | None:
         if reply.status not in self.codes:
@@ -249,33 +252,11 @@ class _Prepared:
             data = orjson.loads(reply.body)
         except orjson.JSONDecodeError:
             return f"{reply.status}, and no JSON"
-        complaints = (each.complaint(data, self._censored_data) for each in self.expected)
+        complaints = (each.complaint(data, self.censored) for each in self.expected)
         found = [each for each in complaints if each is not None]
         return f"{reply.status}, and {'; '.join(found)}" if found else None
 
-    def _censored_data(self, data: Any) -> Any:
-        if isinstance(data, str):
-            return self.censored(data)
-        if isinstance(data, dict):
-            return {self.censored(k): self._censored_data(v) for k, v in data.items()}
-        if isinstance(data, list):
-            return [self._censored_data(value) for value in data]
-        return data
 
-
-def secrets_of(requests: Sequence[HTTPRequest]) -> Iterator[SecretKeyRef]:
-    """The keys of Secrets that the requests need, one for each header."""
-    for request in requests:
-        for header in request.secret_headers:
-            yield header.value_from
-
-
-def _censored(text: str, secrets: Iterable[str]) -> str:
-    for secret in sorted(filter(None, secrets), key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return text
-
-
-def _brief(value: Any) -> str:
-    text = orjson.dumps(value).decode()
+def _brief(value: Any, censored: Callable[[str], str]) -> str:
+    text = censored(orjson.dumps(value).decode())
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
