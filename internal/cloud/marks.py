@@ -46,5 +46,5 @@ ENABLE_CMEK: Final = f"{GROUP}/enable-cmek"
 CMEK_ALGORITHM: Final = f"{GROUP}/cmek-algorithm"
 """Annotation: algorithm of that key."""
 
-CONTROL: Final = frozenset({PAUSED, RETRY, CONTROL_PLANE_MODE})
+CONTROL: Final = frozenset({PAUSED, RETRY, CONTROL_PLANE_MODE, SUPERSEDED})
 """Annotations that steer the controllers and are no inputs of a task."""

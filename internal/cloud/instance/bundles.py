@@ -1,0 +1,61 @@
+"""The ConfigMaps that an instance's workload is made from, and one hash over their contents."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from apis.cloud import Instance
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.store import Store
+from internal.cloud.marks import BUNDLE
+
+SELECTOR = f"{BUNDLE}=true"
+INDEX = "bundle"
+"""Index of instances by `namespace/name` of the ConfigMaps they name."""
+
+
+class BundleMissing(Exception):
+    """A ConfigMap is not there. The message says what to do."""
+
+
+def config_maps_of(entry: Entry) -> list[str]:
+    """What an instance's bundle names, for the index."""
+    spec = entry.field("spec") or {}
+    bundle = (spec.get("cluster") or {}).get("bundle") or {}
+    names = bundle.get("configMapNames") or ()
+    return sorted({f"{entry.namespace}/{name}" for name in names})
+
+
+@dataclass(slots=True)
+class Bundles:
+    """Reads the ConfigMaps from the cache."""
+
+    config_maps: Store
+
+    def revision(self, instance: Instance) -> str:
+        """Changes with any content, and with nothing else; empty for a bundle without ConfigMaps.
+
+        Raises BundleMissing.
+        """
+        names = instance.spec.cluster.bundle.config_map_names
+        namespace = instance.metadata.namespace or ""
+        entries = [self.config_maps.get(namespace, name) for name in names]
+        missing = [name for name, entry in zip(names, entries, strict=True) if entry is None]
+        if missing:
+            raise BundleMissing(
+                f"The bundle names the ConfigMap {', '.join(map(repr, missing))}. Create it beside the "
+                f'instance, with the label {BUNDLE}: "true", or take it out of the bundle.'
+            )
+        return _digest([entry for entry in entries if entry is not None])
+
+
+def _digest(entries: Sequence[Entry]) -> str:
+    if not entries:
+        return ""
+    contents = [
+        [entry.name, entry.field("data") or {}, entry.field("binaryData") or {}]
+        for entry in entries
+    ]
+    return hashlib.sha256(msgspec.json.encode(contents, order="sorted")).hexdigest()[:16]

@@ -1,0 +1,223 @@
+"""The subresources of an instance as objects: found in the cache, written through a control."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from apis.cloud import Instance
+from ctrlruntime.api import ApiModel
+from ctrlruntime.cache.cache import Cache, CachedClient
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client.client import PatchType
+from ctrlruntime.client.errors import NotFound
+from ctrlruntime.client.patches import difference
+from ctrlruntime.resources import Control, Owner
+from ctrlruntime.resources.control import Action
+from ctrlruntime.resources.desired import Desired
+from internal.cloud.content import content, spec_revision
+from internal.cloud.instance.order import Object
+from internal.cloud.marks import (
+    FIELD_MANAGER,
+    INSTANCE,
+    RETRY,
+    ROLLED_BACK,
+    RUNS_FINALIZER,
+)
+from internal.cloud.subresource import Subresource
+
+OF_INSTANCE = "instance"
+"""Index of subresources by `namespace/name` of the instance that they are for."""
+
+
+def instances_of(entry: Entry) -> list[str]:
+    """The instance that an object is for, by owner reference, label or spec."""
+    owner = entry.controller
+    named = {entry.labels.get(INSTANCE, ""), (entry.field("spec") or {}).get("instanceName", "")}
+    if owner is not None and owner.kind == "Instance":
+        named.add(owner.name)
+    return sorted(f"{entry.namespace}/{name}" for name in named if name)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What became of a subresource that was to be kept as it should be."""
+
+    object: Object | None = None
+    written: bool = False
+    problem: str = ""
+
+
+def desired_child(
+    subresource: Subresource[Any],
+    instance: Instance,
+    spec: ApiModel,
+    *,
+    name: str = "",
+    annotations: Mapping[str, str] | None = None,
+) -> Desired:
+    """The object that an instance wants. Pure.
+
+    Its revision is that of the spec alone, so that whoever sees the object can tell whether its spec
+    is still the one that was given to it.
+    """
+    mapping = subresource.kind.mapping()
+    instance_name = instance.metadata.name or ""
+    manifest = {
+        "apiVersion": mapping.gvk.api_version,
+        "kind": mapping.gvk.kind,
+        "metadata": {
+            "name": name or instance_name,
+            "namespace": instance.metadata.namespace or "",
+            "finalizers": [RUNS_FINALIZER],
+        },
+        "spec": content(spec),
+    }
+    return Desired(
+        mapping=mapping,
+        manifest=manifest,
+        revision=spec_revision(spec),
+        once=subresource.definition.once,
+        labels={INSTANCE: instance_name},
+        annotations=annotations or {},
+    )
+
+
+def inputs_for(
+    subresource: Subresource[Any], instance: Instance, more: Mapping[str, str]
+) -> dict[str, str]:
+    """The annotations of the instance that are inputs of the subresource, and `more`."""
+    given = instance.metadata.annotations or {}
+    chosen = {name: given[name] for name in sorted(subresource.annotations) if name in given}
+    return {**chosen, **more}
+
+
+@dataclass(slots=True)
+class Children:
+    """Reads from the cache, writes only where something differs."""
+
+    cache: Cache
+    client: CachedClient
+    control: Control
+
+    def find(self, subresource: Subresource[Any], owner: Owner) -> list[Object]:
+        """The objects of a kind that are the instance's own; what cannot be read is left out."""
+        return [
+            found
+            for entry in self._entries(subresource, owner)
+            if (found := _read(entry, subresource))
+        ]
+
+    def _entries(self, subresource: Subresource[Any], owner: Owner) -> list[Entry]:
+        store = self.cache.informer(subresource.kind).store
+        entries = store.by_index(OF_INSTANCE, f"{owner.namespace}/{owner.name}")
+        return [entry for entry in entries if self.control.holds(entry, owner)]
+
+    def look(self, subresource: Subresource[Any], name: str, owner: Owner) -> Object | None:
+        """One object by name, if it is the instance's own."""
+        entry = self.cache.entry(subresource.kind, name, owner.namespace)
+        if entry is None or not self.control.holds(entry, owner):
+            return None
+        return _read(entry, subresource)
+
+    async def keep(self, subresource: Subresource[Any], desired: Desired, owner: Owner) -> Kept:
+        """Create the object, or make it again what it should be. What is right is not written."""
+        outcome = await self.control.ensure(desired, owner)
+        if outcome.action is Action.CONFLICT and self._is_ours(outcome.entry, owner):
+            outcome = await self.control.ensure(replace(desired, force=True), owner)
+        entry = outcome.entry
+        if outcome.action is Action.CONFLICT:
+            return Kept(problem=_taken(desired, outcome.conflict))
+        written = outcome.action in (Action.CREATED, Action.UPDATED)
+        if entry is not None and not desired.once and outcome.action is not Action.TERMINATING:
+            written |= await self._take_away(subresource, desired, entry)
+            entry = self.control.look(desired)
+        return Kept(None if entry is None else _read(entry, subresource), written)
+
+    def _is_ours(self, entry: Entry | None, owner: Owner) -> bool:
+        return entry is not None and self.control.holds(entry, owner)
+
+    async def _take_away(
+        self, subresource: Subresource[Any], desired: Desired, entry: Entry
+    ) -> bool:
+        """Undo what somebody added: an apply gives back what is ours, and leaves the rest."""
+        found = _read(entry, subresource)
+        now = entry.field("spec") or {} if found is None else content(found.spec)
+        patch: dict[str, Any] = {}
+        if changed := difference(now, desired.manifest["spec"]):
+            patch["spec"] = changed
+        ours = subresource.annotations | {ROLLED_BACK}
+        surplus = sorted((ours & entry.annotations.keys()) - desired.annotations.keys())
+        if surplus:
+            patch["metadata"] = {"annotations": dict.fromkeys(surplus)}
+        return bool(patch) and await self._patch(subresource, entry, patch)
+
+    async def annotate(
+        self, subresource: Subresource[Any], found: Object, annotations: Mapping[str, str]
+    ) -> bool:
+        """Put annotations on an object that lacks them. Returns whether that took a write."""
+        entry = self.cache.entry(
+            subresource.kind, found.metadata.name or "", found.metadata.namespace
+        )
+        if entry is None or entry.uid != found.metadata.uid:
+            return False
+        lacking = {k: v for k, v in annotations.items() if entry.annotations.get(k) != v}
+        if not lacking:
+            return False
+        return await self._patch(subresource, entry, {"metadata": {"annotations": lacking}})
+
+    async def ask_for_retry(
+        self, pairs: Iterable[tuple[Subresource[Any], Object]], value: str
+    ) -> None:
+        """Hand a request for another attempt on to objects that failed."""
+        for subresource, found in pairs:
+            await self.annotate(subresource, found, {RETRY: f"instance-{value}"})
+
+    async def delete(
+        self, subresource: Subresource[Any], objects: Sequence[Object], owner: Owner
+    ) -> bool:
+        """Delete objects that are not being deleted yet. Returns whether there were any."""
+        deleted = False
+        for found in objects:
+            if found.metadata.deletion_timestamp is not None:
+                continue
+            entry = self.cache.entry(
+                subresource.kind, found.metadata.name or "", found.metadata.namespace
+            )
+            if entry is not None:
+                deleted |= await self.control.delete(subresource.kind.mapping(), entry, owner)
+        return deleted
+
+    async def _patch(
+        self, subresource: Subresource[Any], entry: Entry, patch: dict[str, Any]
+    ) -> bool:
+        body = {**patch, "metadata": {"uid": entry.uid, **patch.get("metadata", {})}}
+        try:
+            await self.client.patch(
+                subresource.kind.mapping(),
+                entry.name,
+                entry.namespace,
+                body,
+                type=PatchType.MERGE,
+                field_manager=FIELD_MANAGER,
+            )
+        except NotFound:
+            return False
+        return True
+
+
+def _read(entry: Entry, subresource: Subresource[Any]) -> Object | None:
+    try:
+        found: Object = entry.typed(subresource.kind)
+    except ValidationError:
+        return None
+    return found
+
+
+def _taken(desired: Desired, conflict: str) -> str:
+    kind = desired.mapping.gvk.kind
+    return (
+        f"There is {kind} {desired.name!r} already, and {conflict}. "
+        "Delete it or rename the instance; nothing of it was changed."
+    )

@@ -1,0 +1,67 @@
+"""Names belong to one instance, over all namespaces: who has a name, and who comes too late. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from apis.cloud import Instance, InstanceSpec, InstanceStatus
+from ctrlruntime.cache.entry import Entry
+from internal.cloud.subresources.domains import all_domains
+
+INDEX = "domain"
+"""Index of instances by every name that they want or hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A name that another instance has."""
+
+    domain: str
+    holder: str
+    """`namespace/name` of that instance."""
+
+
+def names_of(entry: Entry) -> list[str]:
+    """The names that an instance wants or holds, for the index; none if it cannot be read."""
+    found = set((entry.field("status") or {}).get("domains") or ())
+    spec = entry.field("spec") or {}
+    found |= {spec.get("domain"), spec.get("primaryDNSName")}
+    found |= {item.get("dnsName") for item in spec.get("customDomains") or ()}
+    return sorted({name.lower().rstrip(".") for name in found if name})
+
+
+def taken(instance: Instance, others: Iterable[Instance]) -> Taken | None:
+    """The first name that the instance may not have, since another one holds it or came first.
+
+    Holding counts more than age: an older instance that changes its mind takes nothing away.
+    """
+    wanted = all_domains(instance.spec)
+    claims = sorted(others, key=_since)
+    for domain in sorted(wanted):
+        for other in claims:
+            if domain in other.status.domains and domain not in instance.status.domains:
+                return Taken(domain, _name(other))
+        if domain in instance.status.domains:
+            continue
+        for other in claims:
+            if domain in all_domains(other.spec) and _since(other) < _since(instance):
+                return Taken(domain, _name(other))
+    return None
+
+
+def held(spec: InstanceSpec, status: InstanceStatus, *, ready: bool, refused: bool) -> list[str]:
+    """The names that the instance holds from now on.
+
+    Earlier ones are kept until everything is as the spec says: until then they are still in use.
+    """
+    before = set() if ready else set(status.domains)
+    wanted = set() if refused else all_domains(spec)
+    return sorted(before | wanted)
+
+
+def _since(instance: Instance) -> tuple[str, str]:
+    created = instance.metadata.creation_timestamp
+    return ("" if created is None else created.isoformat(), instance.metadata.uid or "")
+
+
+def _name(instance: Instance) -> str:
+    return f"{instance.metadata.namespace}/{instance.metadata.name}"

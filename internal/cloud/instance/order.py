@@ -1,0 +1,94 @@
+"""Which subresource may be looked after now: those whose predecessors are done. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from apis.cloud import TaskStatus
+from ctrlruntime.api import Resource
+from internal.cloud.subresource import Subresource
+
+Object = Resource[Any, TaskStatus]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Child:
+    """One subresource of an instance, as far as a pass has come."""
+
+    subresource: Subresource[Any]
+    object: Object | None = None
+    """What is there; of upgrades the one that counts."""
+    wanted: bool = True
+    ready: bool = False
+    """Whether what the instance wants now has been carried out."""
+    waits_for: tuple[str, ...] = ()
+    """Kinds that are not ready; while there are any, this one is left as it is."""
+    written: bool = False
+    """Whether this pass wrote it, so that it has yet to say something."""
+    problem: str = ""
+    """Why it cannot be as it should, and what to do."""
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.subresource)
+
+    @property
+    def settled(self) -> bool:
+        """Whether those after it may go on."""
+        return self.ready or (not self.wanted and self.object is None)
+
+    @property
+    def status(self) -> TaskStatus:
+        return TaskStatus() if self.object is None else self.object.status
+
+
+def kind_of(subresource: Subresource[Any]) -> str:
+    """The name of a subresource's kind."""
+    return str(subresource.kind.gvk().kind)
+
+
+def unmet(subresource: Subresource[Any], before: Iterable[Child]) -> tuple[str, ...]:
+    """Kinds that this one comes after and that are not done."""
+    settled = {child.kind: child.settled for child in before}
+    return tuple(kind for kind in subresource.after if not settled.get(kind, True))
+
+
+def outputs(children: Iterable[Child]) -> dict[str, str]:
+    """What the subresources handed back, in their order; later ones win."""
+    joined: dict[str, str] = {}
+    for child in children:
+        joined |= child.status.outputs
+    return joined
+
+
+def outputs_secret(children: Iterable[Child]) -> str:
+    """The Secret of the first subresource that has one: that of the infrastructure."""
+    return next((child.status.outputs_secret_name for child in children if _secret(child)), "")
+
+
+def _secret(child: Child) -> str:
+    return child.status.outputs_secret_name
+
+
+class OrderError(ValueError):
+    """Subresources that cannot be carried out in the order given."""
+
+
+def check_order(subresources: Sequence[Subresource[Any]]) -> None:
+    """Every kind comes after all that it waits for, and once. Raises OrderError."""
+    seen: dict[str, str] = {}
+    for item in subresources:
+        kind = kind_of(item)
+        missing = [name for name in item.after if name not in seen]
+        if missing:
+            raise OrderError(f"{kind} comes after {', '.join(missing)}: put it behind in the tuple")
+        if kind in seen:
+            raise OrderError(f"{kind} is there twice")
+        if item.definition.name in seen.values():
+            raise OrderError(f"two subresources have a task named {item.definition.name!r}")
+        seen[kind] = item.definition.name
+
+
+def by_kind(children: Iterable[Child]) -> Mapping[str, Child]:
+    """The children by kind."""
+    return {child.kind: child for child in children}

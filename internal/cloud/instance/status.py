@@ -1,0 +1,260 @@
+"""The status of an instance: what its subresources say, in one sentence that a human can act on. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from apis.cloud import (
+    ChildSummary,
+    InstanceStatus,
+    Phase,
+    TaskState,
+    Waiting,
+    WaitingReason,
+)
+from ctrlruntime.api import Condition, remove_condition, set_condition
+from internal.cloud.instance.order import Child, outputs
+from internal.cloud.instance.platform import gcp_of
+
+READY: Final = "Ready"
+DOMAIN_CONFLICT: Final = "DomainConflict"
+"""Condition: True while another instance has a name that this one wants."""
+
+_LIVE: Final = frozenset({TaskState.CREATING, TaskState.CREATED, TaskState.STARTED})
+_WORST_FIRST: Final = (Phase.FAILED, Phase.RETRYING, Phase.RUNNING, Phase.WAITING, Phase.PAUSED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hindrance:
+    """Why nothing is done for an instance, and what to do about it."""
+
+    reason: str
+    message: str
+    phase: Phase = Phase.FAILED
+    condition: str = ""
+    """A condition of its own that says so too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a pass found out."""
+
+    generation: int
+    wanted_version: str
+    version: str
+    """That is deployed; empty before anything is."""
+    children: Sequence[Child] = ()
+    hindrance: Hindrance | None = None
+    paused: bool = False
+    handled_retry: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    phase: Phase
+    message: str
+    ready: bool = False
+
+
+def summarize(before: InstanceStatus, facts: Facts, now: datetime) -> InstanceStatus:
+    """The status to write. Everything that is not told here stays as it was."""
+    status = before.model_copy(deep=True)
+    word = _word(facts)
+    status.observed_generation = facts.generation
+    status.phase, status.message = word.phase, word.message
+    status.version = facts.version
+    status.last_handled_retry = facts.handled_retry
+    busy = _busy(facts.children)
+    status.task = "" if busy is None or busy.status.run is None else busy.status.run.run_id
+    status.waiting = _waiting(facts.children)
+    status.children = [_summary(child) for child in facts.children if child.object is not None]
+    status.outputs = outputs(facts.children)
+    status.gcp = gcp_of(status.outputs)
+    for condition in _conditions(word, facts):
+        set_condition(status.conditions, condition, now)
+    if facts.hindrance is None or facts.hindrance.condition != DOMAIN_CONFLICT:
+        remove_condition(status.conditions, DOMAIN_CONFLICT)
+    return status
+
+
+def is_news(before: InstanceStatus, after: InstanceStatus, *, quiet: bool) -> bool:
+    """Whether a status is worth a write.
+
+    The numbers of a queue change all the time: they go along with the next write. `quiet`: a
+    subresource was written just now and will say something itself; until then only another
+    generation, phase-changing trouble or a first status is news.
+    """
+    if _steady(before) == _steady(after):
+        return False
+    if not quiet:
+        return True
+    return (
+        before.observed_generation != after.observed_generation
+        or before.version != after.version
+        or before.last_handled_retry != after.last_handled_retry
+        or after.phase in (Phase.FAILED, Phase.RETRYING, Phase.PAUSED)
+        or after.domains != before.domains
+    )
+
+
+def _steady(status: InstanceStatus) -> dict[str, object]:
+    """A status without the numbers of a queue."""
+    fields = status.to_wire(exclude_unset=False)
+    if status.waiting is not None:
+        fields["waiting"] = (status.waiting.reason, status.waiting.since)
+    return fields
+
+
+def _word(facts: Facts) -> _Word:
+    if facts.hindrance is not None:
+        return _Word(facts.hindrance.phase, facts.hindrance.message)
+    stuck = next((child for child in facts.children if child.problem), None)
+    if stuck is not None:
+        return _Word(Phase.FAILED, stuck.problem)
+    gating = [child for child in facts.children if child.subresource.gates]
+    if facts.paused:
+        return _Word(Phase.PAUSED, _paused(facts), ready=_all_ready(gating))
+    if _all_ready(gating):
+        return _Word(Phase.READY, _deployed(facts), ready=True)
+    return _unfinished(gating, facts)
+
+
+def _all_ready(gating: Sequence[Child]) -> bool:
+    return bool(gating) and all(child.settled for child in gating)
+
+
+def _unfinished(gating: Sequence[Child], facts: Facts) -> _Word:
+    at_work = [child for child in gating if not child.settled and not child.waits_for]
+    phases = {child.status.phase: child for child in reversed(at_work) if not child.written}
+    for phase in _WORST_FIRST:
+        if phase in phases:
+            return _Word(phase, _sentence(phases[phase], gating))
+    if not at_work:
+        return _Word(Phase.PENDING, "Nothing has begun yet.")
+    return _Word(_begun(facts), _sentence(at_work[0], gating))
+
+
+def _begun(facts: Facts) -> Phase:
+    return Phase.RUNNING if any(child.object for child in facts.children) else Phase.PENDING
+
+
+def _sentence(child: Child, gating: Sequence[Child]) -> str:
+    said = child.status.message.rstrip(".") or "it does not say why"
+    name = child.kind
+    match Phase.PENDING if child.written else child.status.phase:
+        case Phase.FAILED:
+            return (
+                f"{name} failed: {said}. Mend the cause, then change the spec or ask for another "
+                "attempt with `manager instance retry`."
+            )
+        case Phase.RETRYING:
+            return f"{name} failed and is tried again by itself: {said}."
+        case Phase.WAITING:
+            return f"{name} {_turn(child.status.waiting)}{_next(child, gating)}"
+        case Phase.PAUSED:
+            return f"{name} is paused by an annotation of its own: remove it to go on."
+        case Phase.DELETING:
+            return f"{name} is being torn down{_next(child, gating)}"
+    run = child.status.run
+    if run is not None and run.state in _LIVE and not child.written:
+        return f"{name} is at work as {run.run_id}{_next(child, gating)}"
+    return f"{name} is about to begin{_next(child, gating)}"
+
+
+def _turn(waiting: Waiting | None) -> str:
+    if waiting is None:
+        return "waits for its turn"
+    if waiting.reason is WaitingReason.INSTANCE_BUSY:
+        return f"waits until {waiting.holder or 'another task of this instance'} has ended"
+    if waiting.reason is WaitingReason.RATE:
+        return f"waits because only {waiting.limit} runs of its type may start in a minute"
+    return f"waits for one of {waiting.limit} places for runs of its type"
+
+
+def _next(child: Child, gating: Sequence[Child]) -> str:
+    later = [other.kind for other in gating if child.kind in _before(other, gating)]
+    shown = [kind for kind in later if kind != "UpgradeInstanceTask"]
+    return f"; then {', '.join(shown)}." if shown else "."
+
+
+def _before(child: Child, gating: Sequence[Child]) -> set[str]:
+    """All that a kind comes after, near and far."""
+    known = {other.kind: other.subresource.after for other in gating}
+    found: set[str] = set()
+    rest = list(child.subresource.after)
+    while rest:
+        kind = rest.pop()
+        if kind not in found:
+            found.add(kind)
+            rest += known.get(kind, ())
+    return found
+
+
+def _deployed(facts: Facts) -> str:
+    trouble = [
+        f" {child.kind}: {child.status.message.rstrip('.')}."
+        for child in facts.children
+        if not child.subresource.gates and child.status.phase in (Phase.FAILED, Phase.RETRYING)
+    ]
+    return f"Version {facts.version} is deployed as the spec says.{''.join(trouble)}"
+
+
+def _paused(facts: Facts) -> str:
+    busy = _busy(facts.children)
+    awaited = ""
+    if busy is not None and busy.status.run is not None:
+        awaited = f" {busy.kind} is still at work as {busy.status.run.run_id}."
+    return f"Paused: nothing new is begun. `manager instance resume` goes on.{awaited}"
+
+
+def _busy(children: Sequence[Child]) -> Child | None:
+    """The first subresource with a run under way, gating ones first."""
+    live = [
+        child
+        for child in children
+        if child.status.run is not None and child.status.run.state in _LIVE
+    ]
+    return min(live, key=lambda child: not child.subresource.gates, default=None)
+
+
+def _waiting(children: Sequence[Child]) -> Waiting | None:
+    found = (child for child in children if child.subresource.gates and not child.ready)
+    return next((child.status.waiting for child in found if child.status.waiting), None)
+
+
+def _summary(child: Child) -> ChildSummary:
+    status, run = child.status, child.status.run
+    told = child.problem
+    if not told and status.phase in (Phase.FAILED, Phase.RETRYING, Phase.PAUSED):
+        told = status.message
+    name = "" if child.object is None else child.object.metadata.name or ""
+    return ChildSummary(
+        kind=child.kind,
+        name=name,
+        phase=status.phase,
+        ready=child.ready,
+        message=told,
+        run_id="" if run is None else run.run_id,
+    )
+
+
+def _conditions(word: _Word, facts: Facts) -> list[Condition]:
+    hindrance = facts.hindrance
+    reason = word.phase.value if hindrance is None else hindrance.reason
+    found = [_condition(READY, word.ready, reason, word.message, facts)]
+    if hindrance is not None and hindrance.condition:
+        found.append(
+            _condition(hindrance.condition, True, hindrance.reason, hindrance.message, facts)
+        )
+    return found
+
+
+def _condition(kind: str, holds: bool, reason: str, message: str, facts: Facts) -> Condition:
+    return Condition(
+        type=kind,
+        status="True" if holds else "False",
+        reason=reason,
+        message=message,
+        observed_generation=facts.generation,
+    )

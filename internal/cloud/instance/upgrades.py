@@ -1,0 +1,157 @@
+"""Changes of version: which upgrade is to be made, which counts, and which version runs. Pure."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from apis.cloud import Phase, TaskState, UpgradeInstanceTask
+from internal.cloud.instance.readiness import is_done
+from internal.cloud.marks import SUPERSEDED
+
+KEPT: Final = 5
+"""Upgrades that are kept after they ended."""
+_BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
+_LIVE: Final = frozenset({TaskState.CREATING, TaskState.CREATED, TaskState.STARTED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upgrade:
+    """One upgrade, as far as the instance is concerned."""
+
+    name: str
+    from_version: str
+    to_version: str
+    succeeded: datetime | None = None
+    """When it succeeded."""
+    failed: bool = False
+    """Nothing more is tried."""
+    running: bool = False
+    """A run is under way."""
+    ran: bool = False
+    """There was a run, so that something may have been changed."""
+    superseded: bool = False
+    going: bool = False
+    """It is being deleted."""
+    since: datetime = _BEGINNING
+    """When its last run ended or, before that, was made; of one without a run, when it was made."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it changes nothing any more, unless somebody asks for a retry."""
+        given_up = self.failed or self.superseded or self.going
+        return self.succeeded is not None or (given_up and not self.running)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to do about the version."""
+
+    current: str = ""
+    """Name of the upgrade that the instance waits for; it is made if it is not there."""
+    supersede: tuple[str, ...] = ()
+    """Names of upgrades to a version that nobody wants any more."""
+    prune: tuple[str, ...] = ()
+    """Names of old ones to delete."""
+
+
+def upgrade_of(resource: UpgradeInstanceTask) -> Upgrade:
+    """What there is to know of an object."""
+    status, metadata, run = resource.status, resource.metadata, resource.status.run
+    done = status.succeeded if is_done(resource) else None
+    times = () if run is None else (run.finished_at, run.created_at)
+    return Upgrade(
+        name=metadata.name or "",
+        from_version=resource.spec.from_version,
+        to_version=resource.spec.to_version,
+        succeeded=None if done is None else done.finished_at,
+        failed=status.phase is Phase.FAILED,
+        running=run is not None and run.state in _LIVE,
+        ran=run is not None and run.state is not TaskState.PENDING,
+        superseded=(metadata.annotations or {}).get(SUPERSEDED) == "true",
+        going=metadata.deletion_timestamp is not None,
+        since=next(filter(None, (*times, metadata.creation_timestamp)), _BEGINNING),
+    )
+
+
+def deployed(recorded: str, upgrades: Iterable[Upgrade]) -> str:
+    """The version that runs: the one recorded, or where the last successful upgrade led from there.
+
+    The record is written after the upgrade, and may be missing by one step.
+    """
+    done = [(item.succeeded, item) for item in upgrades if item.succeeded is not None]
+    if not done:
+        return recorded
+    last = max(done, key=lambda pair: pair[0])[1]
+    return last.to_version if last.from_version == recorded else recorded
+
+
+def plan(instance: str, runs: str, wanted: str, upgrades: Sequence[Upgrade]) -> Plan:
+    """What to do for a version that `runs` and one that is `wanted`.
+
+    One at a time: what is under way is awaited even if it leads elsewhere by now, what has yet to
+    begin is given up. A version that was failed to be reached stays failed until somebody asks for
+    a retry or wants another one.
+    """
+    open_ones = [item for item in upgrades if not item.over]
+    fitting = [item for item in open_ones if (item.from_version, item.to_version) == (runs, wanted)]
+    others = [item for item in open_ones if item not in fitting and not item.superseded]
+    under_way = [item for item in open_ones if item.running and item not in fitting]
+    supersede = tuple(sorted(item.name for item in others))
+    prune = _surplus(upgrades)
+    if under_way:
+        return Plan(current=under_way[0].name, supersede=supersede, prune=prune)
+    if runs == wanted:
+        return Plan(supersede=supersede, prune=prune)
+    current = fitting[0].name if fitting else _failed(runs, wanted, upgrades)
+    if not current:
+        current = _unused_name(instance, runs, wanted, upgrades)
+    return Plan(current=current, supersede=supersede, prune=tuple(set(prune) - {current}))
+
+
+def _failed(runs: str, wanted: str, upgrades: Iterable[Upgrade]) -> str:
+    """The newest of all that ended, if it is this change and failed."""
+    newest = max(
+        (item for item in upgrades if item.over and not item.going), key=_age, default=None
+    )
+    if newest is None or newest.succeeded is not None or newest.superseded:
+        return ""
+    fits = (newest.from_version, newest.to_version) == (runs, wanted)
+    return newest.name if fits else ""
+
+
+def rolled_back(runs: str, wanted: str, upgrades: Iterable[Upgrade]) -> str:
+    """The upgrade that was given up half-way, if the version from before it is wanted again.
+
+    What it left of the workload has to be replaced by the old version; empty if there is none.
+    """
+    newest = max((item for item in upgrades if item.over), key=_age, default=None)
+    if newest is None or newest.succeeded is not None or not newest.ran or runs != wanted:
+        return ""
+    return newest.name
+
+
+def name_of(instance: str, from_version: str, to_version: str, attempt: int) -> str:
+    """The name of an upgrade: the same for the same change, so that it is made once."""
+    identity = "\0".join((from_version, to_version, str(attempt)))
+    digest = hashlib.sha256(identity.encode()).hexdigest()
+    return f"{instance}-{digest[:8]}"
+
+
+def _unused_name(instance: str, runs: str, wanted: str, upgrades: Sequence[Upgrade]) -> str:
+    taken = {item.name for item in upgrades}
+    attempt = 1
+    while (name := name_of(instance, runs, wanted, attempt)) in taken:
+        attempt += 1
+    return name
+
+
+def _surplus(upgrades: Iterable[Upgrade]) -> tuple[str, ...]:
+    """Those that ended long ago; the newest says how things came to be and is always kept."""
+    over = sorted((item for item in upgrades if item.over and not item.going), key=_age)
+    return tuple(item.name for item in over[:-KEPT])
+
+
+def _age(upgrade: Upgrade) -> tuple[datetime, str]:
+    return (upgrade.since, upgrade.name)
