@@ -1,0 +1,1 @@
+"""The task that builds the infrastructure of an instance with Terraform."""
