@@ -47,10 +47,7 @@ async def contest(
 ) -> AsyncIterator[tuple[World, dict[str, ChildProcess]]]:
     """A world with two managers; the first to start leads."""
     async with World.start(folder, manager=False, users=("admin", *USERS)) as world:
-        if world.is_real:
-            await free_the_lease(world)
-        else:
-            await world.make_namespace(SYSTEM)
+        await free_the_lease(world)
         processes = {}
         try:
             for user in USERS:

@@ -1,0 +1,256 @@
+"""The audit of rights: what counts as used, what is refused, and when a run is judged."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctrlruntime.envtest.proxy.log import RequestLog
+from ctrlruntime.envtest.proxy.requests import RequestInfo
+from manager.manifests import SYSTEMS
+from tests.audit.ledger import Asked, Lacking, Ledger, read
+from tests.audit.rights import Right, granted
+from tests.audit.suites import COMMON, NOT_REQUESTED, declared, of_the_manager, shipped
+from tests.audit.verdict import Share, judge, shares
+
+ROOT = Path(__file__).parents[2]
+RBAC = "rbac.authorization.k8s.io"
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    """One of the test's own, which the run does not read."""
+    return Ledger(tmp_path / "asked.jsonl")
+
+
+def request(
+    verb: str, resource: str, namespace: str = "", *, user: str = "manager", acting_as: str = ""
+) -> RequestInfo:
+    return RequestInfo(user, verb, resource, namespace, "", acting_as=acting_as)
+
+
+def asked(verb: str, resource: str, code: int = 200, **more: Any) -> Asked:
+    at, test, suite = more.pop("at", ""), more.pop("test", "test"), more.pop("suite", "s")
+    return Asked(suite, test, "manager", verb, resource, at, code, **more)
+
+
+# -- what is taken down --------------------------------------------------------------------------
+
+
+def test_requests_are_taken_down_test_by_test(ledger: Ledger) -> None:
+    log = RequestLog()
+    with ledger.watch(log, suite="s", users=["manager"], expected=["pods"]) as audited:
+        ledger.turn("first")
+        for _ in range(3):
+            log.record(request("patch", "deployments.apps/status", "ns"), 200)
+        log.record(request("list", "pods"), 403)
+        log.record(request("list", "pods", user="admin"), 403)
+        ledger.turn("second")
+        log.record(request("list", "nodes"), 403)
+        log.record(request("list", "nodes"), 403, "Fail")  # the proxy's own: no server said so
+        log.record(request("get", "/apis/apps/v1"), 200)
+    log.record(request("list", "secrets"), 403)  # nobody watches any more
+    ledger.lacks("s", ["cronjobs.batch"])
+    ledger.flush()
+    ledger.flush()
+    assert list(read(ledger.place)) == [
+        asked("patch", "deployments", test="first", count=3, at="ns", group="apps", subresource="status"),
+        asked("list", "pods", 403, test="first", expected=True),
+        asked("list", "nodes", 403, test="second"),
+        asked("get", "/apis/apps/v1", test="second"),
+        Lacking("s", "cronjobs.batch"),
+    ]  # fmt: skip
+    assert audited.refused == ["list nodes"]
+
+
+# -- what is granted -----------------------------------------------------------------------------
+
+
+def role(kind: str, name: str, verbs: list[str], **metadata: str) -> dict[str, Any]:
+    rule = {"apiGroups": ["", "apps"], "resources": ["things", "things/status"], "verbs": verbs}
+    return {"kind": kind, "metadata": {"name": name, **metadata}, "rules": [rule]}
+
+
+def binding(kind: str, name: str, **metadata: str) -> dict[str, Any]:
+    reference = {"kind": kind, "name": name}
+    return {"kind": f"{kind}Binding", "metadata": {"name": "b", **metadata}, "roleRef": reference}
+
+
+def test_only_bound_roles_grant_and_roles_where_they_are_bound() -> None:
+    rights = granted(
+        [
+            role("ClusterRole", "bound", ["get"]),
+            role("ClusterRole", "for-people", ["delete"]),
+            {"kind": "ClusterRole", "metadata": {"name": "aggregated"}, "rules": []},
+            binding("ClusterRole", "bound"),
+            binding("ClusterRole", "aggregated"),
+            role("Role", "bound", ["watch"], namespace="ns"),
+            binding("Role", "bound", namespace="ns"),
+        ]
+    )
+    things = ("things", "things/status", "things.apps", "things.apps/status")
+    assert rights == {Right("get", each) for each in things} | {
+        Right("watch", each, "ns") for each in things
+    }
+
+
+# -- the verdict ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lines", "unused"),
+    [
+        ([], ["create things", "patch things"]),
+        ([asked("apply", "things", 200)], ["create things"]),
+        ([asked("apply", "things", 201)], []),
+        ([asked("apply", "things", 409)], ["create things"]),
+        ([asked("patch", "things", 403), asked("create", "things", 403)], ["create things", "patch things"]),
+        ([asked("patch", "things", at="somewhere"), asked("create", "things", at="ns")], []),
+        ([asked("apply", "things", 201, acting_as="shop")], ["create things", "patch things"]),
+        ([asked("apply", "things", 201, suite="other")], ["create things", "patch things"]),
+        ([Lacking("s", "things")], []),
+        ([Lacking("other", "things")], ["create things", "patch things"]),
+    ],
+)  # fmt: skip
+def test_a_right_is_used_by_requests_that_take_it(lines: list[Any], unused: list[str]) -> None:
+    share = Share("s", frozenset({Right("create", "things"), Right("patch", "things")}))
+    verdict = judge(lines, [share])
+    assert [str(right) for _, right in verdict.unused] == unused
+    assert verdict.acceptable is (not unused and not verdict.forbidden)
+
+
+def test_a_right_in_one_namespace_is_used_there() -> None:
+    share = Share("s", frozenset({Right("get", "leases", "system")}))
+    assert not judge([asked("get", "leases", at="elsewhere")], [share]).acceptable
+    assert judge([asked("get", "leases", at="system")], [share]).acceptable
+
+
+def test_what_no_request_takes_is_not_missed() -> None:
+    right = Right("update", "things/finalizers")
+    assert judge([], [Share("s", frozenset({right}))], [right]).acceptable
+
+
+def test_refusals_count_in_every_run_unless_they_were_expected() -> None:
+    assert judge([asked("get", "things", 403, expected=True)], []).acceptable
+    verdict = judge([asked("get", "things", 403, at="ns", acting_as="shop")], [])
+    assert verdict.forbidden == [("test", "get things in ns for shop")]
+
+
+def test_each_suite_has_its_share_and_one_has_the_rest() -> None:
+    mine, both, rest = (Right("get", name) for name in ("mine", "both", "rest"))
+    parts = shares([mine, both, rest], {"one": [both], "two": [mine, both]}, ["one"])
+    assert parts == [
+        Share("one", frozenset({both, rest}), common=True),
+        Share("two", frozenset({mine, both})),
+    ]
+
+
+# -- the manager's own ---------------------------------------------------------------------------
+
+
+def test_every_system_has_its_suite() -> None:
+    audit = of_the_manager()
+    assert set(audit.folders) == set(SYSTEMS) >= set(COMMON)
+    assert [folder for folder in audit.folders.values() if not folder.is_dir()] == []
+
+
+def test_nothing_is_exempt_that_is_not_granted_and_nothing_granted_is_nobodys() -> None:
+    rights = shipped()
+    assert rights >= NOT_REQUESTED
+    assert set().union(*(share.rights for share in of_the_manager().shares())) == rights
+    for system in SYSTEMS:
+        assert declared(system) <= rights, "run `make generate manifests`"
+    assert not [right for right in rights if "*" in (right.verb, right.resource)]
+
+
+# -- runs ----------------------------------------------------------------------------------------
+
+CONFTEST = """
+import pytest
+from pathlib import Path
+from tests.audit.plugin import AUDIT
+from tests.audit.rights import Right
+from tests.audit.verdict import Audit, Share
+
+pytest_plugins = ["tests.audit.plugin"]
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "matrix")
+    rights = frozenset({Right("get", "things"), Right("list", "things")})
+    config.stash[AUDIT] = Audit({"suite": Path(__file__).parent}, lambda: [Share("suite", rights)])
+"""
+
+TESTS = """
+import pytest
+from ctrlruntime.envtest.proxy.log import RequestLog
+from ctrlruntime.envtest.proxy.requests import RequestInfo
+
+@pytest.mark.parametrize(("verb", "code"), [("get", 200), ("list", 200)])
+def test_it(ledger, verb, code):
+    log = RequestLog()
+    with ledger.watch(log, suite="suite", users=["manager"], expected=["others"]):
+        log.record(RequestInfo("manager", verb, "things", "", ""), code)
+        log.record(RequestInfo("manager", verb, "others", "", ""), 403)
+"""
+
+
+class TestRuns:
+    """Runs of pytest over a small suite that uses two rights, one in each test."""
+
+    @pytest.fixture
+    def suite(self, tmp_path: Path) -> Path:
+        (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = suite\n")
+        (tmp_path / "suite").mkdir()
+        (tmp_path / "suite" / "conftest.py").write_text(CONFTEST)
+        (tmp_path / "suite" / "test_it.py").write_text(TESTS)
+        return tmp_path
+
+    def run(self, suite: Path, *arguments: str) -> tuple[int, str]:
+        command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={suite / 'temp'}"]
+        done = subprocess.run(
+            [sys.executable, *command, *arguments],
+            cwd=suite,
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def changed(self, suite: Path, old: str, new: str) -> None:
+        tests = suite / "suite" / "test_it.py"
+        assert old in tests.read_text()
+        tests.write_text(tests.read_text().replace(old, new))
+
+    def test_what_all_workers_used_is_put_together(self, suite: Path, tmp_path: Path) -> None:
+        place = tmp_path / "rights.jsonl"
+        code, text = self.run(suite, "suite", f"--rights={place}", "-n", "2")
+        assert code == 0, text
+        assert "suite as a whole: 2 rights used, 0 unused, 0 refusals" in text
+        used = {(line.verb, line.test) for line in read(place) if isinstance(line, Asked)}
+        assert used == {
+            (verb, f"suite/test_it.py::test_it[{verb}-200]") for verb in ("get", "list")
+        }
+
+    def test_a_whole_run_fails_for_a_right_that_nobody_used_and_names_it(self, suite: Path) -> None:
+        self.changed(suite, '("list", 200)', '("watch", 200)')
+        code, text = self.run(suite)
+        assert code == 1, text
+        assert "granted and never used by suite: list things" in text
+        assert "get things" not in text
+
+    def test_a_part_is_not_asked_for_all_rights(self, suite: Path) -> None:
+        code, text = self.run(suite, "-k", "get")
+        assert code == 0, text
+        assert "rights of the manager" not in text
+
+    def test_a_refusal_fails_any_run_and_names_the_test(self, suite: Path) -> None:
+        self.changed(suite, '("list", 200)', '("list", 403)')
+        code, text = self.run(suite, "suite/test_it.py")
+        assert code == 1, text
+        assert "forbidden: list things (suite/test_it.py::test_it[list-403])" in text
