@@ -1,6 +1,6 @@
 """The subresources of an instance as objects: found in the cache, written through a control."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -103,13 +103,11 @@ class Children:
 
     def find(self, subresource: Subresource[Any], owner: Owner) -> list[Object]:
         """The objects of a kind that are the instance's own; what cannot be read is left out."""
-        return [
-            found
-            for entry in self._entries(subresource, owner)
-            if (found := _read(entry, subresource))
-        ]
+        found = (_read(entry, subresource) for entry in self.entries(subresource, owner))
+        return [item for item in found if item is not None]
 
-    def _entries(self, subresource: Subresource[Any], owner: Owner) -> list[Entry]:
+    def entries(self, subresource: Subresource[Any], owner: Owner) -> list[Entry]:
+        """The objects of a kind that are the instance's own, whether they can be read or not."""
         store = self.cache.informer(subresource.kind).store
         entries = store.by_index(OF_INSTANCE, f"{owner.namespace}/{owner.name}")
         return [entry for entry in entries if self.control.holds(entry, owner)]
@@ -175,19 +173,21 @@ class Children:
             await self.annotate(subresource, found, {RETRY: f"instance-{value}"})
 
     async def delete(
-        self, subresource: Subresource[Any], objects: Sequence[Object], owner: Owner
-    ) -> bool:
-        """Delete objects that are not being deleted yet. Returns whether there were any."""
-        deleted = False
-        for found in objects:
-            if found.metadata.deletion_timestamp is not None:
-                continue
-            entry = self.cache.entry(
-                subresource.kind, found.metadata.name or "", found.metadata.namespace
-            )
-            if entry is not None:
-                deleted |= await self.control.delete(subresource.kind.mapping(), entry, owner)
-        return deleted
+        self, subresource: Subresource[Any], entries: Iterable[Entry], owner: Owner
+    ) -> None:
+        """Delete objects that are not being deleted yet."""
+        for entry in entries:
+            if entry.deletion_timestamp is None:
+                await self.control.delete(subresource.kind.mapping(), entry, owner)
+
+    async def delete_named(
+        self, subresource: Subresource[Any], names: Iterable[str], owner: Owner
+    ) -> None:
+        """Delete objects by name, if they are the instance's own."""
+        chosen = frozenset(names)
+        if chosen:
+            mine = self.entries(subresource, owner)
+            await self.delete(subresource, [item for item in mine if item.name in chosen], owner)
 
     async def _patch(
         self, subresource: Subresource[Any], entry: Entry, patch: dict[str, Any]

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from apis.cloud import Instance, InstanceSpec, InstanceStatus
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.store import Store
+from internal.cloud.instance.reading import read
+from internal.cloud.instance.status import DOMAIN_CONFLICT, Hindrance
 from internal.cloud.subresources.domains import all_domains
 
 INDEX = "domain"
@@ -46,6 +49,31 @@ def taken(instance: Instance, others: Iterable[Instance]) -> Taken | None:
             if domain in all_domains(other.spec) and _since(other) < _since(instance):
                 return Taken(domain, _name(other))
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Domains:
+    """The names of all instances, over all namespaces, as the cache has them."""
+
+    instances: Store
+
+    def conflict(self, instance: Instance) -> Hindrance | None:
+        """Why the instance may not go on, if another one has a name that it wants."""
+        found = taken(instance, self._others(instance))
+        if found is None:
+            return None
+        message = (
+            f"The name {found.domain!r} belongs to the instance {found.holder}. Choose another name, or "
+            "take it from that instance first; until then nothing is done for this one."
+        )
+        return Hindrance(reason="DomainTaken", message=message, condition=DOMAIN_CONFLICT)
+
+    def _others(self, instance: Instance) -> list[Instance]:
+        names = all_domains(instance.spec)
+        entries = {
+            entry.uid: entry for name in names for entry in self.instances.by_index(INDEX, name)
+        }
+        return [read(entry)[0] for uid, entry in entries.items() if uid != instance.metadata.uid]
 
 
 def held(spec: InstanceSpec, status: InstanceStatus, *, ready: bool, refused: bool) -> list[str]:

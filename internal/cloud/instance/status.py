@@ -20,6 +20,10 @@ from internal.cloud.instance.platform import gcp_of
 READY: Final = "Ready"
 DOMAIN_CONFLICT: Final = "DomainConflict"
 """Condition: True while another instance has a name that this one wants."""
+LEASE_ENDED: Final = "LeaseEnded"
+"""Condition: True while an ephemeral instance should have gone, and has not."""
+PASSING: Final = (DOMAIN_CONFLICT, LEASE_ENDED)
+"""Conditions that are there only while they are True."""
 
 _LIVE: Final = frozenset({TaskState.CREATING, TaskState.CREATED, TaskState.STARTED})
 _WORST_FIRST: Final = (Phase.FAILED, Phase.RETRYING, Phase.RUNNING, Phase.WAITING, Phase.PAUSED)
@@ -41,13 +45,14 @@ class Facts:
     """What a pass found out."""
 
     generation: int
-    wanted_version: str
     version: str
     """That is deployed; empty before anything is."""
     children: Sequence[Child] = ()
     hindrance: Hindrance | None = None
     paused: bool = False
     handled_retry: str = ""
+    lease: str = ""
+    """What is wrong with the end of its lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,17 @@ class _Word:
     phase: Phase
     message: str
     ready: bool = False
+
+
+def leaving(before: InstanceStatus, generation: int, message: str, now: datetime) -> InstanceStatus:
+    """The status of an instance that is being deleted: the rest stays as it was."""
+    status = before.model_copy(deep=True)
+    status.observed_generation = generation
+    status.phase, status.message = Phase.DELETING, message
+    facts = Facts(generation=generation, version=status.version)
+    gone = _condition(READY, False, Phase.DELETING.value, message, facts)
+    set_condition(status.conditions, gone, now)
+    return status
 
 
 def summarize(before: InstanceStatus, facts: Facts, now: datetime) -> InstanceStatus:
@@ -71,10 +87,11 @@ def summarize(before: InstanceStatus, facts: Facts, now: datetime) -> InstanceSt
     status.children = [_summary(child) for child in facts.children if child.object is not None]
     status.outputs = outputs(facts.children)
     status.gcp = gcp_of(status.outputs)
-    for condition in _conditions(word, facts):
+    told = _conditions(word, facts)
+    for condition in told:
         set_condition(status.conditions, condition, now)
-    if facts.hindrance is None or facts.hindrance.condition != DOMAIN_CONFLICT:
-        remove_condition(status.conditions, DOMAIN_CONFLICT)
+    for kind in set(PASSING) - {condition.type for condition in told}:
+        remove_condition(status.conditions, kind)
     return status
 
 
@@ -247,6 +264,8 @@ def _conditions(word: _Word, facts: Facts) -> list[Condition]:
         found.append(
             _condition(hindrance.condition, True, hindrance.reason, hindrance.message, facts)
         )
+    if facts.lease:
+        found.append(_condition(LEASE_ENDED, True, "LeaseEnded", facts.lease, facts))
     return found
 
 

@@ -3,20 +3,47 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from internal.cloud.instance.order import Object, kind_of
+from ctrlruntime.cache.entry import Entry
+from internal.cloud.instance.order import kind_of
 from internal.cloud.subresource import Subresource
 
 
 def next_to_go(
-    subresources: Sequence[Subresource[Any]], present: Mapping[str, Sequence[Object]]
-) -> tuple[Subresource[Any], Sequence[Object]] | None:
+    subresources: Sequence[Subresource[Any]], present: Mapping[str, Sequence[Entry]]
+) -> tuple[Subresource[Any], Sequence[Entry]] | None:
     """The last kind that is still there, with its objects; None once nothing is left.
 
     Each kind is fully gone before the one before it is touched: alerts and invariants go before
     the workload, the workload before what it runs on.
     """
     for subresource in reversed(subresources):
-        objects = present.get(kind_of(subresource), ())
-        if objects:
-            return subresource, objects
+        entries = present.get(kind_of(subresource), ())
+        if entries:
+            return subresource, entries
     return None
+
+
+def is_protected(entry: Entry) -> bool:
+    """Whether an instance is protected from deletion: unless it says otherwise, it is.
+
+    Read from the object as it stands, which may not be readable as its kind.
+    """
+    debug = (entry.field("spec") or {}).get("debug") or {}
+    return debug.get("enableDeletionProtection") is not False
+
+
+PROTECTED = (
+    "Deletion is held back, since spec.debug.enableDeletionProtection is on: set it to false to tear "
+    "everything down. Nothing of the instance was touched."
+)
+
+
+def progress(kind: str, said: str, failing: bool) -> str:
+    """One sentence on a teardown under way."""
+    if failing:
+        why = said.rstrip(".") or "it does not say why"
+        return (
+            f"{kind} cannot be torn down: {why}. What it runs on stays until it is gone; mend the "
+            "cause, and ask for another attempt with `manager instance retry`."
+        )
+    return f"{kind} is being torn down; what it runs on goes after it."

@@ -1,0 +1,27 @@
+"""Instances as they stand in the cache, those that nobody can read included."""
+
+from pydantic import ValidationError
+
+from apis.cloud import Instance
+from ctrlruntime.cache.entry import Entry
+from internal.cloud.instance.status import Hindrance
+
+
+def read(entry: Entry) -> tuple[Instance, Hindrance | None]:
+    """The instance, or one without what cannot be read together with what is wrong with it."""
+    try:
+        return entry.typed(Instance), None
+    except ValidationError as error:
+        flaw = Hindrance(reason="InvalidSpec", message=_describe(error))
+    bare = {**entry.decode(), "spec": {"sourcegraphVersion": "unknown"}}
+    try:
+        return Instance.from_manifest(bare), flaw
+    except ValidationError:
+        return Instance.from_manifest({**bare, "status": {}}), flaw
+
+
+def _describe(error: ValidationError) -> str:
+    """What is wrong, by place, without any value."""
+    found = error.errors(include_input=False, include_url=False, include_context=False)
+    places = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in found[:5]]
+    return f"The instance cannot be read: {'; '.join(places)}"[:1024]

@@ -1,0 +1,181 @@
+"""One pass over the subresources of an instance, in their order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from apis.cloud import Instance, InstanceKubernetes, UpgradeInstanceTask
+from ctrlruntime.resources import Owner
+from internal.cloud.instance.children import Children, desired_child, inputs_for
+from internal.cloud.instance.order import Child, Object, outputs, outputs_secret, unmet
+from internal.cloud.instance.readiness import is_done, is_ready
+from internal.cloud.instance.upgrades import Plan, Upgrade, deployed, plan, rolled_back, upgrade_of
+from internal.cloud.marks import PAUSED, ROLLED_BACK, SUPERSEDED
+from internal.cloud.subresource import Subresource, Upstream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """What a pass over one instance rests on."""
+
+    instance: Instance
+    owner: Owner
+    act: bool
+    """Whether anything may be written; otherwise it is a look around."""
+    deployed: str = ""
+    """The version that runs, as far as is known; empty before anything does."""
+    upgrades: Sequence[Upgrade] = ()
+    bundle_revision: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.instance.metadata.name or ""
+
+    @property
+    def wanted(self) -> str:
+        return self.instance.spec.sourcegraph_version
+
+    @property
+    def runs(self) -> str:
+        """The version that the workload should have now: at first the one that is wanted."""
+        return self.deployed or self.wanted
+
+    def upstream(self, before: Sequence[Child]) -> Upstream:
+        """What the subresource after those may build on."""
+        return Upstream(
+            version=self.runs,
+            outputs=outputs(before),
+            outputs_secret_name=outputs_secret(before),
+            bundle_revision=self.bundle_revision,
+        )
+
+
+@dataclass(slots=True)
+class Walk:
+    """Brings each subresource about once those before it are ready for their current inputs."""
+
+    subresources: Sequence[Subresource[Any]]
+    children: Children
+    _by_class: dict[type[Any], Subresource[Any]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._by_class = {item.kind: item for item in self.subresources}
+
+    def prepare(
+        self, instance: Instance, owner: Owner, *, act: bool, bundle_revision: str = ""
+    ) -> Pass:
+        """Find out which version runs, and which upgrades there were."""
+        upgrades = [upgrade_of(item) for item in self._found(UpgradeInstanceTask, owner)]
+        recorded = instance.status.version or self._carried_out(owner)
+        return Pass(
+            instance=instance,
+            owner=owner,
+            act=act,
+            deployed=deployed(recorded, upgrades),
+            upgrades=upgrades,
+            bundle_revision=bundle_revision,
+        )
+
+    def _found(self, kind: type[Any], owner: Owner) -> list[Any]:
+        subresource = self._by_class.get(kind)
+        return [] if subresource is None else self.children.find(subresource, owner)
+
+    def _carried_out(self, owner: Owner) -> str:
+        """The version that the workload says it has; empty unless all of it was carried out."""
+        done = (
+            item.spec.version for item in self._found(InstanceKubernetes, owner) if is_done(item)
+        )
+        return next(iter(done), "")
+
+    async def through(self, at: Pass) -> list[Child]:
+        """All subresources, each after those it waits for. Raises the client's errors."""
+        walked: list[Child] = []
+        for subresource in self.subresources:
+            step = self._upgrade if subresource.kind is UpgradeInstanceTask else self._step
+            walked.append(await step(at, subresource, walked))
+        return walked
+
+    async def _step(
+        self, at: Pass, subresource: Subresource[Any], before: Sequence[Child]
+    ) -> Child:
+        found = self.children.look(subresource, at.name, at.owner)
+        waits_for = unmet(subresource, before)
+        if waits_for:
+            return Child(subresource=subresource, object=found, waits_for=waits_for)
+        spec = subresource.desired(at.instance, at.upstream(before))
+        if spec is None:
+            return await self._remove(at, subresource, found)
+        written, problem = False, ""
+        if at.act:
+            kept = await self.children.keep(
+                subresource,
+                desired_child(
+                    subresource, at.instance, spec, annotations=_annotations(at, subresource)
+                ),
+                at.owner,
+            )
+            found, written, problem = kept.object, kept.written, kept.problem
+        return Child(
+            subresource=subresource,
+            object=found,
+            ready=not written and not problem and found is not None and is_ready(found, spec),
+            written=written,
+            problem=problem,
+        )
+
+    async def _remove(self, at: Pass, subresource: Subresource[Any], found: Object | None) -> Child:
+        """What is no longer wanted goes, unless something precious would go with it."""
+        problem = ""
+        if found is not None and at.act:
+            protected = at.instance.spec.debug.enable_deletion_protection
+            if subresource.definition.teardown and protected:
+                problem = _precious(subresource)
+            else:
+                await self.children.delete_named(subresource, [at.name], at.owner)
+        return Child(subresource=subresource, object=found, wanted=False, problem=problem)
+
+    # -- changes of version -----------------------------------------------------------------
+
+    async def _upgrade(
+        self, at: Pass, subresource: Subresource[Any], before: Sequence[Child]
+    ) -> Child:
+        """At most one at a time; the workload waits for it."""
+        waits_for = unmet(subresource, before)
+        todo = plan(at.name, at.runs, at.wanted, at.upgrades)
+        if at.act:
+            await self._put_in_order(subresource, todo, at.owner)
+        if not todo.current:
+            return Child(subresource=subresource, wanted=False)
+        found = self.children.look(subresource, todo.current, at.owner)
+        spec = subresource.desired(at.instance, at.upstream(before))
+        if found is not None or waits_for or spec is None or not at.act:
+            return Child(subresource=subresource, object=found, waits_for=waits_for)
+        wanted = desired_child(subresource, at.instance, spec, name=todo.current)
+        kept = await self.children.keep(subresource, wanted, at.owner)
+        return Child(
+            subresource=subresource, object=kept.object, written=kept.written, problem=kept.problem
+        )
+
+    async def _put_in_order(self, subresource: Subresource[Any], todo: Plan, owner: Owner) -> None:
+        for found in self.children.find(subresource, owner):
+            if found.metadata.name in todo.supersede:
+                await self.children.annotate(
+                    subresource, found, {SUPERSEDED: "true", PAUSED: "true"}
+                )
+        await self.children.delete_named(subresource, todo.prune, owner)
+
+
+def _annotations(at: Pass, subresource: Subresource[Any]) -> dict[str, str]:
+    more: dict[str, str] = {}
+    given_up = rolled_back(at.runs, at.wanted, at.upgrades)
+    if given_up and subresource.kind is InstanceKubernetes:
+        more[ROLLED_BACK] = given_up
+    return inputs_for(subresource, at.instance, more)
+
+
+def _precious(subresource: Subresource[Any]) -> str:
+    kind = subresource.kind.gvk().kind
+    return (
+        f"The spec no longer asks for {kind}, and all that it made would go. Set "
+        "spec.debug.enableDeletionProtection to false if that is meant, or restore the spec."
+    )
