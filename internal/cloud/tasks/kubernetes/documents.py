@@ -90,10 +90,26 @@ def _check(document: Document) -> None:
             f"{document.source}: {manifest['kind']} has no metadata.name (generateName cannot be"
             " applied twice)"
         )
+    odd = next(_odd_keys(manifest), None)
+    if odd is not None:
+        raise TaskRejected(
+            f"{document.source}: the key {odd!r} is no text in YAML: write it in quotes"
+        )
     try:
         _ = document.gvk
     except ValueError as error:
         raise TaskRejected(f"{document.source}: {error}") from error
+
+
+def _odd_keys(value: Any) -> Iterator[Any]:
+    """Keys that YAML takes for something else than text, such as `on`."""
+    if isinstance(value, dict):
+        yield from (key for key in value if not isinstance(key, str))
+        for each in value.values():
+            yield from _odd_keys(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _odd_keys(each)
 
 
 def unique(refs: Sequence[tuple[ObjectRef, Document]]) -> None:

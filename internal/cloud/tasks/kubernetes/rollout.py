@@ -109,13 +109,12 @@ class Rollout:
 
     async def _record(self, refs: set[ObjectRef]) -> None:
         """One inventory, in the instance's namespace; those of namespaces it had before go."""
-        for old in await self._inventories():
-            namespace = old["metadata"]["namespace"]
-            if namespace != self.namespace:
-                await self._delete_inventory(namespace)
         await self.client.apply(
             encode(self.instance, self.namespace, refs), field_manager=FIELD_MANAGER, force=True
         )
+        for each in await self._inventories():
+            if each["metadata"]["namespace"] != self.namespace:
+                await self._delete_inventory(each["metadata"]["namespace"])
 
     async def _forget(self) -> None:
         for config_map in await self._inventories():

@@ -34,17 +34,17 @@ async def until_ready(
     end = patience.clock() + patience.within
     left = list(located)
     while True:
-        troubles = {}
+        waiting = []
         for each in left:
             phase, reason = await _look(client, each)
             if phase is Phase.FAILED:
                 raise TaskError(f"{each.ref}: {reason}")
             if phase is Phase.NOT_READY:
-                troubles[each] = reason
-        if not troubles:
+                waiting.append((each, reason))
+        if not waiting:
             return
-        left = list(troubles)
-        said = [f"{each.ref}: {reason}" for each, reason in troubles.items()]
+        left = [each for each, _ in waiting]
+        said = [f"{each.ref}: {reason}" for each, reason in waiting]
         more = f" (and {len(said) - _SHOWN} more)" if len(said) > _SHOWN else ""
         text = "; ".join(said[:_SHOWN]) + more
         if patience.clock() + patience.every > end:

@@ -1,0 +1,376 @@
+"""The task `kubernetes` against an API server: applied, pruned, waited for, and never what is not ours."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from apis.cloud import TaskOperation
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.client import Client
+from ctrlruntime.client.errors import NotFound
+from ctrlruntime.envtest import Environment
+from internal.cloud.tasks import TaskError, TaskRejected, TaskResult
+from internal.cloud.tasks.kubernetes import KubernetesTask
+from internal.cloud.tasks.kubernetes.applying import FIELD_MANAGER
+from internal.cloud.tasks.kubernetes.inventory import OWNER, PRUNE
+from tests.backends import SharedServer
+from tests.cloud.tasks.workbench import Workbench
+
+CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
+DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
+CLAIM = GroupVersionKind("", "v1", "PersistentVolumeClaim")
+NAMESPACE = GroupVersionKind("", "v1", "Namespace")
+
+Run = Callable[..., Awaitable[TaskResult]]
+
+
+@pytest.fixture(params=["embedded", "kube-apiserver"])
+async def environment(request: pytest.FixtureRequest) -> AsyncIterator[Environment]:
+    """A cluster that is reached by kubeconfig, as an instance's is."""
+    if request.param == "embedded":
+        async with Environment(tls=True, users=("admin",)) as environment:
+            yield environment
+        return
+    server: SharedServer = request.getfixturevalue("real_server")
+    async with server.environment(users=("admin",)) as environment:
+        yield environment
+
+
+@pytest.fixture
+def namespace() -> str:
+    return f"bundle-{secrets.token_hex(4)}"
+
+
+@pytest.fixture
+async def client(environment: Environment, namespace: str) -> AsyncIterator[Client]:
+    client = environment.client("admin")
+    yield client
+    for name in (namespace, f"{namespace}-2"):
+        try:
+            await client.delete(NAMESPACE, name)
+        except NotFound:
+            continue
+
+
+@pytest.fixture
+def bench(environment: Environment, tmp_path: Path) -> Workbench:
+    return Workbench(
+        tmp_path,
+        secrets={("cluster", "kubeconfig"): inline(Path(environment.kubeconfig("admin")))},
+    )
+
+
+def inline(path: Path) -> str:
+    """A kubeconfig with the data in it, as a Secret has it."""
+    import base64
+
+    config = yaml.safe_load(path.read_text())
+    for section, body in (("clusters", "cluster"), ("users", "user")):
+        for entry in config[section]:
+            for key in [k for k in entry[body] if f"{k}-data" in _INLINE]:
+                data = (path.parent / entry[body].pop(key)).read_bytes()
+                entry[body][f"{key}-data"] = base64.b64encode(data).decode()
+    return yaml.safe_dump(config)
+
+
+_INLINE = {"certificate-authority-data", "client-certificate-data", "client-key-data"}
+
+
+@pytest.fixture
+def run(bench: Workbench, namespace: str) -> Run:
+    async def run(
+        *manifests: Manifest,
+        operation: TaskOperation = TaskOperation.APPLY,
+        instance: str = "",
+        cluster: dict[str, Any] | None = None,
+        **spec: Any,
+    ) -> TaskResult:
+        whole = {
+            "version": "5.2.0",
+            "cluster": {
+                "kubeconfigFrom": {"name": "cluster", "key": "kubeconfig"},
+                "namespace": namespace,
+                "readyTimeoutSeconds": 10,
+                "bundle": {"manifests": list(manifests)},
+                **(cluster or {}),
+            },
+            **spec,
+        }
+        context = bench.context(
+            "kubernetes", whole, instance=instance or namespace, operation=operation
+        )
+        return await KubernetesTask(poll=0.05).run(context)
+
+    return run
+
+
+def config_map(name: str, annotations: dict[str, str] | None = None, **data: str) -> Manifest:
+    metadata = {"name": name, **({"annotations": annotations} if annotations else {})}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+async def names(client: Client, namespace: str) -> set[str]:
+    found = await client.list(CONFIG_MAP, namespace)
+    own = {each["metadata"]["name"] for each in found}
+    return {name for name in own if not name.endswith("-inventory")} - {"kube-root-ca.crt"}
+
+
+async def test_a_bundle_is_applied_and_its_places_are_filled(
+    run: Run, client: Client, namespace: str
+) -> None:
+    shell = config_map(
+        "web", version="${version}", host="${domain}", db="${outputs.db}", sh="echo ${HOME}"
+    )
+    result = await run(shell, domain="acme.example.com", outputs={"db": "10.0.0.5"})
+    found = await client.get(CONFIG_MAP, "web", namespace)
+    assert found["data"] == {
+        "version": "5.2.0",
+        "host": "acme.example.com",
+        "db": "10.0.0.5",
+        "sh": "echo ${HOME}",
+    }
+    assert found["metadata"]["annotations"][OWNER] == f"prod/{namespace}"
+    managers = {entry["manager"] for entry in found["metadata"]["managedFields"]}
+    assert managers == {FIELD_MANAGER}
+    assert result.message == "1 objects are ready; 1 changed, 0 deleted."
+
+
+async def test_the_same_bundle_again_changes_nothing(
+    run: Run, client: Client, namespace: str
+) -> None:
+    await run(config_map("a", k="1"), config_map("b", k="1"))
+    before = await client.get(CONFIG_MAP, "a", namespace)
+    result = await run(config_map("a", k="1"), config_map("b", k="1"))
+    assert result.message == "2 objects are ready; 0 changed, 0 deleted."
+    assert await client.get(CONFIG_MAP, "a", namespace) == before
+
+
+async def test_what_leaves_the_bundle_is_pruned(run: Run, client: Client, namespace: str) -> None:
+    await run(config_map("a"), config_map("b"), config_map("c"))
+    result = await run(config_map("b"))
+    assert await names(client, namespace) == {"b"}
+    assert result.message == "1 objects are ready; 0 changed, 2 deleted."
+
+
+async def test_what_somebody_changed_is_put_right(run: Run, client: Client, namespace: str) -> None:
+    await run(config_map("a", k="ours"))
+    await client.patch(CONFIG_MAP, "a", namespace, {"data": {"k": "theirs", "own": "x"}})
+    await run(config_map("a", k="ours"))
+    assert (await client.get(CONFIG_MAP, "a", namespace))["data"] == {"k": "ours", "own": "x"}
+
+
+async def test_a_field_that_leaves_the_bundle_leaves_the_object(
+    run: Run, client: Client, namespace: str
+) -> None:
+    await run(config_map("a", k="1", gone="2"))
+    await run(config_map("a", k="1"))
+    assert (await client.get(CONFIG_MAP, "a", namespace))["data"] == {"k": "1"}
+
+
+class TestWhatIsNotOurs:
+    async def test_an_object_that_is_there_is_left_alone(
+        self, run: Run, client: Client, namespace: str
+    ) -> None:
+        await run(config_map("first"))
+        theirs = config_map("a", k="theirs")
+        theirs["metadata"]["namespace"] = namespace
+        await client.create(theirs)
+        with pytest.raises(TaskRejected, match="was not made by this control plane"):
+            await run(config_map("first"), config_map("a", k="ours"))
+        assert (await client.get(CONFIG_MAP, "a", namespace))["data"] == {"k": "theirs"}
+
+    async def test_it_can_be_handed_over(self, run: Run, client: Client, namespace: str) -> None:
+        await run(config_map("first"))
+        theirs = config_map("a", {OWNER: f"prod/{namespace}"}, k="theirs")
+        theirs["metadata"]["namespace"] = namespace
+        await client.create(theirs)
+        await run(config_map("first"), config_map("a", k="ours"))
+        assert (await client.get(CONFIG_MAP, "a", namespace))["data"] == {"k": "ours"}
+
+    async def test_another_instance_keeps_what_it_has(
+        self, run: Run, client: Client, namespace: str
+    ) -> None:
+        await run(config_map("a", k="1"))
+        with pytest.raises(TaskRejected, match=f"belongs to instance prod/{namespace}"):
+            await run(config_map("a", k="2"), instance=f"{namespace}-2")
+        await run(operation=TaskOperation.TEARDOWN, instance=f"{namespace}-2")
+        assert (await client.get(CONFIG_MAP, "a", namespace))["data"] == {"k": "1"}
+
+    async def test_pruning_passes_by_what_was_replaced_by_others(
+        self, run: Run, client: Client, namespace: str
+    ) -> None:
+        await run(config_map("a"), config_map("b"))
+        await client.delete(CONFIG_MAP, "a", namespace)
+        theirs = config_map("a", k="theirs")
+        theirs["metadata"]["namespace"] = namespace
+        await client.create(theirs)
+        result = await run(config_map("b"))
+        assert await names(client, namespace) == {"a", "b"}
+        assert result.message.endswith(f"ConfigMap {namespace}/a kept.")
+
+
+def claim(annotations: dict[str, str] | None = None) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "annotations": annotations or {}},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "storageClassName": "none",
+        },
+    }
+
+
+class TestWhatHoldsData:
+    async def test_it_stays_when_it_leaves_the_bundle(
+        self, run: Run, client: Client, namespace: str
+    ) -> None:
+        await run(claim(), config_map("a"))
+        result = await run(config_map("a"))
+        assert await client.get(CLAIM, "data", namespace)
+        assert result.message.endswith(f"PersistentVolumeClaim {namespace}/data kept.")
+
+    async def test_it_goes_when_it_says_so(self, run: Run, client: Client, namespace: str) -> None:
+        await run(claim({PRUNE: "true"}), config_map("a"))
+        result = await run(config_map("a"))
+        assert "1 deleted" in result.message
+
+    async def test_anything_can_say_that_it_stays(
+        self, run: Run, client: Client, namespace: str
+    ) -> None:
+        await run(config_map("a", {PRUNE: "false"}), config_map("b"))
+        await run(config_map("b"))
+        assert await names(client, namespace) == {"a", "b"}
+
+    async def test_a_bundle_that_is_suddenly_empty_deletes_nothing(
+        self, run: Run, client: Client, namespace: str
+    ) -> None:
+        await run(config_map("a"))
+        with pytest.raises(TaskRejected, match="no objects any more"):
+            await run()
+        assert await names(client, namespace) == {"a"}
+
+
+class TestTeardown:
+    async def test_all_that_was_applied_goes(
+        self, run: Run, client: Client, namespace: str
+    ) -> None:
+        await run(config_map("a"), config_map("b"))
+        result = await run(operation=TaskOperation.TEARDOWN)
+        assert result.message == "2 objects deleted."
+        assert await names(client, namespace) == set()
+        with pytest.raises(NotFound):
+            await client.get(CONFIG_MAP, f"{namespace}-inventory", namespace)
+
+    async def test_twice_is_once(self, run: Run, namespace: str) -> None:
+        await run(config_map("a"))
+        await run(operation=TaskOperation.TEARDOWN)
+        result = await run(operation=TaskOperation.TEARDOWN)
+        assert result.message == "0 objects deleted."
+
+
+async def test_the_inventory_moves_with_the_namespace(
+    run: Run, client: Client, namespace: str
+) -> None:
+    await run(config_map("a"))
+    await run(config_map("a"), cluster={"namespace": f"{namespace}-2"})
+    assert await names(client, f"{namespace}-2") == {"a"}
+    assert await names(client, namespace) == set()
+    with pytest.raises(NotFound):
+        await client.get(CONFIG_MAP, f"{namespace}-inventory", namespace)
+
+
+async def test_a_kind_and_its_objects_come_in_one_bundle(
+    run: Run, client: Client, namespace: str
+) -> None:
+    group = f"g{secrets.token_hex(3)}.example.com"
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"sizes.{group}", "annotations": {PRUNE: "true"}},
+        "spec": {
+            "group": group,
+            "names": {
+                "kind": "Size",
+                "plural": "sizes",
+                "singular": "size",
+                "listKind": "SizeList",
+            },
+            "scope": "Namespaced",
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "x-kubernetes-preserve-unknown-fields": True,
+                        }
+                    },
+                }
+            ],
+        },
+    }
+    size = {
+        "apiVersion": f"{group}/v1",
+        "kind": "Size",
+        "metadata": {"name": "big"},
+        "spec": {"n": 1},
+    }
+    await run(size, definition)
+    found = await client.get(GroupVersionKind(group, "v1", "Size"), "big", namespace)
+    assert found["spec"] == {"n": 1}
+    result = await run(operation=TaskOperation.TEARDOWN)
+    assert result.message == "2 objects deleted."
+
+
+async def test_what_is_not_ready_in_time_is_said(run: Run, namespace: str) -> None:
+    with pytest.raises(
+        TaskError, match=r"not ready within 1 s: Deployment.apps .*/web: "
+    ) as caught:
+        await run(deployment("web"), cluster={"readyTimeoutSeconds": 1})
+    assert not isinstance(caught.value, TaskRejected)
+
+
+def deployment(name: str) -> Manifest:
+    labels = {"app": name}
+    pod = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "main", "image": "example.com/web:${version}"}]},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": labels}, "template": pod},
+    }
+
+
+async def test_a_crash_in_between_forgets_nothing(run: Run, client: Client, namespace: str) -> None:
+    """What a run that died had applied already is pruned when the next bundle does not have it."""
+    broken = {**config_map("z"), "data": "no mapping"}
+    with pytest.raises(TaskError):
+        await run(config_map("a"), config_map("b"), broken)
+    assert await names(client, namespace) == {"a", "b"}
+    await run(config_map("b"))
+    assert await names(client, namespace) == {"b"}
+
+
+async def test_two_documents_of_one_object_are_refused(run: Run) -> None:
+    with pytest.raises(TaskRejected, match="is there twice: "):
+        await run(config_map("a", k="1"), config_map("a", k="2"))
+
+
+async def test_a_kind_that_the_cluster_lacks_may_come_later(run: Run) -> None:
+    foreign = {"apiVersion": "none.example.com/v1", "kind": "Nothing", "metadata": {"name": "x"}}
+    with pytest.raises(TaskError, match="serves no Nothing") as caught:
+        await run(foreign)
+    assert not isinstance(caught.value, TaskRejected)
