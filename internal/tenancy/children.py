@@ -82,20 +82,29 @@ class ChildKinds:
         for waiting in (*self._missing.values(), *self._waiting.values()):
             waiting.discard(user)
 
+    async def served(self, gvk: GroupVersionKind, user: Hashable) -> RESTMapping | None:
+        """The mapping of a kind, which is not watched for that; None while it is not served.
+
+        `user` is then remembered, and returned by `appeared` once it is.
+        """
+        if (watched := self._watched.get(gvk)) is not None:
+            return watched.mapping
+        try:
+            return await self.resolve(gvk)
+        except NoKindMatch:
+            self._missing.setdefault(gvk, set()).add(user)
+            return None
+
     async def mapping(self, gvk: GroupVersionKind, user: Hashable) -> RESTMapping | None:
         """The mapping of a kind, its informer synced; None while it is not served or not readable.
 
         `user` is then remembered, and returned by `appeared` or given to `on_readable` once it is.
         """
-        watched = self._watched.get(gvk)
-        if watched is None:
-            try:
-                mapping = await self.resolve(gvk)
-            except NoKindMatch:
-                self._missing.setdefault(gvk, set()).add(user)
-                return None
-            watched = self._watched.get(gvk) or self._declare(mapping)
-            self._watched[gvk] = watched
+        served = await self.served(gvk, user)
+        if served is None:
+            return None
+        watched = self._watched.get(gvk) or self._declare(served)
+        self._watched[gvk] = watched
         informer = watched.handle.informer
         if gvk not in self._unreadable:
             await _listed(informer)

@@ -66,10 +66,10 @@ class Privileges:
                 f"templates may not name the cluster-scoped kind {kind}; {_allow_kind(kind)}"
             )
 
-    def allows(self, kind: GroupKind) -> bool:
-        """Whether a kind may be named at all, if it is a namespaced one."""
+    def allows(self, kind: GroupKind, *, namespaced: bool = True) -> bool:
+        """Whether a kind may be named at all."""
         try:
-            self.check_kind(kind, namespaced=True)
+            self.check_kind(kind, namespaced=namespaced)
         except Refused:
             return False
         return True

@@ -59,7 +59,7 @@ class StatusWriter:
         changed = set_condition(conditions, refused, self.clock())
         changed |= self._resume(conditions, entry)
         if changed or handled != (entry.field("status") or {}).get("lastHandledReconcile", ""):
-            after = {**_on_wire(conditions), "lastHandledReconcile": handled}
+            after = {**_on_wire(conditions), "lastHandledReconcile": handled or None}
             await self._patch(mapping, entry, after)
 
     async def pause(self, mapping: RESTMapping, entry: Entry) -> None:

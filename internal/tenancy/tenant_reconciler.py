@@ -183,7 +183,19 @@ class TenantReconciler:
         )
         self.children.use(request, kinds)
         await self.children.release_unused()
-        return {gvk: await self.children.mapping(gvk, request) for gvk in sorted(kinds)}
+        return {gvk: await self._mapping(gvk, request, applied) for gvk in sorted(kinds)}
+
+    async def _mapping(
+        self, gvk: GroupVersionKind, request: Request, applied: frozenset[GroupKind]
+    ) -> RESTMapping | None:
+        """A kind that is refused for its scope is not watched: nothing of it will be written."""
+        served = await self.children.served(gvk, request)
+        if served is None:
+            return None
+        allowed = self.privileges.allows(gvk.group_kind, namespaced=served.namespaced)
+        if not allowed and gvk.group_kind not in applied:
+            return served
+        return await self.children.mapping(gvk, request)
 
     # -- what is no longer wanted ------------------------------------------------------------
 
