@@ -1,0 +1,246 @@
+"""The folder of a local run: everything that is known of it, in files, and the lock that tells if it lives."""
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+import orjson
+
+from internal.cloud.runs.local import supervisor
+from internal.cloud.runs.provider import RunOwner
+
+__all__ = ["Outcome", "Plan", "RunFolder", "is_name"]
+
+RESULT: Final = "result"
+INPUT: Final = "input.json"
+SEAL_KEY: Final = "seal-key"
+SECRETS: Final = "secrets"
+WORK: Final = "work"
+_LOCK: Final = "lock"
+_NAME: Final = re.compile(r"[A-Za-z0-9]([-.A-Za-z0-9]{0,126}[A-Za-z0-9])?")
+_START_TIMEOUT: Final = 30.0
+_PAUSE: Final = 0.01
+
+
+T = TypeVar("T")
+
+
+def is_name(text: str) -> bool:
+    """Whether it may name a folder."""
+    return _NAME.fullmatch(text) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What the supervisor is told, and what is known of the run from its first moment on."""
+
+    run_id: str
+    owner: RunOwner
+    created_at: float
+    """Seconds of the epoch."""
+    timeout: float
+    grace: float
+    command: list[str]
+    environment: dict[str, str]
+    workdir: str
+    secrets: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What the supervisor says at the end."""
+
+    reason: str
+    """Ended, Cancelled, TimedOut, or Lost."""
+    finished_at: float
+    code: int | None = None
+    """Exit code, negative for a signal; None if there was no process."""
+    message: str = ""
+
+
+class RunFolder:
+    """Paths, and what can be told from them. Calls block, for files of this machine."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    # Making and removing
+
+    def make(self, plan: Plan, files: Mapping[str, bytes]) -> bool:
+        """With all its files at once, or not at all; False if it was there already."""
+        if self.path.exists():
+            return False
+        root = self.path.parent.parent
+        draft = root / f".making-{uuid.uuid4().hex}"
+        draft.mkdir(mode=0o700)
+        try:
+            _fill(draft, {**files, supervisor.PLAN: orjson.dumps(plan)})
+            return self._move_here(draft)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+    def _move_here(self, draft: Path) -> bool:
+        while True:
+            self.path.parent.mkdir(mode=0o700, exist_ok=True)
+            try:
+                draft.rename(self.path)  # refused where there is a folder with something in it
+            except FileNotFoundError:
+                if not draft.exists():
+                    raise
+            except OSError:
+                if not self.path.exists():
+                    raise
+                return False
+            else:
+                return True
+
+    def remove(self) -> None:
+        """Also what is left of the owner's folder, if this was the last run in it."""
+        grave = self.path.parent.parent / f".deleted-{uuid.uuid4().hex}"
+        with contextlib.suppress(FileNotFoundError):
+            self.path.rename(grave)
+            shutil.rmtree(grave, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self.path.parent.rmdir()
+
+    # Starting and ending
+
+    def start(self) -> None:
+        """Has the supervisor run the task, unless it was started before, by anybody."""
+        give_up = time.monotonic() + _START_TIMEOUT
+        while not self.has_started() and time.monotonic() < give_up:
+            with self.locked() as lock:
+                if lock is not None:
+                    if not self.has_started():
+                        _spawn(self.path, lock)
+                    return
+            time.sleep(_PAUSE)  # somebody else is starting it, or only looking
+
+    def cancel(self) -> None:
+        """Tells the supervisor; a run that has not begun never will."""
+        with contextlib.suppress(FileNotFoundError):
+            (self.path / supervisor.CANCEL).touch()
+            with contextlib.suppress(OSError):  # nobody reads: it is over, or begins and will look
+                orders = os.open(self.path / supervisor.ORDERS, os.O_WRONLY | os.O_NONBLOCK)
+                os.write(orders, b"\n")
+                os.close(orders)
+            with self.locked() as lock:
+                if lock is not None and not self.has_started():
+                    (self.path / supervisor.STARTED).touch()
+                    self._close("Cancelled", "cancelled before it began")
+
+    def close_lost(self) -> None:
+        """Nobody holds the lock of a run that has begun: it was killed with its supervisor."""
+        supervisor.end_all(str(self.path))
+        with contextlib.suppress(FileNotFoundError), self.locked() as lock:
+            if lock is not None and self.outcome() is None:
+                self._close("Lost", "")
+
+    def _close(self, reason: str, message: str) -> None:
+        supervisor.forget(self.path / SECRETS)
+        supervisor.write_outcome(self.path, None, reason, message)
+
+    # What is known
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[int | None]:
+        """The lock, or None while somebody else has it. Raises FileNotFoundError without a folder."""
+        lock = os.open(self.path / _LOCK, os.O_RDWR)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            yield None
+            return
+        try:
+            yield lock
+        finally:
+            os.close(lock)
+
+    def is_alive(self) -> bool:
+        """Whether a process of the run holds the lock. False without a folder."""
+        try:
+            lock = os.open(self.path / _LOCK, os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # those who look do not see each other
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False
+
+    def has_started(self) -> bool:
+        return (self.path / supervisor.STARTED).exists()
+
+    def started_at(self) -> float | None:
+        """Seconds of the epoch."""
+        try:
+            return (self.path / supervisor.STARTED).stat().st_mtime
+        except FileNotFoundError:
+            return None
+
+    def plan(self) -> Plan | None:
+        """None if there is no such run."""
+        return _read(self.path / supervisor.PLAN, Plan)
+
+    def outcome(self) -> Outcome | None:
+        """None while it is not over."""
+        return _read(self.path / supervisor.OUTCOME, Outcome)
+
+    def last_words(self) -> bytes:
+        """The report as it is now."""
+        try:
+            return (self.path / RESULT).read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def seal_key(self) -> str:
+        """Raises FileNotFoundError."""
+        return (self.path / SEAL_KEY).read_text()
+
+
+def _fill(draft: Path, files: Mapping[str, bytes]) -> None:
+    for name in (WORK, SECRETS):
+        (draft / name).mkdir(mode=0o700)
+    for name in (supervisor.ALIVE, supervisor.ORDERS):
+        os.mkfifo(draft / name, 0o600)
+    for name, data in {**files, _LOCK: b"", supervisor.LOG: b""}.items():
+        file = draft / name
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        file.touch(mode=0o600)
+        file.write_bytes(data)
+
+
+def _spawn(path: Path, lock: int) -> None:
+    program = [sys.executable, "-I", "-S", supervisor.__file__, str(path), str(lock)]
+    with (path / supervisor.LOG).open("ab") as log:
+        subprocess.run(  # noqa: S603 - our own program
+            program,
+            pass_fds=(lock,),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            start_new_session=True,
+            check=True,
+        )
+
+
+def _read(path: Path, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (FileNotFoundError, NotADirectoryError):
+        return None

@@ -1,0 +1,197 @@
+"""Looks after the process of one local run, apart from the manager. A program of its own:
+
+    python -P supervisor.py FOLDER LOCK_FD
+
+Needs the standard library alone, so that it starts in no time. It is handed the lock of the run,
+held; it and the task hold it, and the pipe `alive`, until the last of them is gone, which is how
+everybody else knows. Orders come by the pipe `orders`; how it went is in `outcome.json`.
+
+It is nobody's child: whoever starts it waits for a process that ends once the run is claimed.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+STARTED = "started"
+ALIVE = "alive"
+ORDERS = "orders"
+OUTCOME = "outcome.json"
+PLAN = "plan.json"
+LOG = "log"
+CANCEL = "cancel"
+"""A file of that name asks for the end, whoever is there to read it."""
+MARK = "TASK_RUN_FOLDER"
+"""Variable that every process of the run has, so that those it left behind are found."""
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+_LOOK = 1.0
+"""Seconds between two looks whether the folder is still there."""
+_MOST_SWEEPS = 500
+_PR_SET_PDEATHSIG = 1
+
+
+class Supervisor:
+    """One run, from its start to its outcome."""
+
+    def __init__(self, folder: Path, lock: int) -> None:
+        self._folder = folder
+        self._lock = lock
+        self._plan = json.loads((folder / PLAN).read_text())
+        self._reason = "Ended"
+        self._wake, wake_writer = os.pipe()
+        os.set_blocking(wake_writer, False)
+        os.set_blocking(self._wake, False)
+        for number in _SIGNALS:
+            signal.signal(number, self._on_signal)
+        signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
+        self._orders = os.open(folder / ORDERS, os.O_RDWR | os.O_NONBLOCK)
+        self._alive = os.open(folder / ALIVE, os.O_RDWR)
+
+    def claim(self) -> bool:
+        """Whether this is the first and only start of the task."""
+        try:
+            os.close(os.open(self._folder / STARTED, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError:
+            return False
+        return True
+
+    def run(self) -> None:
+        """Until nothing of the run is left but its outcome."""
+        code: int | None = None
+        message = ""
+        if self._is_to_end():
+            self._reason = "Cancelled"
+        else:
+            try:
+                code = self._carry_out()
+            except OSError as error:
+                message = f"the task could not be started: {error}"
+        end_all(str(self._folder))
+        with contextlib.suppress(FileNotFoundError):  # the folder was taken away
+            forget(Path(self._plan["secrets"]))
+            write_outcome(self._folder, code, self._reason, message)
+
+    def _carry_out(self) -> int:
+        deadline = time.monotonic() + self._plan["timeout"]
+        with (self._folder / LOG).open("ab") as log:
+            task = subprocess.Popen(  # noqa: S603 - the manager's own command
+                self._plan["command"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._plan["environment"],
+                cwd=self._plan["workdir"],
+                pass_fds=(self._lock, self._alive),
+                start_new_session=True,
+                preexec_fn=_die_with(os.getpid()),
+            )
+        if not self._wait(task, deadline, heed_orders=True):
+            self._reason = "TimedOut" if time.monotonic() >= deadline else "Cancelled"
+            task.send_signal(signal.SIGTERM)
+            self._wait(task, time.monotonic() + self._plan["grace"], heed_orders=False)
+        if task.poll() is None:
+            task.kill()
+        return task.wait()
+
+    def _wait(self, task: "subprocess.Popen[bytes]", until: float, *, heed_orders: bool) -> bool:
+        """Whether the task ended by itself, before `until` and before it was told to."""
+        while task.poll() is None:
+            left = until - time.monotonic()
+            if left <= 0 or (heed_orders and self._is_to_end()):
+                return False
+            select.select([self._wake, self._orders], [], [], min(left, _LOOK))
+            self._drain(self._wake)
+            self._drain(self._orders)
+        return True
+
+    def _is_to_end(self) -> bool:
+        return (self._folder / CANCEL).exists() or not (self._folder / PLAN).exists()
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        """The machine is going down, or somebody wants the run to end."""
+        if number != signal.SIGCHLD:
+            with contextlib.suppress(FileNotFoundError):
+                (self._folder / CANCEL).touch()
+
+    def _drain(self, pipe: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(pipe, 4096):
+                pass
+
+
+def write_outcome(folder: Path, code: int | None, reason: str, message: str) -> None:
+    """For whoever holds the lock."""
+    outcome = {"code": code, "reason": reason, "message": message, "finished_at": time.time()}
+    draft = folder / f"{OUTCOME}.part"
+    draft.write_text(json.dumps(outcome))
+    draft.replace(folder / OUTCOME)
+
+
+def forget(secrets: Path) -> None:
+    """Secrets lie on the disk only while the task may read them."""
+    for path in sorted(secrets.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+
+
+def end_all(folder: str) -> None:
+    """SIGKILL for every process of the run, until there is none.
+
+    Found by the variable that they inherit: the number of a process may be another one's by now, and
+    a daemon leaves its group. Does nothing where there is no /proc.
+    """
+    for _ in range(_MOST_SWEEPS):
+        pids = list(_marked(folder))
+        if not pids:
+            return
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _marked(folder: str) -> Iterator[int]:
+    wanted = f"{MARK}={folder}".encode()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if wanted in path.read_bytes().split(b"\0") and not _is_dead(path.parent):
+                yield int(path.parent.name)
+        except OSError:
+            continue
+
+
+def _is_dead(process: Path) -> bool:
+    return (process / "stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+
+
+def _die_with(parent: int) -> Callable[[], None]:
+    """For Linux: the kernel kills the task when this process is killed."""
+    libc = ctypes.CDLL(None)
+
+    def arrange() -> None:
+        if sys.platform == "linux":
+            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
+
+    return arrange
+
+
+def main() -> None:
+    """Ends at once; the supervisor goes on in a process of its own."""
+    supervisor = Supervisor(Path(sys.argv[1]), int(sys.argv[2]))
+    if not supervisor.claim() or os.fork():
+        os._exit(0)
+    supervisor.run()
+
+
+if __name__ == "__main__":
+    main()
