@@ -7,10 +7,10 @@ from typing import Any, Final
 import orjson
 
 from apis.cloud import InstanceTerraformSpec, TerraformModule
+from internal.cloud.tasks.task import TaskRejected
 from internal.cloud.tasks.terraform.clusters import PROVIDER, clusters
 from internal.cloud.tasks.terraform.inputs import module_inputs
 from internal.cloud.tasks.terraform.literals import literal, reference
-from internal.cloud.tasks.task import TaskRejected
 
 FILE: Final = "main.tf.json"
 LEAST_VERSION: Final = ">= 1.3.0"

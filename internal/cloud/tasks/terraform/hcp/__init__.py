@@ -1,0 +1,1 @@
+"""Terraform runs by HCP Terraform, or Terraform Enterprise."""

@@ -1,0 +1,300 @@
+"""The API of HCP Terraform: JSON:API over HTTP, with its errors, its limits, and doubt about outcomes.
+
+https://developer.hashicorp.com/terraform/cloud-docs/api-docs
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import aiohttp
+import orjson
+from yarl import URL
+
+from internal.cloud.tasks.exchange import (
+    BadAddress,
+    ExchangeError,
+    Message,
+    NotSent,
+    Reply,
+    exchange,
+)
+from internal.cloud.tasks.task import TaskError, TaskRejected
+
+JSON_API: Final = "application/vnd.api+json"
+PAGE: Final = 100
+"""Items of a page: the most there may be."""
+_UNSURE: Final = frozenset({500, 502, 503, 504})
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_LARGEST: Final = 32 << 20
+
+Resource = Mapping[str, Any]
+"""A resource object: type, id, attributes, relationships."""
+
+
+class APIError(TaskError):
+    """The API said no. Another attempt may succeed."""
+
+
+class Unauthorized(APIError):
+    """401: the token is missing or not valid."""
+
+
+class Missing(APIError):
+    """404: it is not there, or the token must not see it."""
+
+
+class Conflict(APIError):
+    """409: not in this state."""
+
+
+class Invalid(APIError):
+    """422: not like this."""
+
+
+class Unanswered(TaskError):
+    """Nobody knows whether the request was carried out."""
+
+
+_ERRORS: Final[Mapping[int, type[APIError]]] = {
+    401: Unauthorized,
+    404: Missing,
+    409: Conflict,
+    422: Invalid,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How requests are repeated. Seconds."""
+
+    tries: int = 8
+    """How often a request is sent that gets no answer, or one of a broken server."""
+    base: float = 1.0
+    cap: float = 15.0
+    """Most between two tries."""
+    limited: float = 900.0
+    """How long to wait in all where the API says that there were too many requests."""
+
+    def delay(self, tries: int) -> float:
+        return float(min(self.cap, self.base * 2 ** (tries - 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """An answer: one resource or several, and what it includes."""
+
+    content: Mapping[str, Any]
+
+    @property
+    def one(self) -> Resource:
+        found: Resource = self.content["data"]
+        return found
+
+    @property
+    def many(self) -> list[Resource]:
+        return list(self.content["data"])
+
+    @property
+    def next_page(self) -> int | None:
+        pagination = (self.content.get("meta") or {}).get("pagination") or {}
+        return pagination.get("next-page")
+
+    def included(self, kind: str, identity: str | None) -> Resource | None:
+        """The included resource of that type and id."""
+        for each in self.content.get("included") or ():
+            if each["type"] == kind and each["id"] == identity:
+                found: Resource = each
+                return found
+        return None
+
+
+class HCP:
+    """One address, one token. The token is sent to that address alone."""
+
+    def __init__(
+        self,
+        http: aiohttp.ClientSession,
+        address: str,
+        token: str,
+        *,
+        patience: Patience | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.address = _checked(address)
+        self._http = http
+        self._secret = {"Authorization": f"Bearer {token.strip()}"}
+        self._patience = patience or Patience()
+        self.sleep = sleep
+
+    async def get(self, path: str, query: Mapping[str, str] | None = None) -> Document:
+        """Read. Raises APIError; Unanswered after many tries."""
+        return _document(await self._call("GET", path, query=query, repeatable=True))
+
+    async def pages(
+        self, path: str, query: Mapping[str, str] | None = None
+    ) -> AsyncIterator[Document]:
+        """A list, page by page."""
+        number: int | None = 1
+        while number is not None:
+            paging = {"page[number]": str(number), "page[size]": str(PAGE)}
+            page = await self.get(path, {**(query or {}), **paging})
+            yield page
+            number = page.next_page
+
+    async def create(self, path: str, data: Resource) -> Document:
+        """POST a resource, once: Unanswered says that it may be there or not."""
+        return _document(await self._call("POST", path, data=data, repeatable=False))
+
+    async def act(self, path: str) -> None:
+        """POST an action, once."""
+        await self._call("POST", path, repeatable=False)
+
+    async def update(self, path: str, data: Resource) -> Document:
+        """PATCH a resource."""
+        return _document(await self._call("PATCH", path, data=data, repeatable=True))
+
+    async def delete(self, path: str) -> None:
+        """DELETE; one that is gone already is Missing."""
+        await self._call("DELETE", path, repeatable=True)
+
+    async def upload(self, url: str, body: bytes) -> None:
+        """PUT to a signed address, without the token. Raises Unanswered, APIError."""
+        message = Message(
+            method="PUT",
+            url=url,
+            headers={"Content-Type": "application/octet-stream"},
+            body=body,
+            timeout=120.0,
+        )
+        reply = await self._send(message, repeatable=False, what="upload of the configuration")
+        _judge(reply, "upload of the configuration")
+
+    async def read(self, url: str) -> bytes:
+        """GET from a signed address, without the token, such as that of a log."""
+        message = Message(method="GET", url=url, timeout=60.0)
+        reply = await self._send(message, repeatable=True, what="reading of a log")
+        _judge(reply, "reading of a log")
+        return reply.body
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        data: Resource | None = None,
+        repeatable: bool,
+    ) -> Reply:
+        message = Message(
+            method=method,
+            url=f"{self.address}/api/v2{path}" + (f"?{urlencode(query)}" if query else ""),
+            headers={"Content-Type": JSON_API, "Accept": JSON_API},
+            secret_headers=self._secret,
+            body=None if data is None else orjson.dumps({"data": data}),
+        )
+        what = f"{method} {path}"
+        reply = await self._send(message, repeatable=repeatable, what=what)
+        _judge(reply, what)
+        return reply
+
+    async def _send(self, message: Message, *, repeatable: bool, what: str) -> Reply:
+        tries, waited = 0, 0.0
+        while True:
+            tries += 1
+            try:
+                reply = await exchange(self._http, message, limit=_LARGEST)
+            except BadAddress as error:
+                raise TaskRejected(f"HCP Terraform, {what}: {error}") from error
+            except ExchangeError as error:
+                again = repeatable or isinstance(error, NotSent)
+                if not again or tries >= self._patience.tries:
+                    raise Unanswered(f"HCP Terraform, {what}: {error}") from error
+                await self.sleep(self._patience.delay(tries))
+                continue
+            if reply.status == 429 and waited < self._patience.limited:
+                delay = _asked_to_wait(reply) or self._patience.delay(tries)
+                waited += delay
+                tries = min(tries, 3)
+                await self.sleep(delay)
+                continue
+            if reply.status not in _UNSURE:
+                return reply
+            if not repeatable:
+                raise Unanswered(f"HCP Terraform answered {reply.status} to {what}")
+            if tries >= self._patience.tries:
+                return reply
+            await self.sleep(self._patience.delay(tries))
+
+
+def segment(text: str) -> str:
+    """A text as one segment of a path."""
+    return quote(text, safe="")
+
+
+def relation(resource: Resource, name: str) -> Resource | None:
+    """What a relationship points to: type and id."""
+    entry = (resource.get("relationships") or {}).get(name) or {}
+    data = entry.get("data")
+    return data if isinstance(data, dict) else None
+
+
+def _checked(address: str) -> str:
+    """Raises TaskRejected for an address to which no token is sent."""
+    try:
+        url = URL(address)
+        host = url.host or ""
+    except ValueError as error:
+        raise TaskRejected("infrastructure.terraform.address is no address") from error
+    if url.scheme != "https" and not (url.scheme == "http" and host in _LOOPBACK):
+        raise TaskRejected("infrastructure.terraform.address has to begin with https://")
+    return address.rstrip("/")
+
+
+def _asked_to_wait(reply: Reply) -> float | None:
+    """Seconds that a 429 names."""
+    for name in ("Retry-After", "X-RateLimit-Reset"):
+        try:
+            seconds = float(reply.headers.get(name, ""))
+        except ValueError:
+            continue
+        if 0 < seconds < float("inf"):
+            return min(seconds, 120.0)
+    return None
+
+
+def _judge(reply: Reply, what: str) -> None:
+    if 200 <= reply.status < 300:
+        return
+    text = f"HCP Terraform answered {reply.status} to {what}{_details(reply.body)}"
+    if reply.status == 401:
+        text += ": the token is not valid (any more); put a new one into its Secret"
+    raise _ERRORS.get(reply.status, APIError)(text)
+
+
+def _details(body: bytes) -> str:
+    """What the error objects say."""
+    try:
+        errors = orjson.loads(body)["errors"]
+        said = [each if isinstance(each, str) else _said(each) for each in errors]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return ""
+    return f": {'; '.join(filter(None, said))}"[:500] if any(said) else ""
+
+
+def _said(error: Mapping[str, Any]) -> str:
+    return str(error.get("detail") or error.get("title") or "")
+
+
+def _document(reply: Reply) -> Document:
+    try:
+        content = orjson.loads(reply.body)
+    except orjson.JSONDecodeError as error:
+        raise TaskError(
+            "what answered is not HCP Terraform: look at infrastructure.terraform.address"
+        ) from error
+    if not isinstance(content, dict) or "data" not in content:
+        raise TaskError("HCP Terraform answered without data: look at the address")
+    return Document(content)

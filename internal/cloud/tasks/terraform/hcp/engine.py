@@ -1,0 +1,175 @@
+"""The infrastructure of an instance by HCP Terraform: apply, teardown, and looking on."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from apis.cloud import InstanceTerraformSpec, TerraformSettings
+from internal.cloud.runs import RunInput
+from internal.cloud.tasks.task import TaskError, TaskRejected, TaskResult
+from internal.cloud.tasks.terraform.archive import archive
+from internal.cloud.tasks.terraform.configuration import Configuration, configuration
+from internal.cloud.tasks.terraform.hcp.api import HCP, segment
+from internal.cloud.tasks.terraform.hcp.following import Runs
+from internal.cloud.tasks.terraform.hcp.reading import failure, outputs, outputs_of
+from internal.cloud.tasks.terraform.hcp.runs import SUCCEEDED, Run, message_of
+from internal.cloud.tasks.terraform.hcp.uploading import upload
+from internal.cloud.tasks.terraform.hcp.workspaces import Settings, Workspace, Workspaces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is to be done, for whom."""
+
+    input: RunInput
+    spec: InstanceTerraformSpec
+    settings: TerraformSettings
+    say: Callable[[str], None]
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        return self.input.annotations
+
+    def configuration(self) -> Configuration:
+        """Raises TaskRejected."""
+        return configuration(self.input.instance, self.spec, self.annotations)
+
+
+class Engine:
+    """One order, carried out with one API."""
+
+    def __init__(
+        self, api: HCP, order: Order, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        settings = order.settings
+        self._api = api
+        self._order = order
+        self._now = now
+        self._organization = settings.organization or ""
+        owner = order.input.owner
+        self._workspaces = Workspaces(
+            api,
+            Settings(
+                organization=self._organization,
+                name=settings.workspace or order.input.instance,
+                project=settings.project_id,
+                terraform_version=settings.terraform_version,
+                instance=f"{owner.namespace}/{order.input.instance}",
+            ),
+        )
+
+    async def apply(self) -> TaskResult:
+        """Bring the infrastructure about. Raises TaskError, TaskRejected."""
+        wanted = self._order.configuration()
+        workspace = await self._workspaces.ensure()
+        if workspace.connected:
+            raise TaskRejected(
+                f"workspace {workspace.name} takes its configuration from a repository: set"
+                " spec.debug.tfcRunsMode to vcs, or disconnect it"
+            )
+        run = await self._run(workspace, wanted, destroy=False)
+        self._order.say("reading the outputs")
+        found = await outputs_of(self._api, workspace.identity, wanted)
+        return TaskResult(message=self._done(run), outputs=found.plain, secret_outputs=found.secret)
+
+    async def teardown(self) -> TaskResult:
+        """Destroy everything, then the workspace. What is gone already is no error."""
+        workspace = await self._workspaces.find()
+        if workspace is None:
+            return TaskResult(message="there is no workspace (any more)")
+        if workspace.connected:
+            raise TaskRejected(
+                f"workspace {workspace.name} takes its configuration from a repository: remove it there"
+            )
+        said = "nothing was ever built"
+        if workspace.stateful or workspace.current_run is not None:
+            run = await self._run(workspace, self._order.configuration(), destroy=True)
+            said = self._done(run)
+        await self._workspaces.delete(workspace)
+        return TaskResult(message=f"{said}; workspace {workspace.name} is deleted")
+
+    async def observe(self) -> TaskResult:
+        """Wait for the last run that the repository caused, and hand on its outputs. Starts nothing."""
+        workspace = await self._workspaces.find()
+        if workspace is None:
+            raise TaskError(
+                f"workspace {self._order.settings.workspace or self._order.input.instance} is not there:"
+                " in tfcRunsMode vcs somebody else makes it"
+            )
+        runs = self._runs(workspace)
+        newest = await runs.newest()
+        if newest is None:
+            raise TaskError(
+                f"workspace {workspace.name} has had no run yet: commit to its repository"
+            )
+        run = await runs.watch(newest)
+        await self._judge(run, workspace)
+        wanted, sensitive = self._handed_on()
+        found = await outputs(self._api, workspace.identity, wanted, sensitive)
+        return TaskResult(
+            message=f"looked on: {self._done(run)}",
+            outputs=found.plain,
+            secret_outputs=found.secret,
+        )
+
+    async def _run(self, workspace: Workspace, wanted: Configuration, *, destroy: bool) -> Run:
+        """Our run, found or made, at its successful end. Cancelled, it is stopped."""
+        runs = self._runs(workspace)
+        try:
+            run = await runs.adopt()
+            if run is None:
+                run = await self._begin(runs, workspace, wanted, destroy=destroy)
+            run = await runs.follow(run)
+        except asyncio.CancelledError:
+            await runs.stop()
+            raise
+        await self._judge(run, workspace)
+        return run
+
+    async def _begin(
+        self, runs: Runs, workspace: Workspace, wanted: Configuration, *, destroy: bool
+    ) -> Run:
+        await runs.refuse_if_locked()
+        self._order.say("uploading the configuration")
+        version = await upload(self._api, workspace.identity, archive(wanted.files()))
+        given = self._order.input
+        about = (
+            f"{given.owner.kind} {given.owner.namespace}/{given.owner.name}: {given.operation} of"
+            f" {given.inputs_version}, attempt {given.attempt}"
+        )
+        message = message_of(given.run_id, about)
+        return await runs.make(message, version, destroy=destroy)
+
+    async def _judge(self, run: Run, workspace: Workspace) -> None:
+        if run.status not in SUCCEEDED:
+            raise TaskError(await failure(self._api, run, self._link(run, workspace)))
+
+    def _runs(self, workspace: Workspace) -> Runs:
+        given = self._order
+        return Runs(
+            self._api,
+            self._workspaces,
+            workspace,
+            given.input.run_id,
+            say=given.say,
+            now=self._now,
+        )
+
+    def _handed_on(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Names of the outputs of a workspace whose configuration is not ours."""
+        module = self._order.settings.module
+        if module is None:
+            return frozenset(), frozenset()
+        sensitive = frozenset(module.sensitive_outputs)
+        return frozenset(module.outputs) | sensitive, sensitive
+
+    def _done(self, run: Run) -> str:
+        summary = run.summary
+        if run.status == "planned_and_finished" or summary is None:
+            return f"run {run.identity}: nothing to change"
+        return f"run {run.identity}: {summary.done()}"
+
+    def _link(self, run: Run, workspace: Workspace) -> str:
+        place = f"{segment(self._organization)}/workspaces/{segment(workspace.name)}"
+        return f"{self._api.address}/app/{place}/runs/{segment(run.identity)}"

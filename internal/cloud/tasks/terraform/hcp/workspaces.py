@@ -1,0 +1,217 @@
+"""The workspace of an instance: found or made, kept as the spec says, deleted safely.
+
+https://developer.hashicorp.com/terraform/cloud-docs/api-docs/workspaces
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from internal.cloud.tasks.task import TaskError, TaskRejected
+from internal.cloud.tasks.terraform.hcp.api import (
+    HCP,
+    Conflict,
+    Document,
+    Invalid,
+    Missing,
+    Resource,
+    Unanswered,
+    relation,
+    segment,
+)
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,90}")
+_OWNER: Final = re.compile(r"Instance (\S+/\S+), managed by its control plane")
+_ROUNDS: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """A workspace as the API shows it."""
+
+    identity: str
+    name: str
+    terraform_version: str
+    execution_mode: str
+    project: str | None
+    description: str
+    connected: bool
+    """To a repository."""
+    stateful: bool
+    """Whether it has ever had a state."""
+    resources: int
+    holder: str | None
+    """Who locked it, for people; None if it is free or a run has it."""
+    current_run: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the spec says of the workspace."""
+
+    organization: str
+    name: str
+    project: str | None
+    terraform_version: str | None
+    instance: str
+    """Namespace and name of the instance."""
+
+
+class Workspaces:
+    """Workspaces of one organization."""
+
+    def __init__(self, api: HCP, settings: Settings) -> None:
+        if not _NAME.fullmatch(settings.name):
+            raise TaskRejected(
+                f"workspace {settings.name}: a name has letters, digits, - and _, at most 90"
+            )
+        self._api = api
+        self._settings = settings
+        self._path = f"/organizations/{segment(settings.organization)}/workspaces"
+
+    async def find(self) -> Workspace | None:
+        """The workspace; None if there is none. Raises TaskRejected if it is another instance's."""
+        query = {"include": "locked_by"}
+        try:
+            document = await self._api.get(f"{self._path}/{segment(self._settings.name)}", query)
+        except Missing:
+            return None
+        found = _workspace(document)
+        owner = _OWNER.search(found.description)
+        if owner is not None and owner.group(1) != self._settings.instance:
+            raise TaskRejected(
+                f"workspace {found.name} belongs to Instance {owner.group(1)}:"
+                " name another one in infrastructure.terraform.workspace"
+            )
+        return found
+
+    async def ensure(self) -> Workspace:
+        """The workspace, made if there is none, with the settings of the spec."""
+        for _ in range(_ROUNDS):
+            found = await self.find() or await self._make()
+            if found is not None:
+                return await self._kept(found)
+        raise TaskError(
+            f"workspace {self._settings.name} can neither be read nor made: its name is taken, and the"
+            " token must not see it"
+        )
+
+    async def delete(self, workspace: Workspace) -> None:
+        """Delete it, unless it still has resources. One that is gone is no error."""
+        path = f"/workspaces/{segment(workspace.identity)}"
+        for _ in range(_ROUNDS):
+            try:
+                await self._api.act(f"{path}/actions/safe-delete")
+            except Unanswered:
+                pass
+            except Missing:
+                await self._delete_without_check(path)
+            except Conflict as error:
+                raise TaskError(
+                    f"workspace {workspace.name} is not deleted, since it still has resources: {error}"
+                ) from error
+            if await self.find() is None:
+                return
+        raise TaskError(f"workspace {workspace.name} is still there after it was deleted")
+
+    async def _delete_without_check(self, path: str) -> None:
+        """For servers without safe-delete, of which a 404 is all that is heard."""
+        found = await self.find()
+        if found is None:
+            return
+        if found.resources:
+            raise TaskError(f"workspace {found.name} is not deleted: it has resources still")
+        try:
+            await self._api.delete(path)
+        except Missing:
+            return
+
+    async def _make(self) -> Workspace | None:
+        attributes: dict[str, Any] = {
+            "name": self._settings.name,
+            "execution-mode": "remote",
+            "auto-apply": False,
+            "source-name": "ctrlruntime",
+            "description": f"Infrastructure of Instance {self._settings.instance},"
+            " managed by its control plane",
+            **self._version(),
+        }
+        data = {"type": "workspaces", "attributes": attributes, **self._project()}
+        try:
+            return _workspace(await self._api.create(self._path, data))
+        except (Unanswered, Invalid) as error:
+            if await self.find() is None and isinstance(error, Invalid):
+                raise
+            return None
+        except Missing as error:
+            raise TaskError(
+                f"organization {self._settings.organization} is not there, or the token may make no"
+                " workspaces in it"
+            ) from error
+
+    async def _kept(self, found: Workspace) -> Workspace:
+        if found.execution_mode == "local":
+            raise TaskRejected(
+                f"workspace {found.name} runs Terraform locally: set its execution mode to remote or agent"
+            )
+        wanted_version = self._settings.terraform_version
+        wanted_project = self._settings.project
+        same_version = wanted_version in (None, found.terraform_version)
+        if same_version and wanted_project in (None, found.project):
+            return found
+        data = {
+            "type": "workspaces",
+            "id": found.identity,
+            "attributes": self._version(),
+            **self._project(),
+        }
+        await self._api.update(f"/workspaces/{segment(found.identity)}", data)
+        return await self.find() or found
+
+    def _version(self) -> Mapping[str, str]:
+        version = self._settings.terraform_version
+        return {} if version is None else {"terraform-version": version}
+
+    def _project(self) -> Mapping[str, Any]:
+        project = self._settings.project
+        if project is None:
+            return {}
+        return {"relationships": {"project": {"data": {"type": "projects", "id": project}}}}
+
+
+def _workspace(document: Document) -> Workspace:
+    resource = document.one
+    attributes = resource["attributes"]
+    return Workspace(
+        identity=resource["id"],
+        name=attributes["name"],
+        terraform_version=attributes.get("terraform-version") or "",
+        execution_mode=attributes.get("execution-mode") or "",
+        project=_id(relation(resource, "project")),
+        description=attributes.get("description") or "",
+        connected=bool(attributes.get("vcs-repo")),
+        stateful=relation(resource, "current-state-version") is not None,
+        resources=attributes.get("resource-count") or 0,
+        holder=_holder(resource, document),
+        current_run=_id(relation(resource, "current-run")),
+    )
+
+
+def _holder(resource: Resource, document: Document) -> str | None:
+    attributes = resource["attributes"]
+    by = relation(resource, "locked-by")
+    if not attributes.get("locked") or (by is not None and by["type"] == "runs"):
+        return None
+    name = "somebody"
+    if by is not None:
+        included = document.included(by["type"], by["id"])
+        said = (included or {}).get("attributes") or {}
+        kind = "team " if by["type"] == "teams" else ""
+        name = kind + (said.get("username") or said.get("name") or by["id"])
+    reason = attributes.get("locked-reason")
+    return f"{name} ({reason})" if reason else name
+
+
+def _id(pointer: Resource | None) -> str | None:
+    return None if pointer is None else pointer["id"]

@@ -1,0 +1,1 @@
+"""Terraform run by a binary beside the task: `terraform`, or OpenTofu's `tofu`."""

@@ -1,0 +1,106 @@
+"""One command of Terraform as a process: its lines as they come, its end, and how it is interrupted."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_LINE: Final = 64 << 20
+"""Bytes of the longest line: a diagnostic may hold a whole file."""
+_LAST: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    last: Sequence[str]
+    """The last lines of both streams."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binary:
+    """Runs commands in one folder."""
+
+    path: Path
+    folder: Path
+    environment: Mapping[str, str]
+    grace: float = 60.0
+    """Seconds between the interrupt, at which it saves the state and gives back the lock, and the kill."""
+
+    async def run(self, *arguments: str, line: Callable[[bytes], None] | None = None) -> Ended:
+        """Run it to its end; `line` is told each line of standard output.
+
+        Cancelled, it interrupts the command, waits for it, and kills it after the grace.
+        """
+        process = await asyncio.create_subprocess_exec(
+            self.path,
+            *arguments,
+            cwd=self.folder,
+            env=dict(self.environment),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=_LINE,
+            start_new_session=True,
+        )
+        last: deque[str] = deque(maxlen=_LAST)
+        reading = asyncio.ensure_future(_read(process, last, line))
+        try:
+            await asyncio.shield(reading)
+            return Ended(await process.wait(), list(last))
+        except asyncio.CancelledError:
+            await self._interrupt(process, reading)
+            raise
+
+    async def _interrupt(
+        self, process: asyncio.subprocess.Process, reading: "asyncio.Future[None]"
+    ) -> None:
+        """A second cancellation is not heard until the command is over."""
+        for number in (signal.SIGINT, signal.SIGKILL):
+            _signal(process, number)
+            await _uninterrupted(asyncio.wait({reading}, timeout=self.grace))
+            if reading.done():
+                break
+        await _uninterrupted(process.wait())
+
+
+async def _read(
+    process: asyncio.subprocess.Process,
+    last: deque[str],
+    line: Callable[[bytes], None] | None,
+) -> None:
+    assert process.stdout is not None
+    assert process.stderr is not None
+
+    async def take(stream: asyncio.StreamReader, tell: Callable[[bytes], None] | None) -> None:
+        async for each in _lines(stream):
+            last.append(each.decode("utf-8", "replace").rstrip())
+            if tell is not None:
+                tell(each)
+
+    await asyncio.gather(take(process.stdout, line), take(process.stderr, None))
+
+
+async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    while each := await stream.readline():
+        yield each
+
+
+def _signal(process: asyncio.subprocess.Process, number: int) -> None:
+    """To the whole group, providers included."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+async def _uninterrupted(work: "asyncio._CoroutineLike[object]") -> None:
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(task)

@@ -1,0 +1,157 @@
+"""The infrastructure of an instance by a local binary: init, plan, apply, output.
+
+https://developer.hashicorp.com/terraform/cli/commands
+"""
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from apis.cloud import InstanceTerraformSpec
+from internal.cloud.runs import RunInput
+from internal.cloud.tasks.task import TaskError, TaskResult
+from internal.cloud.tasks.terraform.configuration import Configuration, configuration
+from internal.cloud.tasks.terraform.events import Event, error_of, event_of, summary_of
+from internal.cloud.tasks.terraform.local.binary import Binary, Ended
+from internal.cloud.tasks.terraform.local.settings import LocalSettings
+from internal.cloud.tasks.terraform.outputs import Output, Outputs, split
+from internal.cloud.tasks.terraform.summary import Summary
+
+_PLAN: Final = "plan.tfplan"
+_LOCK: Final = "-lock-timeout=120s"
+_MOST: Final = 1500
+
+
+class LocalEngine:
+    """One instance, one folder."""
+
+    def __init__(
+        self,
+        settings: LocalSettings,
+        given: RunInput,
+        spec: InstanceTerraformSpec,
+        folder: Path,
+        say: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._given = given
+        self._spec = spec
+        self._folder = folder
+        self._say = say
+        self._binary = Binary(path=settings.binary, folder=folder, environment=settings.environment)
+
+    async def apply(self) -> TaskResult:
+        """Bring the infrastructure about. Raises TaskError, TaskRejected."""
+        wanted = await self._prepare()
+        summary = await self._plan()
+        if summary is not None:
+            summary = await self._apply()
+        found = await self._outputs(wanted)
+        said = "nothing to change" if summary is None else summary.done()
+        return TaskResult(message=said, outputs=found.plain, secret_outputs=found.secret)
+
+    async def teardown(self) -> TaskResult:
+        """Destroy everything, and the folder of the state. What is gone already is no error."""
+        state = self._settings.state
+        if state is not None and not (state / "terraform.tfstate").exists():
+            return TaskResult(message="there is no state (any more)")
+        await self._prepare()
+        summary = await self._plan("-destroy")
+        if summary is not None:
+            summary = await self._apply()
+        if state is not None:
+            shutil.rmtree(state)
+        return TaskResult(message="nothing was left" if summary is None else summary.done())
+
+    async def _prepare(self) -> Configuration:
+        wanted = configuration(
+            self._given.instance, self._spec, self._given.annotations, self._settings.backend
+        )
+        for name, content in wanted.files().items():
+            (self._folder / name).write_bytes(content)
+        if self._settings.state is not None:
+            self._settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._say("preparing modules and providers")
+        ended = await self._binary.run("init", "-input=false", "-no-color")
+        if ended.code != 0:
+            raise TaskError(f"{self._name} init failed: {_said(ended.last)}")
+        return wanted
+
+    async def _plan(self, *more: str) -> Summary | None:
+        """What would change; None if nothing would, outputs included."""
+        self._say("planning")
+        progress = _Progress(self._say)
+        out = f"-out={_PLAN}"
+        ended = await self._binary.run(
+            "plan", "-json", "-input=false", "-detailed-exitcode", _LOCK, out, *more,
+            line=progress.line,
+        )  # fmt: skip
+        if ended.code not in (0, 2):
+            raise TaskError(f"{self._name} plan failed: {progress.trouble(ended)}")
+        summary = progress.summary or Summary()
+        self._say(f"planned: {summary.planned()}")
+        return summary if ended.code == 2 else None
+
+    async def _apply(self) -> Summary:
+        progress = _Progress(self._say)
+        ended = await self._binary.run(
+            "apply", "-json", "-input=false", _LOCK, _PLAN, line=progress.line
+        )
+        if ended.code != 0:
+            raise TaskError(f"{self._name} apply failed: {progress.trouble(ended)}")
+        return progress.summary or Summary()
+
+    async def _outputs(self, wanted: Configuration) -> Outputs:
+        lines: list[bytes] = []
+        ended = await self._binary.run("output", "-json", "-no-color", line=lines.append)
+        if ended.code != 0:
+            raise TaskError(f"{self._name} output failed: {_said(ended.last)}")
+        return split(_found(orjson.loads(b"".join(lines))), wanted.outputs, wanted.sensitive)
+
+    @property
+    def _name(self) -> str:
+        return self._settings.binary.name
+
+
+class _Progress:
+    """Tells people what the lines of a plan or an apply say."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._complete = 0
+        self._errors: list[str] = []
+        self.summary: Summary | None = None
+
+    def line(self, line: bytes) -> None:
+        event = event_of(line)
+        if event is None:
+            return
+        self.summary = summary_of(event) or self.summary
+        error = error_of(event)
+        if error:
+            self._errors.append(error)
+        if event.get("type") == "apply_complete":
+            self._complete += 1
+            self._say(f"applying: {self._complete} done, last {_address(event)}")
+
+    def trouble(self, ended: Ended) -> str:
+        return "\n".join(self._errors)[:_MOST] or _said(ended.last)
+
+
+def _address(event: Event) -> str:
+    resource = (event.get("hook") or {}).get("resource") or {}
+    return str(resource.get("addr", "a resource"))
+
+
+def _said(lines: Any) -> str:
+    return "\n".join(line for line in lines if line.strip())[-_MOST:]
+
+
+def _found(document: Mapping[str, Any]) -> list[Output]:
+    return [
+        Output(name=name, value=each.get("value"), sensitive=bool(each.get("sensitive")))
+        for name, each in document.items()
+    ]
