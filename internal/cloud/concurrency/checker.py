@@ -34,6 +34,8 @@ class Denied:
 
     waiting: Waiting
     """What to tell people."""
+    again: float | None = None
+    """Seconds after which to ask again, woken or not; None: whenever the status is looked at."""
 
 
 Verdict: TypeAlias = Granted | Denied
@@ -44,6 +46,10 @@ class ConcurrencyChecker(Protocol):
 
     def acquire(self, claim: Claim) -> Verdict:
         """May the run start now? First come, first served. Asking again while granted is granted."""
+        ...
+
+    def hold(self, claim: Claim) -> None:
+        """A run of the owner is under way: it counts, whatever the limit says."""
         ...
 
     def release(self, owner: RunOwner) -> None:

@@ -1,0 +1,369 @@
+"""The ledger: who runs and who waits, in the memory of the one process that leads. Pure.
+
+It is the only place where a start is granted, so a grant and the count it rests on are one step and
+no cache can be stale. The record in each object's status is the claim that outlives the process; the
+ledger is rebuilt from those (see `rebuild`).
+
+First come, first served, by (since, uid). Who waits for a busy instance keeps its place and does not
+keep others from passing it. Of one instance, exclusive tasks go strictly in turn.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from apis.cloud import Waiting, WaitingReason
+from internal.cloud.concurrency.checker import Claim, Denied, Granted, Verdict
+from internal.cloud.concurrency.tempo import Tempo
+from internal.cloud.runs import RunOwner
+
+Place = tuple[datetime, str]
+"""Since when, and the owner's UID."""
+InstanceKey = tuple[str, str]
+"""Namespace and name."""
+
+
+@dataclass(slots=True)
+class _Holder:
+    claim: Claim
+    since: datetime
+    sure: bool
+    """Whether its run exists, or was granted here; otherwise another process meant to start it."""
+
+
+@dataclass(slots=True)
+class _Waiter:
+    claim: Claim
+    expected: datetime | None = None
+    """When it should have asked again; None: its turn has not come."""
+
+    @property
+    def place(self) -> Place:
+        return (self.claim.since, self.claim.owner.uid)
+
+
+@dataclass(slots=True)
+class _Type:
+    """What there is of one type of task."""
+
+    holders: dict[str, _Holder] = field(default_factory=dict)
+    """By UID, longest first."""
+    queue: list[Place] = field(default_factory=list)
+    tempo: Tempo = field(default_factory=Tempo)
+
+
+@dataclass(slots=True)
+class _Instance:
+    """What there is of one instance: exclusive tasks only."""
+
+    holders: dict[str, _Holder] = field(default_factory=dict)
+    queue: list[Place] = field(default_factory=list)
+
+
+class Ledger:
+    """A :class:`ConcurrencyChecker`. `wake` is called for owners that should ask again; it must not
+    call back at once. `patience`: seconds that a place is kept for who was woken and does not ask."""
+
+    def __init__(
+        self,
+        clock: Callable[[], datetime],
+        wake: Callable[[RunOwner], None] = lambda _owner: None,
+        *,
+        patience: float = 60.0,
+    ) -> None:
+        self._clock = clock
+        self._wake = wake
+        self._patience = timedelta(seconds=patience)
+        self._types: dict[str, _Type] = {}
+        self._instances: dict[InstanceKey, _Instance] = {}
+        self._holders: dict[str, _Holder] = {}
+        self._waiters: dict[str, _Waiter] = {}
+
+    # -- the protocol ------------------------------------------------------------------------------
+
+    def acquire(self, claim: Claim) -> Verdict:
+        """May the run start? Called only for a run that is not under way.
+
+        An owner that another process granted, and that has no run after all, goes back to its place.
+        """
+        uid = claim.owner.uid
+        holder = self._holders.get(uid)
+        if holder is not None and holder.sure:
+            return Granted()
+        now = self._clock()
+        if holder is not None:
+            claim = replace(claim, since=min(claim.since, holder.since))
+            self._drop_holder(holder)
+            self._type(claim).tempo.retract(holder.since)
+        waiter = self._wait(claim)
+        denied = self._judge(waiter, now)
+        if denied is None:
+            self._drop_waiter(waiter)
+            self._add_holder(_Holder(claim, now, sure=True))
+            self._type(claim).tempo.started(now)
+            return Granted()
+        again = denied.again
+        waiter.expected = None if again is None else now + timedelta(seconds=again)
+        if holder is not None:
+            self._wake_next(now)
+        return denied
+
+    def hold(self, claim: Claim) -> None:
+        """A run of the owner is under way: it counts, whatever the limit says."""
+        self.learn(claim, since=self._clock(), sure=True)
+
+    def release(self, owner: RunOwner) -> None:
+        """The owner's run has ended, or it no longer waits."""
+        self.forget(owner.uid, ended=True)
+
+    # -- what others tell --------------------------------------------------------------------------
+
+    def learn(self, claim: Claim, *, since: datetime, sure: bool) -> bool:
+        """A status says that a run holds a place since then. True if that was not known.
+
+        Not `sure`: the status says it is being started, and nobody knows whether it came to be.
+        """
+        uid = claim.owner.uid
+        known = self._holders.get(uid)
+        if known is not None:
+            known.sure = known.sure or sure
+            return False
+        waiter = self._waiters.get(uid)
+        if waiter is not None:
+            self._drop_waiter(waiter)
+        self._add_holder(_Holder(claim, since, sure=sure))
+        self._type(claim).tempo.started(since)
+        return True
+
+    def queue(self, claim: Claim) -> None:
+        """A status says that it waits: it takes its place, and is expected to ask soon."""
+        if claim.owner.uid not in self._holders and claim.owner.uid not in self._waiters:
+            self._wait(claim).expected = self._clock()
+
+    def took(self, task: str, seconds: float) -> None:
+        """A run of a type once took so long."""
+        self._types.setdefault(task, _Type()).tempo.took(seconds)
+
+    def forget(self, uid: str, *, ended: bool = False) -> None:
+        """The object is gone, or has neither a run nor a place. `ended`: its run has."""
+        now = self._clock()
+        holder, waiter = self._holders.get(uid), self._waiters.get(uid)
+        if holder is not None:
+            self._drop_holder(holder)
+            if ended:
+                self._type(holder.claim).tempo.took((now - holder.since).total_seconds())
+        if waiter is not None:
+            self._drop_waiter(waiter)
+        if holder is not None or waiter is not None:
+            self._wake_next(now)
+
+    # -- what is known -----------------------------------------------------------------------------
+
+    def running(self, task: str) -> int:
+        """How many places of a type are held."""
+        return len(self._types[task].holders) if task in self._types else 0
+
+    def waiting(self, task: str) -> int:
+        """How many wait for a place."""
+        return len(self._types[task].queue) if task in self._types else 0
+
+    def holds(self, uid: str) -> bool:
+        """Whether an owner holds a place."""
+        return uid in self._holders
+
+    # -- judging -----------------------------------------------------------------------------------
+
+    def _judge(self, waiter: _Waiter, now: datetime) -> Denied | None:
+        """Why it has to wait; None if it may start."""
+        rival = self._rival(waiter, now)
+        if rival is not None:
+            return self._busy(waiter, rival, now)
+        claim, kind = waiter.claim, self._type(waiter.claim)
+        limits = claim.concurrency
+        free = limits.limit - len(kind.holders) if limits.limit else None
+        if free is not None and free <= 0:
+            return self._full(waiter, now)
+        left = limits.starts_per_minute - kind.tempo.recent(now)
+        if limits.starts_per_minute and left <= 0:
+            return self._too_fast(waiter, 0, now)
+        ahead = self._ahead(waiter, now, free, left if limits.starts_per_minute else None)
+        if free is not None and ahead >= free:
+            return self._full(waiter, now)
+        if limits.starts_per_minute and ahead >= left:
+            return self._too_fast(waiter, ahead - left, now)
+        return None
+
+    def _ahead(self, waiter: _Waiter, now: datetime, free: int | None, left: int | None) -> int:
+        """How many before it may start too, counted as far as it matters."""
+        bounds = [bound for bound in (free, left) if bound is not None]
+        if not bounds:
+            return 0
+        ahead, most = 0, min(bounds)
+        for other in self._eligible(self._type(waiter.claim), now):
+            if other is waiter or ahead >= most:
+                break
+            ahead += 1
+        return ahead
+
+    def _eligible(self, kind: _Type, now: datetime) -> Iterator[_Waiter]:
+        """Those of a type who only wait for its limits, in order, and who come when called."""
+        for _, uid in kind.queue:
+            waiter = self._waiters[uid]
+            if not self._is_absent(waiter, now) and self._rival(waiter, now) is None:
+                yield waiter
+
+    def _rival(self, waiter: _Waiter, now: datetime) -> Claim | None:
+        """Who of the same instance comes first: whoever runs, or else who has waited longer."""
+        claim = waiter.claim
+        if not claim.concurrency.exclusive:
+            return None
+        instance = self._instances[_instance_of(claim)]
+        for uid, holder in instance.holders.items():
+            if uid != claim.owner.uid:
+                return holder.claim
+        for place in instance.queue:
+            if place >= waiter.place:
+                return None
+            other = self._waiters[place[1]]
+            if not self._is_absent(other, now):
+                return other.claim
+        return None
+
+    def _is_absent(self, waiter: _Waiter, now: datetime) -> bool:
+        return waiter.expected is not None and now - waiter.expected > self._patience
+
+    # -- telling why -------------------------------------------------------------------------------
+
+    def _busy(self, waiter: _Waiter, rival: Claim, now: datetime) -> Denied:
+        instance = self._instances[_instance_of(waiter.claim)]
+        position = 1 + bisect_left(instance.queue, waiter.place)
+        holder = instance.holders.get(rival.owner.uid)
+        elapsed = (now - holder.since).total_seconds() if holder is not None else 0.0
+        usual = self._type(rival).tempo.usual
+        estimate = None if usual is None else max(0.0, usual - elapsed)
+        return self._denied(
+            waiter, WaitingReason.INSTANCE_BUSY, 0, position, _name(rival), estimate
+        )
+
+    def _full(self, waiter: _Waiter, now: datetime) -> Denied:
+        kind, limit = self._type(waiter.claim), waiter.claim.concurrency.limit
+        position = 1 + bisect_left(kind.queue, waiter.place)
+        usual = kind.tempo.usual
+        estimate = None if usual is None else usual * position / max(1, limit)
+        return self._denied(
+            waiter, WaitingReason.LIMIT, limit, position, self._longest(kind), estimate
+        )
+
+    def _too_fast(self, waiter: _Waiter, behind: int, now: datetime) -> Denied:
+        kind, rate = self._type(waiter.claim), waiter.claim.concurrency.starts_per_minute
+        position = 1 + bisect_left(kind.queue, waiter.place)
+        again = kind.tempo.free_in(now, rate, behind)
+        holder = self._longest(kind)
+        denied = self._denied(waiter, WaitingReason.RATE, rate, position, holder, again)
+        return replace(denied, again=again)
+
+    def _longest(self, kind: _Type) -> str:
+        holder = next(iter(kind.holders.values()), None)
+        return "" if holder is None else _name(holder.claim)
+
+    def _denied(
+        self,
+        waiter: _Waiter,
+        reason: WaitingReason,
+        limit: int,
+        position: int,
+        holder: str,
+        estimate: float | None,
+    ) -> Denied:
+        return Denied(
+            Waiting(
+                reason=reason,
+                limit=limit,
+                position=position,
+                holder=holder,
+                since=waiter.claim.since,
+                estimate=None if estimate is None else timedelta(seconds=round(estimate)),
+            )
+        )
+
+    # -- keeping the books -------------------------------------------------------------------------
+
+    def _type(self, claim: Claim) -> _Type:
+        return self._types.setdefault(claim.task, _Type())
+
+    def _wait(self, claim: Claim) -> _Waiter:
+        """The owner's place in the queues; the one it has already, if it has."""
+        known = self._waiters.get(claim.owner.uid)
+        if known is not None:
+            if known.claim.task == claim.task and _instance_of(known.claim) == _instance_of(claim):
+                known.claim = replace(claim, since=known.claim.since)
+                known.expected = None
+                return known
+            self._drop_waiter(known)
+        waiter = self._waiters[claim.owner.uid] = _Waiter(claim)
+        insort(self._type(claim).queue, waiter.place)
+        if claim.concurrency.exclusive:
+            instance = self._instances.setdefault(_instance_of(claim), _Instance())
+            insort(instance.queue, waiter.place)
+        return waiter
+
+    def _drop_waiter(self, waiter: _Waiter) -> None:
+        del self._waiters[waiter.claim.owner.uid]
+        _take_out(self._type(waiter.claim).queue, waiter.place)
+        if waiter.claim.concurrency.exclusive:
+            key = _instance_of(waiter.claim)
+            _take_out(self._instances[key].queue, waiter.place)
+            self._tidy(key)
+
+    def _add_holder(self, holder: _Holder) -> None:
+        claim = holder.claim
+        self._holders[claim.owner.uid] = holder
+        self._type(claim).holders[claim.owner.uid] = holder
+        if claim.concurrency.exclusive:
+            instance = self._instances.setdefault(_instance_of(claim), _Instance())
+            instance.holders[claim.owner.uid] = holder
+
+    def _drop_holder(self, holder: _Holder) -> None:
+        claim = holder.claim
+        del self._holders[claim.owner.uid]
+        del self._type(claim).holders[claim.owner.uid]
+        if claim.concurrency.exclusive:
+            key = _instance_of(claim)
+            del self._instances[key].holders[claim.owner.uid]
+            self._tidy(key)
+
+    def _tidy(self, key: InstanceKey) -> None:
+        instance = self._instances[key]
+        if not instance.holders and not instance.queue:
+            del self._instances[key]
+
+    def _wake_next(self, now: datetime) -> None:
+        """Call those who may start now and do not know it yet."""
+        for kind in self._types.values():
+            for waiter in self._callable(kind, now):
+                waiter.expected = now
+                self._wake(waiter.claim.owner)
+
+    def _callable(self, kind: _Type, now: datetime) -> list[_Waiter]:
+        found: list[_Waiter] = []
+        for waiter in self._eligible(kind, now):
+            limit = waiter.claim.concurrency.limit
+            if limit and len(found) >= limit - len(kind.holders):
+                break
+            found.append(waiter)
+        return [waiter for waiter in found if waiter.expected is None]
+
+
+def _instance_of(claim: Claim) -> InstanceKey:
+    return (claim.owner.namespace, claim.instance)
+
+
+def _name(claim: Claim) -> str:
+    return f"{claim.owner.kind}/{claim.owner.name}"
+
+
+def _take_out(queue: list[Place], place: Place) -> None:
+    at = bisect_left(queue, place)
+    if at < len(queue) and queue[at] == place:
+        del queue[at]

@@ -1,0 +1,51 @@
+"""How fast runs of one type start, and how long they take. Pure."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+MINUTE: Final = timedelta(seconds=60)
+REMEMBERED: Final = 50
+"""Durations that estimates rest on."""
+
+
+@dataclass(slots=True)
+class Tempo:
+    """Starts of the last minute and durations of the last runs."""
+
+    _starts: list[datetime] = field(default_factory=list)
+    _durations: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+
+    def started(self, at: datetime) -> None:
+        """A run started."""
+        self._starts.append(at)
+        self._starts.sort()
+
+    def retract(self, at: datetime) -> None:
+        """A run that was said to have started then did not."""
+        if at in self._starts:
+            self._starts.remove(at)
+
+    def recent(self, now: datetime) -> int:
+        """Starts in the last 60 seconds."""
+        while self._starts and now - self._starts[0] >= MINUTE:
+            del self._starts[0]
+        return len(self._starts)
+
+    def free_in(self, now: datetime, rate: int, behind: int) -> float:
+        """Seconds until another start fits, with `behind` others to come first."""
+        recent = self.recent(now)
+        needed = recent - rate + 1 + behind
+        rounds, at = divmod(max(1, needed) - 1, max(1, recent))
+        first = self._starts[at] if self._starts else now
+        return max(0.0, (first + MINUTE * (rounds + 1) - now).total_seconds())
+
+    def took(self, seconds: float) -> None:
+        """A run ended after so many seconds."""
+        self._durations.append(max(0.0, seconds))
+
+    @property
+    def usual(self) -> float | None:
+        """Seconds that a run takes, judged by the last ones; None if nothing is known."""
+        return sum(self._durations) / len(self._durations) if self._durations else None

@@ -1,0 +1,315 @@
+"""What to do next. Pure: a situation, what the provider shows and what the limiter says go in; the
+status to write and the effects to perform come out."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from apis.cloud import TaskOperation, TaskOutcome, TaskRun, TaskState, TaskStatus
+from internal.cloud.concurrency import Denied
+from internal.cloud.runs import Run, RunState
+from internal.cloud.taskdriver.due import is_current, is_superseded, next_run
+from internal.cloud.taskdriver.identity import Identity
+from internal.cloud.taskdriver.record import (
+    End,
+    advance,
+    finish,
+    how_it_ended,
+    is_live,
+    note,
+    replace_run,
+    retry_time,
+    succeed,
+    tries_of,
+)
+from internal.cloud.taskdriver.situation import Decision, Rest, Situation
+from internal.cloud.taskdriver.waiting import next_look, refreshed
+from internal.cloud.tasks.definition import Supersede
+
+SEARCHED = 64
+"""Attempts at the current inputs that are looked for among runs without a record."""
+
+
+# -- a run is recorded as under way -----------------------------------------------------------
+
+
+def follow(s: Situation, seen: Run | None) -> Decision:
+    """The recorded run is under way, or was: go by what its provider shows of it.
+
+    ``start`` in the answer means that it is not there yet and has to be granted and started.
+    """
+    status, run = _copy(s)
+    if not (run.superseded and s.definition.supersede is Supersede.CANCEL):
+        run.superseded = is_superseded(s, run)
+    if seen is None:
+        return _absent(s, status, run)
+    status.waiting = None
+    if seen.state.finished:
+        return _ended(s, status, how_it_ended(seen, run, s.now), seen)
+    return _alive(s, status, run, seen)
+
+
+def _absent(s: Situation, status: TaskStatus, run: TaskRun) -> Decision:
+    overdue = _is_overdue(run, s.now)
+    if run.state is TaskState.CREATING and not overdue and not run.superseded:
+        if s.paused or s.held:
+            return Decision(status=status, requeue=_until(s, run.deadline))
+        return Decision(status=status, start=True, holds=True)
+    outcome, message = TaskOutcome.LOST, "It was deleted, or it never came to be."
+    if run.superseded and (run.state is TaskState.CREATING or _cancels(s)):
+        outcome, message = TaskOutcome.CANCELLED, "Newer inputs made it superfluous."
+    elif overdue:
+        outcome, message = TaskOutcome.TIMED_OUT, "It was given up at its deadline."
+    status.waiting = None
+    return _ended(s, status, End(outcome=outcome, message=message, finished_at=s.now), None)
+
+
+def refuse(s: Situation, why: str) -> Decision:
+    """The provider will not start the recorded run, now or later."""
+    status, _ = _copy(s)
+    status.waiting = None
+    end = End(outcome=TaskOutcome.REJECTED, message=why, finished_at=s.now)
+    return _ended(s, status, end, None)
+
+
+def not_kept(s: Situation, why: str) -> Decision:
+    """The run has ended, and its outputs cannot be kept: it counts as under way until they are."""
+    status, run = _copy(s)
+    run.message = why
+    return Decision(status=status, holds=True, requeue=s.pace.poll_most)
+
+
+def _ended(s: Situation, status: TaskStatus, end: End, seen: Run | None) -> Decision:
+    steps = finish(status, end, s.now)
+    run = status.run
+    if run is None:
+        return Decision(status=status)
+    secrets = None
+    run.retry_at = retry_time(run, s.definition.retries, tries_of(run, status))
+    applied = run.operation is TaskOperation.APPLY
+    if end.outcome is TaskOutcome.SUCCEEDED and seen is not None and applied:
+        succeed(status, seen, s.now)
+        secrets = seen.secret_outputs
+    _adopt_content(s, status)
+    return Decision(
+        status=status,
+        steps=steps,
+        ended=run,
+        secret_outputs=secrets,
+        requeue=_after(s, status),
+    )
+
+
+def _alive(s: Situation, status: TaskStatus, run: TaskRun, seen: Run) -> Decision:
+    created = seen.state is RunState.CREATED
+    age = s.now - (run.created_at or s.now)
+    if created and run.state is TaskState.CREATING and age.total_seconds() < s.pace.settle:
+        steps = []
+        requeue = s.pace.settle - age.total_seconds()
+    else:
+        steps = advance(
+            status, TaskState.CREATED if created else TaskState.STARTED, s.now, seen=seen
+        )
+        requeue = _next_look(s, run)
+    cancel, delete = _end_it(s, run)
+    return Decision(
+        status=status,
+        steps=steps,
+        cancel=cancel,
+        delete=delete,
+        holds=True,
+        requeue=min(requeue, _poll(s, run)) if cancel or delete else requeue,
+    )
+
+
+def _end_it(s: Situation, run: TaskRun) -> tuple[list[str], list[str]]:
+    """The runs to cancel and to delete: none, or this one."""
+    if _is_overdue(run, s.now - timedelta(seconds=s.pace.grace)):
+        return [], [run.run_id]
+    if _is_overdue(run, s.now) or (run.superseded and _cancels(s)):
+        return [run.run_id], []
+    return [], []
+
+
+def _cancels(s: Situation) -> bool:
+    return s.definition.supersede is Supersede.CANCEL
+
+
+# -- none is ------------------------------------------------------------------------------------
+
+
+def rest(s: Situation, until: datetime | None) -> Decision:
+    """No run is to be started now."""
+    status = s.status.model_copy(deep=True)
+    status.waiting = None
+    _adopt_content(s, status)
+    if s.retry_asked and not (s.paused or s.held):
+        status.last_handled_retry = s.retry
+    return Decision(status=status, requeue=_until(s, until))
+
+
+def deny(s: Situation, denied: Denied) -> Decision:
+    """A run should be started, and may not yet."""
+    status = s.status.model_copy(deep=True)
+    steps = []
+    first = next(iter(status.task_conditions), None)
+    version = s.inputs.version
+    told = first is not None and (first.type, first.inputs_version) == (TaskState.PENDING, version)
+    if not told and not is_live(status.run):
+        steps = note(status, [TaskState.PENDING], version, s.now)
+    status.waiting = refreshed(status.waiting, denied.waiting, s.now, s.pace.waiting)
+    look = next_look(status.waiting, s.now, s.pace.waiting)
+    again = look if denied.again is None else min(look, max(s.pace.at_once, denied.again))
+    return Decision(status=status, steps=steps, requeue=again)
+
+
+def begin(s: Situation, wanted: Identity, found: Sequence[Run]) -> Decision:
+    """A run was granted: record the intent. `found` are all runs of the object that there are.
+
+    Whatever the record says, a run that is under way is taken for what it is, and none is started
+    beside it.
+    """
+    adopted = _adoptable(s, wanted, found)
+    status = s.status.model_copy(deep=True)
+    queued = status.waiting is not None
+    status.waiting = None
+    status.last_handled_retry = s.retry or status.last_handled_retry
+    run = adopted if adopted is not None else _intent(s, wanted)
+    replace_run(status, run, history=s.definition.history)
+    known = {run.run_id, *(item.run_id for item in status.history)}
+    live = [item.run_id for item in found if not item.state.finished and item.run_id != run.run_id]
+    old = [item.run_id for item in found if item.state.finished and item.run_id not in known]
+    steps = []
+    if adopted is None:
+        first = [] if queued else [TaskState.PENDING]
+        steps = note(status, [*first, TaskState.CREATING], wanted.inputs_version, s.now)
+    return Decision(
+        status=status,
+        steps=steps,
+        cancel=live,
+        delete=old,
+        start=adopted is None,
+        holds=True,
+        requeue=s.pace.at_once if adopted is not None else _next_look(s, run),
+    )
+
+
+def _intent(s: Situation, wanted: Identity) -> TaskRun:
+    return TaskRun(
+        run_id=wanted.run_id(s.definition.name),
+        inputs_version=wanted.inputs_version,
+        inputs_hash=s.inputs.hash,
+        attempt=wanted.attempt,
+        slot=wanted.slot,
+        operation=wanted.operation,
+        state=TaskState.CREATING,
+        created_at=s.now,
+        deadline=s.deadline(s.now),
+    )
+
+
+def _adoptable(s: Situation, wanted: Identity, found: Sequence[Run]) -> TaskRun | None:
+    """A run that nobody recorded: under way, or an attempt at the current inputs that has ended."""
+    first = s.first_attempt()
+    known = {item.run_id(s.definition.name): item for item in first.following(SEARCHED)}
+    live = [run for run in found if not run.state.finished]
+    if live:
+        chosen = next((run for run in reversed(live) if run.run_id in known), live[-1])
+        return _found(s, chosen, known.get(chosen.run_id))
+    ahead = [
+        run
+        for run in found
+        if run.run_id in known and known[run.run_id].attempt >= wanted.attempt and _is_news(s, run)
+    ]
+    if not ahead:
+        return None
+    last = max(ahead, key=lambda run: known[run.run_id].attempt)
+    return _found(s, last, known[last.run_id])
+
+
+def _is_news(s: Situation, run: Run) -> bool:
+    """Whether an ended run is later than the last one recorded."""
+    last = s.status.run
+    if last is None or last.created_at is None or run.created_at is None:
+        return last is None
+    return run.created_at > last.created_at
+
+
+def _found(s: Situation, run: Run, identity: Identity | None) -> TaskRun:
+    since = min(run.created_at or s.now, s.now)
+    record = TaskRun(
+        run_id=run.run_id,
+        inputs_version="" if identity is None else identity.inputs_version,
+        inputs_hash="" if identity is None else s.inputs.hash,
+        state=TaskState.CREATING,
+        created_at=since,
+        deadline=s.deadline(since),
+        superseded=identity is None,
+    )
+    if identity is not None:
+        record.attempt, record.slot = identity.attempt, identity.slot
+        record.operation = identity.operation
+    return record
+
+
+def clean_up(s: Situation, found: Sequence[Run]) -> Decision:
+    """The object goes: delete all its runs; once there are none, let it go."""
+    status = s.status.model_copy(deep=True)
+    status.waiting = None
+    return Decision(
+        status=status,
+        delete=[run.run_id for run in found],
+        let_go=not found,
+        requeue=s.pace.at_once if found else None,
+    )
+
+
+# -- in common ----------------------------------------------------------------------------------
+
+
+def _copy(s: Situation) -> tuple[TaskStatus, TaskRun]:
+    status = s.status.model_copy(deep=True)
+    if status.run is None:
+        raise ValueError("no run is recorded")
+    return status, status.run
+
+
+def _adopt_content(s: Situation, status: TaskStatus) -> None:
+    """The same content under newer inputs is carried out already."""
+    done = status.succeeded
+    if done is None or s.deleting or s.definition.once or done.inputs_version == s.inputs.version:
+        return
+    last = status.run
+    if is_current(done, s.inputs) and (last is None or last.run_id == done.run_id):
+        done.inputs_version = s.inputs.version
+
+
+def _after(s: Situation, status: TaskStatus) -> float | None:
+    """Seconds until there is something to do, once a run has ended."""
+    then = next_run(s, status)
+    if isinstance(then, Rest):
+        return s.pace.at_once if s.retry_asked else _until(s, then.until)
+    return s.pace.at_once
+
+
+def _is_overdue(run: TaskRun, now: datetime) -> bool:
+    return run.deadline is not None and now >= run.deadline
+
+
+def _until(s: Situation, moment: datetime | None) -> float | None:
+    if moment is None:
+        return None
+    return max(s.pace.at_once, (moment - s.now).total_seconds())
+
+
+def _poll(s: Situation, run: TaskRun) -> float:
+    age = (s.now - (run.created_at or s.now)).total_seconds()
+    return min(s.pace.poll_most, max(s.pace.poll_least, age / 10))
+
+
+def _next_look(s: Situation, run: TaskRun) -> float:
+    """Seconds until the run is looked at again, whatever its provider tells."""
+    left = _until(s, run.deadline or s.deadline(s.now))
+    wait = s.pace.settle if run.state is TaskState.CREATING else left
+    if not s.told:
+        wait = _poll(s, run)
+    return min(item for item in (left, wait) if item is not None)

@@ -1,0 +1,349 @@
+"""``ensure``: the task of one object, brought one step on. The only part with I/O.
+
+A pass looks at the provider, decides, writes the status (once, if it differs) and only then performs
+effects outside: what is started was recorded before. Calling it again is always right.
+"""
+
+from collections.abc import Awaitable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from apis.cloud import TaskRun, TaskState, TaskStatus
+from apis.references import SecretKeyRef
+from ctrlruntime.api import Resource
+from ctrlruntime.controller.directives import is_paused
+from ctrlruntime.controller.reconcile import Result
+from internal.cloud.concurrency import Claim, Denied
+from internal.cloud.marks import PAUSED, RETRY, RUNS_FINALIZER
+from internal.cloud.runs import Run, RunInput, RunOwner, RunRefused, RunRequest
+from internal.cloud.taskdriver.decision import (
+    begin,
+    clean_up,
+    deny,
+    follow,
+    not_kept,
+    refuse,
+    rest,
+)
+from internal.cloud.taskdriver.due import next_run
+from internal.cloud.taskdriver.inputs import inputs_of
+from internal.cloud.taskdriver.opening import Opened, opening
+from internal.cloud.taskdriver.outputs import OutputsRefused, keep_outputs
+from internal.cloud.taskdriver.record import is_live
+from internal.cloud.taskdriver.reports import tell_end, tell_steps
+from internal.cloud.taskdriver.situation import CleanUp, Decision, Rest, Situation
+from internal.cloud.taskdriver.statuses import let_go, write_status
+from internal.cloud.taskdriver.summary import summarize
+from internal.cloud.taskdriver.tools import Tools
+from internal.cloud.taskdriver.trust import trusted
+from internal.cloud.tasks.definition import Supersede, TaskDefinition
+
+R = TypeVar("R", bound=Resource[Any, TaskStatus])
+T = TypeVar("T")
+
+_log: FilteringBoundLogger = structlog.get_logger("cloud.taskdriver")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnsureOptions(Generic[R]):
+    """The object, and what its task needs."""
+
+    definition: TaskDefinition
+    resource: R
+    """As the cache has it."""
+    instance: str
+    """Name of its instance, in the same namespace."""
+    secrets: Sequence[SecretKeyRef] = ()
+    """Keys of Secrets that the task may read."""
+    config_maps: Sequence[str] = ()
+    """ConfigMaps that the task may read."""
+    period: float | None = None
+    """Seconds of the period; None: the definition's."""
+    paused: bool = False
+    """No run is started; the annotation of the object itself is heeded anyway."""
+    held: str = ""
+    """Why no run is started for now, for people; empty: nothing is in the way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Where the object stands after a pass. The status is written."""
+
+    status: TaskStatus
+    requeue_after: float | None = None
+    """Seconds until the next pass is due, whatever happens; None: when something happens."""
+    gone: bool = False
+    """The finalizer was taken off."""
+
+    @property
+    def finished(self) -> TaskRun | None:
+        """The last run if it has ended; None while one is under way or has never been."""
+        run = self.status.run
+        return run if run is not None and run.state is TaskState.DONE else None
+
+    @property
+    def result(self) -> Result:
+        """For the controller."""
+        return Result(requeue_after=self.requeue_after)
+
+
+async def ensure(tools: Tools, options: EnsureOptions[R]) -> Progress:
+    """Bring the task of an object one step on.
+
+    Raises the errors of the API server and of the provider; the next pass repeats what is open.
+    """
+    s = _situation(tools, options)
+    async with opening(tools.open_runs, s.owner) as runs:
+        return await _Pass(tools, options, s, runs).run()
+
+
+def claim_of(s: Situation) -> Claim:
+    """What the limiter is told of an object."""
+    waiting = s.status.waiting
+    return Claim(
+        task=s.definition.name,
+        owner=s.owner,
+        instance=s.instance,
+        since=s.now if waiting is None else min(waiting.since, s.now),
+        concurrency=s.definition.concurrency,
+    )
+
+
+def owner_of(resource: Resource[Any, TaskStatus]) -> RunOwner:
+    """An object as the owner of its runs."""
+    return RunOwner(
+        api_version=resource.api_version,
+        kind=resource.kind,
+        namespace=resource.metadata.namespace or "",
+        name=resource.metadata.name or "",
+        uid=resource.metadata.uid or "",
+    )
+
+
+def _situation(tools: Tools, options: EnsureOptions[R]) -> Situation:
+    resource, definition, now = options.resource, options.definition, tools.clock()
+    annotations = resource.metadata.annotations or {}
+    inputs, owner = inputs_of(resource), owner_of(resource)
+    status = trusted(resource.status, owner, definition, now)
+    first = status.run
+    if definition.once and first is not None and first.inputs_version:
+        inputs = replace(inputs, version=first.inputs_version, hash=first.inputs_hash)
+    return Situation(
+        definition=definition,
+        owner=owner,
+        instance=options.instance,
+        inputs=inputs,
+        generation=resource.metadata.generation or 0,
+        status=status,
+        now=now,
+        deleting=resource.metadata.deletion_timestamp is not None,
+        paused=options.paused
+        or annotations.get(PAUSED, "").lower() == "true"
+        or is_paused(annotations),
+        held=options.held,
+        retry=annotations.get(RETRY, ""),
+        period=options.period if options.period is not None else definition.period,
+        told=tools.told,
+        pace=tools.pace,
+    )
+
+
+class _Pass(Generic[R]):
+    """One pass over one object."""
+
+    def __init__(self, tools: Tools, options: EnsureOptions[R], s: Situation, runs: Opened) -> None:
+        self.tools = tools
+        self.options = options
+        self.s = s
+        self.runs = runs
+        self.claim = claim_of(s)
+
+    async def run(self) -> Progress:
+        """Look, decide, write, act."""
+        keeps = is_live(self.s.status.run)
+        try:
+            decision = await self._keep_outputs(await self._decide())
+            summarize(self.s, decision.status)
+            written = await write_status(self.tools.client, self.options.resource, decision.status)
+            keeps = self._keeps_place(decision, written=written, recorded=keeps)
+        finally:
+            if not keeps:
+                self.tools.limiter.release(self.s.owner)
+        if not written:
+            return Progress(status=self.s.status, requeue_after=self.s.pace.at_once)
+        self._tell(decision)
+        requeue = await self._act(decision)
+        return Progress(status=decision.status, requeue_after=requeue, gone=decision.let_go)
+
+    def _keeps_place(self, decision: Decision, *, written: bool, recorded: bool) -> bool:
+        """Whether the owner stays with the limiter: as a holder, or in its queue."""
+        if decision.status.waiting is not None:
+            return True
+        if decision.holds and (written or recorded):
+            self.tools.limiter.hold(self.claim)
+            return True
+        return False
+
+    # -- looking and deciding ----------------------------------------------------------------------
+
+    async def _decide(self) -> Decision:
+        s = self.s
+        run = s.status.run
+        if run is not None and is_live(run):
+            provider = await self.runs()
+            decision = follow(s, await provider.get(s.owner, run.run_id))
+            return await self._start_again(decision) if decision.start else decision
+        if s.deleting:
+            return await self._leave()
+        step = next_run(s, s.status)
+        if isinstance(step, Rest):
+            return rest(s, step.until)
+        if isinstance(step, CleanUp):
+            return await self._leave()
+        denied = self._denied()
+        if denied is not None:
+            return denied
+        return begin(s, step.identity, await self._all())
+
+    async def _leave(self) -> Decision:
+        """The object goes: a teardown, if one is due, then its runs."""
+        s, found = self.s, await self._all()
+        step = next_run(s, s.status, made_something=bool(found))
+        live = any(not run.state.finished for run in found)
+        if isinstance(step, CleanUp) and not (live and s.definition.supersede is Supersede.AWAIT):
+            return clean_up(s, found)
+        if isinstance(step, Rest):
+            return rest(s, step.until)
+        identity = s.first_attempt() if isinstance(step, CleanUp) else step.identity
+        if not live:
+            denied = self._denied()
+            if denied is not None:
+                return denied
+        return begin(s, identity, found)
+
+    async def _start_again(self, decision: Decision) -> Decision:
+        """The intent is on record and the run is not there: the process ended in between, or the
+        provider did not take it."""
+        denied = self._denied()
+        if denied is not None:
+            return denied
+        try:
+            return follow(self.s, await self._start(decision.status))
+        except RunRefused as error:
+            return refuse(self.s, str(error))
+
+    def _denied(self) -> Decision | None:
+        verdict = self.tools.limiter.acquire(self.claim)
+        return deny(self.s, verdict) if isinstance(verdict, Denied) else None
+
+    async def _all(self) -> Sequence[Run]:
+        provider = await self.runs()
+        return await provider.list(self.s.owner)
+
+    async def _keep_outputs(self, decision: Decision) -> Decision:
+        """Outputs that must not be seen are in their Secret before the status says so."""
+        outputs = decision.secret_outputs
+        before = decision.status.outputs_secret_name
+        if outputs is None or (not outputs and not before):
+            return decision
+        try:
+            name = await keep_outputs(
+                self.tools.client.live, self.options.resource, self.s.instance, outputs
+            )
+        except OutputsRefused as error:
+            return not_kept(self.s, str(error))
+        decision.status.outputs_secret_name = name
+        return decision
+
+    # -- effects -----------------------------------------------------------------------------------
+
+    async def _act(self, decision: Decision) -> float | None:
+        """Perform what was decided. Returns the seconds until the next pass."""
+        s = self.s
+        if decision.cancel or decision.delete:
+            provider = await self.runs()
+            for run_id in decision.cancel:
+                await self._effect("cancel", run_id, provider.cancel(s.owner, run_id))
+            for run_id in decision.delete:
+                await self._effect("delete", run_id, provider.delete(s.owner, run_id))
+        if decision.start and not is_live(s.status.run):
+            try:
+                await self._start(decision.status)
+            except RunRefused:
+                return s.pace.at_once  # it is refused again, and recorded
+        if decision.let_go:
+            self.tools.limiter.release(s.owner)
+            self.tools.metrics.forget(s.definition.name, s.owner.uid)
+            await let_go(self.tools.client, self.options.resource, RUNS_FINALIZER)
+        return decision.requeue
+
+    async def _start(self, status: TaskStatus) -> Run:
+        run, s = status.run, self.s
+        if run is None:
+            raise ValueError("no run is recorded")
+        provider = await self.runs()
+        started = await self._effect("start", run.run_id, provider.start(self._request(run)))
+        self.tools.metrics.started(s.definition.name, run)
+        return started
+
+    async def _effect(self, what: str, run_id: str, effect: Awaitable[T]) -> T:
+        """One call that changes something outside the API server, made only while this process
+        leads."""
+        try:
+            self.tools.fence()
+        except BaseException:
+            _discard(effect)
+            raise
+        name = self.s.definition.name
+        _log.debug("Effect", effect=what, task=name, run_id=run_id)
+        with self.tools.tracing.request(
+            f"task {what}", {"task": name, "run_id": run_id, "instance": self.s.instance}
+        ) as span:
+            try:
+                return await effect
+            except Exception as error:
+                self.tools.tracing.failed(span, error)
+                raise
+
+    def _request(self, run: TaskRun) -> RunRequest:
+        s, options = self.s, self.options
+        task_input = RunInput(
+            task=s.definition.name,
+            run_id=run.run_id,
+            inputs_version=run.inputs_version,
+            attempt=run.attempt,
+            slot=run.slot,
+            operation=run.operation,
+            owner=s.owner,
+            instance=s.instance,
+            spec=options.resource.spec.to_wire(),
+            annotations=s.inputs.annotations,
+            outputs=s.status.outputs,
+        )
+        return RunRequest(
+            run_id=run.run_id,
+            input=task_input,
+            timeout=s.definition.timeout,
+            secrets=tuple(options.secrets),
+            config_maps=tuple(options.config_maps),
+        )
+
+    # -- telling -----------------------------------------------------------------------------------
+
+    def _tell(self, decision: Decision) -> None:
+        s, metrics, task = self.s, self.tools.metrics, self.s.definition.name
+        tell_steps(self.tools, s, self.options.resource, decision.steps)
+        if decision.ended is not None:
+            tell_end(self.tools, s, decision.ended)
+        if s.status.waiting is not None and decision.status.waiting is None and decision.start:
+            metrics.granted(task, s.status.waiting.since, s.now)
+        metrics.show(task, s.owner.uid, decision.status)
+
+
+def _discard(effect: Awaitable[object]) -> None:
+    """A call that was prepared and is not made."""
+    if isinstance(effect, Coroutine):
+        effect.close()

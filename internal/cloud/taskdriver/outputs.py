@@ -1,0 +1,111 @@
+"""Outputs that must not be seen: kept in a Secret beside the object, owned by it."""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from apis.cloud import TaskStatus
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Resource
+from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
+from internal.cloud.marks import FIELD_MANAGER, INSTANCE
+
+SECRET = BUILTIN[GroupVersionKind("", "v1", "Secret")]
+
+
+class OutputsRefused(Exception):
+    """The name of the Secret is taken by one that is not the object's. The message says what to do."""
+
+
+def secret_name(object_name: str) -> str:
+    """`<object>-outputs`."""
+    return f"{object_name}-outputs"
+
+
+async def keep_outputs(
+    client: Client,
+    resource: Resource[Any, TaskStatus],
+    instance: str,
+    outputs: Mapping[str, str],
+) -> str:
+    """Make the Secret say exactly this. Returns its name, empty if there is nothing to keep.
+
+    Raises OutputsRefused, and what the client raises. `client` has to be live: Secrets are not
+    watched for this.
+    """
+    name, namespace = secret_name(resource.metadata.name or ""), resource.metadata.namespace or ""
+    try:
+        found: Manifest | None = await client.get(SECRET, name, namespace)
+    except NotFound:
+        found = None
+    if found is not None and not _is_ours(found, resource):
+        if not outputs:
+            return ""
+        raise OutputsRefused(
+            f"The Secret {name} exists and belongs to someone else; rename or delete it, so that "
+            "the outputs can be kept there."
+        )
+    if not outputs:
+        if found is not None:
+            await _delete(client, found)
+        return ""
+    data = {key: base64.b64encode(value.encode()).decode() for key, value in outputs.items()}
+    if found is None:
+        await _create(client, _manifest(resource, name, namespace, instance, data))
+    elif found.get("data", {}) != data:
+        gone = dict.fromkeys(set(found.get("data") or {}) - set(data))
+        patch = {"metadata": {"uid": found["metadata"]["uid"]}, "data": {**data, **gone}}
+        await client.patch(SECRET, name, namespace, patch, field_manager=FIELD_MANAGER)
+    return name
+
+
+def _is_ours(found: Manifest, resource: Resource[Any, TaskStatus]) -> bool:
+    references = found["metadata"].get("ownerReferences") or ()
+    return any(item["uid"] == resource.metadata.uid for item in references)
+
+
+async def _create(client: Client, manifest: Manifest) -> None:
+    try:
+        await client.create(manifest, kind=SECRET, field_manager=FIELD_MANAGER)
+    except AlreadyExists as error:
+        raise OutputsRefused(
+            f"The Secret {manifest['metadata']['name']} has just been made by someone else."
+        ) from error
+
+
+async def _delete(client: Client, found: Manifest) -> None:
+    metadata = found["metadata"]
+    try:
+        await client.delete(SECRET, metadata["name"], metadata["namespace"], uid=metadata["uid"])
+    except (NotFound, Conflict):
+        return
+
+
+def _manifest(
+    resource: Resource[Any, TaskStatus],
+    name: str,
+    namespace: str,
+    instance: str,
+    data: Mapping[str, str],
+) -> Manifest:
+    reference = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "name": resource.metadata.name,
+        "uid": resource.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {INSTANCE: instance},
+            "ownerReferences": [reference],
+        },
+        "type": "Opaque",
+        "data": dict(data),
+    }

@@ -1,0 +1,244 @@
+"""The record of runs in a status, and how it moves on. Pure: nothing here knows a server or a clock.
+
+The states of a run are passed through in order and never back. Several that are noticed at once are
+recorded at once, each with a condition of its own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from apis.cloud import TaskCondition, TaskOutcome, TaskRun, TaskState, TaskStatus, TaskSuccess
+from internal.cloud.runs import Run, RunOwner, RunState
+from internal.cloud.taskdriver.identity import Identity
+from internal.cloud.tasks.definition import Retries
+
+CONDITIONS: Final = 20
+"""Task conditions that are kept."""
+ORDER: Final = tuple(TaskState)
+
+STEPS: Final = {
+    TaskState.PENDING: "Queue for immediate execution",
+    TaskState.CREATING: "Ready to create task",
+    TaskState.CREATED: "New task execution created",
+    TaskState.STARTED: "Execution found, but not yet complete",
+}
+"""What is said of a step, but for the last."""
+
+ENDS: Final = {
+    TaskOutcome.SUCCEEDED: "Task completed",
+    TaskOutcome.FAILED: "Task failed",
+    TaskOutcome.REJECTED: "Task rejected its inputs",
+    TaskOutcome.TIMED_OUT: "Task took too long",
+    TaskOutcome.LOST: "Execution is gone, and nobody knows how it ended",
+    TaskOutcome.CANCELLED: "Task was cancelled",
+}
+"""What is said of the last step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """How a run ended."""
+
+    outcome: TaskOutcome
+    message: str = ""
+    logs: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime
+
+
+def is_live(run: TaskRun | None) -> bool:
+    """Whether a recorded run may be under way, or may come into being."""
+    return run is not None and run.state in (
+        TaskState.CREATING,
+        TaskState.CREATED,
+        TaskState.STARTED,
+    )
+
+
+def is_named_rightly(run: TaskRun, owner: RunOwner, task: str) -> bool:
+    """Whether a recorded run has the name that follows from what it says it is for.
+
+    A run that was found under way without a record has no inputs version, and any name.
+    """
+    if not run.inputs_version:
+        return bool(run.run_id)
+    return run.run_id == Identity.of(owner, run).run_id(task)
+
+
+def advance(
+    status: TaskStatus, to: TaskState, now: datetime, *, seen: Run | None = None
+) -> list[TaskCondition]:
+    """Take the recorded run from its state to a later one that is not the last, in place.
+
+    Returns the steps made, oldest first; none if it is there already.
+    """
+    run = status.run
+    if run is None:
+        return []
+    steps = [_step(run, state, now) for state in _between(run.state, to)]
+    run.state = max(run.state, to, key=ORDER.index)
+    if seen is not None:
+        run.logs = seen.logs or run.logs
+    if run.state is TaskState.STARTED and run.started_at is None:
+        run.started_at = (seen.started_at if seen is not None else None) or now
+    _remember(status, steps)
+    return steps
+
+
+def finish(status: TaskStatus, end: End, now: datetime) -> list[TaskCondition]:
+    """Record the end of the run. A state that nobody saw is passed over: a run that is lost before
+    it was seen running never ran, as far as anybody knows."""
+    run = status.run
+    if run is None or run.state is TaskState.DONE:
+        return []
+    through = ORDER[:-1] if end.started_at is not None or _ran(end.outcome) else ()
+    steps = [_step(run, state, now) for state in _between(run.state, TaskState.DONE)]
+    steps = [step for step in steps if step.type in through]
+    run.state, run.outcome, run.message = TaskState.DONE, end.outcome, end.message
+    run.logs = end.logs or run.logs
+    run.started_at = end.started_at or run.started_at
+    run.finished_at = min(end.finished_at, now)
+    steps.append(_last_step(run, now))
+    _remember(status, steps)
+    return steps
+
+
+def _ran(outcome: TaskOutcome) -> bool:
+    return outcome in (TaskOutcome.SUCCEEDED, TaskOutcome.FAILED)
+
+
+def how_it_ended(seen: Run, run: TaskRun, now: datetime) -> End:
+    """The end of a run that its provider shows as finished.
+
+    A cancelled run is one that took too long if that is why it was cancelled.
+    """
+    overdue = run.deadline is not None and now >= run.deadline
+    cancelled = TaskOutcome.CANCELLED
+    if overdue and not run.superseded:
+        cancelled = TaskOutcome.TIMED_OUT
+    outcome = {
+        RunState.SUCCEEDED: TaskOutcome.SUCCEEDED,
+        RunState.FAILED: TaskOutcome.FAILED if seen.retryable else TaskOutcome.REJECTED,
+        RunState.TIMED_OUT: TaskOutcome.TIMED_OUT,
+        RunState.CANCELLED: cancelled,
+    }[seen.state]
+    return End(
+        outcome=outcome,
+        message=seen.message,
+        logs=seen.logs,
+        started_at=seen.started_at,
+        finished_at=seen.finished_at or now,
+    )
+
+
+def retry_time(run: TaskRun, retries: Retries, tries: int) -> datetime | None:
+    """When the next attempt is due after a run that ended; None if none follows by itself."""
+    if run.outcome in (TaskOutcome.SUCCEEDED, TaskOutcome.REJECTED, None):
+        return None
+    if retries.exhausted(tries) or run.finished_at is None:
+        return None
+    if run.superseded:
+        return run.finished_at
+    return run.finished_at + timedelta(seconds=retries.delay(tries))
+
+
+def tries_of(run: TaskRun, status: TaskStatus) -> int:
+    """How many attempts were made at what `run` is for since it last succeeded, `run` included."""
+    since = 0
+    for other in status.history:
+        same = (other.operation, other.inputs_version, other.slot) == (
+            run.operation,
+            run.inputs_version,
+            run.slot,
+        )
+        if same and other.outcome is TaskOutcome.SUCCEEDED and other.attempt < run.attempt:
+            since = max(since, other.attempt)
+    return max(1, run.attempt - since)
+
+
+def last_attempt(status: TaskStatus, identity: Identity) -> int:
+    """The number of the last recorded attempt at the same thing; 0 if there is none."""
+    known = [run for run in (status.run, *status.history) if run is not None]
+    return max((run.attempt for run in known if identity.continues(run)), default=0)
+
+
+def succeed(status: TaskStatus, seen: Run, now: datetime) -> None:
+    """Record what a run that succeeded carried out, and what it handed back."""
+    run = status.run
+    if run is None or not run.inputs_version:
+        return
+    status.outputs = dict(sorted(seen.outputs.items()))
+    status.succeeded = TaskSuccess(
+        inputs_version=run.inputs_version,
+        run_id=run.run_id,
+        inputs_hash=run.inputs_hash,
+        slot=run.slot,
+        finished_at=run.finished_at or now,
+    )
+
+
+def replace_run(status: TaskStatus, run: TaskRun, *, history: int) -> None:
+    """Put another run in the place of the last one, which becomes history. Capped, newest first."""
+    before = status.run
+    if before is not None and before.run_id != run.run_id and before.state is TaskState.DONE:
+        status.history = [before, *status.history]
+    status.history = [item for item in status.history if item.run_id != run.run_id]
+    status.history = status.history[: max(0, history - 1)]
+    status.run = run
+
+
+def note(
+    status: TaskStatus, steps: Sequence[TaskState], version: str, now: datetime
+) -> list[TaskCondition]:
+    """Record steps that come before there is a run."""
+    made = [
+        TaskCondition(
+            type=state,
+            reason=state.value,
+            message=STEPS[state],
+            inputs_version=version,
+            last_transition_time=now,
+        )
+        for state in steps
+    ]
+    _remember(status, made)
+    return made
+
+
+def _between(state: TaskState, to: TaskState) -> Sequence[TaskState]:
+    """The states after one, up to another, in order; without the last of all."""
+    end = -1 if to is TaskState.DONE else ORDER.index(to) + 1
+    return ORDER[ORDER.index(state) + 1 : end]
+
+
+def _step(run: TaskRun, state: TaskState, now: datetime) -> TaskCondition:
+    known = state not in (TaskState.PENDING, TaskState.CREATING)
+    return TaskCondition(
+        type=state,
+        reason=state.value,
+        message=STEPS[state],
+        inputs_version=run.inputs_version,
+        run_id=run.run_id if known else "",
+        last_transition_time=now,
+    )
+
+
+def _last_step(run: TaskRun, now: datetime) -> TaskCondition:
+    outcome = run.outcome or TaskOutcome.LOST
+    said = f": {run.message}" if run.message and outcome is not TaskOutcome.SUCCEEDED else ""
+    return TaskCondition(
+        type=TaskState.DONE,
+        status="True" if outcome is TaskOutcome.SUCCEEDED else "False",
+        reason=outcome.value,
+        message=f"{ENDS[outcome]}{said}",
+        inputs_version=run.inputs_version,
+        run_id=run.run_id,
+        last_transition_time=now,
+    )
+
+
+def _remember(status: TaskStatus, steps: Sequence[TaskCondition]) -> None:
+    if steps:
+        status.task_conditions = [*reversed(steps), *status.task_conditions][:CONDITIONS]

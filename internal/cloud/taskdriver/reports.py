@@ -1,0 +1,55 @@
+"""What a pass tells: an event for each step, metrics, log lines, a span for each run that ended."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from apis.cloud import TaskCondition, TaskOutcome, TaskRun, TaskState, TaskStatus
+from ctrlruntime.api import Resource
+from internal.cloud.taskdriver.situation import Situation
+from internal.cloud.taskdriver.tools import Tools
+
+REASON: Final = "taskdriver.Ensure"
+"""Reason of all events of the driver."""
+
+_log: FilteringBoundLogger = structlog.get_logger("cloud.taskdriver")
+
+
+def event_note(step: TaskCondition) -> str:
+    """`Created=True: New task execution created`, with what it is about."""
+    about = [f"inputsVersion: {step.inputs_version}"] if step.inputs_version else []
+    about += [f"runID: {step.run_id}"] if step.run_id else []
+    return f"{step.type.value}={step.status}: {step.message} ({', '.join(about)})"
+
+
+def tell_steps(
+    tools: Tools, s: Situation, resource: Resource[Any, TaskStatus], steps: Sequence[TaskCondition]
+) -> None:
+    """One event and one log line for each step that was written."""
+    for step in steps:
+        kind = "Normal" if step.status == "True" else "Warning"
+        if step.reason == TaskOutcome.CANCELLED.value:
+            kind = "Normal"
+        tools.recorder.event(
+            resource,
+            "Warning" if kind == "Warning" else "Normal",
+            REASON,
+            step.type.value,
+            event_note(step),
+        )
+        _log.info(
+            step.message,
+            state=step.type.value,
+            task=s.definition.name,
+            run_id=step.run_id,
+            inputs_version=step.inputs_version,
+            instance=f"{s.owner.namespace}/{s.instance}",
+        )
+
+
+def tell_end(tools: Tools, s: Situation, run: TaskRun) -> None:
+    """Metrics of a run that is recorded as ended."""
+    if run.state is TaskState.DONE:
+        tools.metrics.ended(s.definition.name, run)

@@ -1,0 +1,133 @@
+"""What a decision rests on, and what comes of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from apis.cloud import TaskCondition, TaskOperation, TaskRun, TaskStatus
+from internal.cloud.runs import RunName, RunOwner
+from internal.cloud.taskdriver.identity import Identity
+from internal.cloud.taskdriver.inputs import Inputs
+from internal.cloud.taskdriver.periods import Slot, slot_at
+from internal.cloud.tasks.definition import TaskDefinition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How long the driver waits for what. Seconds."""
+
+    at_once: float = 0.01
+    """Before the next pass, when there is more to do."""
+    settle: float = 2.0
+    """That a run which exists may take to begin before its existence is recorded by itself: most
+    begin sooner, and both steps are one write."""
+    poll_least: float = 1.0
+    """Between two looks at a young run whose provider tells nothing."""
+    poll_most: float = 30.0
+    """The same for an old one: looks are a tenth of its age apart."""
+    waiting: float = 30.0
+    """Least time between two writes about waiting."""
+    grace: float = 120.0
+    """After the deadline, until a run that does not heed its cancellation is deleted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """One object at one moment."""
+
+    definition: TaskDefinition
+    owner: RunOwner
+    instance: str
+    inputs: Inputs
+    generation: int
+    status: TaskStatus
+    """As it stands; it is not changed."""
+    now: datetime
+    deleting: bool = False
+    paused: bool = False
+    held: str = ""
+    """Why no run is started although one may be due, for people; empty: nothing is in the way."""
+    retry: str = ""
+    """The annotation that asks for another attempt."""
+    period: float | None = None
+    """Seconds of the period; None: not periodic."""
+    told: bool = False
+    """Whether the provider tells of changes."""
+    pace: Pace = field(default_factory=Pace)
+
+    @property
+    def slot(self) -> Slot | None:
+        """The slot it is now; None for what is not periodic, or goes."""
+        if self.period is None or self.deleting:
+            return None
+        return slot_at(self.now, self.period, self.owner.uid)
+
+    @property
+    def operation(self) -> TaskOperation:
+        """What runs do now."""
+        return TaskOperation.TEARDOWN if self.deleting else TaskOperation.APPLY
+
+    @property
+    def retry_asked(self) -> bool:
+        """Whether another attempt was asked for and not given yet."""
+        return bool(self.retry) and self.retry != self.status.last_handled_retry
+
+    def first_attempt(self) -> Identity:
+        """What would be done now, by its first attempt."""
+        return Identity(
+            owner_uid=self.owner.uid,
+            operation=self.operation,
+            inputs_version=self.inputs.version,
+            attempt=1,
+            slot="" if self.slot is None else self.slot.name,
+        )
+
+    def deadline(self, since: datetime) -> datetime:
+        """When a run that was recorded then is given up."""
+        return since + timedelta(seconds=self.definition.timeout)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What is to be written and done. Effects come after the write, in the order of the fields."""
+
+    status: TaskStatus
+    steps: Sequence[TaskCondition] = ()
+    """What is new in it, oldest first."""
+    ended: TaskRun | None = None
+    """The run that is recorded as ended by this."""
+    secret_outputs: Mapping[str, str] | None = field(default=None, repr=False)
+    """To be kept before the write; None: nothing is known of them."""
+    cancel: Sequence[RunName] = ()
+    delete: Sequence[RunName] = ()
+    start: bool = False
+    """Whether the recorded run is to be started. Its intent is in the status, before or by this."""
+    holds: bool = False
+    """Whether a run counts against the limits."""
+    let_go: bool = False
+    """Whether the object may go."""
+    requeue: float | None = None
+    """Seconds until the next pass; None: when something happens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A run that should be under way."""
+
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """No run is to be started now."""
+
+    until: datetime | None = None
+    """When that changes by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanUp:
+    """The object goes, and nothing is left to be torn down."""
+
+
+Next = Wanted | Rest | CleanUp
