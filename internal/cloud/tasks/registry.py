@@ -36,5 +36,9 @@ def make_task(name: str, registry: Registry) -> Task:
     return registry[name]()
 
 
-TASKS: Final[Registry] = MappingProxyType({})
+TASKS: Final[Registry] = MappingProxyType(
+    {
+        "terraform": lazily("internal.cloud.tasks.terraform.task:TerraformTask"),
+    }
+)
 """Every task that `manager task run` knows."""

@@ -5,10 +5,10 @@ import contextlib
 import os
 import signal
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 _LINE: Final = 64 << 20
 """Bytes of the longest line: a diagnostic may hold a whole file."""
@@ -21,7 +21,7 @@ class Ended:
 
     code: int
     last: Sequence[str]
-    """The last lines of both streams."""
+    """The last lines of both streams, without those that somebody else was told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +76,15 @@ async def _read(
     last: deque[str],
     line: Callable[[bytes], None] | None,
 ) -> None:
-    assert process.stdout is not None
-    assert process.stderr is not None
+    async def take(
+        stream: asyncio.StreamReader | None, tell: Callable[[bytes], None] | None
+    ) -> None:
+        if stream is not None:
+            async for each in _lines(stream):
+                keep(each) if tell is None else tell(each)
 
-    async def take(stream: asyncio.StreamReader, tell: Callable[[bytes], None] | None) -> None:
-        async for each in _lines(stream):
-            last.append(each.decode("utf-8", "replace").rstrip())
-            if tell is not None:
-                tell(each)
+    def keep(each: bytes) -> None:
+        last.append(each.decode("utf-8", "replace").rstrip())
 
     await asyncio.gather(take(process.stdout, line), take(process.stderr, None))
 
@@ -99,7 +100,7 @@ def _signal(process: asyncio.subprocess.Process, number: int) -> None:
         os.killpg(process.pid, number)
 
 
-async def _uninterrupted(work: "asyncio._CoroutineLike[object]") -> None:
+async def _uninterrupted(work: Coroutine[Any, Any, object]) -> None:
     task = asyncio.ensure_future(work)
     while not task.done():
         with contextlib.suppress(asyncio.CancelledError):
