@@ -2,9 +2,13 @@
 
 import os
 import sys
+from typing import TYPE_CHECKING, TextIO, cast
 
 import click
 import uvloop
+
+if TYPE_CHECKING:
+    from structlog.stdlib import BoundLogger
 
 
 @click.group()
@@ -27,8 +31,14 @@ def run_named(name: str) -> None:
     from internal.cloud.tasks.runner import ExitCode, run_task
 
     try:
-        code = uvloop.run(run_task(name, os.environ, TASKS, sys.stderr))
+        code = uvloop.run(run_task(name, os.environ, TASKS, _logger_to))
     except BadInput as error:
         click.echo(f"Error: {error}", err=True)
         code = ExitCode.REJECTED
     sys.exit(code)
+
+
+def _logger_to(stream: TextIO) -> "BoundLogger":
+    from ctrlruntime.manager.logs import make_logger
+
+    return cast("BoundLogger", make_logger(stream=stream))

@@ -2,18 +2,18 @@
 
 import asyncio
 import signal
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
-from typing import TextIO, cast
+from typing import TextIO, TypeAlias, cast
 
 import structlog
 
 from apis.references import SecretKeyRef
-from ctrlruntime.manager.logs import make_logger
 from internal.cloud.runs import RunInput, RunState
 from internal.cloud.runs.report import Report, ReportTooLong, encode_report
 from internal.cloud.runs.sealing import seal
@@ -23,7 +23,10 @@ from internal.cloud.tasks.registry import Registry, UnknownTask, make_task
 from internal.cloud.tasks.task import Task, TaskContext, TaskError, TaskRejected, TaskResult
 from internal.cloud.tasks.workplace import Workplace
 
-__all__ = ["ExitCode", "run_task"]
+__all__ = ["ExitCode", "LoggerTo", "run_task"]
+
+LoggerTo: TypeAlias = Callable[[TextIO], structlog.stdlib.BoundLogger]
+"""Makes a logger that writes to a stream, one line per message."""
 
 
 class ExitCode(IntEnum):
@@ -37,7 +40,11 @@ class ExitCode(IntEnum):
 
 
 async def run_task(
-    name: str, environment: Mapping[str, str], registry: Registry, log_to: TextIO
+    name: str,
+    environment: Mapping[str, str],
+    registry: Registry,
+    logger_to: LoggerTo,
+    stream: TextIO = sys.stderr,
 ) -> ExitCode:
     """The whole life of a run. SIGTERM and SIGINT cancel the task.
 
@@ -45,7 +52,7 @@ async def run_task(
     the file for the report is known.
     """
     place = Workplace.of(environment)
-    execution = _Execution(place, log_to)
+    execution = _Execution(place, logger_to, stream)
     try:
         given = place.read_input(name)
         task = make_task(name, registry)
@@ -62,12 +69,10 @@ class _Stop:
 
 
 class _Execution:
-    def __init__(self, place: Workplace, log_to: TextIO) -> None:
+    def __init__(self, place: Workplace, logger_to: LoggerTo, stream: TextIO) -> None:
         self._place = place
         self._redaction = Redaction()
-        stream = cast("TextIO", RedactedStream(log_to, self._redaction))
-        # make_logger names less than it returns: a bound logger that leaves out what is below its level
-        self._log = cast("structlog.stdlib.BoundLogger", make_logger(stream=stream))
+        self._log = logger_to(cast("TextIO", RedactedStream(stream, self._redaction)))
 
     async def carry_out(self, task: Task, given: RunInput) -> ExitCode:
         self._log = self._log.bind(

@@ -187,6 +187,7 @@ def _die_with(parent: int) -> Callable[[], None]:
 
 def main() -> None:
     """Ends at once; the supervisor goes on in a process of its own."""
+    os.umask(0o077)
     supervisor = Supervisor(Path(sys.argv[1]), int(sys.argv[2]))
     if not supervisor.claim() or os.fork():
         os._exit(0)

@@ -1,0 +1,212 @@
+"""Local runs: what the files say, whoever was killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from apis.references import SecretKeyRef
+from internal.cloud.runs import RunOwner, RunRefused, RunState
+from internal.cloud.runs.local import LocalOptions, LocalRuns, supervisor
+from internal.cloud.runs.local.folder import RunFolder
+from tests.cloud.runs.benches import LocalBench, request_of
+from tests.cloud.runs.test_contract import RUN, ended, gone, running, runs, shows, starts
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[LocalBench]:
+    made = LocalBench(tmp_path / "runs")
+    yield made
+    for path in (tmp_path / "runs").glob("[!.]*/*"):
+        supervisor.end_all(str(path))
+
+
+@pytest.fixture
+async def provider(bench: LocalBench) -> AsyncIterator[LocalRuns]:
+    made = bench.provider()
+    assert isinstance(made, LocalRuns)
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, owner: RunOwner) -> Path:
+    return tmp_path / "runs" / owner.uid / RUN
+
+
+def supervisor_of(folder: Path) -> int:
+    """The process that has the pipe of orders open."""
+    orders = folder / supervisor.ORDERS
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if link.readlink() == orders:
+                return int(link.parts[2])
+        except OSError:
+            continue
+    raise AssertionError("there is no supervisor")
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+
+
+async def test_a_killed_supervisor_takes_everything_with_it(
+    provider: LocalRuns, owner: RunOwner, folder: Path, tmp_path: Path
+) -> None:
+    told: list[RunOwner] = []
+    provider.subscribe(told.append)
+    marks, daemon = tmp_path / "marks", tmp_path / "daemon"
+    steps = [{"progress": "sowing"}, {"leave_behind": str(daemon)}, {"mark": str(marks)}]
+    await provider.start(request_of(owner, *steps, {"wait_for": "/never"}))
+    await shows(lambda: starts(marks))
+    os.kill(supervisor_of(folder), signal.SIGKILL)
+    await shows(lambda: told)
+    run = await ended(provider, owner)
+    assert (run.state, run.retryable) == (RunState.FAILED, True)
+    assert run.message == (
+        "the run was killed from outside while it was at: sowing; another attempt may go through"
+    )
+    pids = [int(starts(marks)[0].split()[1]), int(daemon.read_text())]
+    assert not any(map(runs, pids))
+    again = await provider.start(request_of(owner, {"mark": str(marks)}))
+    assert again == run
+    assert len(starts(marks)) == 1
+
+
+async def test_a_folder_without_a_run_is_started_by_whoever_asks_again(
+    provider: LocalRuns, owner: RunOwner, tmp_path: Path
+) -> None:
+    """The manager was killed after it had made the folder."""
+    marks = tmp_path / "marks"
+    request = request_of(owner, {"mark": str(marks)})
+    made = RunFolder(tmp_path / "runs" / owner.uid / RUN)
+    files = await provider._files(request)
+    made.make(provider._plan(request, made), files)
+    waiting = await provider.get(owner, RUN)
+    assert waiting is not None
+    assert waiting.state is RunState.CREATED
+    await provider.start(request)
+    assert (await ended(provider, owner)).state is RunState.SUCCEEDED
+    assert len(starts(marks)) == 1
+
+
+async def test_one_that_never_began_is_cancelled_at_once(
+    provider: LocalRuns, owner: RunOwner, tmp_path: Path
+) -> None:
+    request = request_of(owner, {"mark": str(tmp_path / "marks")})
+    made = RunFolder(tmp_path / "runs" / owner.uid / RUN)
+    made.make(provider._plan(request, made), await provider._files(request))
+    await provider.cancel(owner, RUN)
+    run = await provider.start(request)
+    assert (run.state, run.message) == (RunState.CANCELLED, "cancelled before it began")
+    assert not (tmp_path / "marks").exists()
+
+
+async def test_secrets_are_on_the_disk_only_while_it_runs(
+    bench: LocalBench, provider: LocalRuns, owner: RunOwner, folder: Path, tmp_path: Path
+) -> None:
+    await bench.put_secret("cloud", {"token": "hush", "other": "o"})
+    go = tmp_path / "go"
+    ref = SecretKeyRef(name="cloud", key="token")
+    await provider.start(request_of(owner, {"wait_for": str(go)}, secrets=[ref]))
+    kept = sorted(path.relative_to(folder) for path in (folder / "secrets").rglob("*"))
+    assert kept == [Path("secrets/cloud"), Path("secrets/cloud/token")]
+    for path in (folder, *folder.rglob("*")):  # noqa: ASYNC240
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+    go.touch()
+    await ended(provider, owner)
+    assert list((folder / "secrets").iterdir()) == []
+
+
+async def test_the_environment_of_the_manager_stays_with_it(
+    tmp_path: Path, owner: RunOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MANAGERS_TOKEN", "hush")
+    command = ("/bin/sh", "-c", 'env > "$TASK_FOLDER/env"')
+    options = LocalOptions(
+        folder=tmp_path / "runs", command=command, environment={"REGION": "here"}
+    )
+    provider = LocalRuns(options)
+    await provider.start(request_of(owner))
+    await ended(provider, owner)
+    names = {
+        line.partition("=")[0]
+        for line in (tmp_path / "runs" / owner.uid / RUN / "work" / "env").read_text().splitlines()
+    }
+    assert "REGION" in names
+    assert "MANAGERS_TOKEN" not in names
+
+
+async def test_a_program_that_is_not_there_is_a_failure_that_says_so(
+    tmp_path: Path, owner: RunOwner
+) -> None:
+    provider = LocalRuns(LocalOptions(folder=tmp_path / "runs", command=("/does/not/exist",)))
+    await provider.start(request_of(owner))
+    run = await ended(provider, owner)
+    assert run.state is RunState.FAILED
+    assert "could not be started: [Errno 2]" in run.message
+
+
+@pytest.mark.parametrize("run_id", ["../up", "a/b", "", ".hidden"])
+async def test_names_that_lead_elsewhere_are_refused(
+    provider: LocalRuns, owner: RunOwner, run_id: str
+) -> None:
+    with pytest.raises(RunRefused):
+        await provider.start(request_of(owner, run_id=run_id))
+
+
+async def test_nothing_is_left_of_what_was_deleted(
+    provider: LocalRuns, owner: RunOwner, tmp_path: Path
+) -> None:
+    await provider.start(request_of(owner))
+    await ended(provider, owner)
+    await provider.delete(owner, RUN)
+    await gone(provider, owner)
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+async def test_what_a_crash_left_half_made_is_removed_later(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    for name in (".deleted-1", ".making-2", ".making-3"):
+        (root / name).mkdir(parents=True)
+    os.utime(root / ".making-2", (1, 1))
+    LocalRuns(LocalOptions(folder=root))
+    assert [path.name for path in root.iterdir()] == [".making-3"]
+
+
+async def test_the_manager_holds_no_processes_of_its_own(
+    provider: LocalRuns, owner: RunOwner, tmp_path: Path
+) -> None:
+    """So that there is nothing to be ended with it, and nothing to be waited for."""
+    marks, go = tmp_path / "marks", tmp_path / "go"
+    await provider.start(request_of(owner, {"mark": str(marks)}, {"wait_for": str(go)}))
+    await running(provider, owner)
+    pid = supervisor_of(tmp_path / "runs" / owner.uid / RUN)
+    assert parent_of(pid) != os.getpid()
+    go.touch()
+    await ended(provider, owner)
+
+
+async def test_looking_does_not_keep_a_run_from_its_start(
+    provider: LocalRuns, owner: RunOwner, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    request = request_of(owner, {"wait_for": str(go)})
+
+    async def look() -> None:
+        while not go.exists():
+            await provider.get(owner, RUN)
+            await asyncio.sleep(0)
+
+    lookers = [asyncio.create_task(look()) for _ in range(3)]
+    begun = await asyncio.gather(*(provider.start(request) for _ in range(4)))
+    assert {run.state for run in begun} == {RunState.RUNNING}
+    go.touch()
+    await asyncio.gather(*lookers)
+    assert (await ended(provider, owner)).state is RunState.SUCCEEDED
