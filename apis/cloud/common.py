@@ -286,6 +286,8 @@ class JobHook(ApiModel):
     """Environment; the places that requests replace are replaced here too."""
     service_account_name: Name | None = None
     """ServiceAccount in the instance's cluster."""
+    pod_annotations: dict[str, str] = Field(default_factory=dict)
+    """Annotations of the Pod."""
 
 
 class Hook(ApiModel, rules=(exactly_one_of("http", "job"),)):

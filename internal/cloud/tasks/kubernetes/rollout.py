@@ -43,7 +43,7 @@ class Rollout:
         Every attempt may find what earlier ones left half-done. Raises TaskError.
         """
         objects = Objects(self.client, owner=self.owner, namespace=self.namespace)
-        await self._ensure_namespace()
+        await self.ensure_namespace()
         located = await objects.locate(documents)
         wanted = {each.ref for each in located}
         known = await self.known()
@@ -126,7 +126,7 @@ class Rollout:
         except NotFound:
             return
 
-    async def _ensure_namespace(self) -> None:
+    async def ensure_namespace(self) -> None:
         """Made if it is missing, and never deleted: what else is in it is not known."""
         try:
             await self.client.get(NAMESPACE, self.namespace, metadata_only=True)

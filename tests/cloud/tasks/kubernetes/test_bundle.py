@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from apis.cloud import TaskOperation
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
@@ -20,6 +19,7 @@ from internal.cloud.tasks.kubernetes import KubernetesTask
 from internal.cloud.tasks.kubernetes.applying import FIELD_MANAGER
 from internal.cloud.tasks.kubernetes.inventory import OWNER, PRUNE
 from tests.backends import SharedServer
+from tests.cloud.tasks.kubeconfigs import inline
 from tests.cloud.tasks.workbench import Workbench
 
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
@@ -64,22 +64,6 @@ def bench(environment: Environment, tmp_path: Path) -> Workbench:
         tmp_path,
         secrets={("cluster", "kubeconfig"): inline(Path(environment.kubeconfig("admin")))},
     )
-
-
-def inline(path: Path) -> str:
-    """A kubeconfig with the data in it, as a Secret has it."""
-    import base64
-
-    config = yaml.safe_load(path.read_text())
-    for section, body in (("clusters", "cluster"), ("users", "user")):
-        for entry in config[section]:
-            for key in [k for k in entry[body] if f"{k}-data" in _INLINE]:
-                data = (path.parent / entry[body].pop(key)).read_bytes()
-                entry[body][f"{key}-data"] = base64.b64encode(data).decode()
-    return yaml.safe_dump(config)
-
-
-_INLINE = {"certificate-authority-data", "client-certificate-data", "client-key-data"}
 
 
 @pytest.fixture

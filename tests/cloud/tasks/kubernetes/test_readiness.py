@@ -7,7 +7,8 @@ from pathlib import Path
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.envtest import Environment
 from internal.cloud.tasks.kubernetes import KubernetesTask
-from tests.cloud.tasks.kubernetes.test_bundle import deployment, inline
+from tests.cloud.tasks.kubeconfigs import inline
+from tests.cloud.tasks.kubernetes.test_bundle import deployment
 from tests.cloud.tasks.workbench import Workbench
 
 

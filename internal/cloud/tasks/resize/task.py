@@ -1,0 +1,170 @@
+"""The task `resize`: looks at the claims, makes those grow that are full, and says which cannot."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from apis.cloud import GROUP, InstanceKubernetesPVCSpec, TaskOperation
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.api.scalars import Quantity, format_time, parse_time
+from ctrlruntime.client import Client
+from ctrlruntime.client.errors import Conflict, Invalid, NotFound
+from internal.cloud.tasks.kubernetes.access import cluster, kubeconfig_ref
+from internal.cloud.tasks.places import Places
+from internal.cloud.tasks.requests import Requests
+from internal.cloud.tasks.resize.plan import (
+    COOLDOWN,
+    Claim,
+    Decision,
+    Policy,
+    Verdict,
+    decide,
+    written,
+)
+from internal.cloud.tasks.task import TaskContext, TaskError, TaskRejected, TaskResult
+
+CLAIM: Final = BUILTIN[GroupVersionKind("", "v1", "PersistentVolumeClaim")]
+STORAGE_CLASS: Final = BUILTIN[GroupVersionKind("storage.k8s.io", "v1", "StorageClass")]
+RESIZED_AT: Final = f"{GROUP}/resized-at"
+"""Annotation of a claim: when it last grew through this control plane."""
+DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+
+
+class ResizeTask:
+    """Makes the claims of an instance grow as they fill."""
+
+    name = "resize"
+
+    def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._clock = clock
+
+    async def run(self, context: TaskContext) -> TaskResult:
+        """See :class:`internal.cloud.tasks.task.Task`."""
+        if context.input.operation is TaskOperation.TEARDOWN:
+            return TaskResult(message="Claims stay as they are.")
+        spec = InstanceKubernetesPVCSpec.model_validate(context.input.spec)
+        usage = await self._usage(context, spec)
+        ref = kubeconfig_ref(spec.kubeconfig_from, spec.outputs_secret_name)
+        async with cluster(context, ref) as client:
+            claims = await _claims(client, spec, usage)
+            now = self._clock()
+            decisions = [decide(claim, _policy(spec), now) for claim in claims]
+            for decision in decisions:
+                if decision.verdict is Verdict.GROWS:
+                    context.progress(f"{decision.claim.name} grows to {written(decision.size)}")
+                    await _grow(client, spec.namespace, decision, now)
+        return _result(decisions, spec)
+
+    async def _usage(self, context: TaskContext, spec: InstanceKubernetesPVCSpec) -> dict[str, int]:
+        places = Places(values={"instance": context.input.instance})
+        async with Requests(places, context.secret) as requests:
+            answer = await requests.send(spec.disks.usage)
+        if not answer.good:
+            raise TaskError(f"how full the claims are is not known: {answer.text}")
+        try:
+            rows = answer.json()["claims"]
+            return {str(row["name"]): int(row["usedBytes"]) for row in rows}
+        except (ValueError, KeyError, TypeError) as error:
+            raise TaskRejected(
+                'spec.cluster.disks.usage has to answer {"claims": [{"name": …, "usedBytes": …}]};'
+                " it answers something else"
+            ) from error
+
+
+def _policy(spec: InstanceKubernetesPVCSpec) -> Policy:
+    disks = spec.disks
+    return Policy(
+        threshold=disks.usage_threshold_percent,
+        increase=disks.increase_percent,
+        ceiling=int(disks.max_size.value),
+        cooldown=disks.cooldown if disks.cooldown is not None else COOLDOWN,
+    )
+
+
+async def _claims(
+    client: Client, spec: InstanceKubernetesPVCSpec, usage: Mapping[str, int]
+) -> list[Claim]:
+    labels = dict(spec.disks.claim_selector) or None
+    found = await client.list(CLAIM, spec.namespace, labels=labels)
+    bound = [each for each in found if (each.get("status") or {}).get("phase") == "Bound"]
+    classes = {each["metadata"]["name"]: each for each in await client.list(STORAGE_CLASS)}
+    return [_claim(each, classes, usage) for each in bound]
+
+
+def _claim(live: Manifest, classes: Mapping[str, Manifest], usage: Mapping[str, int]) -> Claim:
+    name = live["metadata"]["name"]
+    requested = _bytes(live["spec"]["resources"]["requests"]["storage"])
+    capacity = (live["status"].get("capacity") or {}).get("storage")
+    annotations = live["metadata"].get("annotations") or {}
+    return Claim(
+        name=name,
+        requested=requested,
+        capacity=_bytes(capacity) if capacity is not None else requested,
+        used=usage.get(name),
+        expandable=_expandable(live, classes),
+        resized_at=_time(annotations.get(RESIZED_AT)),
+    )
+
+
+def _expandable(live: Manifest, classes: Mapping[str, Manifest]) -> bool:
+    name = live["spec"].get("storageClassName")
+    found = classes.get(name) if name is not None else _default(list(classes.values()))
+    return found is not None and bool(found.get("allowVolumeExpansion"))
+
+
+def _default(classes: Sequence[Manifest]) -> Manifest | None:
+    def is_default(each: Manifest) -> bool:
+        annotations: Mapping[str, Any] = each["metadata"].get("annotations") or {}
+        return annotations.get(DEFAULT_CLASS) == "true"
+
+    return next(filter(is_default, classes), None)
+
+
+def _bytes(quantity: Any) -> int:
+    return int(Quantity(quantity).value)
+
+
+def _time(text: Any) -> datetime | None:
+    try:
+        return parse_time(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+async def _grow(client: Client, namespace: str, decision: Decision, now: datetime) -> None:
+    patch = {
+        "metadata": {"annotations": {RESIZED_AT: format_time(now)}},
+        "spec": {"resources": {"requests": {"storage": written(decision.size)}}},
+    }
+    try:
+        await client.patch(CLAIM, decision.claim.name, namespace, patch)
+    except NotFound:
+        return
+    except (Invalid, Conflict) as error:
+        raise TaskError(f"{decision.claim.name} cannot grow: {error}") from error
+
+
+def _result(decisions: Sequence[Decision], spec: InstanceKubernetesPVCSpec) -> TaskResult:
+    """Raises TaskRejected for claims that are too full and cannot grow."""
+    grown = [each for each in decisions if each.verdict is Verdict.GROWS]
+    sizes = ", ".join(f"{each.claim.name} to {written(each.size)}" for each in grown)
+    stuck = [complaint for each in decisions if (complaint := _complaint(each, spec)) is not None]
+    if stuck:
+        done = f"Grown: {sizes}. " if grown else ""
+        raise TaskRejected(f"{done}{'; '.join(stuck)}")
+    outputs = {f"size.{each.claim.name}": written(each.size) for each in grown}
+    message = f"{len(decisions)} claims, {len(grown)} grown{f': {sizes}' if grown else ''}."
+    return TaskResult(message=message, outputs=outputs)
+
+
+def _complaint(decision: Decision, spec: InstanceKubernetesPVCSpec) -> str | None:
+    claim = decision.claim
+    full = f"claim {claim.name} is {claim.percent} % full"
+    match decision.verdict:
+        case Verdict.CEILING:
+            return f"{full} and at its ceiling: raise spec.cluster.disks.maxSize ({spec.disks.max_size})"
+        case Verdict.CANNOT_EXPAND:
+            return f"{full}, and its storage class does not allow volume expansion: move its data"
+        case _:
+            return None

@@ -1,0 +1,175 @@
+"""The task `upgrade`: the steps in order, each recorded when it is done, none done twice."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from apis.cloud import Hook, UpgradeInstanceTaskSpec
+from ctrlruntime.client import Client
+from internal.cloud.tasks.kubernetes.access import cluster, kubeconfig_ref
+from internal.cloud.tasks.kubernetes.documents import Document
+from internal.cloud.tasks.kubernetes.rollout import Rollout
+from internal.cloud.tasks.kubernetes.task import Workload, documents_of, rollout_of
+from internal.cloud.tasks.places import Places
+from internal.cloud.tasks.requests import Requests
+from internal.cloud.tasks.task import TaskContext, TaskError, TaskResult
+from internal.cloud.tasks.upgrade.checkpoint import Checkpoint
+from internal.cloud.tasks.upgrade.jobs import Jobs
+
+STEPS: Final = ("health-check", "backup", "migrate", "roll", "verify")
+"""The order. The workload is not touched until the migration has succeeded."""
+
+_Step = Callable[[], Awaitable[None]]
+
+
+class UpgradeTask:
+    """Carries an instance from one version to another."""
+
+    name = "upgrade"
+
+    def __init__(
+        self,
+        *,
+        poll: float = 5.0,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """`poll`: seconds between two looks at what is under way."""
+        self._poll = poll
+        self._clock = clock
+
+    async def run(self, context: TaskContext) -> TaskResult:
+        """See :class:`internal.cloud.tasks.task.Task`."""
+        spec = UpgradeInstanceTaskSpec.model_validate(context.input.spec)
+        workload = Workload(
+            version=spec.to_version, domain=spec.domain, cluster=spec.cluster, outputs=spec.outputs
+        )
+        documents = await documents_of(context, workload)
+        ref = kubeconfig_ref(spec.cluster.kubeconfig_from, spec.outputs_secret_name)
+        places = self._places(context, spec)
+        async with cluster(context, ref) as client, Requests(places, context.secret) as requests:
+            rollout = rollout_of(context, client, spec.cluster, poll=self._poll)
+            checkpoint = Checkpoint(
+                client,
+                instance=context.input.instance,
+                namespace=spec.cluster.namespace,
+                uid=context.input.owner.uid,
+            )
+            upgrade = _Upgrade(
+                context=context,
+                spec=spec,
+                client=client,
+                places=places,
+                requests=requests,
+                rollout=rollout,
+                documents=documents,
+                poll=self._poll,
+            )
+            await rollout.ensure_namespace()
+            await checkpoint.load()
+            done = await self._walk(upgrade.steps(), checkpoint, context)
+        return TaskResult(
+            message=f"{spec.from_version or 'nothing'} -> {spec.to_version}: {', '.join(done)}.",
+            outputs={"version": spec.to_version},
+        )
+
+    async def _walk(
+        self, steps: dict[str, _Step], checkpoint: Checkpoint, context: TaskContext
+    ) -> list[str]:
+        said = []
+        for number, (step, do) in enumerate(steps.items(), start=1):
+            if checkpoint.done(step):
+                said.append(f"{step} was done")
+                continue
+            context.progress(f"step {number}/{len(steps)}: {step}")
+            context.log.info("step begins", step=step)
+            await do()
+            await checkpoint.record(step, self._clock())
+            said.append(f"{step} done")
+        return said
+
+    def _places(self, context: TaskContext, spec: UpgradeInstanceTaskSpec) -> Places:
+        values = {
+            "instance": context.input.instance,
+            "version": spec.to_version,
+            "fromVersion": spec.from_version,
+            "domain": spec.domain,
+        }
+        return Places(values=values, outputs=spec.outputs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Upgrade:
+    """The steps of one upgrade."""
+
+    context: TaskContext
+    spec: UpgradeInstanceTaskSpec
+    client: Client
+    places: Places
+    requests: Requests
+    rollout: Rollout
+    documents: list[Document]
+    poll: float
+
+    def steps(self) -> dict[str, _Step]:
+        """Those that the spec gives, in order."""
+        steps = self.spec.steps
+        wanted: dict[str, tuple[object, _Step]] = {
+            "health-check": (steps.health_check, self._health_check),
+            "backup": (steps.backup, lambda: self._hook("backup", steps.backup)),
+            "migrate": (steps.migrate, lambda: self._hook("migrate", steps.migrate)),
+            "roll": (True, self._roll),
+            "verify": (steps.verify, self._verify),
+        }
+        return {name: wanted[name][1] for name in STEPS if wanted[name][0] is not None}
+
+    async def _health_check(self) -> None:
+        check = self.spec.steps.health_check
+        if check is None:
+            return
+        answer = await self.requests.send(check)
+        if not answer.good:
+            raise TaskError(
+                f"nothing was touched, since the instance is not healthy: {answer.text}"
+            )
+
+    async def _roll(self) -> None:
+        await self.rollout.apply(self.documents)
+
+    async def _verify(self) -> None:
+        check = self.spec.steps.verify
+        if check is None:
+            return
+        answer = await self.requests.until_good(
+            check, within=float(self.spec.steps.verify_timeout_seconds), every=self.poll
+        )
+        if not answer.good:
+            raise TaskError(f"{self.spec.to_version} was rolled out and is not well: {answer.text}")
+
+    async def _hook(self, step: str, hook: Hook | None) -> None:
+        if hook is None:
+            return
+        end = time.monotonic() + hook.timeout_seconds
+        uid = self.context.input.owner.uid
+        if hook.http is not None:
+            answer = await self.requests.send(hook.http, idempotency_key=f"{uid}/{step}")
+            if not answer.good:
+                raise TaskError(f"{step}: {answer.text}")
+        if hook.job is not None:
+            await Jobs(
+                client=self.client,
+                instance=self.context.input.instance,
+                namespace=self.spec.cluster.namespace,
+                uid=uid,
+                attempt=self.context.input.attempt,
+                places=self.places,
+                pause=lambda: asyncio.sleep(self.poll),
+                expired=lambda: time.monotonic() > end,
+            ).run(step, hook.job)
+        if hook.until is not None:
+            within = max(0.0, end - time.monotonic())
+            answer = await self.requests.until_good(hook.until, within=within, every=self.poll)
+            if not answer.good:
+                raise TaskError(f"{step}: not finished in time: {answer.text}")

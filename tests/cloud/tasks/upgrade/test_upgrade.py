@@ -1,0 +1,276 @@
+"""SG-72: the steps of an upgrade in order, each once, and the workload last but one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.client import Client
+from ctrlruntime.client.errors import NotFound
+from ctrlruntime.envtest import Environment
+from internal.cloud.tasks import TaskError, TaskResult
+from internal.cloud.tasks.upgrade import UpgradeTask
+from tests.cloud.servers.site import Asked, Say, Site
+from tests.cloud.tasks.kubeconfigs import inline
+from tests.cloud.tasks.workbench import Workbench
+
+CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
+JOB = GroupVersionKind("batch", "v1", "Job")
+
+pytestmark = pytest.mark.criterion("SG-72")
+
+Run = Callable[..., Awaitable[TaskResult]]
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    async with Site() as site:
+        for path in ("/healthz", "/backup/state", "/version"):
+            site.answers[f"GET {path}"] = Say(json={"state": "done", "version": "5.3.0"})
+        for path in ("/backup", "/migrate"):
+            site.answers[f"POST {path}"] = Say(status=202)
+        yield site
+
+
+@pytest.fixture
+async def environment() -> AsyncIterator[Environment]:
+    async with Environment(tls=True, users=("admin",)) as environment:
+        yield environment
+
+
+@pytest.fixture
+def client(environment: Environment) -> Client:
+    return environment.client("admin")
+
+
+@pytest.fixture
+def bench(environment: Environment, tmp_path: Path) -> Workbench:
+    kubeconfig = inline(Path(environment.kubeconfig("admin")))
+    return Workbench(tmp_path, secrets={("cluster", "kubeconfig"): kubeconfig})
+
+
+def steps(site: Site) -> dict[str, Any]:
+    def post(path: str) -> dict[str, Any]:
+        request = {
+            "url": f"{site.url}{path}",
+            "method": "POST",
+            "statusCodes": [202],
+            "body": {"instance": "${instance}", "from": "${fromVersion}", "to": "${version}"},
+        }
+        return {"http": request, "timeoutSeconds": 2}
+
+    def get(path: str, at: str, value: str) -> dict[str, Any]:
+        return {"url": f"{site.url}{path}", "expect": [{"path": at, "equals": value}]}
+
+    return {
+        "healthCheck": {"url": f"{site.url}/healthz"},
+        "backup": {**post("/backup"), "until": get("/backup/state", "$.state", "done")},
+        "migrate": post("/migrate"),
+        "verify": get("/version", "$.version", "${version}"),
+        "verifyTimeoutSeconds": 1,
+    }
+
+
+@pytest.fixture
+def run(bench: Workbench, site: Site) -> Run:
+    web = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "web"},
+        "data": {"version": "${version}"},
+    }
+
+    async def run(attempt: int = 1, uid: str = "u-1", to: str = "5.3.0", **more: Any) -> TaskResult:
+        spec = {
+            "instanceName": "acme",
+            "fromVersion": "5.2.0",
+            "toVersion": to,
+            "cluster": {
+                "kubeconfigFrom": {"name": "cluster", "key": "kubeconfig"},
+                "namespace": "acme",
+                "readyTimeoutSeconds": 5,
+                "bundle": {"manifests": [web]},
+            },
+            "steps": {**steps(site), **more},
+        }
+        context = bench.context(
+            "upgrade", spec, kind="UpgradeInstanceTask", uid=uid, attempt=attempt
+        )
+        return await UpgradeTask(poll=0.02).run(context)
+
+    return run
+
+
+async def deployed(client: Client) -> str | None:
+    try:
+        return str((await client.get(CONFIG_MAP, "web", "acme"))["data"]["version"])
+    except NotFound:
+        return None
+
+
+WHOLE = [
+    "GET /healthz",
+    "POST /backup",
+    "GET /backup/state",
+    "POST /migrate",
+    "GET /version",
+]
+
+
+async def test_the_steps_in_order(run: Run, client: Client, site: Site, bench: Workbench) -> None:
+    result = await run()
+    assert site.paths() == WHOLE
+    assert await deployed(client) == "5.3.0"
+    assert result.outputs == {"version": "5.3.0"}
+    assert result.message == (
+        "5.2.0 -> 5.3.0: health-check done, backup done, migrate done, roll done, verify done."
+    )
+    assert [said for said in bench.said if said.startswith("step")] == [
+        "step 1/5: health-check",
+        "step 2/5: backup",
+        "step 3/5: migrate",
+        "step 4/5: roll",
+        "step 5/5: verify",
+    ]
+
+
+async def test_hooks_are_told_what_is_upgraded(run: Run, site: Site) -> None:
+    await run()
+    backup, migrate = (each for each in site.asked if each.method == "POST")
+    assert backup.body == {"instance": "acme", "from": "5.2.0", "to": "5.3.0"}
+    keys = {each.headers["Idempotency-Key"] for each in (backup, migrate)}
+    assert keys == {"u-1/backup", "u-1/migrate"}
+
+
+async def test_an_instance_that_is_not_healthy_is_not_touched(
+    run: Run, client: Client, site: Site
+) -> None:
+    site.answers["GET /healthz"] = Say(status=500)
+    with pytest.raises(TaskError, match="nothing was touched"):
+        await run()
+    assert set(site.paths()) == {"GET /healthz"}
+    assert await deployed(client) is None
+
+
+async def test_the_workload_is_not_rolled_until_the_migration_has_succeeded(
+    run: Run, client: Client, site: Site
+) -> None:
+    seen: list[str | None] = []
+
+    def migrate(asked: Asked) -> Say:
+        seen.append(asked.body["to"])
+        return Say(status=500 if len(seen) == 1 else 202)
+
+    site.answers["POST /migrate"] = migrate
+    with pytest.raises(TaskError, match="migrate: "):
+        await run()
+    assert await deployed(client) is None
+    await run(attempt=2)
+    assert await deployed(client) == "5.3.0"
+
+
+async def test_what_an_earlier_attempt_did_is_not_done_again(run: Run, site: Site) -> None:
+    site.answers["GET /version"] = Say(json={"version": "5.2.0"})
+    with pytest.raises(TaskError, match=r"5\.3\.0 was rolled out and is not well: "):
+        await run()
+    site.asked.clear()
+    site.answers["GET /version"] = Say(json={"version": "5.3.0"})
+    result = await run(attempt=2)
+    assert site.paths() == ["GET /version"]
+    assert "backup was done, migrate was done, roll was done, verify done" in result.message
+
+
+async def test_a_backup_that_takes_too_long_is_asked_for_with_the_same_key(
+    run: Run, site: Site
+) -> None:
+    site.answers["GET /backup/state"] = Say(json={"state": "running"})
+    with pytest.raises(TaskError, match="backup: not finished in time"):
+        await run(backup={**steps(site)["backup"], "timeoutSeconds": 1})
+    site.answers["GET /backup/state"] = Say(json={"state": "done"})
+    await run(attempt=2)
+    keys = [each.headers["Idempotency-Key"] for each in site.asked if each.path == "/backup"]
+    assert keys == ["u-1/backup", "u-1/backup"]
+
+
+async def test_the_next_upgrade_begins_anew(run: Run, site: Site, client: Client) -> None:
+    await run()
+    site.asked.clear()
+    site.answers["GET /version"] = Say(json={"version": "5.4.0"})
+    await run(uid="u-2", to="5.4.0")
+    assert site.paths() == WHOLE
+    assert await deployed(client) == "5.4.0"
+
+
+async def test_steps_that_are_not_given_are_left_out(run: Run, client: Client, site: Site) -> None:
+    none = dict.fromkeys(("healthCheck", "backup", "migrate", "verify"))
+    result = await run(**none)
+    assert result.message == "5.2.0 -> 5.3.0: roll done."
+    assert site.asked == []
+
+
+class TestJobs:
+    HOOK = (
+        ("image", "example.com/migrate:${version}"),
+        ("command", ["migrate", "--to", "${version}"]),
+    )
+
+    async def end(self, client: Client, kind: str) -> None:
+        """What the cluster does: the Job completes, or fails."""
+        while not (jobs := await client.list(JOB, "acme")):
+            await asyncio.sleep(0.01)
+        job = jobs[0]
+        now = "2026-01-02T03:04:05Z"
+        conditions = [{"type": kind, "status": "True", "reason": "Test", "lastTransitionTime": now}]
+        if kind == "Complete":
+            conditions.insert(
+                0,
+                {
+                    "type": "SuccessCriteriaMet",
+                    "status": "True",
+                    "reason": "Test",
+                    "lastTransitionTime": now,
+                },
+            )
+        status: Manifest = {"conditions": conditions, "startTime": now}
+        if kind == "Complete":
+            status |= {"completionTime": now, "succeeded": 1}
+        else:
+            failed = {**conditions[0], "type": "FailureTarget"}
+            status |= {"failed": 1, "conditions": [failed, *conditions]}
+        await client.patch_status(JOB, job["metadata"]["name"], "acme", {"status": status})
+
+    async def test_a_hook_can_be_a_job(self, run: Run, client: Client) -> None:
+        running = asyncio.ensure_future(run(migrate={"job": dict(self.HOOK)}))
+        await self.end(client, "Complete")
+        await running
+        [job] = await client.list(JOB, "acme")
+        [container] = job["spec"]["template"]["spec"]["containers"]
+        assert container["image"] == "example.com/migrate:5.3.0"
+        assert container["command"] == ["migrate", "--to", "5.3.0"]
+
+    async def test_a_job_that_failed_is_made_anew_only_by_the_next_attempt(
+        self, run: Run, client: Client
+    ) -> None:
+        running = asyncio.ensure_future(run(migrate={"job": dict(self.HOOK)}))
+        await self.end(client, "Failed")
+        with pytest.raises(TaskError, match="migrate: the job failed"):
+            await running
+        [first] = await client.list(JOB, "acme")
+        with pytest.raises(TaskError, match="migrate: the job failed"):
+            await run(migrate={"job": dict(self.HOOK)})
+        assert [job["metadata"]["uid"] for job in await client.list(JOB, "acme")] == [
+            first["metadata"]["uid"]
+        ]
+        running = asyncio.ensure_future(run(attempt=2, migrate={"job": dict(self.HOOK)}))
+        while [job["metadata"]["uid"] for job in await client.list(JOB, "acme")] in (
+            [first["metadata"]["uid"]],
+            [],
+        ):
+            await asyncio.sleep(0.01)
+        await self.end(client, "Complete")
+        await running
