@@ -38,7 +38,10 @@ def make_task(name: str, registry: Registry) -> Task:
 
 TASKS: Final[Registry] = MappingProxyType(
     {
+        "kubernetes": lazily("internal.cloud.tasks.kubernetes:KubernetesTask"),
+        "resize": lazily("internal.cloud.tasks.resize:ResizeTask"),
         "terraform": lazily("internal.cloud.tasks.terraform.task:TerraformTask"),
+        "upgrade": lazily("internal.cloud.tasks.upgrade:UpgradeTask"),
     }
 )
 """Every task that `manager task run` knows."""
