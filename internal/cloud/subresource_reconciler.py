@@ -3,9 +3,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
-
-from pydantic import ValidationError
+from typing import Any, Generic, TypeVar
 
 from apis.cloud import Instance, TaskStatus
 from ctrlruntime.api import Resource
@@ -15,21 +13,17 @@ from ctrlruntime.controller.reconcile import Result, TerminalError
 from ctrlruntime.queue import Request
 from ctrlruntime.resources.revision import REVISION
 from internal.cloud.content import spec_revision
-from internal.cloud.marks import CONTROL_PLANE_MODE, INSTANCE, PAUSED, RUNS_FINALIZER
+from internal.cloud.marks import CONTROL_PLANE_MODE, PAUSED, RUNS_FINALIZER
 from internal.cloud.subresource import Subresource
 from internal.cloud.taskdriver import EnsureOptions, Tools, ensure
+from internal.cloud.taskdriver.owners import owner_of
+from internal.cloud.taskdriver.reading import instance_name, instance_reference, typed
+from internal.cloud.taskdriver.record import is_live
 from internal.cloud.taskdriver.statuses import take_hold
 
 R = TypeVar("R", bound=Resource[Any, TaskStatus])
 
 AT_ONCE = 0.01
-
-
-@runtime_checkable
-class NamesItsInstance(Protocol):
-    """A spec that says which instance it is for; people may write it."""
-
-    instance_name: str
 
 
 async def _at_once() -> None:
@@ -55,7 +49,7 @@ class SubresourceReconciler(Generic[R]):
         if entry is None:
             self.gone(request)
             return None
-        resource = typed(kind, entry)
+        resource = typed(kind, entry.decode())
         if resource is None:
             raise TerminalError(
                 f"{entry!r} cannot be read as its kind; see the status of its instance"
@@ -67,13 +61,25 @@ class SubresourceReconciler(Generic[R]):
         if deleting and RUNS_FINALIZER not in entry.finalizers:
             return None
         if instance is not None and is_extracted(instance):
-            return None
+            return self._leave_alone(resource)
         if RUNS_FINALIZER not in entry.finalizers:
             await take_hold(self.tools.client, resource, RUNS_FINALIZER)
             return Result(requeue_after=AT_ONCE)
         await self.ready()
         progress = await ensure(self.tools, self._options(resource, instance))
         return progress.result
+
+    def _leave_alone(self, resource: R) -> Result | None:
+        """Nothing is written while the instance is out of management. A run that was under way
+        keeps its place with the limiter until its deadline, since nobody looks after it."""
+        run, now = resource.status.run, self.tools.clock()
+        left = 0.0
+        if run is not None and is_live(run) and run.deadline is not None:
+            left = (run.deadline - now).total_seconds()
+        if left > 0:
+            return Result(requeue_after=left)
+        self.tools.limiter.release(owner_of(resource))
+        return None
 
     def _options(self, resource: R, instance: Entry | None) -> EnsureOptions[R]:
         sub = self.subresource
@@ -90,35 +96,13 @@ class SubresourceReconciler(Generic[R]):
 
     def _instance_of(self, resource: R) -> Entry | None:
         """The instance in the cache; None if it is not there, or is another one of that name."""
-        reference = _reference(resource)
+        reference = instance_reference(resource)
         entry = self.tools.client.cache.entry(
             Instance, instance_name(resource), resource.metadata.namespace
         )
-        if entry is None or (reference is not None and reference != entry.uid):
+        if entry is None or (reference is not None and reference.uid != entry.uid):
             return None
         return entry
-
-
-def typed(kind: type[R], entry: Entry) -> R | None:
-    """An object as its kind. A status that cannot be read counts as none; None if the spec cannot."""
-    try:
-        return entry.typed(kind)
-    except ValidationError:
-        pass
-    try:
-        return kind.from_manifest({**entry.decode(), "status": {}})
-    except ValidationError:
-        return None
-
-
-def instance_name(resource: Resource[Any, TaskStatus]) -> str:
-    """The name of an object's instance: by owner, else as its spec or its label says."""
-    for reference in resource.metadata.owner_references or ():
-        if reference.controller and reference.kind == Instance.gvk().kind:
-            return reference.name
-    if isinstance(resource.spec, NamesItsInstance):
-        return resource.spec.instance_name
-    return (resource.metadata.labels or {}).get(INSTANCE, resource.metadata.name or "")
 
 
 def held(resource: Resource[Any, TaskStatus]) -> str:
@@ -140,10 +124,3 @@ def is_extracted(instance: Entry) -> bool:
 def _is_paused(instance: Entry) -> bool:
     own = instance.annotations.get(PAUSED, "").lower() == "true"
     return own or is_paused(instance.annotations)
-
-
-def _reference(resource: Resource[Any, TaskStatus]) -> str | None:
-    for reference in resource.metadata.owner_references or ():
-        if reference.controller and reference.kind == Instance.gvk().kind:
-            return reference.uid
-    return None

@@ -141,9 +141,11 @@ class Ledger:
         if claim.owner.uid not in self._holders and claim.owner.uid not in self._waiters:
             self._wait(claim).expected = self._clock()
 
-    def took(self, task: str, seconds: float) -> None:
-        """A run of a type once took so long."""
-        self._types.setdefault(task, _Type()).tempo.took(seconds)
+    def ran(self, task: str, since: datetime, until: datetime) -> None:
+        """A run of a type started and ended, before this ledger was there."""
+        tempo = self._types.setdefault(task, _Type()).tempo
+        tempo.started(since)
+        tempo.took((until - since).total_seconds())
 
     def forget(self, uid: str, *, ended: bool = False) -> None:
         """The object is gone, or has neither a run nor a place. `ended`: its run has."""

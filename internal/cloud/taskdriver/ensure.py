@@ -18,7 +18,7 @@ from ctrlruntime.controller.directives import is_paused
 from ctrlruntime.controller.reconcile import Result
 from internal.cloud.concurrency import Claim, Denied
 from internal.cloud.marks import PAUSED, RETRY, RUNS_FINALIZER
-from internal.cloud.runs import Run, RunInput, RunOwner, RunRefused, RunRequest
+from internal.cloud.runs import Run, RunInput, RunRefused, RunRequest
 from internal.cloud.taskdriver.decision import (
     begin,
     clean_up,
@@ -32,6 +32,7 @@ from internal.cloud.taskdriver.due import next_run
 from internal.cloud.taskdriver.inputs import inputs_of
 from internal.cloud.taskdriver.opening import Opened, opening
 from internal.cloud.taskdriver.outputs import OutputsRefused, keep_outputs
+from internal.cloud.taskdriver.owners import owner_of
 from internal.cloud.taskdriver.record import is_live
 from internal.cloud.taskdriver.reports import tell_end, tell_steps
 from internal.cloud.taskdriver.situation import CleanUp, Decision, Rest, Situation
@@ -109,17 +110,6 @@ def claim_of(s: Situation) -> Claim:
         instance=s.instance,
         since=s.now if waiting is None else min(waiting.since, s.now),
         concurrency=s.definition.concurrency,
-    )
-
-
-def owner_of(resource: Resource[Any, TaskStatus]) -> RunOwner:
-    """An object as the owner of its runs."""
-    return RunOwner(
-        api_version=resource.api_version,
-        kind=resource.kind,
-        namespace=resource.metadata.namespace or "",
-        name=resource.metadata.name or "",
-        uid=resource.metadata.uid or "",
     )
 
 

@@ -1,0 +1,108 @@
+"""The ledger's contents, from the record in the objects: at the start of leadership, and from then on
+of what others wrote."""
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from apis.cloud import TaskState
+from ctrlruntime.cache.events import Created, Deleted, Event, Updated
+from ctrlruntime.client.client import Client
+from internal.cloud.concurrency.checker import Claim
+from internal.cloud.concurrency.ledger import Ledger
+from internal.cloud.runs import RunOwner
+from internal.cloud.subresource import Subresource
+from internal.cloud.taskdriver.owners import owner_of
+from internal.cloud.taskdriver.reading import instance_name, typed
+from internal.cloud.taskdriver.record import is_live
+from internal.cloud.taskdriver.trust import trusted
+
+LIVE: Final = frozenset({TaskState.CREATING, TaskState.CREATED, TaskState.STARTED})
+
+
+@dataclass(slots=True)
+class LedgerKeeper:
+    """Fills a ledger once, from consistent reads, when it is first asked for by who leads.
+
+    Nothing may be granted before :meth:`ready` has returned.
+    """
+
+    ledger: Ledger
+    client: Client
+    """Live: what a cache holds at the start of leadership may be older than the last leader's writes."""
+    subresources: Sequence[Subresource[Any]]
+    clock: Callable[[], datetime]
+    wake: Callable[[RunOwner], None] = lambda _owner: None
+    """Called for owners that were found to hold a place without our doing: their next pass knows
+    whether they still do."""
+    gone: Callable[[str, str], None] = lambda _task, _uid: None
+    """Told of the task and UID of objects that are deleted (`TaskMetrics.forget`)."""
+    namespaces: Collection[str] = ()
+    """Those that are managed; none means all."""
+    _reading: asyncio.Task[None] | None = field(default=None, init=False)
+    _read: bool = field(default=False, init=False)
+
+    async def ready(self) -> None:
+        """Returns once the ledger knows who runs and who waits. Raises the client's errors; the next
+        call tries again."""
+        if self._read:
+            return
+        if self._reading is None or (self._reading.done() and not self._read):
+            self._reading = asyncio.create_task(self._rebuild(), name="ledger")
+        await asyncio.shield(self._reading)
+
+    def observe(self, subresource: Subresource[Any], event: Event) -> None:
+        """A handler for the informer of the subresource's kind."""
+        if isinstance(event, Deleted):
+            self.ledger.forget(event.old.uid)
+            self.gone(subresource.definition.name, event.old.uid)
+            return
+        if not isinstance(event, Created | Updated):
+            return
+        if not self._read or self.ledger.holds(event.new.uid):
+            return
+        run = (event.new.field("status") or {}).get("run") or {}
+        if run.get("state") in LIVE and self._enter(subresource, event.new.decode()):
+            resource = typed(subresource.kind, event.new.decode())
+            if resource is not None:
+                self.wake(owner_of(resource))
+
+    async def _rebuild(self) -> None:
+        found = [
+            (subresource, manifest)
+            for subresource in self.subresources
+            for namespace in self.namespaces or (None,)
+            for manifest in await self.client.list(subresource.kind.mapping(), namespace)
+        ]
+        for subresource, manifest in found:
+            self._enter(subresource, manifest)
+        self._read = True
+
+    def _enter(self, subresource: Subresource[Any], manifest: dict[str, Any]) -> bool:
+        """Enter one object; True if it holds a place that was not known."""
+        resource = typed(subresource.kind, manifest)
+        if resource is None:
+            return False
+        definition, now, owner = subresource.definition, self.clock(), owner_of(resource)
+        status = trusted(resource.status, owner, definition, now)
+        if not self._read:
+            for ended in (status.run, *status.history):
+                if ended is not None and ended.created_at and ended.finished_at:
+                    self.ledger.ran(definition.name, ended.created_at, ended.finished_at)
+        run, waiting = status.run, status.waiting
+        since = now if waiting is None else min(waiting.since, now)
+        claim = Claim(
+            task=definition.name,
+            owner=owner,
+            instance=instance_name(resource),
+            since=since,
+            concurrency=definition.concurrency,
+        )
+        if run is not None and is_live(run):
+            sure = run.state is not TaskState.CREATING
+            return self.ledger.learn(claim, since=run.created_at or now, sure=sure)
+        if waiting is not None:
+            self.ledger.queue(claim)
+        return False
