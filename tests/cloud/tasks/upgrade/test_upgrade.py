@@ -221,7 +221,7 @@ class TestJobs:
 
     async def end(self, client: Client, kind: str) -> None:
         """What the cluster does: the Job completes, or fails."""
-        while not (jobs := await client.list(JOB, "acme")):
+        while not (jobs := await client.list(JOB, "acme")):  # noqa: ASYNC110 - the task is busy meanwhile
             await asyncio.sleep(0.01)
         job = jobs[0]
         now = "2026-01-02T03:04:05Z"
@@ -267,7 +267,7 @@ class TestJobs:
             first["metadata"]["uid"]
         ]
         running = asyncio.ensure_future(run(attempt=2, migrate={"job": dict(self.HOOK)}))
-        while [job["metadata"]["uid"] for job in await client.list(JOB, "acme")] in (
+        while [job["metadata"]["uid"] for job in await client.list(JOB, "acme")] in (  # noqa: ASYNC110 - as above
             [first["metadata"]["uid"]],
             [],
         ):
