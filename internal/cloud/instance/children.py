@@ -32,11 +32,13 @@ OF_INSTANCE = "instance"
 
 
 def instances_of(entry: Entry) -> list[str]:
-    """The instance that an object is for, by owner reference, label or spec."""
+    """The instance that an object is for, by owner reference or label; of an upgrade, by its spec."""
     owner = entry.controller
-    named = {entry.labels.get(INSTANCE, ""), (entry.field("spec") or {}).get("instanceName", "")}
+    named = {entry.labels.get(INSTANCE, "")}
     if owner is not None and owner.kind == "Instance":
         named.add(owner.name)
+    if entry.kind == "UpgradeInstanceTask":
+        named.add((entry.field("spec") or {}).get("instanceName", ""))
     return sorted(f"{entry.namespace}/{name}" for name in named if name)
 
 

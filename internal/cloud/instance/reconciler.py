@@ -132,7 +132,7 @@ class InstanceReconciler:
             ready=after.phase is Phase.READY,
             refused=facts.hindrance is not None,
         )
-        quiet = any(child.written for child in facts.children)
+        quiet = any(child.written for child in facts.children or ())
         if is_news(before, after, quiet=quiet):
             await self.records.status(Instance.mapping(), entry, before, after)
 

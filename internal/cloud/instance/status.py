@@ -47,7 +47,8 @@ class Facts:
     generation: int
     version: str
     """That is deployed; empty before anything is."""
-    children: Sequence[Child] = ()
+    children: Sequence[Child] | None = None
+    """None: nobody looked, and what was known of them still stands."""
     hindrance: Hindrance | None = None
     paused: bool = False
     handled_retry: str = ""
@@ -60,6 +61,15 @@ class _Word:
     phase: Phase
     message: str
     ready: bool = False
+
+
+def _aggregate(status: InstanceStatus, children: Sequence[Child]) -> None:
+    busy = _busy(children)
+    status.task = "" if busy is None or busy.status.run is None else busy.status.run.run_id
+    status.waiting = _waiting(children)
+    status.children = [_summary(child) for child in children if child.object is not None]
+    status.outputs = outputs(children)
+    status.gcp = gcp_of(status.outputs)
 
 
 def leaving(before: InstanceStatus, generation: int, message: str, now: datetime) -> InstanceStatus:
@@ -81,12 +91,8 @@ def summarize(before: InstanceStatus, facts: Facts, now: datetime) -> InstanceSt
     status.phase, status.message = word.phase, word.message
     status.version = facts.version
     status.last_handled_retry = facts.handled_retry
-    busy = _busy(facts.children)
-    status.task = "" if busy is None or busy.status.run is None else busy.status.run.run_id
-    status.waiting = _waiting(facts.children)
-    status.children = [_summary(child) for child in facts.children if child.object is not None]
-    status.outputs = outputs(facts.children)
-    status.gcp = gcp_of(status.outputs)
+    if facts.children is not None:
+        _aggregate(status, facts.children)
     told = _conditions(word, facts)
     for condition in told:
         set_condition(status.conditions, condition, now)
@@ -126,10 +132,11 @@ def _steady(status: InstanceStatus) -> dict[str, object]:
 def _word(facts: Facts) -> _Word:
     if facts.hindrance is not None:
         return _Word(facts.hindrance.phase, facts.hindrance.message)
-    stuck = next((child for child in facts.children if child.problem), None)
+    children = facts.children or ()
+    stuck = next((child for child in children if child.problem), None)
     if stuck is not None:
         return _Word(Phase.FAILED, stuck.problem)
-    gating = [child for child in facts.children if child.subresource.gates]
+    gating = [child for child in children if child.subresource.gates]
     if facts.paused:
         return _Word(Phase.PAUSED, _paused(facts), ready=_all_ready(gating))
     if _all_ready(gating):
@@ -153,7 +160,7 @@ def _unfinished(gating: Sequence[Child], facts: Facts) -> _Word:
 
 
 def _begun(facts: Facts) -> Phase:
-    return Phase.RUNNING if any(child.object for child in facts.children) else Phase.PENDING
+    return Phase.RUNNING if any(child.object for child in facts.children or ()) else Phase.PENDING
 
 
 def _sentence(child: Child, gating: Sequence[Child]) -> str:
@@ -211,14 +218,14 @@ def _before(child: Child, gating: Sequence[Child]) -> set[str]:
 def _deployed(facts: Facts) -> str:
     trouble = [
         f" {child.kind}: {child.status.message.rstrip('.')}."
-        for child in facts.children
+        for child in facts.children or ()
         if not child.subresource.gates and child.status.phase in (Phase.FAILED, Phase.RETRYING)
     ]
     return f"Version {facts.version} is deployed as the spec says.{''.join(trouble)}"
 
 
 def _paused(facts: Facts) -> str:
-    busy = _busy(facts.children)
+    busy = _busy(facts.children or ())
     awaited = ""
     if busy is not None and busy.status.run is not None:
         awaited = f" {busy.kind} is still at work as {busy.status.run.run_id}."

@@ -44,7 +44,7 @@ def period(resource: InstanceInvariants) -> float | None:
     return None if given is None else given.total_seconds()
 
 
-SUBRESOURCE: Final = Subresource[InstanceInvariants](
+SUBRESOURCE: Final = Subresource(
     kind=InstanceInvariants,
     definition=DEFINITION,
     desired=desired,

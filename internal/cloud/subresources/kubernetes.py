@@ -41,7 +41,7 @@ def config_maps(resource: InstanceKubernetes) -> list[str]:
     return list(resource.spec.cluster.bundle.config_map_names)
 
 
-SUBRESOURCE: Final = Subresource[InstanceKubernetes](
+SUBRESOURCE: Final = Subresource(
     kind=InstanceKubernetes,
     definition=DEFINITION,
     desired=desired,

@@ -44,7 +44,7 @@ def period(resource: InstanceKubernetesPVC) -> float | None:
     return None if given is None else given.total_seconds()
 
 
-SUBRESOURCE: Final = Subresource[InstanceKubernetesPVC](
+SUBRESOURCE: Final = Subresource(
     kind=InstanceKubernetesPVC,
     definition=DEFINITION,
     desired=desired,

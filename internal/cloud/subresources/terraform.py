@@ -40,7 +40,7 @@ def secrets(resource: InstanceTerraform) -> list[SecretKeyRef]:
     return [] if settings is None or settings.token_from is None else [settings.token_from]
 
 
-SUBRESOURCE: Final = Subresource[InstanceTerraform](
+SUBRESOURCE: Final = Subresource(
     kind=InstanceTerraform,
     definition=DEFINITION,
     desired=desired,

@@ -53,7 +53,7 @@ def config_maps(resource: UpgradeInstanceTask) -> list[str]:
     return list(resource.spec.cluster.bundle.config_map_names)
 
 
-SUBRESOURCE: Final = Subresource[UpgradeInstanceTask](
+SUBRESOURCE: Final = Subresource(
     kind=UpgradeInstanceTask,
     definition=DEFINITION,
     desired=desired,

@@ -1,0 +1,16 @@
+"""One stage for each test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.cloud.instance.stage import Stage
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    async with Stage.start(tmp_path) as made:
+        yield made
