@@ -5,7 +5,7 @@ N ?= 5000
 BACKEND ?= kube-apiserver
 MODULES := apis.tenancy
 
-.PHONY: help setup run test lint types check-generated pytest envtest-assets test-real requirements mutants \
+.PHONY: help setup run test lint types check-generated pytest envtest-assets test-real requirements scenarios mutants \
         generate manifests build-installer wheel bench-tenancy bench-runtime bench-stalls bench clean
 
 help: ## Show what there is to make
@@ -49,6 +49,10 @@ requirements: setup envtest-assets ## The requirement catalogue: ID, priority, t
 	@hack/mariadb.sh
 	@hack/kubectl.sh
 	@$(PY) -m tests.catalogue
+
+scenarios: setup envtest-assets ## The scenarios of the cloud system: ID, priority, tests, outcome
+	@hack/kubectl.sh
+	@$(PY) -m tests.catalogue --scenarios
 
 mutants: setup envtest-assets ## Put one defect at a time into a copy; each must be caught by the test of its ID
 	@$(PY) -m tests.mutants

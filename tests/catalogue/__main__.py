@@ -2,8 +2,9 @@
 
 python -m tests.catalogue            run the tests of the catalogue, print the table
 python -m tests.catalogue WQ PQ-01   the same for families or lines
-python -m tests.catalogue --write    write docs/requirements.md
-python -m tests.catalogue --check    fail if docs/requirements.md is out of date
+python -m tests.catalogue --scenarios  run the scenarios of the cloud system instead
+python -m tests.catalogue --write    write docs/requirements.md and docs/scenarios.md
+python -m tests.catalogue --check    fail if they are out of date
 """
 
 from __future__ import annotations
@@ -15,25 +16,30 @@ from pathlib import Path
 import click
 
 from tests.catalogue import document
+from tests.catalogue.requirements import Book
 
 ROOT = Path(__file__).parents[2]
 
 
 @click.command(help=__doc__)
 @click.argument("lines", nargs=-1)
-@click.option("--write", is_flag=True, help="Write docs/requirements.md.")
-@click.option("--check", is_flag=True, help="Fail if docs/requirements.md is out of date.")
+@click.option("--scenarios", is_flag=True, help="The scenarios of the cloud system.")
+@click.option("--write", is_flag=True, help="Write the documents.")
+@click.option("--check", is_flag=True, help="Fail if a document is out of date.")
 @click.option("-n", "--workers", default=2, show_default=True, help="Processes to run tests in.")
-def main(lines: tuple[str, ...], write: bool, check: bool, workers: int) -> None:
+def main(lines: tuple[str, ...], scenarios: bool, write: bool, check: bool, workers: int) -> None:
     if write:
-        document.PATH.write_text(document.text())
+        for book in Book:
+            document.path(book).write_text(document.text(book))
     elif check:
         if difference := document.drift():
             click.echo(difference)
-            sys.exit("docs/requirements.md is out of date: python -m tests.catalogue --write")
+            sys.exit("the documents are out of date: python -m tests.catalogue --write")
     else:
         parallel = ["-n", str(workers), "--dist", "loadgroup"] if workers else []
-        chosen = [f"--requirement={line}" for line in lines] or ["--requirements"]
+        chosen = [f"--requirement={line}" for line in lines] or [
+            "--scenarios" if scenarios else "--requirements"
+        ]
         command = [sys.executable, "-m", "pytest", *parallel, *chosen]
         sys.exit(subprocess.run(command, cwd=ROOT, check=False).returncode)
 

@@ -1,15 +1,15 @@
-"""docs/requirements.md, from the catalogue."""
+"""docs/requirements.md and docs/scenarios.md, from the catalogues."""
 
 from __future__ import annotations
 
 import difflib
 from pathlib import Path
 
-from tests.catalogue.requirements import Family, Requirement, catalogue, families
+from tests.catalogue.requirements import Book, Family, Requirement, catalogue, families
 
-PATH = Path(__file__).parents[2] / "docs" / "requirements.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
-_HEAD = """\
+_REQUIREMENTS = """\
 # Requirements
 
 What a controller runtime has to do, line by line, and so what may be relied on. The lines are those that
@@ -23,20 +23,42 @@ code, one at a time: the test of the line has to notice.
 """
 
 
-def text() -> str:
+_SCENARIOS = """\
+# Scenarios of the cloud system
+
+What Instances, their subresources and their tasks do, line by line, each proven by tests that carry its ID
+(`@pytest.mark.criterion("SG-20")`). `make scenarios` runs them and prints the outcome of every line; `make test` fails
+when a line is not proven. Written from `tests/catalogue/scenarios.toml` by `python -m tests.catalogue --write`.
+"""
+
+_HEADS = {Book.REQUIREMENTS: _REQUIREMENTS, Book.SCENARIOS: _SCENARIOS}
+
+
+def path(book: Book) -> Path:
+    """Where the document of a book is."""
+    return DOCS / f"{book}.md"
+
+
+def text(book: Book) -> str:
     """The whole document."""
-    lines = catalogue().values()
+    lines = catalogue(book).values()
     core = sum(line.core for line in lines)
-    parts = [_HEAD, f"There are {len(lines)} lines, {core} of them P0.\n"]
-    parts += [_section(family) for family in families()]
+    parts = [_HEADS[book], f"There are {len(lines)} lines, {core} of them P0.\n"]
+    parts += [_section(family) for family in families(book)]
     return "\n".join(parts)
 
 
 def drift() -> str:
-    """What differs between the file and the catalogue; empty if nothing does."""
-    have = PATH.read_text() if PATH.exists() else ""
+    """What differs between the files and the catalogues; empty if nothing does."""
+    return "".join(_drift(book) for book in Book)
+
+
+def _drift(book: Book) -> str:
+    have = path(book).read_text() if path(book).exists() else ""
     return "\n".join(
-        difflib.unified_diff(have.splitlines(), text().splitlines(), "is", "should be", lineterm="")
+        difflib.unified_diff(
+            have.splitlines(), text(book).splitlines(), "is", "should be", lineterm=""
+        )
     )
 
 

@@ -80,7 +80,7 @@ def _outcome(requirement: Requirement, tests: Mapping[str, Outcome]) -> Outcome:
     return Outcome.LEFT_OUT if requirement.left_out else Outcome.MISSING
 
 
-def summary(verdicts: Iterable[Verdict]) -> str:
+def summary(verdicts: Iterable[Verdict], book: str = "requirements") -> str:
     """One line: how many, how many of them core, and what they came to."""
     verdicts = list(verdicts)
     core = [verdict for verdict in verdicts if verdict.requirement.core]
@@ -90,7 +90,7 @@ def summary(verdicts: Iterable[Verdict]) -> str:
         if any(verdict.outcome is outcome for verdict in verdicts)
     ]
     proven = sum(verdict.outcome is Outcome.PASSED for verdict in core)
-    return f"{len(verdicts)} requirements: {', '.join(counts)}; P0: {proven} of {len(core)} passed"
+    return f"{len(verdicts)} {book}: {', '.join(counts)}; P0: {proven} of {len(core)} passed"
 
 
 def table(verdicts: Iterable[Verdict]) -> list[str]:

@@ -1,7 +1,8 @@
 """For pytest: which tests prove which line of the catalogue, and whether all lines are proven.
 
 A run of the whole suite fails when a line is not proven; no test runs twice for it. With
-`--requirements` only the tests of the catalogue run, and the table of all lines is printed.
+`--requirements` (or `--scenarios`) only the tests of that catalogue run, and the table of all its
+lines is printed.
 """
 
 from __future__ import annotations
@@ -10,17 +11,18 @@ import pytest
 from _pytest.terminal import TerminalReporter
 
 from tests.catalogue.outcomes import Outcome, Record, Verdict, judge, summary, table
-from tests.catalogue.requirements import catalogue, families
+from tests.catalogue.requirements import Book, catalogue, every_line, families
 
 _PROPERTY = "requirement"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--requirements",
-        action="store_true",
-        help="run only tests of the requirement catalogue and print what they say about each line",
-    )
+    for book in Book:
+        parser.addoption(
+            f"--{book}",
+            action="store_true",
+            help=f"run only tests of the catalogue of {book} and print what they say about each line",
+        )
     parser.addoption(
         "--requirement",
         action="append",
@@ -36,13 +38,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def requirements_of(item: pytest.Item) -> list[str]:
-    """The IDs of the catalogue that a test is marked with. Raises UsageError for one that is none."""
+    """The IDs of the catalogues that a test is marked with. Raises UsageError for one that is none."""
     marked = [str(name) for mark in item.iter_markers("criterion") for name in mark.args]
-    prefixes = {family.prefix for family in families()}
+    prefixes = {family.prefix for book in Book for family in families(book)}
     for name in marked:
-        if name.partition("-")[0] in prefixes and name not in catalogue():
+        if name.partition("-")[0] in prefixes and name not in every_line():
             raise pytest.UsageError(f"{item.nodeid}: {name} is not in the requirement catalogue")
-    return [name for name in marked if name in catalogue()]
+    return [name for name in marked if name in every_line()]
 
 
 def is_wanted(name: str, wanted: list[str]) -> bool:
@@ -50,16 +52,29 @@ def is_wanted(name: str, wanted: list[str]) -> bool:
     return name in wanted or name.partition("-")[0] in wanted
 
 
+def chosen_lines(config: pytest.Config) -> set[str] | None:
+    """The IDs that the run is about; None if it is about no catalogue in particular."""
+    wanted: list[str] = config.getoption("--requirement")
+    books = [book for book in Book if config.getoption(f"--{book}")]
+    if not wanted and not books:
+        return None
+    lines = {name for book in books for name in catalogue(book)}
+    if wanted:
+        named = {name for name in every_line() if is_wanted(name, wanted)}
+        return named & lines if books else named
+    return lines
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    chosen = chosen_lines(config)
     others = []
-    wanted = config.getoption("--requirement")
     for item in items:
         names = requirements_of(item)
         item.user_properties += [(_PROPERTY, name) for name in names]
-        if not any(not wanted or is_wanted(name, wanted) for name in names):
+        if chosen is not None and not chosen.intersection(names):
             others.append(item)
-    if (wanted or config.getoption("--requirements")) and others:
+    if others:
         gone = set(others)
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in gone]
@@ -69,8 +84,7 @@ class Judge:
     """Collects outcomes, from all workers, and gives the verdict of a whole run."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self._wanted: list[str] = config.getoption("--requirement")
-        self._alone = bool(config.getoption("--requirements") or self._wanted)
+        self._chosen = chosen_lines(config)
         self._whole = _is_whole(config)
         self._record = Record()
 
@@ -93,27 +107,33 @@ class Judge:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
-        if not (self._whole or self._alone):
-            return
-        verdicts = self._verdicts()
-        unproven = self._unproven()
-        terminalreporter.section("requirements")
-        for line in table(verdicts if self._alone else unproven):
-            terminalreporter.write_line(line)
-        if self._alone and self._whole and unproven:
-            terminalreporter.section("requirements not proven")
-            for line in table(unproven):
+        alone = self._chosen is not None
+        for book in Book:
+            verdicts = self._verdicts(book)
+            if not verdicts or not (self._whole or alone):
+                continue
+            unproven = [verdict for verdict in verdicts if not verdict.acceptable]
+            terminalreporter.section(str(book))
+            for line in table(verdicts if alone else unproven):
                 terminalreporter.write_line(line)
-        terminalreporter.write_line(summary(verdicts))
+            if alone and self._whole and unproven:
+                terminalreporter.section(f"{book} not proven")
+                for line in table(unproven):
+                    terminalreporter.write_line(line)
+            terminalreporter.write_line(summary(verdicts, book))
 
-    def _verdicts(self) -> list[Verdict]:
-        verdicts = judge(catalogue().values(), self._record)
-        if self._whole:
-            return verdicts
-        return [v for v in verdicts if v.tests or is_wanted(v.requirement.id, self._wanted)]
+    def _verdicts(self, book: Book) -> list[Verdict]:
+        """Of all lines of the book that the run is about."""
+        lines = catalogue(book)
+        if self._chosen is None:
+            return judge(lines.values(), self._record) if self._whole else []
+        about = [line for name, line in lines.items() if name in self._chosen]
+        return judge(about, self._record)
 
     def _unproven(self) -> list[Verdict]:
-        return [verdict for verdict in self._verdicts() if not verdict.acceptable]
+        return [
+            verdict for book in Book for verdict in self._verdicts(book) if not verdict.acceptable
+        ]
 
 
 def _is_whole(config: pytest.Config) -> bool:

@@ -1,14 +1,23 @@
-"""The requirement catalogue as data: what a controller runtime has to do, in families of lines."""
+"""The catalogues as data: what a controller runtime has to do, and what the cloud system has to."""
 
 from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-SOURCE = Path(__file__).parent / "requirements.toml"
+
+class Book(StrEnum):
+    """A catalogue, which is a file of that name."""
+
+    REQUIREMENTS = "requirements"
+    """Of a controller runtime."""
+    SCENARIOS = "scenarios"
+    """Of the cloud system."""
+
 
 CORE = 0
 """The priority of what must be proven at any time."""
@@ -41,16 +50,22 @@ class Family:
 
 
 @cache
-def families() -> tuple[Family, ...]:
+def families(book: Book = Book.REQUIREMENTS) -> tuple[Family, ...]:
     """In the order of the file."""
-    document = tomllib.loads(SOURCE.read_text())
+    document = tomllib.loads((Path(__file__).parent / f"{book}.toml").read_text())
     return tuple(_family(prefix, body) for prefix, body in document.items())
 
 
 @cache
-def catalogue() -> dict[str, Requirement]:
-    """Every line by its ID."""
-    return {line.id: line for family in families() for line in family.requirements}
+def catalogue(book: Book = Book.REQUIREMENTS) -> dict[str, Requirement]:
+    """Every line of a book by its ID."""
+    return {line.id: line for family in families(book) for line in family.requirements}
+
+
+@cache
+def every_line() -> dict[str, Requirement]:
+    """The lines of all books by ID."""
+    return {name: line for book in Book for name, line in catalogue(book).items()}
 
 
 def _family(prefix: str, body: dict[str, Any]) -> Family:

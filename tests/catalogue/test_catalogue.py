@@ -10,7 +10,7 @@ import pytest
 
 from tests.catalogue import document
 from tests.catalogue.outcomes import Outcome, Record, judge, summary, table
-from tests.catalogue.requirements import Requirement, catalogue
+from tests.catalogue.requirements import Book, Requirement, catalogue
 
 ROOT = Path(__file__).parents[2]
 CORE = Requirement(id="XX-01", family="XX", priority=0, text="It works.")
@@ -27,7 +27,13 @@ def test_there_are_182_lines_99_of_them_core() -> None:
     assert not [line.id for line in lines if line.core and line.left_out]
 
 
-def test_the_document_says_what_the_catalogue_says() -> None:
+def test_there_are_46_scenarios() -> None:
+    lines = catalogue(Book.SCENARIOS).values()
+    assert len(lines) == 46
+    assert not [line.id for line in lines if line.core and line.left_out]
+
+
+def test_the_documents_say_what_the_catalogues_say() -> None:
     assert document.drift() == ""
 
 
