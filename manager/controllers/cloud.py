@@ -1,5 +1,6 @@
 """The cloud system's controllers, wired to the runtime."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from internal.cloud.instance.bundles import Bundles
 from internal.cloud.instance.children import OF_INSTANCE, Children, instances_of
 from internal.cloud.instance.domains import Domains
 from internal.cloud.instance.order import check_order
+from internal.cloud.instance.quiet import Quiet
 from internal.cloud.instance.reconciler import InstanceReconciler
 from internal.cloud.instance.walk import Walk
 from internal.cloud.marks import FIELD_MANAGER
@@ -115,6 +117,7 @@ def add_instance_controller(parts: Parts) -> None:
         records=Records(client, FIELD_MANAGER),
         conflict=Domains(store).conflict,
         clock=_now,
+        quiet=Quiet(time.monotonic),
     )
 
     def shares_a_name(event: Event, queue: EventQueue) -> None:

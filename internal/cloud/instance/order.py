@@ -38,6 +38,14 @@ class Child:
         return self.ready or (not self.wanted and self.object is None)
 
     @property
+    def silent(self) -> bool:
+        """Whether it has yet to say something of what is wanted of it now."""
+        if self.written:
+            return True
+        found = self.object
+        return found is not None and found.status.observed_generation != found.metadata.generation
+
+    @property
     def status(self) -> TaskStatus:
         return TaskStatus() if self.object is None else self.object.status
 

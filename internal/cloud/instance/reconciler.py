@@ -19,6 +19,7 @@ from internal.cloud.instance.domains import held
 from internal.cloud.instance.extraction import is_extracted, is_paused
 from internal.cloud.instance.lease import lease_of
 from internal.cloud.instance.order import kind_of
+from internal.cloud.instance.quiet import Quiet
 from internal.cloud.instance.reading import read
 from internal.cloud.instance.status import Facts, Hindrance, is_news, leaving, summarize
 from internal.cloud.instance.teardown import PROTECTED, is_protected, next_to_go, progress
@@ -54,11 +55,15 @@ class InstanceReconciler:
     conflict: Callable[[Instance], Hindrance | None]
     """Whether another instance has a name that this one wants."""
     clock: Callable[[], datetime]
+    quiet: Quiet
 
     async def reconcile(self, request: Request) -> Result | None:
         """One pass. Raises the client's errors when the server gives no usable answer."""
         entry = self.instances.get(request.namespace, request.name)
-        if entry is None or is_extracted(entry.annotations):
+        if entry is None:
+            self.quiet.forget(request)
+            return None
+        if is_extracted(entry.annotations):
             return None
         owner = Owner(gvk=Instance.gvk(), namespace=entry.namespace, name=entry.name, uid=entry.uid)
         instance, flaw = read(entry)
@@ -95,8 +100,9 @@ class InstanceReconciler:
         )
         if act:
             facts = replace(facts, handled_retry=retry_asked(instance))
-        await self._tell(instance, entry, facts)
-        return None if lease.look_again is None else Result(requeue_after=lease.look_again)
+        wait = await self._tell(instance, entry, facts)
+        times = [time for time in (wait, lease.look_again) if time]
+        return Result(requeue_after=min(times)) if times else None
 
     def _look_ahead(self, instance: Instance) -> tuple[Hindrance | None, str]:
         """What keeps the instance from being worked on, and the revision of its bundle."""
@@ -119,11 +125,12 @@ class InstanceReconciler:
                 (subresource, found)
                 for subresource in self.subresources
                 for found in self.children.find(subresource, owner)
-                if found.status.phase in (Phase.FAILED, Phase.RETRYING)
+                if found.status.phase in (Phase.FAILED, Phase.RETRYING, Phase.DELETING)
             ]
             await self.children.ask_for_retry(failed, asked)
 
-    async def _tell(self, instance: Instance, entry: Entry, facts: Facts) -> None:
+    async def _tell(self, instance: Instance, entry: Entry, facts: Facts) -> float:
+        """Write the status if it is news. Returns the seconds after which to look again, or 0."""
         before = instance.status
         after = summarize(before, facts, self.clock())
         after.domains = held(
@@ -132,9 +139,10 @@ class InstanceReconciler:
             ready=after.phase is Phase.READY,
             refused=facts.hindrance is not None,
         )
-        quiet = any(child.written for child in facts.children or ())
-        if is_news(before, after, quiet=quiet):
+        wait = self.quiet.left(Request(entry.namespace, entry.name), silent=_is_silent(facts))
+        if is_news(before, after, quiet=wait > 0):
             await self.records.status(Instance.mapping(), entry, before, after)
+        return wait
 
     # -- the end ---------------------------------------------------------------------------
 
@@ -171,16 +179,18 @@ class InstanceReconciler:
         await self._leave(instance, entry, self._progress(subresource, owner))
 
     def _progress(self, subresource: Subresource[Any], owner: Owner) -> str:
-        objects = self.children.find(subresource, owner)
-        stuck = (item for item in objects if item.status.phase in (Phase.FAILED, Phase.RETRYING))
-        failing = next(stuck, None)
-        said = "" if failing is None else failing.status.message
-        return progress(kind_of(subresource), said, failing is not None)
+        said = (item.status.message for item in self.children.find(subresource, owner))
+        return progress(kind_of(subresource), next(filter(None, said), ""))
 
     async def _leave(self, instance: Instance, entry: Entry, message: str) -> None:
         status = leaving(instance.status, entry.generation, message, self.clock())
         status.last_handled_retry = retry_asked(instance)
         await self.records.status(Instance.mapping(), entry, instance.status, status)
+
+
+def _is_silent(facts: Facts) -> bool:
+    gating = (child for child in facts.children or () if child.subresource.gates)
+    return any(child.silent and not child.waits_for for child in gating)
 
 
 def _held_back(entry: Entry) -> str:

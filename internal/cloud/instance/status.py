@@ -105,8 +105,8 @@ def is_news(before: InstanceStatus, after: InstanceStatus, *, quiet: bool) -> bo
     """Whether a status is worth a write.
 
     The numbers of a queue change all the time: they go along with the next write. `quiet`: a
-    subresource was written just now and will say something itself; until then only another
-    generation, phase-changing trouble or a first status is news.
+    subresource was written just now and will say something itself; until then only what does not
+    come from it is news.
     """
     if _steady(before) == _steady(after):
         return False
@@ -150,7 +150,7 @@ def _all_ready(gating: Sequence[Child]) -> bool:
 
 def _unfinished(gating: Sequence[Child], facts: Facts) -> _Word:
     at_work = [child for child in gating if not child.settled and not child.waits_for]
-    phases = {child.status.phase: child for child in reversed(at_work) if not child.written}
+    phases = {child.status.phase: child for child in reversed(at_work) if not child.silent}
     for phase in _WORST_FIRST:
         if phase in phases:
             return _Word(phase, _sentence(phases[phase], gating))
@@ -166,7 +166,7 @@ def _begun(facts: Facts) -> Phase:
 def _sentence(child: Child, gating: Sequence[Child]) -> str:
     said = child.status.message.rstrip(".") or "it does not say why"
     name = child.kind
-    match Phase.PENDING if child.written else child.status.phase:
+    match Phase.PENDING if child.silent else child.status.phase:
         case Phase.FAILED:
             return (
                 f"{name} failed: {said}. Mend the cause, then change the spec or ask for another "
@@ -181,7 +181,7 @@ def _sentence(child: Child, gating: Sequence[Child]) -> str:
         case Phase.DELETING:
             return f"{name} is being torn down{_next(child, gating)}"
     run = child.status.run
-    if run is not None and run.state in _LIVE and not child.written:
+    if run is not None and run.state in _LIVE and not child.silent:
         return f"{name} is at work as {run.run_id}{_next(child, gating)}"
     return f"{name} is about to begin{_next(child, gating)}"
 

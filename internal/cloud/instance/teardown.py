@@ -38,12 +38,7 @@ PROTECTED = (
 )
 
 
-def progress(kind: str, said: str, failing: bool) -> str:
+def progress(kind: str, said: str) -> str:
     """One sentence on a teardown under way."""
-    if failing:
-        why = said.rstrip(".") or "it does not say why"
-        return (
-            f"{kind} cannot be torn down: {why}. What it runs on stays until it is gone; mend the "
-            "cause, and ask for another attempt with `manager instance retry`."
-        )
-    return f"{kind} is being torn down; what it runs on goes after it."
+    told = f": {said.rstrip('.')}" if said else ""
+    return f"{kind} is being torn down, and what it runs on after it{told}."

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Final
 
 from apis.cloud import Phase, TaskState, UpgradeInstanceTask
-from internal.cloud.instance.readiness import is_done
 from internal.cloud.marks import SUPERSEDED
 
 KEPT: Final = 5
@@ -59,7 +58,7 @@ class Plan:
 def upgrade_of(resource: UpgradeInstanceTask) -> Upgrade:
     """What there is to know of an object."""
     status, metadata, run = resource.status, resource.metadata, resource.status.run
-    done = status.succeeded if is_done(resource) else None
+    done = status.succeeded  # of these inputs: the spec cannot change
     times = () if run is None else (run.finished_at, run.created_at)
     return Upgrade(
         name=metadata.name or "",

@@ -195,10 +195,19 @@ async def test_a_retry_is_handed_on_once(stage: Stage) -> None:
     assert kept.metadata.annotations[key] == "by hand"
 
 
+async def test_a_subresource_that_stays_silent_is_not_waited_for_for_long(stage: Stage) -> None:
+    await stage.apply(instance())
+    await stage.carry_out("InstanceTerraform")
+    await stage.there("InstanceKubernetes")
+    told = await stage.until("Instance", lambda found: len(found.status.children) == 2)
+    assert "InstanceKubernetes is about to begin" in told.status.message
+
+
 async def test_gcp_comes_from_outputs(stage: Stage) -> None:
     await stage.apply(instance())
     outputs = {"project_id": "p-1", "region": "us-central1", "gke_clusters": '["blue", "green"]'}
     await stage.carry_out("InstanceTerraform", outputs={**outputs, "cloudsql_instances": "db-1"})
+    await stage.begin("InstanceKubernetes")
     told = await stage.until("Instance", lambda found: found.status.gcp is not None)
     assert told.status.gcp.project_id == "p-1"
     assert [item.name for item in told.status.gcp.gke_clusters] == ["blue", "green"]
