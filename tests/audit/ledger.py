@@ -1,6 +1,6 @@
 """Every request of managers under test, test by test, in a file of one run.
 
-with ledger.watch(environment.proxy.log, suite="tenancy", users=["manager"]) as audited:
+with ledger.watch(environment.proxy.log, suite="tenancy", server="embedded", users=["manager"]) as audited:
     ...
 assert audited.refused == []
 """
@@ -26,6 +26,7 @@ class Asked(msgspec.Struct, frozen=True, tag="asked", omit_defaults=True):
     """Requests of one test that are alike. `expected`: the test says that they may be refused."""
 
     suite: str
+    server: str
     test: str
     user: str
     verb: str
@@ -66,6 +67,7 @@ class Lacking(msgspec.Struct, frozen=True, tag="lacking"):
     """A resource that a server of the run does not serve, so that nothing can be asked of it."""
 
     suite: str
+    server: str
     resource: str
 
 
@@ -76,10 +78,16 @@ class Audited:
     """The requests of some users of one proxy, for as long as they are watched."""
 
     def __init__(
-        self, ledger: Ledger, suite: str, users: Collection[str], expected: Collection[str]
+        self,
+        ledger: Ledger,
+        suite: str,
+        server: str,
+        users: Collection[str],
+        expected: Collection[str],
     ) -> None:
         self._ledger = ledger
         self._suite = suite
+        self._server = server
         self._users = frozenset(users)
         self._expected = frozenset(expected)
         self._open = True
@@ -95,6 +103,7 @@ class Audited:
         plural, _, group = named.partition(".")
         asked = Asked(
             suite=self._suite,
+            server=self._server,
             test=self._ledger.test,
             user=entry.user,
             verb=entry.verb,
@@ -135,11 +144,15 @@ class Ledger:
         log: RequestLog,
         *,
         suite: str,
+        server: str,
         users: Collection[str],
         expected: Collection[str] = (),
     ) -> Iterator[Audited]:
-        """Note what `users` ask through a proxy. `expected`: resources they may be refused."""
-        audited = Audited(self, suite, users, expected)
+        """Note what `users` ask through a proxy. `expected`: resources they may be refused.
+
+        `server` is the sort of server: each has to be asked for everything.
+        """
+        audited = Audited(self, suite, server, users, expected)
         log.observe(audited.note)
         try:
             yield audited
@@ -150,9 +163,9 @@ class Ledger:
         """One request more."""
         self._counts[asked] += 1
 
-    def lacks(self, suite: str, resources: Iterable[str]) -> None:
-        """The server of a suite does not serve these."""
-        self._lacking.update(Lacking(suite, resource) for resource in resources)
+    def lacks(self, suite: str, server: str, resources: Iterable[str]) -> None:
+        """A server of a suite does not serve these."""
+        self._lacking.update(Lacking(suite, server, resource) for resource in resources)
 
     def turn(self, test: str) -> None:
         """Another test begins: write what the last one has asked."""

@@ -139,10 +139,10 @@ class Judge:
         terminalreporter.section("rights of the manager")
         for test, asked in sorted(set(verdict.forbidden)):
             terminalreporter.line(f"forbidden: {asked} ({test})", red=True)
-        for suite, right in verdict.unused:
-            terminalreporter.line(f"granted and never used by {suite}: {right}", red=True)
-        for right in verdict.unjudged:
-            terminalreporter.line(f"not served here, so not judged: {right}")
+        for scene, right in verdict.unused:
+            terminalreporter.line(f"granted and never used by {scene}: {right}", red=True)
+        for scene, right in verdict.unjudged:
+            terminalreporter.line(f"not served, so not judged of {scene}: {right}")
         terminalreporter.line(
             f"{', '.join(share.suite for share in self._wanted) or 'no suite'} as a whole: {verdict.used} rights used, "
             f"{len(verdict.unused)} unused, {len(verdict.forbidden)} refusals; {self._place}"

@@ -22,6 +22,11 @@ class Right(NamedTuple):
         where = f" in {self.namespace}" if self.namespace else ""
         return f"{self.verb} {self.resource}{where}"
 
+    @property
+    def plural(self) -> str:
+        """The resource without a subresource."""
+        return self.resource.partition("/")[0]
+
 
 def taken(verb: str, resource: str, namespace: str, code: int) -> list[Right]:
     """The rights that a request of the log takes: an apply is a patch, and a create where it made one.

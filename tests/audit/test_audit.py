@@ -35,7 +35,8 @@ def request(
 
 def asked(verb: str, resource: str, code: int = 200, **more: Any) -> Asked:
     at, test, suite = more.pop("at", ""), more.pop("test", "test"), more.pop("suite", "s")
-    return Asked(suite, test, "manager", verb, resource, at, code, **more)
+    server = more.pop("server", "x")
+    return Asked(suite, server, test, "manager", verb, resource, at, code, **more)
 
 
 # -- what is taken down --------------------------------------------------------------------------
@@ -43,7 +44,7 @@ def asked(verb: str, resource: str, code: int = 200, **more: Any) -> Asked:
 
 def test_requests_are_taken_down_test_by_test(ledger: Ledger) -> None:
     log = RequestLog()
-    with ledger.watch(log, suite="s", users=["manager"], expected=["pods"]) as audited:
+    with ledger.watch(log, suite="s", server="x", users=["manager"], expected=["pods"]) as audited:
         ledger.turn("first")
         for _ in range(3):
             log.record(request("patch", "deployments.apps/status", "ns"), 200)
@@ -54,7 +55,7 @@ def test_requests_are_taken_down_test_by_test(ledger: Ledger) -> None:
         log.record(request("list", "nodes"), 403, "Fail")  # the proxy's own: no server said so
         log.record(request("get", "/apis/apps/v1"), 200)
     log.record(request("list", "secrets"), 403)  # nobody watches any more
-    ledger.lacks("s", ["cronjobs.batch"])
+    ledger.lacks("s", "x", ["cronjobs.batch"])
     ledger.flush()
     ledger.flush()
     assert list(read(ledger.place)) == [
@@ -62,7 +63,7 @@ def test_requests_are_taken_down_test_by_test(ledger: Ledger) -> None:
         asked("list", "pods", 403, test="first", expected=True),
         asked("list", "nodes", 403, test="second"),
         asked("get", "/apis/apps/v1", test="second"),
-        Lacking("s", "cronjobs.batch"),
+        Lacking("s", "x", "cronjobs.batch"),
     ]  # fmt: skip
     assert audited.refused == ["list nodes"]
 
@@ -112,8 +113,8 @@ def test_only_bound_roles_grant_and_roles_where_they_are_bound() -> None:
         ([asked("patch", "things", at="somewhere"), asked("create", "things", at="ns")], []),
         ([asked("apply", "things", 201, acting_as="shop")], ["create things", "patch things"]),
         ([asked("apply", "things", 201, suite="other")], ["create things", "patch things"]),
-        ([Lacking("s", "things")], []),
-        ([Lacking("other", "things")], ["create things", "patch things"]),
+        ([asked("list", "others"), Lacking("s", "x", "things")], []),
+        ([Lacking("other", "x", "things")], ["create things", "patch things"]),
     ],
 )  # fmt: skip
 def test_a_right_is_used_by_requests_that_take_it(lines: list[Any], unused: list[str]) -> None:
@@ -127,6 +128,14 @@ def test_a_right_in_one_namespace_is_used_there() -> None:
     share = Share("s", frozenset({Right("get", "leases", "system")}))
     assert not judge([asked("get", "leases", at="elsewhere")], [share]).acceptable
     assert judge([asked("get", "leases", at="system")], [share]).acceptable
+
+
+def test_every_server_that_a_suite_ran_on_is_asked_for_everything() -> None:
+    share = Share("s", frozenset({Right("get", "things")}))
+    verdict = judge([asked("get", "things"), asked("list", "things", server="y")], [share])
+    assert [(str(scene), str(right)) for scene, right in verdict.unused] == [
+        ("s on y", "get things")
+    ]
 
 
 def test_what_no_request_takes_is_not_missed() -> None:
@@ -193,7 +202,7 @@ from ctrlruntime.envtest.proxy.requests import RequestInfo
 @pytest.mark.parametrize(("verb", "code"), [("get", 200), ("list", 200)])
 def test_it(ledger, verb, code):
     log = RequestLog()
-    with ledger.watch(log, suite="suite", users=["manager"], expected=["others"]):
+    with ledger.watch(log, suite="suite", server="x", users=["manager"], expected=["others"]):
         log.record(RequestInfo("manager", verb, "things", "", ""), code)
         log.record(RequestInfo("manager", verb, "others", "", ""), 403)
 """
@@ -241,7 +250,7 @@ class TestRuns:
         self.changed(suite, '("list", 200)', '("watch", 200)')
         code, text = self.run(suite)
         assert code == 1, text
-        assert "granted and never used by suite: list things" in text
+        assert "granted and never used by suite on x: list things" in text
         assert "get things" not in text
 
     def test_a_part_is_not_asked_for_all_rights(self, suite: Path) -> None:

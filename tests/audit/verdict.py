@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.audit.ledger import Asked, Lacking, Line
 from tests.audit.rights import Right
@@ -32,17 +33,28 @@ class Audit:
     """Rights that no request takes."""
 
 
+class Scene(NamedTuple):
+    """A suite on a sort of server."""
+
+    suite: str
+    server: str
+
+    def __str__(self) -> str:
+        return f"{self.suite} on {self.server}"
+
+
 @dataclass(slots=True)
 class Verdict:
     """What came out. Empty where nothing is wrong."""
 
     forbidden: list[tuple[str, str]] = field(default_factory=list)
     """Test, and what was refused in it."""
-    unused: list[tuple[str, Right]] = field(default_factory=list)
-    """Suite, and the right it left unused."""
-    unjudged: list[Right] = field(default_factory=list)
-    """Granted and not used, as no server of the run serves the resource."""
+    unused: list[tuple[Scene, Right]] = field(default_factory=list)
+    """Where, and the right that was left unused."""
+    unjudged: list[tuple[Scene, Right]] = field(default_factory=list)
+    """The same of what the server does not serve."""
     used: int = 0
+    """Rights that were used, added up over suites and servers."""
 
     @property
     def acceptable(self) -> bool:
@@ -66,45 +78,44 @@ def shares(
 
 
 def judge(lines: Iterable[Line], whole: Iterable[Share], exempt: Collection[Right] = ()) -> Verdict:
-    """Refusals of all suites, and what the suites that ran as a whole have left unused.
+    """Refusals of all suites, and what the suites that ran as a whole have left unused on a server.
 
     `exempt`: rights that no request takes.
     """
     verdict = Verdict()
-    asked, lacking = _by_suite(lines)
-    for suite in asked.values():
-        verdict.forbidden += [(each.test, str(each)) for each in suite if each.refused]
+    asked, lacking = _by_scene(lines)
+    for requests in asked.values():
+        verdict.forbidden += [(each.test, str(each)) for each in requests if each.refused]
     for share in whole:
-        used = _places(right for each in asked.get(share.suite, ()) for right in each.rights())
-        for right in sorted(share.rights - frozenset(exempt)):
-            places = used.get(right[:2], set())
-            if places and right.namespace in ("", *places):
-                verdict.used += 1
-            elif _plural(right) in lacking.get(share.suite, ()):
-                verdict.unjudged.append(right)
-            else:
-                verdict.unused.append((share.suite, right))
+        told = sorted(scene for scene in asked if scene.suite == share.suite)
+        for scene in told or [Scene(share.suite, "no server")]:
+            missed = _unused(share.rights - frozenset(exempt), asked.get(scene, []))
+            absent = {right for right in missed if right.plural in lacking.get(scene, ())}
+            verdict.unused += [(scene, right) for right in sorted(missed - absent)]
+            verdict.unjudged += [(scene, right) for right in sorted(absent)]
+            verdict.used += len(share.rights - frozenset(exempt)) - len(missed)
     return verdict
 
 
-def _places(rights: Iterable[Right]) -> dict[tuple[str, str], set[str]]:
-    """Where each verb was used on each resource."""
-    found: dict[tuple[str, str], set[str]] = {}
-    for right in rights:
-        found.setdefault(right[:2], set()).add(right.namespace)
-    return found
+def _unused(rights: frozenset[Right], asked: Iterable[Asked]) -> set[Right]:
+    places: dict[tuple[str, str], set[str]] = {}
+    for right in (right for each in asked for right in each.rights()):
+        places.setdefault(right[:2], set()).add(right.namespace)
+
+    def is_used(right: Right) -> bool:
+        found = places.get(right[:2])
+        return found is not None and right.namespace in ("", *found)
+
+    return {right for right in rights if not is_used(right)}
 
 
-def _plural(right: Right) -> str:
-    return right.resource.partition("/")[0]
-
-
-def _by_suite(lines: Iterable[Line]) -> tuple[dict[str, list[Asked]], dict[str, set[str]]]:
-    asked: dict[str, list[Asked]] = {}
-    lacking: dict[str, set[str]] = {}
+def _by_scene(lines: Iterable[Line]) -> tuple[dict[Scene, list[Asked]], dict[Scene, set[str]]]:
+    asked: dict[Scene, list[Asked]] = {}
+    lacking: dict[Scene, set[str]] = {}
     for line in lines:
+        scene = Scene(line.suite, line.server)
         if isinstance(line, Lacking):
-            lacking.setdefault(line.suite, set()).add(line.resource)
+            lacking.setdefault(scene, set()).add(line.resource)
         else:
-            asked.setdefault(line.suite, []).append(line)
+            asked.setdefault(scene, []).append(line)
     return asked, lacking

@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-from collections.abc import AsyncIterator, Collection
+import subprocess
+from collections.abc import AsyncIterator, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ NAMESPACE = "ctrlruntime-system"
 ACCOUNT = "ctrlruntime-controller-manager"
 USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 RBAC = "rbac.authorization.k8s.io"
+DEPLOY = "Deployment"
 SERVICE_ACCOUNT = GroupVersionKind("", "v1", "ServiceAccount")
 
 
@@ -43,6 +45,20 @@ def _parsed() -> list[Manifest]:
     return [each for each in yaml.load_all(INSTALLER.read_text(), yaml.CSafeLoader) if each]
 
 
+def kustomized(folder: str) -> list[Manifest]:
+    """What kubectl makes of a folder of config/."""
+    return copy.deepcopy(_built(folder))
+
+
+@functools.cache
+def _built(folder: str) -> list[Manifest]:
+    script = ROOT / "hack" / "kubectl.sh"
+    kubectl = subprocess.run([script, "1.32"], check=True, capture_output=True, text=True).stdout
+    command = [kubectl.strip(), "kustomize", str(ROOT / "config" / folder)]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return [each for each in yaml.load_all(text, yaml.CSafeLoader) if each]
+
+
 def of_kind(kind: str) -> list[Manifest]:
     """Those of one kind."""
     return [each for each in manifests() if each["kind"] == kind]
@@ -54,22 +70,28 @@ async def install(client: Client, *, deployment: bool = False, users: Collection
     `users` get what the service account gets, for servers where tokens are made up.
     """
     await install_crds(client, of_kind("CustomResourceDefinition"))
+    left_out = {"CustomResourceDefinition"} if deployment else {"CustomResourceDefinition", DEPLOY}
+    await add(client, [m for m in manifests() if m["kind"] not in left_out], users=users)
+
+
+async def add(client: Client, objects: Iterable[Manifest], *, users: Collection[str] = ()) -> None:
+    """Apply objects; `users` get what is bound to the service account."""
     subjects = [{"kind": "User", "apiGroup": RBAC, "name": user} for user in users]
-    for manifest in manifests():
-        if manifest["kind"] == "CustomResourceDefinition":
-            continue
-        if manifest["kind"] == "Deployment" and not deployment:
-            continue
+    for manifest in objects:
         if manifest["kind"].endswith("Binding"):
-            manifest["subjects"] += subjects
+            manifest = {**manifest, "subjects": [*manifest["subjects"], *subjects]}
         await client.apply(manifest, field_manager="install", force=True)
 
 
 async def uninstall(client: Client) -> None:
     """Everything but the definitions and the namespace, which would take a while to go."""
-    for manifest in reversed(manifests()):
-        if manifest["kind"] in ("CustomResourceDefinition", "Namespace"):
-            continue
+    kept = ("CustomResourceDefinition", "Namespace")
+    await remove(client, [each for each in manifests() if each["kind"] not in kept])
+
+
+async def remove(client: Client, objects: Collection[Manifest]) -> None:
+    """Delete objects, the last first, as far as they are there."""
+    for manifest in reversed([*objects]):
         metadata = manifest["metadata"]
         with contextlib.suppress(NotFound):
             await client.delete(

@@ -19,7 +19,14 @@ from ctrlruntime.envtest import Environment
 from manager import manifests as made
 from manager.options import RunOptions
 from tests.manifests.conftest import Kubectl
-from tests.manifests.installation import INSTALLER, NAMESPACE, ROOT, Manifest, of_kind
+from tests.manifests.installation import (
+    INSTALLER,
+    NAMESPACE,
+    ROOT,
+    Manifest,
+    kustomized,
+    of_kind,
+)
 
 pytestmark = pytest.mark.xdist_group("manifests")
 
@@ -37,13 +44,6 @@ FOLDERS = (
 )
 KINDS: tuple[type[Resource[Any, Any]], ...] = (Tenant, TenantRegistry, TenantTemplate)
 DEFINITIONS = "CustomResourceDefinition"
-
-
-def built(folder: str, binaries: dict[str, str]) -> list[Manifest]:
-    """What kustomize makes of a folder."""
-    command = [binaries["1.32"], "kustomize", str(CONFIG / folder)]
-    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return [each for each in yaml.safe_load_all(text) if each]
 
 
 MONITORS = {
@@ -115,7 +115,7 @@ MONITORS = {
 """What of a ServiceMonitor is used here, in the Prometheus operator's terms."""
 
 
-def test_every_folder_has_its_kustomization(binaries: dict[str, str]) -> None:
+def test_every_folder_has_its_kustomization() -> None:
     on_disk = {path.parent.name for path in CONFIG.glob("*/kustomization.yaml")}
     assert on_disk == set(FOLDERS)
 
@@ -153,15 +153,15 @@ async def accepted(client: Client, manifest: Manifest, namespace: str) -> None:
 @pytest.mark.criterion("kustomize")
 @pytest.mark.parametrize("folder", FOLDERS)
 async def test_the_real_server_takes_every_object(
-    folder: str, binaries: dict[str, str], real: Environment, installation: Client
+    folder: str, real: Environment, installation: Client
 ) -> None:
     await real.install_crds(MONITORS)
-    for manifest in built(folder, binaries):
+    for manifest in kustomized(folder):
         await accepted(installation, manifest, NAMESPACE)
 
 
 @pytest.mark.criterion("kustomize")
-async def test_a_current_server_knows_every_field(binaries: dict[str, str], tmp_path: Path) -> None:
+async def test_a_current_server_knows_every_field(tmp_path: Path) -> None:
     """The old one drops what it does not know, so that a slip of the pen would pass there."""
     async with Environment(folder=tmp_path) as environment:
         client = environment.client("admin")
@@ -169,19 +169,17 @@ async def test_a_current_server_knows_every_field(binaries: dict[str, str], tmp_
         await client.create(namespace)
         await environment.install_crds(MONITORS, *KINDS)
         for folder in FOLDERS:
-            for manifest in built(folder, binaries):
+            for manifest in kustomized(folder):
                 await accepted(client, manifest, NAMESPACE)
-        wrong = built("manager", binaries)[-1]
+        wrong = kustomized("manager")[-1]
         wrong["spec"]["template"]["spec"]["containers"][0]["readinesProbe"] = {}
         with pytest.raises(AssertionError, match="readinesProbe"):
             await accepted(client, wrong, NAMESPACE)
 
 
 @pytest.mark.criterion("kustomize")
-def test_webhooks_are_called_what_the_manager_is_told(binaries: dict[str, str]) -> None:
-    made = {
-        (each["kind"], each["metadata"]["name"]): each for each in built("with-webhooks", binaries)
-    }
+def test_webhooks_are_called_what_the_manager_is_told() -> None:
+    made = {(each["kind"], each["metadata"]["name"]): each for each in kustomized("with-webhooks")}
     deployment = made["Deployment", "ctrlruntime-controller-manager"]
     arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
     told = dict(each[2:].split("=") for each in arguments if "=" in each)
@@ -196,8 +194,8 @@ def test_webhooks_are_called_what_the_manager_is_told(binaries: dict[str, str]) 
 
 
 @pytest.mark.criterion("samples")
-def test_there_is_a_sample_of_every_kind(binaries: dict[str, str]) -> None:
-    samples = built("samples", binaries)
+def test_there_is_a_sample_of_every_kind() -> None:
+    samples = kustomized("samples")
     assert {each["kind"] for each in samples} == {kind.gvk().kind for kind in KINDS}
     known = {kind.gvk().kind: kind for kind in KINDS}
     for sample in samples:

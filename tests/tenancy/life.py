@@ -13,7 +13,7 @@ from typing import Any
 
 import aiohttp
 
-from apis.tenancy import LIST_KINDS, Tenant, TenantRegistry
+from apis.tenancy import LIST_KINDS, Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
@@ -52,20 +52,24 @@ class LeadersWorld(World):
         self._log = (self.folder / "manager.log").open("a")
         self.manager = Manager(
             self.environment.config(USER),
-            ManagerOptions(
-                name="manager",
-                leader_election=True,
-                leader_election_id=LEADER_ELECTION_ID,
-                leader_election_namespace=NAMESPACE,
-                metrics_bind_address="127.0.0.1:0",
-                metrics=MetricsServing(secure=True, authorize=True),
-                health_bind_address="0",
-            ),
+            self.manager_options(),
             logger=make_logger(format="console", stream=self._log),
         )
         add_tenancy(self.manager, self.options)
         self._task = asyncio.create_task(self.manager.start())
         await asyncio.wait_for(self.manager.elected.wait(), 30)
+
+    def manager_options(self) -> ManagerOptions:
+        """As in the installation, on free ports."""
+        return ManagerOptions(
+            name="manager",
+            leader_election=True,
+            leader_election_id=LEADER_ELECTION_ID,
+            leader_election_namespace=NAMESPACE,
+            metrics_bind_address="127.0.0.1:0",
+            metrics=MetricsServing(secure=True, authorize=True),
+            health_bind_address="0",
+        )
 
 
 # -- what is in the template ---------------------------------------------------------------------
@@ -218,9 +222,10 @@ def reading(namespace: str) -> dict[str, Any]:
 async def sweep(fleet: Fleet, space: str) -> None:
     """Leave nothing in a server that others use: what waits for the manager waits no longer."""
     client = fleet.world.client
-    for kind, name in ((Tenant, "a-app"), (TenantRegistry, "registry")):
+    for kind, name in ((Tenant, "a-app"), (TenantRegistry, "registry"), (TenantTemplate, "app")):
         with contextlib.suppress(NotFound):
             await fleet.patch(kind, name, {"metadata": {"finalizers": None}})
+            await fleet.delete(kind, name)
     with contextlib.suppress(NotFound):
         await client.delete(READER_BINDING, f"{fleet.namespace}-reader")
     for namespace in (fleet.namespace, space):

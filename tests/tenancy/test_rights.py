@@ -1,4 +1,4 @@
-"""The manager as the account that is shipped, through a whole life: what it may is what it does."""
+"""The manager as the account that is shipped: what it may is what it does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.tenancy.life import LeadersWorld, cases, live, served_kinds
+from tests.tenancy.life import USER, LeadersWorld, cases, live, served_kinds
+from tests.tenancy.overlay import WebhooksWorld, certificates_come_and_go
+from tests.tenancy.world import permissive
 
 
 @pytest.mark.criterion("rbac")
@@ -14,3 +16,15 @@ from tests.tenancy.life import LeadersWorld, cases, live, served_kinds
 async def test_every_verb_of_every_kind_is_used_in_a_whole_life(tmp_path: Path) -> None:
     async with LeadersWorld.start(tmp_path, manager=False) as world:
         await live(world, cases(await served_kinds(world.client)))
+
+
+@pytest.mark.criterion("rbac")
+@pytest.mark.timeout(240)
+async def test_webhooks_and_their_certificates_are_served_with_the_roles_of_the_overlay(
+    tmp_path: Path,
+) -> None:
+    options = permissive(tmp_path, webhooks=True)
+    async with WebhooksWorld.start(tmp_path, manager=False, options=options) as world:
+        users = () if world.is_real else (USER,)
+        async with world.overlaid(users):
+            await certificates_come_and_go(world)

@@ -41,6 +41,7 @@ from tests.audit.ledger import Ledger
 from tests.conformance.releases import CHANGES
 from tests.manifests.installation import install
 from tests.tenancy.ground import ADMIN, Ground, add_grants, embedded_users, names_of
+from tests.tenancy.servers import EMBEDDED, REAL
 
 NAMESPACE = "default"
 """Where a world is unless it shares its server with others."""
@@ -146,9 +147,13 @@ class World:
         if cls.ledger is None:
             yield
             return
+        server = EMBEDDED if cls.ground is None else REAL
         if cls.ground is not None:
-            cls.ledger.lacks(SUITE, cls.ground.lacking)
-        with cls.ledger.watch(env.proxy.log, suite=SUITE, users=users, expected=denied) as audited:
+            cls.ledger.lacks(SUITE, server, cls.ground.lacking)
+        log = env.proxy.log
+        with cls.ledger.watch(
+            log, suite=SUITE, server=server, users=users, expected=denied
+        ) as audited:
             yield
         assert audited.refused == [], "forbidden to the manager"
 
@@ -166,8 +171,11 @@ class World:
         return f"{self.namespace}-{name}" if self.is_real else name
 
     async def make_namespace(self, name: str) -> None:
-        """Create a namespace."""
+        """Create a namespace; one of its name that is going is waited for."""
         manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        live = await self.get(NAMESPACE_KIND, name)
+        if live is not None and "deletionTimestamp" in live["metadata"]:
+            await self.gone(NAMESPACE_KIND, name)
         await self.client.create(manifest)
 
     # -- the manager ---------------------------------------------------------------------------
