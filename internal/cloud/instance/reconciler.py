@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from apis.cloud import Instance, Phase
+from apis.cloud import Instance, InstanceKubernetes, Phase
 from ctrlruntime.cache.cache import CachedClient
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import Conflict, NotFound
@@ -18,7 +18,7 @@ from internal.cloud.instance.children import Children
 from internal.cloud.instance.domains import held
 from internal.cloud.instance.extraction import is_extracted, is_paused
 from internal.cloud.instance.lease import lease_of
-from internal.cloud.instance.order import kind_of
+from internal.cloud.instance.order import Child, kind_of
 from internal.cloud.instance.quiet import Quiet
 from internal.cloud.instance.reading import read
 from internal.cloud.instance.status import Facts, Hindrance, is_news, leaving, summarize
@@ -89,11 +89,11 @@ class InstanceReconciler:
         if act:
             await self._hand_on_retry(instance, owner)
         at = self.walk.prepare(instance, owner, act=act, bundle_revision=revision)
-        walked = await self.walk.through(at)
+        children = await self.walk.through(at)
         facts = replace(
             _nothing(instance, entry),
             version=at.deployed,
-            children=walked,
+            children=children,
             hindrance=hindrance,
             paused=paused,
             lease=lease.message,
@@ -140,7 +140,8 @@ class InstanceReconciler:
             refused=facts.hindrance is not None,
         )
         wait = self.quiet.left(Request(entry.namespace, entry.name), silent=_is_silent(facts))
-        if is_news(before, after, quiet=wait > 0):
+        at_risk = before.version != after.version and any(_rolls(child) for child in walked(facts))
+        if is_news(before, after, quiet=wait > 0 and not at_risk):
             await self.records.status(Instance.mapping(), entry, before, after)
         return wait
 
@@ -188,8 +189,18 @@ class InstanceReconciler:
         await self.records.status(Instance.mapping(), entry, instance.status, status)
 
 
+def _rolls(child: Child) -> bool:
+    """Whether the workload has begun to change, so that it no longer tells which version runs."""
+    return child.subresource.kind is InstanceKubernetes and child.written
+
+
+def walked(facts: Facts) -> Sequence[Child]:
+    """The subresources, if anybody looked."""
+    return facts.children or ()
+
+
 def _is_silent(facts: Facts) -> bool:
-    gating = (child for child in facts.children or () if child.subresource.gates)
+    gating = (child for child in walked(facts) if child.subresource.gates)
     return any(child.silent and not child.waits_for for child in gating)
 
 

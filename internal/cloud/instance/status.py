@@ -114,7 +114,6 @@ def is_news(before: InstanceStatus, after: InstanceStatus, *, quiet: bool) -> bo
         return True
     return (
         before.observed_generation != after.observed_generation
-        or before.version != after.version
         or before.last_handled_retry != after.last_handled_retry
         or after.phase in (Phase.FAILED, Phase.RETRYING, Phase.PAUSED)
         or after.domains != before.domains
