@@ -98,7 +98,7 @@ class Runs:
             if run.confirmable:
                 run = await self._confirm(run)
             elif run.status == "pending" and looks % _PATIENT == 0:
-                await self._explain_queue(run)
+                run = await self._look_ahead(run)
             await self._api.sleep(delay)
             delay = min(delay * 1.5, _SLOW)
 
@@ -135,9 +135,7 @@ class Runs:
         """Raises TaskError, which names who locked the workspace."""
         found = await self._workspaces.find()
         if found is not None and found.holder is not None:
-            raise TaskError(
-                f"workspace {found.name} is locked by {found.holder}; it goes on once it is unlocked"
-            )
+            raise TaskError(_locked(found))
 
     async def _recent(self) -> list[Run]:
         """Newest first, as far back as a run of ours may be."""
@@ -198,20 +196,27 @@ class Runs:
         except (Conflict, Unanswered):
             return
 
-    async def _explain_queue(self, run: Run) -> None:
-        """Who is before us; a person's lock may last, so the run gives up its place for it."""
+    async def _look_ahead(self, run: Run) -> Run:
+        """Why a run is queued: a person's lock may last, so it gives up its place for one; behind a
+        run that was made for the same reason it gives way to that one.
+        """
         found = await self._workspaces.find()
         if found is None:
-            return
+            return run
         if found.holder is not None:
             await self._interrupt(run)
-            raise TaskError(
-                f"workspace {found.name} is locked by {found.holder}; it goes on once it is unlocked"
-            )
-        if found.current_run not in (None, run.identity):
-            self._say(
-                f"run {run.identity} is queued behind run {found.current_run} of its workspace"
-            )
+            raise TaskError(_locked(found))
+        if found.current_run in (None, run.identity):
+            return run
+        other = await self.read(found.current_run)
+        if other.ours == self._run_id:
+            return await self._first([other, run])
+        self._say(f"run {run.identity} is queued behind run {other.identity}, which {other.doing}")
+        return run
+
+
+def _locked(workspace: Workspace) -> str:
+    return f"workspace {workspace.name} is locked by {workspace.holder}; it goes on once it is unlocked"
 
 
 def _new_run(workspace: str, configuration: str, message: str, *, destroy: bool) -> dict[str, Any]:
