@@ -175,9 +175,7 @@ def begin(s: Situation, wanted: Identity, found: Sequence[Run]) -> Decision:
     status.last_handled_retry = s.retry or status.last_handled_retry
     run = adopted if adopted is not None else _intent(s, wanted)
     replace_run(status, run, history=s.definition.history)
-    known = {run.run_id, *(item.run_id for item in status.history)}
-    live = [item.run_id for item in found if not item.state.finished and item.run_id != run.run_id]
-    old = [item.run_id for item in found if item.state.finished and item.run_id not in known]
+    live, old = _beside(status, found)
     steps = []
     if adopted is None:
         first = [] if queued else [TaskState.PENDING]
@@ -190,6 +188,37 @@ def begin(s: Situation, wanted: Identity, found: Sequence[Run]) -> Decision:
         start=adopted is None,
         holds=True,
         requeue=s.pace.at_once if adopted is not None else _next_look(s, run),
+    )
+
+
+def resume(s: Situation, found: Sequence[Run]) -> Decision:
+    """A run was granted whose intent is on record already, and that is not there. The same holds for
+    runs beside it as for a new one."""
+    status, run = _copy(s)
+    status.waiting = None
+    others = [item for item in found if not item.state.finished]
+    if others:
+        taken = _adoptable(s, Identity.of(s.owner, run), others)
+        if taken is not None:
+            status.run = taken
+    live, old = _beside(status, found)
+    return Decision(
+        status=status,
+        cancel=live,
+        delete=old,
+        start=not others,
+        holds=True,
+        requeue=s.pace.at_once,
+    )
+
+
+def _beside(status: TaskStatus, found: Sequence[Run]) -> tuple[list[str], list[str]]:
+    """Of all runs of an object, those under way without a record, and those that ended without."""
+    known = {item.run_id for item in (status.run, *status.history) if item is not None}
+    strange = [item for item in found if item.run_id not in known]
+    return (
+        [item.run_id for item in strange if not item.state.finished],
+        [item.run_id for item in strange if item.state.finished],
     )
 
 

@@ -27,6 +27,7 @@ from internal.cloud.taskdriver.decision import (
     not_kept,
     refuse,
     rest,
+    resume,
 )
 from internal.cloud.taskdriver.due import next_run
 from internal.cloud.taskdriver.inputs import inputs_of
@@ -220,10 +221,14 @@ class _Pass(Generic[R]):
         denied = self._denied()
         if denied is not None:
             return denied
+        resumed = resume(self.s, await self._all())
+        if not resumed.start:
+            return resumed
         try:
-            return follow(self.s, await self._start(decision.status))
+            then = follow(self.s, await self._start(decision.status))
         except RunRefused as error:
-            return refuse(self.s, str(error))
+            then = refuse(self.s, str(error))
+        return replace(then, delete=resumed.delete)
 
     def _denied(self) -> Decision | None:
         verdict = self.tools.limiter.acquire(self.claim)

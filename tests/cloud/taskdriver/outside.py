@@ -13,6 +13,8 @@ from typing import Any
 
 from internal.cloud.runs import Run, RunOwner, RunRefused, RunRequest, RunState
 
+EFFECTS = frozenset({"start", "cancel", "delete"})
+
 
 class Lost(Exception):
     """No answer came."""
@@ -36,6 +38,8 @@ class Outside:
     """Calls whose effect takes place and whose answer is lost, once each."""
     fail: set[str] = field(default_factory=set)
     """Calls that do not get through, once each."""
+    fault: tuple[int, str] | None = None
+    """The n-th effect from now, and what happens to it: fail or lose."""
     heeds_cancel: bool = True
     most_live: int = 0
     open: int = 0
@@ -84,6 +88,12 @@ class Connection:
     def _called(self, what: str) -> None:
         assert not self._closed, "used after it was closed"
         self._outside.calls[what] += 1
+        if what in EFFECTS and self._outside.fault is not None:
+            nth, kind = self._outside.fault
+            self._outside.fault = (nth - 1, kind)
+            if nth == 1:
+                self._outside.fault = None
+                (self._outside.fail if kind == "fail" else self._outside.lose).add(what)
         if what in self._outside.fail:
             self._outside.fail.discard(what)
             raise Lost(f"{what} did not get through")

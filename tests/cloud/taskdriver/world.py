@@ -67,7 +67,7 @@ class World:
     @asynccontextmanager
     async def start(cls) -> AsyncIterator[World]:
         clock = Clock()
-        async with Environment(proxy=True) as env:
+        async with Environment(proxy=True, users=("admin", "manager", "recorder")) as env:
             await env.install_crds(*KINDS)
             yield cls(env, clock, Outside(clock))
 
@@ -117,13 +117,14 @@ class World:
     @asynccontextmanager
     async def life(self, **options: Any) -> AsyncIterator[Life]:
         """One life of a manager: nothing is remembered from the one before."""
-        async with Client.connect(self.env.config("manager")) as client:
+        recording = Client.connect(self.env.config("recorder"))
+        async with Client.connect(self.env.config("manager")) as client, recording:
             cache = Cache(client)
             for kind in KINDS:
                 cache.declare(kind)
             await cache.start()
             await cache.wait_synced(10.0)
-            recorder = EventRecorder(client, "taskdriver-test", now=self.clock)
+            recorder = EventRecorder(recording, "taskdriver-test", now=self.clock)
             woken: list[RunOwner] = []
             registry = CollectorRegistry()
             settings: dict[str, Any] = {
@@ -137,10 +138,11 @@ class World:
                 "clock": self.clock,
                 **options,
             }
-            yield Life(self, cache, Tools(**settings), registry, woken)
-            await recorder.flush(10.0)
-            await recorder.stop()
-            await cache.stop()
+            try:
+                yield Life(self, cache, Tools(**settings), registry, woken)
+            finally:
+                await recorder.stop(10.0)
+                await cache.stop()
 
 
 @dataclass

@@ -1,0 +1,207 @@
+"""A manager that dies at any effect: the next one ends in the same state, with no run twice."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from apis.cloud import InstanceTerraform, TaskState
+from ctrlruntime.api import BUILTIN, GroupVersionKind
+from ctrlruntime.client.errors import NotFound, TransportError, WriteOutcomeUnknown
+from ctrlruntime.envtest.proxy import Cut, LoseReply, Match
+from internal.cloud.runs import RunState
+from tests.cloud.taskdriver.outside import Lost
+from tests.cloud.taskdriver.world import NAMESPACE, PLAIN, Life, World, run_of
+
+SECRET = BUILTIN[GroupVersionKind("", "v1", "Secret")]
+TEARS_DOWN = replace(PLAIN, teardown=True, history=2)
+WRITES = Match(user="manager", verb="write")
+
+
+@dataclass
+class Story:
+    """The life of one object, told whatever happens to the managers."""
+
+    world: World
+    name: str
+    lives: int = 0
+
+    async def survive(self, step: Callable[[Life], Awaitable[object]]) -> None:
+        """Do a step; if the manager dies of it, a new one does it again."""
+        for _ in range(6):
+            async with self.world.life() as life:
+                try:
+                    await step(life)
+                except (TransportError, WriteOutcomeUnknown, Lost, NotFound) as error:
+                    if isinstance(error, NotFound) and self.name not in str(error):
+                        raise
+                    self.lives += 1
+                    continue
+                return
+        raise AssertionError("it never succeeds")
+
+    async def drive(self) -> None:
+        async def step(life: Life) -> None:
+            if await self.is_there():
+                await life.drive(self.name, definition=TEARS_DOWN)
+
+        await self.survive(step)
+
+    async def end(self, state: RunState, **changes: Any) -> None:
+        run = run_of((await self.world.read(self.name)).status)
+        self.world.outside.move(run.run_id, RunState.RUNNING)
+        self.world.outside.move(run.run_id, state, **changes)
+        await self.drive()
+
+    async def is_there(self) -> bool:
+        found = await self.world.admin.list(InstanceTerraform, NAMESPACE)
+        return any(item.metadata.name == self.name for item in found)
+
+    async def tell(self) -> dict[str, Any]:
+        """Created, carried out, changed, failed, tried again, changed, deleted. What is left of it."""
+        await self.world.make(self.name, spec={"domain": "a.example.com"})
+        await self.drive()
+        await self.end(RunState.SUCCEEDED, outputs={"a": "1"}, secret_outputs={"k": "hidden"})
+        await self.world.change(self.name, domain="b.example.com")
+        await self.drive()
+        await self.end(RunState.FAILED, message="no quota")
+        self.world.clock.advance(60)
+        await self.drive()
+        await self.end(RunState.SUCCEEDED, outputs={"a": "2"}, secret_outputs={"k": "other"})
+        resource = await self.world.read(self.name)
+        uid = resource.metadata.uid
+        left = {
+            "outputs": resource.status.outputs,
+            "ready": resource.status.phase,
+            "attempt": run_of(resource.status).attempt,
+            "secret": (await self.world.admin.get(SECRET, f"{self.name}-outputs", NAMESPACE))[
+                "data"
+            ],
+            "steps": [(item.type, item.status) for item in resource.status.task_conditions],
+            "runs": [run.state for run in self.world.outside.of(uid)],
+        }
+        await self.world.admin.delete(InstanceTerraform, self.name, NAMESPACE)
+        await self.drive()
+        await self.end(RunState.SUCCEEDED)
+        left["gone"] = not await self.is_there()
+        left["runs at the end"] = self.world.outside.of(uid)
+        left["begun"] = sorted(
+            self.world.outside.begun[run_id]
+            for run_id, request in self.world.outside.requests.items()
+            if request.input.owner.uid == uid
+        )
+        return left
+
+
+async def check(world: World, fault: Callable[[int], Callable[[], bool]]) -> int:
+    """Tell the story with the n-th effect going wrong, for every n. Returns how many there were."""
+    expected = await Story(world, "reference").tell()
+    assert expected["gone"]
+    assert expected["begun"] == [1, 1, 1, 1]
+    number = 0
+    while True:
+        number += 1
+        fired = fault(number)
+        story = Story(world, f"acme-{number}")
+        assert await story.tell() == expected, f"with a fault at effect {number}"
+        if not fired():
+            return number - 1
+        assert story.lives >= 1
+
+
+@pytest.mark.criterion("SG-27")
+@pytest.mark.parametrize("action", [Cut(), LoseReply()], ids=["before", "after"])
+async def test_a_manager_that_dies_at_a_write_to_the_server(
+    world: World, action: Cut | LoseReply
+) -> None:
+    def fault(nth: int) -> Callable[[], bool]:
+        rule = world.env.proxy.add(action, WRITES, nth=nth)
+
+        def fired() -> bool:
+            done = rule.fired > 0
+            world.env.proxy.remove(rule)
+            return done
+
+        return fired
+
+    assert await check(world, fault) == 11
+    assert world.outside.most_live == 1
+
+
+@pytest.mark.criterion("SG-27")
+@pytest.mark.parametrize("kind", ["fail", "lose"])
+async def test_a_manager_that_dies_at_an_effect_outside(world: World, kind: str) -> None:
+    def fault(nth: int) -> Callable[[], bool]:
+        world.outside.fault = (nth, kind)
+
+        def fired() -> bool:
+            done = world.outside.fault is None
+            world.outside.fault = None
+            return done
+
+        return fired
+
+    assert await check(world, fault) >= 7
+    assert world.outside.most_live == 1
+
+
+@pytest.mark.criterion("SG-27")
+async def test_the_intent_is_on_record_before_the_run_exists(world: World) -> None:
+    await world.make()
+    world.outside.fail.add("start")
+    async with world.life() as life:
+        with pytest.raises(Lost):
+            await life.drive()
+    run = run_of((await world.read()).status)
+    assert run.state is TaskState.CREATING
+    assert run.deadline is not None
+    assert not world.outside.runs
+    async with world.life() as life:
+        await life.drive()
+    assert list(world.outside.begun) == [run.run_id]
+
+
+async def test_nothing_is_started_while_its_intent_cannot_be_written(world: World) -> None:
+    await world.make()
+    world.env.proxy.add(Cut(), WRITES, times=None)
+    for _ in range(3):
+        async with world.life() as life:
+            with pytest.raises((TransportError, WriteOutcomeUnknown)):
+                await life.drive()
+    assert world.outside.calls["start"] == 0
+
+
+async def test_who_may_not_lead_does_nothing_outside(world: World) -> None:
+    await world.make()
+    async with world.life() as life:
+        world.refused = "leader election lost"
+        with pytest.raises(RuntimeError, match="leader election lost"):
+            await life.drive()
+        assert world.outside.calls["start"] == 0
+        assert run_of((await world.read()).status).state is TaskState.CREATING
+    world.refused = ""
+    async with world.life() as successor:
+        await successor.drive()
+        assert len(world.outside.live()) == 1
+
+
+async def test_a_decision_on_an_older_state_is_refused_by_the_server(world: World) -> None:
+    """Two managers during a hand-over: the second decides on what it saw before the first acted."""
+    await world.make()
+    async with world.life() as first, world.life() as second:
+        old = await second.seen()
+        await first.drive()
+        started = run_of((await world.read()).status).run_id
+        await first.finish(RunState.FAILED, retryable=False)
+        mark = world.outside.calls["start"]
+        progress = await second.step(resource=old)
+        assert progress.requeue_after is not None
+        assert progress.requeue_after < 1
+        assert world.outside.calls["start"] == mark
+        assert run_of((await world.read()).status).run_id == started
+        seen = second.cache.get(InstanceTerraform, "acme", NAMESPACE)
+        assert seen is not None
+        assert run_of(seen.status).run_id == started, "and it has looked again"
