@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ctrlruntime.envtest.server import APIServer
     from tests.backends import SharedServer
 
-pytest_plugins = ["tests.catalogue.plugin", "tests.audit.plugin"]
+pytest_plugins = ["tests.catalogue.plugin", "tests.audit.plugin", "tests.tenancy.untold"]
 
 BACKENDS = ("embedded", "kube-apiserver", "apiextensions")
 

@@ -20,6 +20,7 @@ from ctrlruntime.client.errors import (
     NotFound,
     StatusCause,
 )
+from ctrlruntime.resources.allocated import with_allocated
 from ctrlruntime.resources.desired import (
     Desired,
     Manifest,
@@ -405,6 +406,9 @@ class Control:
             "finalizers": list(entry.finalizers),
             "ownerReferences": self._references(desired, entry, owner),
         }
+        if isinstance(body.get("spec"), dict):
+            live = entry.field("spec") or {}
+            body["spec"] = with_allocated(desired.mapping.gvk.group_kind, body["spec"], live)
         return await self._client.update(
             body, kind=desired.mapping, field_manager=self._field_manager
         )

@@ -10,13 +10,16 @@ import pytest_asyncio
 
 from internal.tenancy.rendering import Renderer
 from tests.audit.ledger import Ledger
-from tests.conformance.releases import CHANGES
 from tests.mariadb import MariaDB
 from tests.tenancy.ground import Ground
+from tests.tenancy.servers import EMBEDDED, REAL, lacking, server_of
+from tests.tenancy.untold import untold
 from tests.tenancy.world import World
 
 HERE = Path(__file__).parent
 SHARED = {"shared_world", "shared_world_with_nodes"}
+WORLDS = {"world", "tmp_path", *SHARED}
+"""What a test asks for that has a world, or makes one."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -28,51 +31,81 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", line)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Without a word on servers, scenarios are told twice: on the embedded one and on the real one.
+
+    Those of the large matrices are told on the real one by `--backend kube-apiserver` alone.
+    """
+    if metafunc.config.getoption("--backend") != EMBEDDED or not knows_worlds(metafunc.module):
+        return
+    servers = [pytest.param(EMBEDDED, id=pytest.HIDDEN_PARAM)]
+    if has_world(metafunc) and metafunc.definition.get_closest_marker("matrix") is None:
+        group = f"{metafunc.module.__name__} on {REAL}"
+        marks = [pytest.mark.xdist_group(group)] if "world" in metafunc.fixturenames else []
+        servers.append(pytest.param(REAL, marks=marks))
+    metafunc.parametrize("ground", servers, indirect=True, scope="module")
+
+
+def has_world(metafunc: pytest.Metafunc) -> bool:
+    return not WORLDS.isdisjoint(metafunc.fixturenames)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests that share a world stay together on one worker: it would be made on each.
 
     What asks no server is not told again on another one.
     """
-    if config.getoption("--backend") != "embedded":
-        pure = [i for i in items if i.path.parent == HERE and not asks_a_server(i)]
-        config.hook.pytest_deselected(items=pure)
-        items[:] = [item for item in items if item not in pure]
+    left_out = [item for item in items if item.path.parent == HERE and not is_told(config, item)]
+    config.hook.pytest_deselected(items=left_out)
+    gone = set(left_out)
+    items[:] = [item for item in items if item not in gone]
     for item in items:
         if isinstance(item, pytest.Function) and SHARED.intersection(item.fixturenames):
             item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} of tenancy"))
 
 
-def asks_a_server(item: pytest.Item) -> bool:
-    """Whether its module knows of worlds."""
-    known = vars(item.module).values() if isinstance(item, pytest.Function) else ()
+def is_told(config: pytest.Config, item: pytest.Item) -> bool:
+    """Whether a scenario belongs to this run on its server."""
+    assert isinstance(item, pytest.Function)
+    if config.getoption("--backend") != EMBEDDED:
+        return knows_worlds(item.module)
+    return server_of(item) == EMBEDDED or item.get_closest_marker("matrix") is None
+
+
+def knows_worlds(module: object) -> bool:
+    known = vars(module).values()
     return any(isinstance(each, type) and issubclass(each, World) for each in known)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _ground(request: pytest.FixtureRequest, backend_name: str, ledger: Ledger) -> Iterator[None]:
-    """Where worlds stand: `--backend`; and who takes down what their managers ask."""
+@pytest.fixture(scope="session")
+def real_ground(request: pytest.FixtureRequest) -> Ground:
+    """The real server of this worker, ready for worlds."""
+    return Ground(request.getfixturevalue("real_server"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ground(request: pytest.FixtureRequest, backend_name: str, ledger: Ledger) -> Iterator[None]:
+    """Where worlds stand, and who takes down what their managers ask. Worlds that outlive a test depend on it."""
     World.ledger = ledger
-    if backend_name == "embedded":
-        yield
-        return
-    if backend_name != "kube-apiserver":
-        raise pytest.UsageError("the tenancy system needs built-in kinds: kube-apiserver has them")
-    World.ground = Ground(request.getfixturevalue("real_server"))
+    name = getattr(request, "param", backend_name)
+    if name not in (EMBEDDED, REAL):
+        raise pytest.UsageError(f"the tenancy system needs built-in kinds: {REAL} has them")
+    if name == REAL:
+        World.ground = request.getfixturevalue("real_ground")
     yield
+    World.ground = None
 
 
 @pytest.fixture(autouse=True)
-def _fits(request: pytest.FixtureRequest) -> None:
+def _fits(request: pytest.FixtureRequest, ground: None) -> None:
     """Skip, with the reason, what the real server under test cannot show."""
     if World.ground is None:
         return
-    for mark in request.node.iter_markers("embedded"):
-        pytest.skip(str(mark.args[0]))
-    version = World.ground.server.version
-    for mark in request.node.iter_markers("since"):
-        change = CHANGES[mark.args[0]]
-        if version < (1, change.release):
-            pytest.skip(f"since 1.{change.release}: {change.reason}")
+    why = lacking(request.node, World.ground.server.version)
+    if why:
+        request.node.user_properties.append(untold(request.node.nodeid, why))
+        pytest.skip(why)
 
 
 @pytest.fixture(scope="session")
@@ -89,7 +122,9 @@ async def renderer() -> AsyncIterator[Renderer]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared_world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+async def shared_world(
+    ground: None, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[World]:
     """One world for all tests of a module, each in a namespace of its own (see Fleet)."""
     async with World.start(tmp_path_factory.mktemp("world")) as world:
         yield world
@@ -97,6 +132,7 @@ async def shared_world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_world_with_nodes(
+    ground: None,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[World]:
     """The same with simulated nodes that run Pods."""

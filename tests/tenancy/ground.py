@@ -7,6 +7,7 @@ of these tests adds for kinds that only templates name.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -20,7 +21,7 @@ from ctrlruntime.envtest.crds import is_served
 from ctrlruntime.envtest.users import User, administrator
 from internal.tenancy.grants import AGGREGATE, VERBS
 from tests.backends import SharedServer
-from tests.manifests.installation import account_token, install
+from tests.manifests.installation import account_token, install, of_kind
 
 OWN = (TenantRegistry, TenantTemplate, Tenant)
 ADMIN = "admin"
@@ -35,6 +36,7 @@ def _kind(api_version: str, kind: str) -> RESTMapping:
 NAMESPACES = _kind("v1", "Namespace")
 DEFINITIONS = _kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 CLUSTER_ROLES = _kind("rbac.authorization.k8s.io/v1", "ClusterRole")
+BINDINGS = _kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding")
 
 
 def grant(name: str, *rules: dict[str, Any]) -> dict[str, Any]:
@@ -67,7 +69,8 @@ ADDED = (
 async def add_grants(client: Client) -> None:
     """Create `ADDED`. On a real server a controller makes them the manager's a moment later."""
     for role in ADDED:
-        await client.create(role)
+        with contextlib.suppress(AlreadyExists):
+            await client.create(role)
 
 
 class Ground:
@@ -79,15 +82,13 @@ class Ground:
         self.server = server
         self.lacking: frozenset[str] = frozenset()
         """What templates have lists for, and this server does not serve."""
-        self._ready = False
         self._there: set[tuple[str, str]] = set()
 
     async def users(self, names: Iterable[str]) -> list[User]:
         """Administrators as they are asked for; everybody else is the manager's ServiceAccount."""
         async with Client.connect(self.server.config) as client:
-            if not self._ready:
+            if not await self._installed(client):
                 await self._prepare(client)
-                self._ready = True
             self._there = {key async for key in self._scopes(client)}
             return [
                 administrator(name)
@@ -99,6 +100,15 @@ class Ground:
     def namespace(self) -> str:
         """A name that no other test has."""
         return f"tenancy-{next(self._numbers)}"
+
+    async def _installed(self, client: Client) -> bool:
+        """Whether all is there: other suites on this server take their installation with them."""
+        names = [each["metadata"]["name"] for each in of_kind("CustomResourceDefinition")]
+        there = [self._exists(client, DEFINITIONS, name) for name in names]
+        bound = [each["metadata"]["name"] for each in of_kind("ClusterRoleBinding")]
+        there += [self._exists(client, BINDINGS, name) for name in bound]
+        there += [self._exists(client, CLUSTER_ROLES, each["metadata"]["name"]) for each in ADDED]
+        return all(await asyncio.gather(*there))
 
     async def _prepare(self, client: Client) -> None:
         await install(client)
@@ -122,15 +132,14 @@ class Ground:
     async def sweep(self) -> None:
         """Remove what a world has made: our kinds first, then namespaces, then what is cluster-wide.
 
-        Namespaces with numbers in their names go by themselves; others are waited for.
+        Namespaces go by themselves, which takes a while; whoever needs the name of one waits for it.
         """
         async with Client.connect(self.server.config) as client:
             for kind in OWN:
                 await self._clear(client, kind.mapping())
             made = [key async for key in self._scopes(client) if key not in self._there]
-            for kind, name in made:
-                await self._delete(client, _SCOPES[kind], name)
-            waited = [(k, n) for k, n in made if not n.startswith(("tenancy-", "fleet-"))]
+            await asyncio.gather(*(self._delete(client, _SCOPES[k], name) for k, name in made))
+            waited = [(k, name) for k, name in made if k != "namespaces"]
             async with asyncio.timeout(60):
                 while waited:
                     waited = [
@@ -140,15 +149,18 @@ class Ground:
 
     async def _clear(self, client: Client, kind: RESTMapping) -> None:
         """Delete every object of a kind; whoever held it by a finalizer has ended."""
-        for item in await client.list(kind):
-            name, namespace = item["metadata"]["name"], item["metadata"]["namespace"]
-            try:
-                if item["metadata"].get("finalizers"):
-                    patch = {"metadata": {"finalizers": None}}
-                    await client.patch(kind, name, namespace, patch)
-                await client.delete(kind, name, namespace)
-            except NotFound:
-                continue
+        items = await client.list(kind, metadata_only=True)
+        await asyncio.gather(*(self._remove(client, kind, item["metadata"]) for item in items))
+
+    async def _remove(self, client: Client, kind: RESTMapping, metadata: dict[str, Any]) -> None:
+        name, namespace = metadata["name"], metadata["namespace"]
+        try:
+            if metadata.get("finalizers"):
+                patch = {"metadata": {"finalizers": None}}
+                await client.patch(kind, name, namespace, patch)
+            await client.delete(kind, name, namespace)
+        except NotFound:
+            return
 
     async def _delete(self, client: Client, kind: RESTMapping, name: str) -> None:
         try:

@@ -110,21 +110,32 @@ async def crash_until_done(world: World, nursery: Nursery) -> int:
 
 
 async def inventory(world: World) -> dict[str, Any]:
-    """What exists of the kinds concerned, by name, without what differs from run to run."""
+    """What exists of the kinds concerned, by name, without what differs from world to world."""
     found: dict[str, Any] = {}
     for kind in KINDS:
         for item in await world.client.list(kind):
-            name = item["metadata"]["name"]
-            if name in {"kube-root-ca.crt", "default"} or name.startswith("kube-"):
+            metadata = item["metadata"]
+            name, namespace = metadata["name"], metadata.get("namespace", "")
+            if name in {"kube-root-ca.crt", "default"} or not is_of(world, namespace or name):
                 continue
-            key = f"{kind.gvk.kind}/{item['metadata'].get('namespace', '')}/{name}"
-            found[key] = {
-                "labels": item["metadata"].get("labels"),
+            found[f"{kind.gvk.kind}/{namespace}/{name}"] = {
+                "labels": metadata.get("labels"),
                 "spec": without(item.get("spec"), "clusterIP", "clusterIPs"),
                 "data": item.get("data"),
                 "applied": item.get("status", {}).get("appliedResources"),
             }
-    return found
+    told = orjson.dumps(found).replace(world.namespace.encode(), b"SPACE")
+    return dict(orjson.loads(told))
+
+
+def is_of(world: World, namespace: str) -> bool:
+    """Whether a namespace is the world's, or one of those that its tenants made."""
+    return namespace == world.namespace or namespace.startswith(f"{world.namespace}-")
+
+
+def space(world: World, uid: str) -> str:
+    """The Namespace of a tenant."""
+    return f"{world.namespace}-{uid}-space"
 
 
 def without(value: Any, *names: str) -> Any:
@@ -146,7 +157,7 @@ async def prepare(world: World) -> None:
         namespaces=[
             {
                 "id": "space",
-                "nameTemplate": "{{ .uid }}-space",
+                "nameTemplate": space(world, "{{ .uid }}"),
                 "spec": {"apiVersion": "v1", "kind": "Namespace"},
             }
         ],
@@ -154,7 +165,7 @@ async def prepare(world: World) -> None:
             {
                 "id": "inside",
                 "nameTemplate": "inside",
-                "targetNamespace": "{{ .uid }}-space",
+                "targetNamespace": space(world, "{{ .uid }}"),
                 "dependIds": ["space"],
                 "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"uid": "{{ .uid }}"}},
             }
@@ -268,7 +279,7 @@ async def uninterrupted(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         await change(world)
         await world.gone(Tenant.mapping(), "b-web-app")
         await world.gone(Tenant.mapping(), "b-space")
-        await world.gone(NAMESPACE_KIND, "b-space")
+        await world.gone(NAMESPACE_KIND, space(world, "b"))
         await world.ready("a-web-app", "a-space")
         await world.rest()
         return before, await inventory(world)

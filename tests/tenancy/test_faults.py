@@ -40,6 +40,7 @@ from ctrlruntime.envtest.proxy import (
     SilenceWatch,
     StaleReads,
 )
+from tests.tenancy.servers import EMBEDDED, server_of
 from tests.tenancy.story import Ending, Story, sample_lists
 from tests.tenancy.world import World
 
@@ -69,7 +70,7 @@ WRITES_OF_SMALL = 22
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+async def world(ground: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     """One world for all; bookmarks come often, so that a watch that brings none is silent."""
     folder = tmp_path_factory.mktemp("faults")
     server = {"bookmark_interval": INACTIVITY / 4}
@@ -164,7 +165,9 @@ async def tales(
     asked = {
         item.callspec.params.get("name")
         for item in request.session.items
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        if isinstance(item, pytest.Function)
+        and hasattr(item, "callspec")
+        and (server_of(item) == EMBEDDED) is not world.is_real
     }
     told = {
         name: asyncio.create_task(under(world, fault))

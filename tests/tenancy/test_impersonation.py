@@ -24,7 +24,7 @@ WRITES = ["create", "delete", "patch", "update"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+async def world(ground: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     """A manager with exactly the roles of the installation, as the user `manager`."""
     folder: Path = tmp_path_factory.mktemp("world")
     options = TenancyOptions(sqlite_root=folder)

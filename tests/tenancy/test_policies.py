@@ -344,27 +344,29 @@ async def test_in_another_namespace_labels_and_the_finalizer_do_the_work(world: 
 @pytest.mark.criterion("K5")
 @pytest.mark.criterion("O9")
 async def test_namespaces_are_resources_and_others_go_into_them(world: World) -> None:
+    name = world.place("{{ .uid }}-space")
     space = {
         "id": "space",
-        "nameTemplate": "{{ .uid }}-space",
+        "nameTemplate": name,
         "spec": {
             "apiVersion": "v1",
             "kind": "Namespace",
             "metadata": {"labels": {"team": "core"}},
         },
     }
-    inside = config_map("cm", "inside", targetNamespace="{{ .uid }}-space", dependIds=["space"])
+    inside = config_map("cm", "inside", targetNamespace=name, dependIds=["space"])
     await world.template(namespaces=[space], configMaps=[inside])
     await world.ready(TENANT)
-    metadata = (await world.get(NAMESPACE_KIND, "a-space") or {})["metadata"]
+    made = world.place("a-space")
+    metadata = (await world.get(NAMESPACE_KIND, made) or {})["metadata"]
     assert metadata["labels"]["team"] == "core"
     assert metadata["labels"][f"{GROUP}/tenant"] == TENANT
     assert not metadata.get("ownerReferences")
-    await live(world, "inside", "a-space")
+    await live(world, "inside", made)
     mark = world.mark()
     await remove_row(world)
     await world.gone(Tenant.mapping(), TENANT)
-    await world.gone(NAMESPACE_KIND, "a-space")
+    await world.gone(NAMESPACE_KIND, made)
     deleted = [
         entry.name
         for entry in world.environment.proxy.log.entries(mark)

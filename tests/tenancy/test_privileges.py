@@ -20,7 +20,7 @@ LOOP = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+async def world(ground: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     """A manager with the options it has when nobody says anything."""
     folder = tmp_path_factory.mktemp("world")
     options = TenancyOptions(sqlite_root=folder, protected_namespaces=frozenset({"the-managers"}))
@@ -151,8 +151,7 @@ async def test_nothing_is_written_to_the_managers_own_namespace_even_by_force(
     world: World,
 ) -> None:
     fleet = Fleet(world, "the-managers")
-    head = {"apiVersion": "v1", "kind": "Namespace"}
-    await world.client.create({**head, "metadata": {"name": fleet.namespace}})
+    await world.make_namespace(fleet.namespace)
     spec = {"uid": "a", "templateRef": "x", "configMaps": [config_map("cm", "cm")]}
     await fleet.create(Tenant, "a", spec)
     told = await fleet.until(Tenant, "a", "Ready", "False", "ResourcesFailed")
