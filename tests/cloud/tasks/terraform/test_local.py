@@ -1,0 +1,251 @@
+"""The Terraform task by a binary: a stand-in that keeps to the documented commands, and a real one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apis.cloud import TaskOperation
+from internal.cloud.tasks import TaskError, TaskRejected, TaskResult
+from internal.cloud.tasks.terraform.task import TerraformTask
+from tests.cloud.tasks.workbench import Workbench
+
+STAND_IN = Path(__file__).parent / "stand_in.py"
+SPEC: dict[str, Any] = {
+    "infrastructure": {
+        "terraform": {
+            "module": {
+                "source": "./none",
+                "inputs": {"size": 1},
+                "outputs": ["address"],
+                "sensitiveOutputs": ["kubeconfig"],
+            }
+        }
+    }
+}
+
+
+def bigger(size: int) -> dict[str, Any]:
+    spec: dict[str, Any] = json.loads(json.dumps(SPEC))
+    spec["infrastructure"]["terraform"]["module"]["inputs"]["size"] = size
+    return spec
+
+
+class LocalBench:
+    """Runs the task with a PATH of its own."""
+
+    def __init__(self, folder: Path, name: str = "terraform") -> None:
+        self.binaries = folder / "bin"
+        self.states = folder / "states"
+        self.mark = folder / "mark"
+        self.binaries.mkdir()
+        script = f'#!/bin/sh\nexec {sys.executable} {STAND_IN} "$@"\n'
+        (self.binaries / name).write_text(script)
+        (self.binaries / name).chmod(0o755)
+        self.workbench = Workbench(folder)
+        self.environment = {
+            "PATH": str(self.binaries),
+            "TERRAFORM_STATE_DIR": str(self.states),
+            "STAND_IN_MARK": str(self.mark),
+            "TASK_SECRETS": "/nowhere",
+        }
+
+    async def run(
+        self, spec: dict[str, Any] | None = None, *, teardown: bool = False, **more: str
+    ) -> TaskResult:
+        operation = TaskOperation.TEARDOWN if teardown else TaskOperation.APPLY
+        context = self.workbench.context(
+            "terraform", spec or SPEC, kind="InstanceTerraform", operation=operation
+        )
+        return await TerraformTask({**self.environment, **more}).run(context)
+
+
+@pytest.fixture(params=["terraform", "tofu"])
+def local(tmp_path: Path, request: pytest.FixtureRequest) -> LocalBench:
+    return LocalBench(tmp_path, request.param)
+
+
+@pytest.fixture
+def terraform(tmp_path: Path) -> LocalBench:
+    return LocalBench(tmp_path)
+
+
+async def test_apply_change_and_teardown(local: LocalBench) -> None:
+    result = await local.run()
+    assert result.message == "2 added, 0 changed, 0 destroyed"
+    assert result.outputs == {"address": "<address>"}
+    assert result.secret_outputs == {"kubeconfig": "<kubeconfig>"}
+    assert (local.states / "prod" / "acme" / "terraform.tfstate").exists()
+    said = local.workbench.said
+    assert "planned: 2 to add, 0 to change, 0 to destroy" in said
+    assert "applying: 1 done, last module.instance.terraform_data.main" in said
+
+    result = await local.run()
+    assert result.message == "nothing to change"
+    assert result.outputs == {"address": "<address>"}
+    assert (await local.run(bigger(2))).message == "0 added, 1 changed, 0 destroyed"
+
+    assert (await local.run(teardown=True)).message == "0 added, 0 changed, 2 destroyed"
+    assert not (local.states / "prod" / "acme").exists()
+    assert (await local.run(teardown=True)).message == "there is no state (any more)"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("init", "terraform init failed: Error: Failed to query available provider packages"),
+        ("plan", "terraform plan failed: Invalid value: machine type x is not known"),
+        ("apply", "terraform apply failed: Quota exceeded: CPUS in us-central1"),
+        ("locked", "Error acquiring the state lock: Who: ada@laptop\nCreated: 2026-01-01"),
+    ],
+)
+async def test_what_goes_wrong_is_told(terraform: LocalBench, wrong: str, says: str) -> None:
+    with pytest.raises(TaskError) as caught:
+        await terraform.run(STAND_IN=wrong)
+    assert says in str(caught.value)
+    assert not isinstance(caught.value, TaskRejected)
+    assert (await terraform.run()).message == "2 added, 0 changed, 0 destroyed"
+
+
+async def test_without_binary_or_place_for_the_state(terraform: LocalBench) -> None:
+    with pytest.raises(TaskRejected, match="neither terraform nor tofu is on the PATH"):
+        await terraform.run(PATH="/nowhere")
+    del terraform.environment["TERRAFORM_STATE_DIR"]
+    with pytest.raises(TaskRejected, match="TERRAFORM_STATE_DIR or TERRAFORM_STATE_NAMESPACE"):
+        await terraform.run()
+    with pytest.raises(TaskRejected, match="vcs takes infrastructure"):
+        await terraform.run({**SPEC, "tfcRunsMode": "vcs"})
+
+
+async def test_cancelled_it_interrupts_the_binary_and_waits(terraform: LocalBench) -> None:
+    def cancel(doing: str) -> None:
+        if "last half" in doing:
+            task.cancel()
+
+    context = terraform.workbench.context("terraform", SPEC, kind="InstanceTerraform")
+    work = TerraformTask({**terraform.environment, "STAND_IN": "slow"})
+    task = asyncio.ensure_future(work.run(replace(context, progress=cancel)))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert terraform.mark.read_text() == "interrupted"
+
+
+@pytest.mark.parametrize("inside", [True, False])
+async def test_states_in_the_cluster(terraform: LocalBench, tmp_path: Path, inside: bool) -> None:
+    del terraform.environment["TERRAFORM_STATE_DIR"]
+    terraform.environment["TERRAFORM_STATE_NAMESPACE"] = "states"
+    if inside:
+        terraform.environment["KUBERNETES_SERVICE_HOST"] = "10.0.0.1"
+    context = terraform.workbench.context("terraform", SPEC, kind="InstanceTerraform")
+    with pytest.raises(TaskError):  # the stand-in keeps states in files alone
+        await TerraformTask(terraform.environment).run(context)
+    document = json.loads((context.folder / "main.tf.json").read_text())
+    assert document["terraform"]["backend"] == {
+        "kubernetes": {
+            "secret_suffix": "prod-acme",
+            "namespace": "states",
+            "in_cluster_config": inside,
+        }
+    }
+
+
+MODULE = """
+variable "instance_name" { type = string }
+variable "size" { type = number }
+variable "note" { type = string }
+variable "instance_features" { type = map(string) }
+resource "terraform_data" "main" {
+  count            = var.size
+  input            = var.instance_name
+  triggers_replace = [var.note]
+}
+output "address" { value = "${var.instance_name}.example" }
+output "features" { value = var.instance_features }
+output "note" { value = var.note }
+output "kubeconfig" {
+  value     = "secret of ${var.instance_name}"
+  sensitive = true
+}
+"""
+REAL = [name for name in ("terraform", "tofu") if shutil.which(name)]
+
+
+def real_spec(module: Path, size: int) -> dict[str, Any]:
+    inputs = {"size": size, "note": "literal ${path.module} %{if true}"}
+    settings = {
+        "source": str(module),
+        "inputs": inputs,
+        "outputs": ["address", "features", "note"],
+        "sensitiveOutputs": ["kubeconfig"],
+    }
+    return {
+        "infrastructure": {"terraform": {"module": settings}},
+        "instanceFeatures": {"a.${b}": "c"},
+    }
+
+
+@pytest.mark.skipif(not REAL, reason="neither terraform nor tofu is installed")
+@pytest.mark.parametrize("name", REAL)
+async def test_a_real_binary(tmp_path: Path, name: str) -> None:
+    module = tmp_path / "module"
+    module.mkdir()
+    (module / "main.tf").write_text(MODULE)
+    local = LocalBench(tmp_path)
+    (local.binaries / "terraform").unlink()
+    real = shutil.which(name)
+    assert real is not None
+    (local.binaries / name).symlink_to(real)
+    local.environment["HOME"] = os.environ.get("HOME", "/")
+    local.environment["PATH"] = f"{local.binaries}:/usr/bin:/bin"
+
+    result = await local.run(real_spec(module, 2))
+    assert result.message == "2 added, 0 changed, 0 destroyed"
+    assert result.outputs == {
+        "address": "acme.example",
+        "features": '{"a.${b}":"c"}',
+        "note": "literal ${path.module} %{if true}",
+    }
+    assert result.secret_outputs == {"kubeconfig": "secret of acme"}
+    assert (await local.run(real_spec(module, 2))).message == "nothing to change"
+    assert (await local.run(real_spec(module, 3))).message == "1 added, 0 changed, 0 destroyed"
+    with pytest.raises(TaskError, match=r"plan failed: .*var\.size"):
+        await local.run(real_spec(module, "many"))  # type: ignore[arg-type]
+    assert (await local.run(real_spec(module, 3), teardown=True)).message == (
+        "0 added, 0 changed, 3 destroyed"
+    )
+
+
+@pytest.mark.skipif(not REAL, reason="neither terraform nor tofu is installed")
+async def test_the_kubeconfig_of_a_plain_cluster_is_valid_for_a_real_binary(tmp_path: Path) -> None:
+    from apis.cloud import InstanceTerraformSpec
+    from internal.cloud.tasks.terraform.configuration import configuration
+
+    gcp = {"zone": "us-central1-f", "gke": {"blue": {"machineType": "e2-small"}}}
+    spec = InstanceTerraformSpec.model_validate({"infrastructure": {"gcp": gcp, "terraform": {}}})
+    output = configuration("acme", spec, {}).document["output"]["kubeconfig"]
+    output["value"] = output["value"].replace("google_container_cluster.blue", "local.blue")
+    blue = {"endpoint": "1.2.3.4", "master_auth": [{"cluster_ca_certificate": "Q0E="}]}
+    document = {"locals": {"blue": blue}, "output": {"kubeconfig": output}}
+    (tmp_path / "main.tf.json").write_text(json.dumps(document))
+
+    async def run(*arguments: str) -> bytes:
+        process = await asyncio.create_subprocess_exec(
+            REAL[0], *arguments, cwd=tmp_path, stdout=asyncio.subprocess.PIPE
+        )
+        found, _ = await process.communicate()
+        assert process.returncode == 0
+        return found
+
+    await run("init", "-input=false")
+    await run("apply", "-auto-approve", "-input=false")
+    kubeconfig = json.loads(await run("output", "-raw", "kubeconfig"))
+    assert kubeconfig["clusters"][0]["cluster"]["server"] == "https://1.2.3.4"
+    assert kubeconfig["users"][0]["user"]["exec"]["command"] == "gke-gcloud-auth-plugin"
