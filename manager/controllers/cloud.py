@@ -1,9 +1,11 @@
 """The cloud system's controllers, wired to the runtime."""
 
+import asyncio
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from apis.cloud import GROUP, Instance
@@ -15,9 +17,11 @@ from ctrlruntime.cache.events import Event
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.intake import EventQueue
 from ctrlruntime.controller.options import ControllerOptions
-from ctrlruntime.manager import Manager
+from ctrlruntime.manager import Group, Manager
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Control
+from internal.cloud.concurrency import Ledger
+from internal.cloud.concurrency.rebuild import LedgerKeeper
 from internal.cloud.instance import bundles, domains
 from internal.cloud.instance.bundles import Bundles
 from internal.cloud.instance.children import OF_INSTANCE, Children, instances_of
@@ -28,10 +32,14 @@ from internal.cloud.instance.reconciler import InstanceReconciler
 from internal.cloud.instance.walk import Walk
 from internal.cloud.marks import FIELD_MANAGER
 from internal.cloud.records import Records
+from internal.cloud.runs import RunOwner, RunProvider
 from internal.cloud.subresource import Subresource
+from internal.cloud.subresource_reconciler import SubresourceReconciler
 from internal.cloud.subresources import SUBRESOURCES
+from internal.cloud.taskdriver import Pace, TaskMetrics, Tools, shared
 from internal.tenancy.children import entries_of
-from internal.tenancy.wakeups import more_than_status_changed
+from internal.tenancy.wakeups import Wakeups, more_than_status_changed
+from manager.controllers.runs import RunOptions, make_provider
 
 CONFIG_MAP: RESTMapping = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
 
@@ -42,6 +50,29 @@ class CloudOptions:
 
     instance_concurrency: int = 10
     """Instances worked on at once."""
+    subresource_concurrency: int = 10
+    """Objects of one type of subresource worked on at once; no limit on runs."""
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """By task, runs at once; what is not named keeps its definition's. 0 is without limit."""
+    starts_per_minute: Mapping[str, int] = field(default_factory=dict)
+    """By task, starts in any 60 seconds; what is not named keeps its definition's. 0: no limit."""
+    runs: RunOptions = field(default_factory=RunOptions)
+    """Where runs execute."""
+    pace: Pace = field(default_factory=Pace)
+    """How long the driver waits for what."""
+
+    def limited(self, subresources: Sequence[Subresource[Any]]) -> list[Subresource[Any]]:
+        """The subresources with the limits that the options give them."""
+        return [replace(item, definition=self._definition(item)) for item in subresources]
+
+    def _definition(self, item: Subresource[Any]) -> Any:
+        given, name = item.definition.concurrency, item.definition.name
+        concurrency = replace(
+            given,
+            limit=self.limits.get(name, given.limit),
+            starts_per_minute=self.starts_per_minute.get(name, given.starts_per_minute),
+        )
+        return replace(item.definition, concurrency=concurrency)
 
 
 def _now() -> datetime:
@@ -57,20 +88,24 @@ class Parts:
     subresources: Sequence[Subresource[Any]]
     instances: InformerHandle
     config_maps: InformerHandle
-    kinds: Sequence[InformerHandle] = field(default_factory=tuple)
+    kinds: Mapping[str, InformerHandle]
+    """The informers of the subresources, by kind."""
 
 
 def add_cloud(
     manager: Manager,
     options: CloudOptions,
     subresources: Sequence[Subresource[Any]] = SUBRESOURCES,
+    provider: RunProvider | None = None,
 ) -> None:
-    """Add the controllers of instances and their subresources to a manager.
+    """Add the controllers of instances and their subresources to a manager. From within its loop.
 
+    `provider` executes runs in place of the one that the options name; whoever made it closes it.
     Raises OrderError for subresources that cannot be carried out in the order given.
     """
     parts = make_parts(manager, options, subresources)
     add_instance_controller(parts)
+    add_subresource_controllers(parts, provider)
 
 
 def make_parts(
@@ -87,14 +122,19 @@ def make_parts(
     return Parts(
         manager=manager,
         options=options,
-        subresources=subresources,
+        subresources=options.limited(subresources),
         instances=instances,
         config_maps=declare(CONFIG_MAP, labels=bundles.SELECTOR),
-        kinds=[
-            declare(item.kind, track_manager=FIELD_MANAGER, indexes={OF_INSTANCE: instances_of})
+        kinds={
+            item.kind.gvk().kind: declare(
+                item.kind, track_manager=FIELD_MANAGER, indexes={OF_INSTANCE: instances_of}
+            )
             for item in subresources
-        ],
+        },
     )
+
+
+# -- instances ------------------------------------------------------------------------------------
 
 
 def add_instance_controller(parts: Parts) -> None:
@@ -143,24 +183,124 @@ def add_instance_controller(parts: Parts) -> None:
         .watches(Instance, shares_a_name, predicates=[names_changed])
         .watches(CONFIG_MAP, bundle_changed, labels=bundles.SELECTOR)
         .declares_writes()
-        .permission(GROUP, "instances", "patch", "delete")  # finalizers, the end of a lease
+        .permission(GROUP, "instances", "get", "patch", "delete")  # finalizers, ends of leases
         .permission(GROUP, "instances/status", "patch")
         .permission(GROUP, "instances/finalizers", "update")  # as owner of its subresources
         .options(ControllerOptions(max_concurrent_reconciles=parts.options.instance_concurrency))
     )
     for item in parts.subresources:
-        plural = item.kind.mapping().plural
         builder.watches(item.kind, child_changed)
-        builder.permission(GROUP, plural, "create", "delete", "patch")
+        plural = item.kind.mapping().plural
+        builder.permission(GROUP, plural, "get", "create", "delete", "patch")
     builder.build(reconciler)
 
 
 def names_changed(event: Event) -> bool:
     """Predicate: only what changes who has which name."""
-    old_and_new = [domains.names_of(entry) for entry in entries_of(event)]
-    return len(old_and_new) != 2 or old_and_new[0] != old_and_new[1]
+    names = [domains.names_of(entry) for entry in entries_of(event)]
+    return len(names) != 2 or names[0] != names[1]
 
 
 def _queue_all(entries: Sequence[Entry], queue: EventQueue) -> None:
     for entry in entries:
         queue.add(Request(entry.namespace, entry.name))
+
+
+# -- subresources ---------------------------------------------------------------------------------
+
+
+def add_subresource_controllers(parts: Parts, provider: RunProvider | None = None) -> None:
+    """One controller for each type, with one ledger and one provider of runs for all."""
+    wakeups = {kind: Wakeups(f"runs of {kind}") for kind in parts.kinds}
+
+    def wake(owner: RunOwner) -> None:
+        wakeup = wakeups.get(owner.kind)
+        if wakeup is not None:
+            wakeup.wake(Request(owner.namespace, owner.name), "its run or its turn")
+
+    manager, options = parts.manager, parts.options
+    own = provider is None
+    runs = provider or make_provider(options.runs, manager)
+    ledger = Ledger(_now, wake)
+    metrics = TaskMetrics(manager.metrics.registry)
+    keeper = LedgerKeeper(
+        ledger=ledger,
+        client=manager.live_client,
+        subresources=parts.subresources,
+        clock=_now,
+        wake=wake,
+        gone=metrics.forget,
+        namespaces=manager.options.namespaces or (),
+    )
+    tools = Tools(
+        client=manager.client,
+        open_runs=shared(runs),
+        limiter=ledger,
+        recorder=manager.recorder,
+        metrics=metrics,
+        fence=manager.fence,
+        tracing=manager.tracing,
+        told=runs.subscribe(wake),
+        pace=options.pace,
+    )
+    for item in parts.subresources:
+        informer = parts.kinds[item.kind.gvk().kind].informer
+        informer.add_handler(partial(keeper.observe, item))
+        reconciler = SubresourceReconciler(item, tools, ready=keeper.ready)
+        _add_subresource_controller(parts, item, reconciler, wakeups[item.kind.gvk().kind])
+    if own:
+        manager.add(_Closing(runs))
+
+
+def _add_subresource_controller(
+    parts: Parts,
+    item: Subresource[Any],
+    reconciler: SubresourceReconciler[Any],
+    wakeups: Wakeups,
+) -> None:
+    mapping = item.kind.mapping()
+    plural = mapping.plural
+    store = parts.kinds[mapping.gvk.kind].informer.store
+
+    def instance_changed(event: Event, queue: EventQueue) -> None:
+        """Paused, resumed, extracted, given back, gone: what it has of this kind looks again."""
+        for entry in entries_of(event)[-1:]:
+            _queue_all(store.by_index(OF_INSTANCE, f"{entry.namespace}/{entry.name}"), queue)
+
+    builder = (
+        Builder(parts.manager)
+        .for_(item.kind, predicates=[more_than_status_changed])
+        .watches(Instance, instance_changed, predicates=[steering_changed])
+        .watches_source(wakeups)
+        .declares_writes()
+        .permission(GROUP, plural, "get", "patch")  # finalizers, and what is in doubt
+        .permission(GROUP, f"{plural}/status", "patch")
+        .permission(GROUP, f"{plural}/finalizers", "update")  # as owner of its runs and outputs
+        .permission("", "secrets", "get", "create", "patch", "delete")  # outputs not to be seen
+        .options(ControllerOptions(max_concurrent_reconciles=parts.options.subresource_concurrency))
+    )
+    for group, kind, verbs in parts.options.runs.permissions():
+        builder.permission(group, kind, *verbs)
+    builder.build(reconciler)
+
+
+def steering_changed(event: Event) -> bool:
+    """Predicate: an instance that comes or goes, or whose annotations change."""
+    told = [(entry.uid, entry.annotations, entry.deletion_timestamp) for entry in entries_of(event)]
+    return len(told) != 2 or told[0] != told[1]
+
+
+@dataclass(slots=True)
+class _Closing:
+    """Gives back the provider's connections after the controllers have ended. Runs go on."""
+
+    runnable_group = Group.CACHES
+
+    provider: RunProvider
+
+    async def start(self) -> None:
+        """Runs until cancelled."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self.provider.aclose()

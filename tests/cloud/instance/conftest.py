@@ -8,9 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests.cloud.instance.stage import Stage
+from tests.cloud.instance.theatre import Theatre
 
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     async with Stage.start(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+async def theatre(tmp_path: Path) -> AsyncIterator[Theatre]:
+    async with Theatre.start(tmp_path) as made:
         yield made

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from apis.cloud import (
     Instance,
@@ -78,12 +78,12 @@ class Stage:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def start(cls, folder: Path) -> AsyncIterator[Stage]:
+    async def start(cls, folder: Path, **more: Any) -> AsyncIterator[Self]:
         """A server with our kinds, and the controller."""
         env = Environment(users=("admin", "manager"), proxy=True, folder=folder)
         async with env:
             await env.install_crds(*KINDS)
-            stage = cls(env, folder)
+            stage = cls(env, folder, **more)
             await stage.start_manager()
             try:
                 yield stage
@@ -97,13 +97,16 @@ class Stage:
             ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
             logger=make_logger(format="console", stream=log),
         )
-        add_instance_controller(make_parts(self._manager, CloudOptions(), SUBRESOURCES))
+        self._add_controllers(self._manager)
         self._task = asyncio.create_task(self._manager.start())
         elected = asyncio.create_task(self._manager.elected.wait())
         await asyncio.wait({elected, self._task}, return_when=asyncio.FIRST_COMPLETED)
         elected.cancel()
         if self._task.done():
             self._task.result()
+
+    def _add_controllers(self, manager: Manager) -> None:
+        add_instance_controller(make_parts(manager, CloudOptions(), SUBRESOURCES))
 
     async def stop_manager(self) -> None:
         if self._manager is not None and self._task is not None:

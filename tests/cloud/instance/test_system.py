@@ -1,0 +1,67 @@
+"""Instances with the real task driver, from apply to gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cloud.instance.stage import instance, ready_of
+from tests.cloud.instance.theatre import Theatre
+
+
+@pytest.mark.criterion("SG-03")
+async def test_from_apply_to_ready_within_the_budget(theatre: Theatre) -> None:
+    theatre.elsewhere.outputs["terraform"] = {"ip": "10.0.0.1"}
+    start = theatre.mark()
+    await theatre.apply(instance())
+    ready = await theatre.phase("Ready")
+    assert theatre.elsewhere.tasks() == ["terraform", "kubernetes", "invariants"]
+    assert ready_of(ready) == "True"
+    await theatre.rest()
+    writes = theatre.writes(start)
+    own = [item for item in writes if item.resource.startswith("instances.")]
+    own += [item for item in writes if item.resource.startswith("instances/")]
+    assert len(own) <= 9, own
+    assert len(writes) <= 40, writes
+
+    at_rest = theatre.mark()
+    await theatre.stop_manager()
+    await theatre.start_manager()
+    await theatre.rest()
+    assert theatre.writes(at_rest) == []
+    assert len(theatre.elsewhere.started) == 3
+
+
+@pytest.mark.criterion("SG-05")
+async def test_a_machine_type_runs_terraform_only(theatre: Theatre) -> None:
+    await theatre.apply(instance())
+    await theatre.phase("Ready")
+    pool = {"blue": {"machineType": "n2-standard-16"}}
+    await theatre.edit("Instance", {"infrastructure": {"gcp": {"zone": "z", "gke": pool}}})
+    await theatre.phase("Ready")
+    assert theatre.elsewhere.tasks() == ["terraform", "kubernetes", "invariants", "terraform"]
+
+
+@pytest.mark.criterion("SG-72")
+async def test_a_version_is_upgraded_to_before_the_workload_follows(theatre: Theatre) -> None:
+    await theatre.apply(instance())
+    await theatre.phase("Ready")
+    theatre.elsewhere.held.add("upgrade")
+    await theatre.edit("Instance", {"sourcegraphVersion": "5.2.0"})
+    await theatre.upgrade("5.2.0")
+    await theatre.until("Instance", lambda found: found.status.task.startswith("upgrade-"))
+    assert (await theatre.get("InstanceKubernetes")).spec.version == "5.1.0"
+    theatre.elsewhere.end("upgrade")
+    ready = await theatre.phase("Ready")
+    assert ready.status.version == "5.2.0"
+    assert (await theatre.get("InstanceKubernetes")).spec.version == "5.2.0"
+    assert theatre.elsewhere.tasks()[3:] == ["upgrade", "kubernetes", "invariants"]
+
+
+@pytest.mark.criterion("SG-75")
+async def test_teardown_goes_backwards(theatre: Theatre) -> None:
+    await theatre.apply(instance())
+    await theatre.phase("Ready")
+    await theatre.delete()
+    await theatre.gone("Instance")
+    assert theatre.elsewhere.tasks()[3:] == ["-invariants", "-kubernetes", "-terraform"]
+    assert theatre.elsewhere.runs == {}
