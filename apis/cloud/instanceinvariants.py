@@ -28,7 +28,7 @@ class InstanceInvariantsSpec(ApiModel):
     alerting: bool = True
     """Whether alerts are on; requests know it as `${alerting}`."""
     managed_smtp: ManagedSMTP = Field(default_factory=ManagedSMTP, alias="managedSMTP")
-    """Mail."""
+    """Mail; requests know whether the platform's own is on as `${managedSMTP}`."""
     outputs: dict[str, str] = Field(default_factory=dict)
     """Outputs of the infrastructure and the workload."""
 

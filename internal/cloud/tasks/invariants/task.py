@@ -1,0 +1,116 @@
+"""The task: every invariant of an instance in order, and one sentence on all of them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from pydantic import ValidationError
+
+from apis.cloud import InstanceInvariantsSpec, TaskOperation
+from internal.cloud.tasks.invariants.enforcing import Outcome, Verdict, enforce, release
+from internal.cloud.tasks.places import Places
+from internal.cloud.tasks.requests import Patience, Requests
+from internal.cloud.tasks.task import TaskContext, TaskError, TaskRejected, TaskResult
+
+_REASON: Final = 300
+"""Most characters of the reason of one failure."""
+
+
+class InvariantsTask:
+    """Makes true what an InstanceInvariants says; on teardown, undoes it outside."""
+
+    name = "invariants"
+
+    def __init__(
+        self,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        patience: Patience | None = None,
+    ) -> None:
+        self._sleep = sleep
+        self._patience = patience
+
+    async def run(self, context: TaskContext) -> TaskResult:
+        """All are tried, whatever becomes of some.
+
+        Raises TaskError if some are not true; TaskRejected if nothing but faulty requests is the cause.
+        """
+        try:
+            spec = InstanceInvariantsSpec.model_validate(context.input.spec)
+        except ValidationError as error:
+            raise TaskRejected(f"the spec is not as its kind wants it: {error}") from error
+        places = _places(context.input.instance, spec)
+        async with Requests(
+            places, context.secret, patience=self._patience, sleep=self._sleep
+        ) as requests:
+            if context.input.operation is TaskOperation.TEARDOWN:
+                return _of_teardown(await _release_all(context, requests, spec))
+            return _of_apply(await _enforce_all(context, requests, spec))
+
+
+def _places(instance: str, spec: InstanceInvariantsSpec) -> Places:
+    values: dict[str, str | bool | None] = {
+        "instance": instance,
+        "version": spec.version,
+        "domain": spec.domain,
+        "alerting": spec.alerting,
+        "managedSMTP": not spec.managed_smtp.disabled,
+    }
+    return Places(values=values, outputs=spec.outputs)
+
+
+async def _enforce_all(
+    context: TaskContext, requests: Requests, spec: InstanceInvariantsSpec
+) -> list[Outcome]:
+    found: list[Outcome] = []
+    for number, invariant in enumerate(spec.invariants, start=1):
+        context.progress(f"{number} of {len(spec.invariants)}: {invariant.name}")
+        found.append(_logged(context, await enforce(requests, invariant)))
+    return found
+
+
+async def _release_all(
+    context: TaskContext, requests: Requests, spec: InstanceInvariantsSpec
+) -> list[Outcome]:
+    """In reverse: what came last may rest on what came first."""
+    wanted = [each for each in reversed(spec.invariants) if each.on_delete]
+    found: list[Outcome] = []
+    for number, invariant in enumerate(wanted, start=1):
+        context.progress(f"undoing {number} of {len(wanted)}: {invariant.name}")
+        found.append(_logged(context, await release(requests, invariant)))
+    return found
+
+
+def _logged(context: TaskContext, outcome: Outcome) -> Outcome:
+    context.log.info(
+        "invariant", invariant=outcome.name, verdict=str(outcome.verdict), reason=outcome.reason
+    )
+    return outcome
+
+
+def _of_apply(found: Sequence[Outcome]) -> TaskResult:
+    count = {verdict: sum(each.verdict is verdict for each in found) for verdict in Verdict}
+    said = f"{count[Verdict.HELD]} held, {count[Verdict.MENDED]} mended"
+    mended = [each.name for each in found if each.verdict is Verdict.MENDED]
+    if mended:
+        said += f" ({', '.join(mended)})"
+    _raise_for(found, said)
+    return TaskResult(message=said)
+
+
+def _of_teardown(found: Sequence[Outcome]) -> TaskResult:
+    done = sum(each.verdict is Verdict.HELD for each in found)
+    said = f"{done} undone" if found else "nothing to undo"
+    _raise_for(found, said)
+    return TaskResult(message=said)
+
+
+def _raise_for(found: Sequence[Outcome], said: str) -> None:
+    bad = [each for each in found if each.verdict in (Verdict.FAILED, Verdict.REJECTED)]
+    if not bad:
+        return
+    reasons = "; ".join(f"{each.name}: {each.reason[:_REASON]}" for each in bad)
+    names = ", ".join(each.name for each in bad)
+    text = f"{said}, {len(bad)} failed ({names}). {reasons}"
+    rejected = all(each.verdict is Verdict.REJECTED for each in bad)
+    raise (TaskRejected if rejected else TaskError)(text)
