@@ -26,7 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in (
         "since(change): shows what a later release changed, see tests/conformance/releases.py",
         "embedded(why): cannot be told of a real server",
-        "matrix: one of many alike; on a real server told in the full run alone",
+        "matrix: one of many alike, or all of it before the server; told there in the full run alone",
     ):
         config.addinivalue_line("markers", line)
 

@@ -302,6 +302,7 @@ async def test_two_rows_that_want_one_name_are_told_and_the_first_keeps_it(world
 
 
 @pytest.mark.criterion("guard")
+@pytest.mark.matrix
 async def test_the_word_for_deletions_counts_once(world: World) -> None:
     fleet = await Fleet.make(world)
     fleet.rows("a", "b", "c", "d", "e")
@@ -330,6 +331,7 @@ async def test_the_word_for_deletions_counts_once(world: World) -> None:
 
 
 @pytest.mark.criterion("guard")
+@pytest.mark.matrix
 async def test_the_guard_does_as_its_options_say(world: World) -> None:
     fleet = await Fleet.make(world)
     uids = [f"u{number}" for number in range(10)]
@@ -580,6 +582,7 @@ class MySQLFleet(Fleet):
 
 
 @pytest.mark.criterion("bad-database")
+@pytest.mark.matrix
 async def test_credentials_that_are_missing_or_wrong_are_asked_for_and_seen_at_once(
     world: World, database: MariaDB
 ) -> None:
@@ -605,6 +608,7 @@ async def test_credentials_that_are_missing_or_wrong_are_asked_for_and_seen_at_o
 
 
 @pytest.mark.criterion("bad-database")
+@pytest.mark.matrix
 async def test_a_database_that_is_slow_or_plain_is_named_as_such(
     world: World, database: MariaDB
 ) -> None:
@@ -636,6 +640,7 @@ def revive(database: MariaDB) -> None:
 
 
 @pytest.mark.criterion("bad-database")
+@pytest.mark.matrix
 async def test_a_table_that_vanishes_and_a_database_that_dies_lose_nothing(
     world: World, database: MariaDB
 ) -> None:
@@ -675,6 +680,7 @@ async def test_a_table_that_vanishes_and_a_database_that_dies_lose_nothing(
 
 
 @pytest.mark.criterion("bad-database")
+@pytest.mark.matrix
 async def test_a_query_that_fails_for_its_own_reasons_says_so(world: World) -> None:
     fleet = await Fleet.make(world)
     fleet.row("a")

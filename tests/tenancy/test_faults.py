@@ -196,13 +196,20 @@ async def calm_unordered(world: World) -> Ending:
     return await (await Story.make(world, UNORDERED)).tell()
 
 
+OF_THE_SERVER = {
+    "no answer to write 1",
+    "no answer to any write",
+    "no answer to every second write",
+    "answers later than their events",
+    "events of own kinds lost",
+    "events of children lost",
+}
+"""Faults after a request was carried out. Others stop requests before they reach the server."""
+
+
 def param(name: str) -> Any:
-    """A fault for a test; the many that are alike are marked."""
-    alike = name.startswith("no answer to write") and name not in {
-        "no answer to write 1",
-        "no answer to write 4",
-    }
-    return pytest.param(name, marks=[pytest.mark.matrix] if alike else [])
+    """A fault for a test; those that say little about the server are marked."""
+    return pytest.param(name, marks=[] if name in OF_THE_SERVER else [pytest.mark.matrix])
 
 
 @pytest.mark.parametrize("name", [param(name) for name in FAULTS])
@@ -267,6 +274,7 @@ async def test_events_of_others_that_were_lost_are_made_up_for_by_the_next_list(
     compare(await story.end(), calm)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("clean", [True, False], ids=["ended", "broken"])
 async def test_watches_cut_again_and_again(world: World, calm: Ending, clean: bool) -> None:
     def cut() -> None:
@@ -279,6 +287,7 @@ async def test_watches_that_expire_again_and_again(world: World, calm: Ending) -
     await told_while(world, calm, lambda: expire_watches(world), period=0.5)
 
 
+@pytest.mark.matrix
 async def test_an_expired_event_in_place_of_every_fourth(world: World, calm: Ending) -> None:
     """A server whose bookmarks come seldom has fewer events: there the story is told again."""
     fired = every(world.environment.proxy, GoneWatch(), STREAMS, 4)
@@ -289,6 +298,7 @@ async def test_an_expired_event_in_place_of_every_fourth(world: World, calm: End
             assert ending.surplus(calm).total() == 0
 
 
+@pytest.mark.matrix
 async def test_watches_that_fall_silent(world: World, calm: Ending) -> None:
     """Open connections that carry nothing: after a while without a bookmark they are given up."""
     story = await Story.make(world)
@@ -307,12 +317,14 @@ async def test_lists_older_than_our_own_writes(world: World, calm: Ending) -> No
     await told_while(world, calm, expire, period=0.5, until=lambda: stale.fired > 0)
 
 
+@pytest.mark.matrix
 async def test_lists_that_fail(world: World, calm: Ending) -> None:
     failed = every(world.environment.proxy, Fail(code=500), LISTS, 2)
     expire = functools.partial(expire_watches, world, pages=True)
     await told_while(world, calm, expire, period=0.5, until=lambda: failed() > 0)
 
 
+@pytest.mark.matrix
 async def test_nothing_gets_through_for_a_while(world: World, calm: Ending) -> None:
     """The network between manager and server is cut for two seconds, twice."""
     story = await Story.make(world)
@@ -353,6 +365,7 @@ async def test_the_server_restarts(world: World, calm: Ending) -> None:
 STORM_SECONDS = 8.0
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("seed", [int(os.environ.get("STORM_SEED", "20260102"))])
 async def test_a_storm_of_faults(world: World, calm: Ending, seed: int) -> None:
     """All faults in turn and at once, as a seed says, on three fleets. STORM_SEED tells another."""

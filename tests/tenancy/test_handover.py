@@ -92,7 +92,13 @@ async def calm(world: World) -> Ending:
     return await (await tell(world)).tell()
 
 
-@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL], ids=["stands still", "dies"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param(signal.SIGSTOP, id="stands still"),
+        pytest.param(signal.SIGKILL, id="dies", marks=pytest.mark.matrix),
+    ],
+)
 async def test_the_other_manager_goes_on_where_the_leader_ended(
     tmp_path: Path, how: signal.Signals
 ) -> None:
@@ -125,6 +131,7 @@ async def stir(world: World, story: Story) -> None:
         await story.fleet.there(CONFIG_MAP, "a-settings")
 
 
+@pytest.mark.matrix
 async def test_an_orderly_stop_hands_over_at_once(tmp_path: Path) -> None:
     """The lease is given up: nobody waits until it ends, which takes longer than a slow machine."""
     async with contest(tmp_path, lease=LONG) as (world, processes):

@@ -15,7 +15,7 @@ from internal.tenancy.metrics import TenancyMetrics
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.world import World, config_map, permissive
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.matrix]
 
 PER_TENANT = {
     "tenant_resources_desired",
