@@ -6,7 +6,7 @@ BACKEND ?= kube-apiserver
 MODULES := apis.tenancy
 
 .PHONY: help setup run test lint types check-generated pytest envtest-assets test-real requirements scenarios mutants \
-        generate manifests build-installer wheel bench-tenancy bench-runtime bench-stalls bench clean
+        generate manifests build-installer wheel bench-tenancy bench-runtime bench-cloud bench-stalls bench clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -74,6 +74,9 @@ bench-tenancy: setup ## Count requests for ROWS tenants; the last line is one JS
 bench-runtime: setup ## Reconcile N objects by 10 workers on BACKEND; PEER=kopf runs kopf beside; one line of JSON
 	@hack/envtest-assets.sh all
 	@$(PY) -m benchmarks.runtime --backend $(BACKEND) -n $(N) $(if $(PEER),--peer $(PEER))
+
+bench-cloud: setup ## What N Instances cost, and whether the limits of their tasks hold; one line of JSON
+	@$(PY) -m benchmarks.cloud -n $(if $(filter file,$(origin N)),1000,$(N))
 
 bench-stalls: setup ## How long the manager's event loop stands still while ROWS tenants converge
 	@$(PY) -m benchmarks.stalls --rows $(ROWS)
