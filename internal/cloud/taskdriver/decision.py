@@ -142,6 +142,10 @@ def rest(s: Situation, until: datetime | None) -> Decision:
     status = s.status.model_copy(deep=True)
     status.waiting = None
     _adopt_content(s, status)
+    if status.run is not None:
+        status.run.retry_at = retry_time(
+            status.run, s.definition.retries, tries_of(status.run, status)
+        )
     if s.retry_asked and not (s.paused or s.held):
         status.last_handled_retry = s.retry
     return Decision(status=status, requeue=_until(s, until))
@@ -337,6 +341,8 @@ def _poll(s: Situation, run: TaskRun) -> float:
 
 def _next_look(s: Situation, run: TaskRun) -> float:
     """Seconds until the run is looked at again, whatever its provider tells."""
+    if _is_overdue(run, s.now):
+        return _poll(s, run)
     left = _until(s, run.deadline or s.deadline(s.now))
     wait = s.pace.settle if run.state is TaskState.CREATING else left
     if not s.told:
