@@ -22,6 +22,10 @@ TASK: Final = f"{GROUP}/task"
 """Label of a run: its task."""
 RUN_ID: Final = f"{GROUP}/run-id"
 """Label of a run: its id."""
+OWNER: Final = f"{GROUP}/owner"
+"""Annotation of a run: `<apiVersion> <kind> <name>` of the object that drives it."""
+CANCELLED: Final = f"{GROUP}/cancelled"
+"""Annotation of a run: when it was told to end, because nobody needs it any more."""
 
 PAUSED: Final = f"{GROUP}/paused"
 """Annotation: "true" keeps new runs from being started for the object (and, of an instance, for its

@@ -55,6 +55,25 @@ def references(pod: Manifest) -> set[tuple[str, str]]:
     return found
 
 
+def relocated(command: Command, places: Mapping[str, str]) -> Command:
+    """With every word and value that is one of these paths, or below it, led to its own place.
+
+    Processes of one machine share its file system: where a container would see a mount, its process is
+    told of the folder that stands for it.
+    """
+
+    def moved(text: str) -> str:
+        for path, place in places.items():
+            if text == path or text.startswith(f"{path}/"):
+                return place + text[len(path) :]
+        return text
+
+    return Command(
+        args=tuple(map(moved, command.args)),
+        env={name: moved(value) for name, value in command.env.items()},
+    )
+
+
 def expand(text: str, env: Mapping[str, str]) -> str:
     """`$(NAME)` by its value; `$$` is a dollar; what is unknown stays."""
 

@@ -50,7 +50,7 @@ class JobReconciler:
         """The condition that ends the job, or None while it goes on."""
         spec = job["spec"]
         succeeded = sum(pod.phase == "Succeeded" for pod in pods)
-        failed = sum(pod.phase == "Failed" for pod in pods)
+        failed = failures(job, pods)
         if succeeded >= needed(spec):
             return condition(
                 "Complete", True, "CompletionsReached", "Reached expected number of succeeded pods"
@@ -88,7 +88,7 @@ class JobReconciler:
         counts = {
             "active": active,
             "succeeded": sum(pod.phase == "Succeeded" for pod in pods),
-            "failed": sum(pod.phase == "Failed" for pod in pods),
+            "failed": failures(job, pods),
         }
         ready = 0 if outcome else sum(pod.ready for pod in pods)
         wanted = _outcome_conditions(outcome)
@@ -136,6 +136,24 @@ class JobReconciler:
 def needed(spec: Manifest) -> int:
     """How many Pods have to succeed; without `completions` the first one settles it."""
     return int(spec.get("completions") or 1)
+
+
+def failures(job: Manifest, pods: list[PodView]) -> int:
+    """How many Pods have failed: also those that were deleted before they could end.
+
+    The job controller keeps such Pods by a finalizer until it has counted them; here they are what is
+    missing from the count of the last status. A Job that is suspended deletes its Pods itself.
+    """
+    before = job.get("status") or {}
+    failed = sum(p.phase == "Failed" or (p.deleting and p.phase != "Succeeded") for p in pods)
+    if job["spec"].get("suspend") or any(
+        c["type"] == "Suspended" and c["status"] == "True" for c in before.get("conditions", [])
+    ):
+        return failed
+    active = int(before.get("active", 0))
+    ended = int(before.get("succeeded", 0)) + int(before.get("failed", 0))
+    gone = min(active, max(active + ended - len(pods), 0))
+    return max(failed + gone, int(before.get("failed", 0)))
 
 
 def missing(spec: Manifest, pods: list[PodView]) -> int:

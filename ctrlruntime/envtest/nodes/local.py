@@ -12,18 +12,21 @@ from datetime import datetime
 from pathlib import Path
 
 from ctrlruntime.cache.entry import Key
-from ctrlruntime.envtest.nodes.containers import Command
+from ctrlruntime.envtest.nodes.containers import Command, relocated
 from ctrlruntime.envtest.nodes.kinds import Manifest
 from ctrlruntime.envtest.nodes.podstatus import Exit
 from ctrlruntime.envtest.nodes.status import timestamp
+from ctrlruntime.envtest.nodes.volumes import Files, mounts
 from ctrlruntime.envtest.process import ChildProcess
 
 MESSAGE_FILE = "TERMINATION_MESSAGE_PATH"
 """Variable that names the file whose content becomes the termination message."""
 MESSAGE_LIMIT = 4096
+MESSAGE_PATH = "/dev/termination-log"
 INHERITED = ("PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH")
 RESTART_DELAYS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 CANNOT_RUN = 128
+VOLUMES = "volumes"
 
 
 @dataclass
@@ -56,10 +59,11 @@ class PodRun:
 class LocalRunner:
     """Runs the commands of Pods as processes of this machine, in a folder for each Pod.
 
-    The working directory is the folder, whatever `workingDir` says; volumes are not mounted. The
-    environment is the container's own plus PATH and the like, KUBECONFIG and
-    TERMINATION_MESSAGE_PATH. `changed` is awaited with a Pod's key when one of its containers
-    ended or is restarted.
+    The working directory is the folder, whatever `workingDir` says. The environment is the
+    container's own plus PATH and the like, KUBECONFIG and TERMINATION_MESSAGE_PATH. Volumes are
+    folders in it, and nothing is mounted: words and values that are a path below a mount point, or
+    the container's terminationMessagePath, are changed to the path of what stands for it. `changed`
+    is awaited with a Pod's key when one of its containers ended or is restarted.
     """
 
     def __init__(
@@ -76,8 +80,13 @@ class LocalRunner:
     def run(self, key: Key) -> PodRun | None:
         return self._runs.get(key)
 
-    def start(self, pod: Manifest, commands: Mapping[str, Command]) -> PodRun:
-        """Starts every container of the Pod."""
+    def start(
+        self,
+        pod: Manifest,
+        commands: Mapping[str, Command],
+        volumes: Mapping[str, Files] | None = None,
+    ) -> PodRun:
+        """Starts every container of the Pod, with the files of its volumes."""
         spec = pod["spec"]
         metadata = pod["metadata"]
         run = PodRun(
@@ -88,11 +97,14 @@ class LocalRunner:
         )
         key = (metadata["namespace"], metadata["name"])
         self._runs[key] = run
+        for volume, files in (volumes or {}).items():
+            _fill(run.folder / VOLUMES / volume, files)
         by_name = {c["name"]: c for c in spec["containers"]}
         for name, command in commands.items():
             run.containers[name] = ContainerRun()
             policy = by_name[name].get("terminationMessagePolicy", "File")
-            loop = self._loop(key, run, name, command, policy)
+            places = _places(run.folder, by_name[name])
+            loop = self._loop(key, run, name, relocated(command, places), policy)
             run.tasks.append(asyncio.create_task(loop, name=f"container {name}"))
         return run
 
@@ -108,6 +120,15 @@ class LocalRunner:
         period = run.grace if grace is None else grace
         await asyncio.gather(*(child.stop(grace=period) for child in children))
         shutil.rmtree(run.folder, ignore_errors=True)
+
+    async def end(self, key: Key, grace: float) -> dict[str, Exit]:
+        """Ends a Pod's processes for good, and tells how they ended; its folder stays."""
+        run = self._runs[key]
+        run.restart = "Never"
+        children = [c.child for c in run.containers.values() if c.child is not None]
+        await asyncio.gather(*(child.stop(grace=grace) for child in children))
+        await asyncio.gather(*run.tasks)
+        return run.exits or {}
 
     async def start_and_stop(self) -> None:
         """Waits until cancelled, then ends every process: a runnable's life."""
@@ -132,6 +153,9 @@ class LocalRunner:
             state.restarts += 1
             await self._changed(key)
             await asyncio.sleep(delay)
+            if run.restart == "Never":  # ended for good meanwhile
+                state.exit = end
+                return
 
     async def _once(self, run: PodRun, name: str, command: Command, policy: str) -> Exit:
         started = timestamp(self._now())
@@ -155,6 +179,20 @@ class LocalRunner:
         if not message and code and policy == "FallbackToLogsOnError":
             message = child.log_tail(80)[-2048:]
         return Exit(code=code if code >= 0 else 128 - code, message=message, started=started)
+
+
+def _places(folder: Path, container: Manifest) -> dict[str, str]:
+    places = {path: str(folder / VOLUMES / place) for path, place in mounts(container)}
+    message_path = container.get("terminationMessagePath") or MESSAGE_PATH
+    return {message_path: str(folder / f"{container['name']}.message"), **places}
+
+
+def _fill(folder: Path, files: Files) -> None:
+    folder.mkdir(parents=True)
+    for name, data in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
 
 
 def _message(path: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError, Conflict, NotFound
@@ -23,11 +23,13 @@ from ctrlruntime.envtest.nodes.kinds import (
 from ctrlruntime.envtest.nodes.local import LocalRunner, PodRun
 from ctrlruntime.envtest.nodes.podstatus import Exit
 from ctrlruntime.envtest.nodes.status import parse_timestamp
+from ctrlruntime.envtest.nodes.volumes import Files, volume_files, volume_references
 from ctrlruntime.queue import Request
 
 FINISHED = ("Succeeded", "Failed")
-RETRY_CONFIG = 5.0
+RETRY_CONFIG = 0.5
 """Seconds until a Pod that lacks a ConfigMap or Secret is looked at again."""
+CONFIG_ERROR = "CreateContainerConfigError"
 
 
 class PodReconciler:
@@ -68,7 +70,7 @@ class PodReconciler:
         if entry is None or entry.uid != run.uid or phase_of(entry.decode()) in FINISHED:
             await self._runner.stop(key, grace=0)
         elif entry.deletion_timestamp is not None:
-            await self._runner.stop(key)
+            await self._runner.stop(key, grace=_grace(entry.decode()))
 
     def _runs_here(self, pod: Manifest) -> bool:
         annotations = pod["metadata"].get("annotations") or {}
@@ -135,8 +137,7 @@ class PodReconciler:
     async def _run(self, pod: Manifest) -> Result | None:
         assert self._runner is not None  # noqa: S101 - _runs_here has seen to it
         now = self._cluster.now()
-        metadata = pod["metadata"]
-        run = self._runner.run((metadata["namespace"], metadata["name"]))
+        run = self._runner.run(_key(pod))
         if run is None:
             if phase_of(pod) == "Running" and podstatus.runs_to_completion(pod):
                 # Its process went with an earlier run of the nodes and must not start twice.
@@ -145,26 +146,29 @@ class PodReconciler:
                 await self._write(pod, podstatus.finished(pod, now, exits))
                 return None
             try:
-                run = self._runner.start(pod, await self._commands(pod))
+                run = self._runner.start(pod, *await self._needs(pod))
             except CannotStart as error:
-                status = podstatus.waiting(pod, now, "CreateContainerConfigError")
-                for container in status["containerStatuses"]:
-                    container["state"]["waiting"]["message"] = str(error)
-                await self._write(pod, status)
+                await self._write(pod, podstatus.waiting(pod, now, CONFIG_ERROR, str(error)))
                 return Result(requeue_after=RETRY_CONFIG)
         if run.exits is not None:
             await self._write(pod, podstatus.finished(pod, now, run.exits))
             return None
+        left = _time_left(pod, now)
+        if left is not None and left <= 0:
+            exits = await self._runner.end(_key(pod), _grace(pod))
+            await self._write(pod, podstatus.overdue(pod, self._cluster.now(), exits))
+            return None
         await self._write(pod, _with_restarts(podstatus.running(pod, now), run))
-        return None
+        return None if left is None else Result(requeue_after=left)
 
-    async def _commands(self, pod: Manifest) -> dict[str, Command]:
-        wanted = sorted(references(pod))
+    async def _needs(self, pod: Manifest) -> tuple[dict[str, Command], dict[str, Files]]:
+        wanted = sorted(references(pod) | volume_references(pod))
         found = await asyncio.gather(
             *(self._source(kind, name, pod["metadata"]["namespace"]) for kind, name in wanted)
         )
         sources = dict(zip(wanted, found, strict=True))
-        return {c["name"]: command_of(pod, c, sources) for c in pod["spec"]["containers"]}
+        commands = {c["name"]: command_of(pod, c, sources) for c in pod["spec"]["containers"]}
+        return commands, volume_files(pod, sources)
 
     async def _source(self, kind: str, name: str, namespace: str) -> Manifest | None:
         gvk = SECRET if kind == "Secret" else CONFIG_MAP
@@ -182,6 +186,27 @@ class PodReconciler:
 def phase_of(pod: Manifest) -> str:
     """The phase; Pending where the status is still empty."""
     return str((pod.get("status") or {}).get("phase", "Pending"))
+
+
+def _key(pod: Manifest) -> tuple[str, str]:
+    return pod["metadata"]["namespace"], pod["metadata"]["name"]
+
+
+def _grace(pod: Manifest) -> float:
+    """Seconds between SIGTERM and SIGKILL: what the deletion says, or else the Pod."""
+    asked = pod["metadata"].get("deletionGracePeriodSeconds")
+    own = pod["spec"].get("terminationGracePeriodSeconds", 30)
+    return float(own if asked is None else asked)
+
+
+def _time_left(pod: Manifest, now: datetime) -> float | None:
+    """Seconds until activeDeadlineSeconds are over; None without."""
+    seconds = pod["spec"].get("activeDeadlineSeconds")
+    if seconds is None:
+        return None
+    text = (pod.get("status") or {}).get("startTime")
+    began = now if text is None else parse_timestamp(text)
+    return (began + timedelta(seconds=seconds) - now).total_seconds()
 
 
 def _with_restarts(status: Manifest, run: PodRun) -> Manifest:

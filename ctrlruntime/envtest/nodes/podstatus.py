@@ -43,10 +43,11 @@ def runs_to_completion(pod: Mapping[str, Any]) -> bool:
     return policy != "Always"
 
 
-def waiting(pod: Mapping[str, Any], now: datetime, reason: str) -> Manifest:
-    """Scheduled, and stuck: ImagePullBackOff or CrashLoopBackOff."""
+def waiting(pod: Mapping[str, Any], now: datetime, reason: str, message: str = "") -> Manifest:
+    """Scheduled, and stuck: ImagePullBackOff or CrashLoopBackOff, or for the reason of the message."""
     crashed = reason == "CrashLoopBackOff"
-    message = "back-off restarting failed container" if crashed else "Back-off pulling image"
+    if not message:
+        message = "back-off restarting failed container" if crashed else "Back-off pulling image"
     state = {"waiting": {"reason": reason, "message": message}}
     containers = [
         _container(c, state, ready=False, restarts=1 if crashed else 0)
@@ -62,9 +63,18 @@ def running(pod: Mapping[str, Any], now: datetime, *, ready: bool = True) -> Man
     return _status(pod, now, "Running", containers, ready=ready)
 
 
-def finished(pod: Mapping[str, Any], now: datetime, exits: Mapping[str, Exit]) -> Manifest:
-    """Every container has ended; `exits` by container name."""
-    failed = any(exit_.code for exit_ in exits.values())
+def overdue(pod: Mapping[str, Any], now: datetime, exits: Mapping[str, Exit]) -> Manifest:
+    """Every container was ended because activeDeadlineSeconds were over."""
+    status = finished(pod, now, exits, failed=True)
+    message = "Pod was active on the node longer than the specified deadline"
+    return status | {"reason": "DeadlineExceeded", "message": message}
+
+
+def finished(
+    pod: Mapping[str, Any], now: datetime, exits: Mapping[str, Exit], *, failed: bool = False
+) -> Manifest:
+    """Every container has ended; `exits` by container name. Failed if one of them did, or as told."""
+    failed = failed or any(exit_.code for exit_ in exits.values())
     containers = []
     for container in pod["spec"].get("containers", []):
         end = exits.get(container["name"], Exit(code=0))

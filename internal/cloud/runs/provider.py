@@ -62,6 +62,8 @@ class RunInput:
     """The annotations that count."""
     outputs: Mapping[str, str] = field(default_factory=dict)
     """Outputs of the last successful run of the same object."""
+    traceparent: str = ""
+    """Trace in which it was started (W3C Trace Context); empty without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,12 @@ from typing import Any, Protocol
 
 from apis.cloud import TaskOperation
 from apis.references import SecretKeyRef
+from ctrlruntime.cache.cache import Cache
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.config import Config
 from internal.cloud.runs import RunInput, RunOwner, RunProvider, RunRequest
+from internal.cloud.runs.jobs import JobOptions, JobRuns
+from internal.cloud.runs.jobs.manifest import JOB
 from internal.cloud.runs.local import LocalOptions, LocalRuns
 
 COMMAND = (sys.executable, "-m", "tests.cloud.runs.work")
@@ -21,8 +26,6 @@ COMMAND = (sys.executable, "-m", "tests.cloud.runs.work")
 
 class Bench(Protocol):
     """A provider's surroundings. `settings` let another process make the same provider."""
-
-    name: str
 
     @property
     def settings(self) -> dict[str, Any]: ...
@@ -45,15 +48,13 @@ class Bench(Protocol):
 class LocalBench:
     """Runs as processes, in a folder of the test's."""
 
-    name = "local"
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._secrets: dict[str, dict[str, bytes]] = {}
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"bench": self.name, "folder": str(self._folder)}
+        return {"folder": str(self._folder)}
 
     def provider(self) -> RunProvider:
         options = LocalOptions(folder=self._folder, command=COMMAND, grace=5)
@@ -72,14 +73,66 @@ class LocalBench:
         shutil.rmtree(self._folder / owner.uid / run_id)
 
 
+class JobBench:
+    """Runs as Jobs, whose Pods simulated nodes run as processes."""
+
+    def __init__(self, client: Client, kubeconfig: Path, namespace: str, cache: Cache) -> None:
+        self.client = client
+        self.namespace = namespace
+        self._kubeconfig = kubeconfig
+        self._cache = cache
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"kubeconfig": str(self._kubeconfig)}
+
+    def provider(self) -> RunProvider:
+        return JobRuns(self.client, JOBS, self._cache)
+
+    async def owner(self, name: str = "shop") -> RunOwner:
+        body: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": self.namespace},
+        }
+        made: dict[str, Any] = await self.client.create(body)
+        owner = owner_of(name, made["metadata"]["uid"], self.namespace)
+        return replace(owner, api_version="v1", kind="ConfigMap")
+
+    async def put_secret(self, name: str, data: Mapping[str, str]) -> None:
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "stringData": dict(data),
+        }
+        await self.client.create(secret)
+
+    async def take_away(self, owner: RunOwner, run_id: str) -> None:
+        await self.client.delete(JOB, run_id, owner.namespace, propagation="Background")
+
+
+JOBS = JobOptions(
+    image="local",
+    command=COMMAND,
+    arguments=(),
+    environment={"PYTHONPATH": str(Path(__file__).parents[3])},
+    annotations={"ctrlruntime.dev/run-local": "true"},
+    grace=5,
+)
+
+
 @asynccontextmanager
 async def provider_of(settings: Mapping[str, Any]) -> AsyncIterator[RunProvider]:
     """The provider of a bench in another process."""
-    provider = LocalBench(Path(settings["folder"])).provider()
-    try:
+    if "folder" in settings:
+        provider = LocalBench(Path(settings["folder"])).provider()
         yield provider
-    finally:
         await provider.aclose()
+        return
+    config = await Config.load(Path(settings["kubeconfig"]))
+    async with Client.connect(config) as client:
+        yield JobRuns(client, JOBS)
 
 
 def owner_of(name: str, uid: str, namespace: str = "default") -> RunOwner:

@@ -1,20 +1,63 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from ctrlruntime.cache.cache import Cache
+from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.nodes.cluster import NodeOptions
+from ctrlruntime.envtest.nodes.program import SimulatedNodes
 from internal.cloud.runs import RunOwner, RunProvider
 from internal.cloud.runs.local import supervisor
-from tests.cloud.runs.benches import Bench, LocalBench
+from tests.cloud.runs.benches import Bench, JobBench, LocalBench
 
 
-@pytest.fixture(params=["local"])
-async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
-    folder = tmp_path / "runs"
-    yield LocalBench(folder)
-    for path in folder.glob("[!.]*/*"):
+@pytest.fixture
+def local_bench(tmp_path: Path) -> LocalBench:
+    return LocalBench(tmp_path / "runs")
+
+
+@asynccontextmanager
+async def jobs_on(environment: Environment, namespace: str) -> AsyncIterator[JobBench]:
+    """Simulated nodes, and a cache that says what changed."""
+    nodes = SimulatedNodes(
+        environment.config("nodes", direct=True),
+        NodeOptions(run_local=True, namespaces=(namespace,), workers=8),
+        kubeconfig=environment.kubeconfig("nodes", direct=True),
+    )
+    serving = asyncio.create_task(nodes.start())
+    client = environment.client("manager")
+    cache = Cache(client)
+    try:
+        await nodes.manager.elected.wait()
+        await cache.start()
+        yield JobBench(client, environment.kubeconfig("manager"), namespace, cache)
+    finally:
+        await cache.stop()
+        nodes.manager.stop()
+        await serving
+
+
+@pytest.fixture
+async def job_bench() -> AsyncIterator[JobBench]:
+    async with Environment(users=("manager",)) as environment, jobs_on(environment, "default") as b:
+        yield b
+
+
+@pytest.fixture(params=["local", "job"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
+    made: Bench = request.getfixturevalue(f"{request.param}_bench")
+    return made
+
+
+@pytest.fixture(autouse=True)
+async def _nothing_goes_on(tmp_path: Path) -> AsyncIterator[None]:
+    yield
+    for path in (tmp_path / "runs").glob("[!.]*/*"):
         supervisor.end_all(str(path))
 
 

@@ -20,11 +20,8 @@ from tests.cloud.runs.test_contract import RUN, ended, gone, running, runs, show
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[LocalBench]:
-    made = LocalBench(tmp_path / "runs")
-    yield made
-    for path in (tmp_path / "runs").glob("[!.]*/*"):
-        supervisor.end_all(str(path))
+def bench(local_bench: LocalBench) -> LocalBench:
+    return local_bench
 
 
 @pytest.fixture
@@ -62,7 +59,8 @@ async def test_a_killed_supervisor_takes_everything_with_it(
     told: list[RunOwner] = []
     provider.subscribe(told.append)
     marks, daemon = tmp_path / "marks", tmp_path / "daemon"
-    steps = [{"progress": "sowing"}, {"leave_behind": str(daemon)}, {"mark": str(marks)}]
+    left = {"file": str(daemon), "daemon": True}
+    steps = [{"progress": "sowing"}, {"leave_behind": left}, {"mark": str(marks)}]
     await provider.start(request_of(owner, *steps, {"wait_for": "/never"}))
     await shows(lambda: starts(marks))
     os.kill(supervisor_of(folder), signal.SIGKILL)
@@ -77,6 +75,15 @@ async def test_a_killed_supervisor_takes_everything_with_it(
     again = await provider.start(request_of(owner, {"mark": str(marks)}))
     assert again == run
     assert len(starts(marks)) == 1
+
+
+async def test_a_daemon_is_found_and_ended(
+    provider: LocalRuns, owner: RunOwner, tmp_path: Path
+) -> None:
+    daemon = tmp_path / "daemon"
+    await provider.start(request_of(owner, {"leave_behind": {"file": str(daemon), "daemon": True}}))
+    assert (await ended(provider, owner)).state is RunState.SUCCEEDED
+    assert not runs(int(daemon.read_text()))
 
 
 async def test_a_folder_without_a_run_is_started_by_whoever_asks_again(

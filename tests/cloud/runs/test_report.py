@@ -85,3 +85,30 @@ def test_secret_outputs_that_do_not_open_are_no_success() -> None:
     ending = ending_of(0, words, lambda text: open_sealed(text, new_key(), "work-1"))
     assert (ending.state, ending.retryable) == (RunState.FAILED, True)
     assert "cannot be opened" in ending.message
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "message"),
+    [
+        (0, b'["other"]', "its result cannot be read"),
+        (0, b'{"state": "Running"}', "exit code 0 but says Running"),
+        (7, b"", "ended with exit code 7, and it wrote no result"),
+        (1, b'{"state": "Succeeded", "message": "fine"}', "fine"),
+        (
+            137,
+            b'{"state": "Running", "message": "sowing"}',
+            "exit code 137 while it was at: sowing",
+        ),
+    ],
+)
+def test_only_exit_code_and_report_together_are_a_success(
+    code: int, words: bytes, message: str
+) -> None:
+    ending = ending_of(code, words, lambda _text: {})
+    assert (ending.state, ending.retryable) == (RunState.FAILED, True)
+    assert message in ending.message
+
+
+def test_exit_code_2_is_of_no_use_to_be_tried_again() -> None:
+    assert not ending_of(2, b"", lambda _text: {}).retryable
+    assert not ending_of(1, b'{"state": "Failed", "retryable": false}', lambda _text: {}).retryable

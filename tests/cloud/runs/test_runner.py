@@ -143,6 +143,18 @@ async def test_outputs_that_are_no_text_are_refused(process: Process) -> None:
     assert "output 'count' is no text but int" in process.report().message
 
 
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [({"crash": "oh"}, "RuntimeError: oh"), ({"give_up": ""}, "the task gave itself up")],
+)
+async def test_an_error_nobody_thought_of_may_go_away(
+    process: Process, step: dict[str, Any], message: str
+) -> None:
+    code, _ = await process.run(step)
+    assert code == 1
+    assert (process.report().message, process.report().retryable) == (message, True)
+
+
 @pytest.mark.parametrize("limit", ["-1", "many", "100"])
 def test_a_limit_that_is_none_is_an_error(limit: str) -> None:
     environment = {"TASK_INPUT": "i", "TASK_RESULT": "r", "TASK_RESULT_LIMIT": limit}

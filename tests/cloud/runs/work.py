@@ -60,12 +60,12 @@ class Work:
         Path(file).touch()
         await asyncio.Event().wait()
 
-    async def leave_behind(self, _context: TaskContext, file: str) -> None:
-        """A daemon, in a session of its own."""
+    async def leave_behind(self, _context: TaskContext, given: dict[str, Any]) -> None:
+        """A process that nobody awaits; a daemon has a session of its own."""
         child = subprocess.Popen(
-            [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True
+            ["/bin/sleep", "600"], start_new_session=given.get("daemon", False)
         )
-        Path(file).write_text(f"{child.pid}")
+        Path(given["file"]).write_text(f"{child.pid}")
 
     async def progress(self, context: TaskContext, text: str) -> None:
         context.progress(text)

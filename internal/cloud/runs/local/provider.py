@@ -80,7 +80,6 @@ class LocalRuns:
         self._secrets = secrets
         self._now = clock
         self._root = options.folder.absolute()
-        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._changed: Callable[[RunOwner], None] | None = None
         self._watches: dict[Path, EndWatch] = {}
         _remove_leftovers(self._root, clock())
@@ -92,6 +91,7 @@ class LocalRuns:
                 f"run {request.run_id!r} of {owner.uid!r}: these names are no names of folders"
             )
         folder = self._folder(owner, request.run_id)
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not folder.path.exists():
             files = await self._files(request)
             await asyncio.to_thread(folder.make, self._plan(request, folder), files)

@@ -1,0 +1,230 @@
+"""The Job of a run and the Secret with its input. No I/O."""
+
+import math
+from typing import Final
+
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from internal.cloud import marks
+from internal.cloud.runs import surroundings
+from internal.cloud.runs.jobs.options import JobOptions
+from internal.cloud.runs.provider import RunOwner, RunRequest
+
+__all__ = [
+    "CONTAINER",
+    "INPUT_KEY",
+    "JOB",
+    "POD",
+    "SEAL_KEY",
+    "SECRET",
+    "input_of",
+    "job_of",
+    "owner_from",
+]
+
+JOB: Final = GroupVersionKind("batch", "v1", "Job")
+POD: Final = GroupVersionKind("", "v1", "Pod")
+SECRET: Final = GroupVersionKind("", "v1", "Secret")
+
+CONTAINER: Final = "task"
+INPUT_KEY: Final = "input.json"
+SEAL_KEY: Final = "seal-key"
+_LABEL_LENGTH: Final = 63
+_PLACE: Final = "/run/task"
+_MESSAGE: Final = "/dev/termination-log"
+_READ_ONLY: Final = 0o444
+
+
+def job_of(request: RunRequest, options: JobOptions) -> Manifest:
+    """One Pod, once. Its own deadline is the run's: of a Pod that the Job ends nothing would be left
+    to tell what it was at. The Job's is for Pods that never get to a node."""
+    given = request.input
+    owner = given.owner
+    labels = _labels(request)
+    annotations = {marks.OWNER: f"{owner.api_version} {owner.kind} {owner.name}"}
+    metadata = {
+        "name": request.run_id,
+        "namespace": owner.namespace,
+        "labels": labels,
+        "annotations": annotations,
+        "ownerReferences": [_reference(owner)],
+    }
+    template = {
+        "metadata": {
+            "labels": {**options.labels, **labels},
+            "annotations": {**options.annotations, **annotations},
+        },
+        "spec": _pod(request, options),
+    }
+    seconds = math.ceil(request.timeout)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata,
+        "spec": {
+            "parallelism": 1,
+            "completions": 1,
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": seconds + options.patience,
+            "ttlSecondsAfterFinished": options.keep,
+            "template": template,
+        },
+    }
+
+
+def input_of(request: RunRequest, job: Manifest, data: str, seal_key: str) -> Manifest:
+    """Goes with the Job. `data` is the input as JSON."""
+    metadata = job["metadata"]
+    reference = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "labels": _labels(request),
+            "ownerReferences": [reference],
+        },
+        "type": "Opaque",
+        "immutable": True,
+        "stringData": {INPUT_KEY: data, SEAL_KEY: seal_key},
+    }
+
+
+def owner_from(metadata: Manifest) -> RunOwner | None:
+    """Who drives the run that a Job or Pod with this metadata is of; None if it is of none."""
+    words = (metadata.get("annotations") or {}).get(marks.OWNER, "").split(" ")
+    uid = (metadata.get("labels") or {}).get(marks.OWNER_UID)
+    if uid is None or len(words) != 3:
+        return None
+    api_version, kind, name = words
+    return RunOwner(
+        api_version=api_version,
+        kind=kind,
+        namespace=metadata["namespace"],
+        name=name,
+        uid=uid,
+    )
+
+
+def _labels(request: RunRequest) -> dict[str, str]:
+    given = request.input
+    labels = {
+        marks.TASK: given.task,
+        marks.RUN_ID: request.run_id,
+        marks.OWNER_UID: given.owner.uid,
+    }
+    if len(given.instance) <= _LABEL_LENGTH:  # names may be longer than labels
+        labels[marks.INSTANCE] = given.instance
+    return labels
+
+
+def _reference(owner: RunOwner) -> Manifest:
+    return {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _pod(request: RunRequest, options: JobOptions) -> Manifest:
+    account = options.service_account
+    spec: Manifest = {
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": math.ceil(request.timeout),
+        "terminationGracePeriodSeconds": options.grace,
+        "automountServiceAccountToken": bool(account),
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(request, options)],
+        "volumes": _volumes(request),
+    }
+    chosen: Manifest = {
+        "serviceAccountName": account,
+        "nodeSelector": dict(options.node_selector),
+        "tolerations": list(options.tolerations),
+        "affinity": options.affinity,
+        "priorityClassName": options.priority_class,
+        "imagePullSecrets": [{"name": name} for name in options.image_pull_secrets],
+    }
+    return spec | {name: value for name, value in chosen.items() if value}
+
+
+def _container(request: RunRequest, options: JobOptions) -> Manifest:
+    environment = {
+        surroundings.INPUT: f"{_PLACE}/input/{INPUT_KEY}",
+        surroundings.SEAL_KEY: f"{_PLACE}/input/{SEAL_KEY}",
+        surroundings.SECRETS: f"{_PLACE}/secrets",
+        surroundings.FOLDER: f"{_PLACE}/work",
+        surroundings.RESULT: _MESSAGE,
+        "HOME": f"{_PLACE}/work",
+        "TMPDIR": f"{_PLACE}/work",
+        **options.environment,
+    }
+    mounts: list[Manifest] = [
+        {"name": "input", "mountPath": f"{_PLACE}/input", "readOnly": True},
+        {"name": "work", "mountPath": f"{_PLACE}/work"},
+    ]
+    if request.secrets:
+        mounts.append({"name": "secrets", "mountPath": f"{_PLACE}/secrets", "readOnly": True})
+    container: Manifest = {
+        "name": CONTAINER,
+        "image": options.image,
+        "args": [*options.arguments, request.input.task],
+        # what is in a value is meant literally, whatever it looks like
+        "env": [{"name": k, "value": v.replace("$(", "$$(")} for k, v in environment.items()],
+        "terminationMessagePath": _MESSAGE,
+        "terminationMessagePolicy": "File",
+        "volumeMounts": mounts,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    chosen: Manifest = {
+        "command": list(options.command),
+        "envFrom": list(options.environment_from),
+        "resources": options.resources,
+        "imagePullPolicy": options.image_pull_policy,
+    }
+    return container | {name: value for name, value in chosen.items() if value}
+
+
+def _volumes(request: RunRequest) -> list[Manifest]:
+    """A Secret that is not there keeps no Pod from its start: the task says better what is missing."""
+    volumes: list[Manifest] = [
+        {"name": "input", "secret": {"secretName": request.run_id, "defaultMode": _READ_ONLY}},
+        {"name": "work", "emptyDir": {}},
+    ]
+    keys: dict[str, list[str]] = {}
+    for ref in request.secrets:
+        names = keys.setdefault(ref.name, [])
+        if ref.key not in names:
+            names.append(ref.key)
+    if keys:
+        sources = [
+            {
+                "secret": {
+                    "name": name,
+                    "optional": True,
+                    "items": [{"key": key, "path": f"{name}/{key}"} for key in names],
+                }
+            }
+            for name, names in keys.items()
+        ]
+        projected = {"sources": sources, "defaultMode": _READ_ONLY}
+        volumes.append({"name": "secrets", "projected": projected})
+    return volumes

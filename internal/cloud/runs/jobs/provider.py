@@ -1,0 +1,256 @@
+"""Runs as Kubernetes Jobs: the API server keeps them, and the manager may come and go."""
+
+import asyncio
+import base64
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.cache.cache import Cache, InformerHandle
+from ctrlruntime.cache.events import Deleted, Event, Generic
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import AlreadyExists, Conflict, Invalid, NotFound
+from internal.cloud import marks
+from internal.cloud.runs.jobs.manifest import (
+    JOB,
+    POD,
+    SEAL_KEY,
+    SECRET,
+    input_of,
+    job_of,
+    owner_from,
+)
+from internal.cloud.runs.jobs.options import JobOptions
+from internal.cloud.runs.jobs.status import finished_by_now, is_over, is_sealed, run_of
+from internal.cloud.runs.provider import Run, RunName, RunOwner, RunRefused, RunRequest
+from internal.cloud.runs.sealing import CannotOpen, new_key, open_sealed
+from internal.cloud.runs.wire import BadInput, encode_input
+
+__all__ = ["JobRuns"]
+
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_LARGEST_INPUT: Final = 900_000
+"""Bytes; a Secret holds 1 MiB with everything around."""
+_NOW: Final = 1
+"""Seconds of activeDeadlineSeconds of a Job that is to end: the least there is."""
+
+
+class JobRuns:
+    """Each run is a Job of its name in the namespace of the object that drives it, which owns it.
+
+    Reads go to the server, so that what is told is never older than what was written; nothing is
+    read while nothing changes, given a `cache`: its watches of Jobs and Pods say when to look.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        options: JobOptions,
+        cache: Cache | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client = client
+        self._options = options
+        self._cache = cache
+        self._now = clock
+        self._handles: list[InformerHandle] = []
+
+    async def start(self, request: RunRequest) -> Run:
+        """Raises Conflict while an earlier Job of that name is still being deleted."""
+        data = _checked_input(request)
+        try:
+            job = await self._client.create(
+                job_of(request, self._options), field_manager=marks.FIELD_MANAGER
+            )
+        except AlreadyExists:
+            job = await self._adopted(request)
+        except Invalid as error:
+            raise RunRefused(
+                f"the API server refuses the Job of run {request.run_id}; look at the options of "
+                f"runs: {error.message}"
+            ) from error
+        if not finished_by_now(job):
+            await self._give_input(request, job, data)
+        return await self._run(job)
+
+    async def get(self, owner: RunOwner, run_id: RunName) -> Run | None:
+        job = await self._job(owner, run_id)
+        return None if job is None else await self._run(job)
+
+    async def list(self, owner: RunOwner) -> Sequence[Run]:
+        labels = {marks.OWNER_UID: owner.uid}
+        jobs, pods = await asyncio.gather(
+            self._client.list(JOB, owner.namespace, labels=labels),
+            self._client.list(POD, owner.namespace, labels=labels),
+        )
+        runs = [await self._told(job, _pods_of(job, pods)) for job in jobs]
+        return sorted(runs, key=lambda run: (str(run.created_at), run.run_id))
+
+    async def cancel(self, owner: RunOwner, run_id: RunName) -> None:
+        """By the Job's deadline: it ends its Pods, stays, and never starts another."""
+        job = await self._job(owner, run_id)
+        if job is None or finished_by_now(job) or "deletionTimestamp" in job["metadata"]:
+            return
+        if marks.CANCELLED in (job["metadata"].get("annotations") or {}):
+            return
+        patch = {
+            "metadata": {
+                "uid": job["metadata"]["uid"],
+                "annotations": {marks.CANCELLED: self._now().isoformat(timespec="seconds")},
+            },
+            "spec": {"activeDeadlineSeconds": _NOW},
+        }
+        try:
+            await self._client.patch(
+                JOB, run_id, owner.namespace, patch, field_manager=marks.FIELD_MANAGER
+            )
+        except (NotFound, Conflict):  # gone meanwhile, or another one by now
+            return
+
+    async def delete(self, owner: RunOwner, run_id: RunName) -> None:
+        """Returns when the server has taken note; `get` tells of the run until its Pod has ended."""
+        job = await self._job(owner, run_id)
+        if job is None or "deletionTimestamp" in job["metadata"]:
+            return
+        try:
+            await self._client.delete(
+                JOB, run_id, owner.namespace, uid=job["metadata"]["uid"], propagation="Foreground"
+            )
+        except (NotFound, Conflict):
+            return
+
+    def subscribe(self, changed: Callable[[RunOwner], None]) -> bool:
+        """True with a cache: Jobs and Pods of runs are watched, their metadata alone."""
+        if self._cache is None:
+            return False
+
+        def tell(event: Event) -> None:
+            owner = _owner_of(event)
+            if owner is not None:
+                changed(owner)
+
+        for kind in (JOB, POD):
+            handle = self._cache.declare(kind, labels=marks.RUN_ID, metadata_only=True)
+            handle.informer.add_handler(tell)
+            self._handles.append(handle)
+        return True
+
+    async def aclose(self) -> None:
+        """Ends the watches; the client is its owner's to close."""
+        for handle in self._handles:
+            await handle.release()
+        self._handles.clear()
+
+    async def _job(self, owner: RunOwner, run_id: RunName) -> Manifest | None:
+        """The Job of the run; one of that name that is not ours is none."""
+        try:
+            job = await self._client.get(JOB, run_id, owner.namespace)
+        except NotFound:
+            return None
+        return job if _is_ours(job, owner, run_id) else None
+
+    async def _adopted(self, request: RunRequest) -> Manifest:
+        """What was there already: started before, maybe by a manager that is no more."""
+        owner, run_id = request.input.owner, request.run_id
+        job = await self._client.get(JOB, run_id, owner.namespace)
+        if not _is_ours(job, owner, run_id):
+            raise RunRefused(
+                f"there is a Job {run_id!r} in namespace {owner.namespace!r} that no run of "
+                f"{owner.kind} {owner.name!r} made: delete or rename it, and ask for a retry"
+            )
+        if "deletionTimestamp" in job["metadata"] and not finished_by_now(job):
+            raise Conflict(f"Job {run_id!r} is being deleted; start it again when it is gone")
+        return job
+
+    async def _give_input(self, request: RunRequest, job: Manifest, data: str) -> None:
+        """After the Job, so that it goes with it; the Pod waits for it."""
+        secret = input_of(request, job, data, new_key())
+        try:
+            await self._client.create(secret, field_manager=marks.FIELD_MANAGER)
+        except AlreadyExists:
+            await self._replace_foreign_input(request, job, secret)
+
+    async def _replace_foreign_input(
+        self, request: RunRequest, job: Manifest, secret: Manifest
+    ) -> None:
+        """What an earlier Job of that name left is its garbage; anything else is not ours to touch."""
+        namespace, name = request.input.owner.namespace, request.run_id
+        found = await self._client.get(SECRET, name, namespace)
+        metadata = found["metadata"]
+        if _controller_uid(metadata) == job["metadata"]["uid"]:
+            return
+        if not _is_ours(found, request.input.owner, name):
+            raise RunRefused(
+                f"there is a Secret {name!r} in namespace {namespace!r} that no run made: delete or "
+                "rename it, and ask for a retry"
+            )
+        await self._client.delete(SECRET, name, namespace, uid=metadata["uid"])
+        await self._client.create(secret, field_manager=marks.FIELD_MANAGER)
+
+    async def _run(self, job: Manifest) -> Run:
+        metadata = job["metadata"]
+        labels = {marks.RUN_ID: metadata["name"]}
+        pods = await self._client.list(POD, metadata["namespace"], labels=labels)
+        return await self._told(job, _pods_of(job, pods))
+
+    async def _told(self, job: Manifest, pods: Sequence[Manifest]) -> Run:
+        sealed = is_over(job, pods) and is_sealed(job, pods)
+        key = await self._seal_key(job) if sealed else ""
+
+        def unseal(text: str) -> Mapping[str, str]:
+            if not key:
+                raise CannotOpen(
+                    "the key of its secret outputs is gone, with the Secret of its input"
+                )
+            return open_sealed(text, key, job["metadata"]["name"])
+
+        return run_of(job, pods, unseal)
+
+    async def _seal_key(self, job: Manifest) -> str:
+        metadata = job["metadata"]
+        try:
+            found = await self._client.get(SECRET, metadata["name"], metadata["namespace"])
+        except NotFound:
+            return ""
+        return base64.b64decode((found.get("data") or {}).get(SEAL_KEY, "")).decode()
+
+
+def _checked_input(request: RunRequest) -> str:
+    if _NAME.fullmatch(request.run_id) is None:
+        raise RunRefused(f"{request.run_id!r} is no name that a Job and its Pods can have")
+    try:
+        data = encode_input(request.input)
+    except BadInput as error:
+        raise RunRefused(str(error)) from error
+    if len(data) > _LARGEST_INPUT:
+        raise RunRefused(
+            f"the input of run {request.run_id} has {len(data)} bytes; a Secret holds "
+            f"{_LARGEST_INPUT}: shorten the spec"
+        )
+    return data.decode()
+
+
+def _is_ours(obj: Manifest, owner: RunOwner, run_id: RunName) -> bool:
+    labels = obj["metadata"].get("labels") or {}
+    return labels.get(marks.OWNER_UID) == owner.uid and labels.get(marks.RUN_ID) == run_id
+
+
+def _pods_of(job: Manifest, pods: Sequence[Manifest]) -> list[Manifest]:
+    uid = job["metadata"]["uid"]
+    return [pod for pod in pods if _controller_uid(pod["metadata"]) == uid]
+
+
+def _controller_uid(metadata: Manifest) -> str:
+    for reference in metadata.get("ownerReferences") or []:
+        if reference.get("controller"):
+            return str(reference["uid"])
+    return ""
+
+
+def _owner_of(event: Event) -> RunOwner | None:
+    if isinstance(event, Generic):
+        return None
+    entry = event.old if isinstance(event, Deleted) else event.new
+    return owner_from(entry.decode()["metadata"])
