@@ -303,7 +303,8 @@ class HCPServer:
         run = self._run(request)
         self.world.advance(run)
         included = phases_of(run, self.archive) if "include" in request.query else []
-        return _document(run_of(run), included=included)
+        shape = run_of(run, may_apply=self.world.may_apply)
+        return _document(shape, included=included)
 
     async def _act(self, request: web.Request) -> web.Response:
         """Page `run`: apply, discard and cancel are 409 where the state does not allow them."""
@@ -315,6 +316,8 @@ class HCPServer:
         }
         if action not in allowed:
             raise Refusal(404, "no such action")
+        if not self.world.may_apply:
+            raise Refusal(404, "not found, or not allowed")
         if not allowed[action]:
             raise Refusal(409, f"transition not allowed: {action} of a run that is {run.status}")
         if action == "apply":

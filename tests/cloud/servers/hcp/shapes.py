@@ -61,7 +61,7 @@ def version_of(version: Version) -> dict[str, Any]:
     }
 
 
-def run_of(run: Run) -> dict[str, Any]:
+def run_of(run: Run, *, may_apply: bool = True) -> dict[str, Any]:
     """Page `run`, Get run details."""
     return {
         "id": run.identity,
@@ -78,7 +78,7 @@ def run_of(run: Run) -> dict[str, Any]:
             "message": run.message,
             "plan-only": run.plan_only,
             "status": run.status,
-            "permissions": {"can-apply": True},
+            "permissions": {"can-apply": may_apply},
         },
         "relationships": {
             "plan": {"data": _pointer("plans", f"plan-{run.identity}")},

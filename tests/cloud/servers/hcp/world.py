@@ -128,6 +128,8 @@ class World:
         self.output_looks = 1
         self.sticky: str = ""
         """A state that runs do not leave."""
+        self.may_apply = True
+        """Whether the token's user may apply runs."""
         self.late_lists = 0
         """How many lists of runs do not show the newest run yet."""
         self._count = 0

@@ -292,6 +292,12 @@ async def test_a_bad_token_says_what_to_do(bench: HCPBench) -> None:
         await bench.apply(spec)
 
 
+async def test_a_token_that_may_only_plan(bench: HCPBench) -> None:
+    bench.server.world.may_apply = False
+    with pytest.raises(TaskError, match="the right to apply runs"):
+        await bench.apply()
+
+
 async def test_an_unknown_organization_and_a_plain_address(bench: HCPBench) -> None:
     with pytest.raises(TaskError, match="organization nobody is not there"):
         await bench.apply(spec_of(bench.server.url, organization="nobody"))

@@ -167,6 +167,11 @@ class Runs:
 
     async def _confirm(self, run: Run) -> Run:
         """Confirm it, if it is the one that counts. Whether that arrived is seen in its state."""
+        if not run.may_apply:
+            raise TaskError(
+                f"run {run.identity} waits to be confirmed, which the token must not do: give it the"
+                " right to apply runs, and discard that run"
+            )
         if self._in_doubt:
             mine = [each for each in await self._recent() if each.ours == self._run_id]
             first = await self._first(mine or [run])

@@ -50,6 +50,8 @@ class Run:
     confirmable: bool
     cancelable: bool
     discardable: bool
+    may_apply: bool = True
+    """Whether the token may confirm it."""
     plan: Mapping[str, Any] | None = None
     """Attributes of the plan, if they were included."""
     apply: Mapping[str, Any] | None = None
@@ -109,6 +111,7 @@ def run_of(resource: Resource, document: Document | None = None) -> Run:
         confirmable=bool(actions.get("is-confirmable")),
         cancelable=bool(actions.get("is-cancelable")),
         discardable=bool(actions.get("is-discardable")),
+        may_apply=(attributes.get("permissions") or {}).get("can-apply", True),
         plan=_included(resource, document, "plan", "plans"),
         apply=_included(resource, document, "apply", "applies"),
     )
