@@ -11,12 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 
 from opentelemetry import trace
+from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 Attributes = Mapping[str, str | int | float | bool]
+
+_PROPAGATOR: Final = TraceContextTextMapPropagator()
+_TRACEPARENT: Final = "traceparent"
 
 
 class Tracing:
@@ -74,9 +80,47 @@ class Tracing:
         ) as span:
             yield span
 
+    def carrier(self) -> str:
+        """The current span as W3C ``traceparent``, for work that goes on elsewhere; empty without
+        one."""
+        given: dict[str, str] = {}
+        if self._tracer is not None:
+            _PROPAGATOR.inject(given)
+        return given.get(_TRACEPARENT, "")
+
+    def elapsed(
+        self,
+        name: str,
+        carrier: str,
+        since: datetime,
+        until: datetime,
+        attributes: Attributes,
+        *,
+        error: str = "",
+    ) -> None:
+        """The span of work that was done elsewhere, told when it has ended: a child of ``carrier``,
+        linked to the current span."""
+        if self._tracer is None:
+            return
+        here = trace.get_current_span().get_span_context()
+        span = self._tracer.start_span(
+            name,
+            context=_PROPAGATOR.extract({_TRACEPARENT: carrier}, context=Context()),
+            links=[Link(here)] if here.is_valid else [],
+            attributes=attributes,
+            start_time=_nanoseconds(since),
+        )
+        if error:
+            span.set_status(Status(StatusCode.ERROR, error))
+        span.end(_nanoseconds(until))
+
     @staticmethod
     def failed(span: Span | None, error: BaseException) -> None:
         """Marks ``span`` as failed with ``error``."""
         if span is not None:
             span.record_exception(error)
             span.set_status(Status(StatusCode.ERROR, str(error)))
+
+
+def _nanoseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 1e9)
