@@ -150,6 +150,8 @@ class TaskRun(ApiModel):
     """When it is given up."""
     retry_at: MicroTime | None = None
     """When the next attempt is due."""
+    traceparent: str = ""
+    """Trace in which it was started (W3C Trace Context)."""
     superseded: bool = False
     """Newer inputs are there: it is awaited or being cancelled."""
 
