@@ -166,7 +166,7 @@ def deny(s: Situation, denied: Denied) -> Decision:
     return Decision(status=status, steps=steps, requeue=again)
 
 
-def begin(s: Situation, wanted: Identity, found: Sequence[Run]) -> Decision:
+def begin(s: Situation, wanted: Identity, found: Sequence[Run], traceparent: str = "") -> Decision:
     """A run was granted: record the intent. `found` are all runs of the object that there are.
 
     Whatever the record says, a run that is under way is taken for what it is, and none is started
@@ -177,7 +177,7 @@ def begin(s: Situation, wanted: Identity, found: Sequence[Run]) -> Decision:
     queued = status.waiting is not None
     status.waiting = None
     status.last_handled_retry = s.retry or status.last_handled_retry
-    run = adopted if adopted is not None else _intent(s, wanted)
+    run = adopted if adopted is not None else _intent(s, wanted, traceparent)
     replace_run(status, run, history=s.definition.history)
     live, old = _beside(status, found)
     steps = []
@@ -226,7 +226,7 @@ def _beside(status: TaskStatus, found: Sequence[Run]) -> tuple[list[str], list[s
     )
 
 
-def _intent(s: Situation, wanted: Identity) -> TaskRun:
+def _intent(s: Situation, wanted: Identity, traceparent: str) -> TaskRun:
     return TaskRun(
         run_id=wanted.run_id(s.definition.name),
         inputs_version=wanted.inputs_version,
@@ -237,6 +237,7 @@ def _intent(s: Situation, wanted: Identity) -> TaskRun:
         state=TaskState.CREATING,
         created_at=s.now,
         deadline=s.deadline(s.now),
+        traceparent=traceparent,
     )
 
 

@@ -197,7 +197,7 @@ class _Pass(Generic[R]):
         denied = self._denied()
         if denied is not None:
             return denied
-        return begin(s, step.identity, await self._all())
+        return begin(s, step.identity, await self._all(), self.tools.tracing.carrier())
 
     async def _leave(self) -> Decision:
         """The object goes: a teardown, if one is due, then its runs."""
@@ -213,7 +213,7 @@ class _Pass(Generic[R]):
             denied = self._denied()
             if denied is not None:
                 return denied
-        return begin(s, identity, found)
+        return begin(s, identity, found, self.tools.tracing.carrier())
 
     async def _start_again(self, decision: Decision) -> Decision:
         """The intent is on record and the run is not there: the process ended in between, or the
@@ -317,6 +317,7 @@ class _Pass(Generic[R]):
             spec=options.resource.spec.to_wire(),
             annotations=s.inputs.annotations,
             outputs=s.status.outputs,
+            traceparent=run.traceparent,
         )
         return RunRequest(
             run_id=run.run_id,

@@ -50,6 +50,24 @@ def tell_steps(
 
 
 def tell_end(tools: Tools, s: Situation, run: TaskRun) -> None:
-    """Metrics of a run that is recorded as ended."""
-    if run.state is TaskState.DONE:
-        tools.metrics.ended(s.definition.name, run)
+    """Metrics and span of a run that is recorded as ended."""
+    if run.state is not TaskState.DONE:
+        return
+    tools.metrics.ended(s.definition.name, run)
+    if run.created_at is None or run.finished_at is None:
+        return
+    outcome = (run.outcome or TaskOutcome.LOST).value
+    tools.tracing.elapsed(
+        f"task {s.definition.name}",
+        run.traceparent,
+        run.created_at,
+        max(run.created_at, run.finished_at),
+        {
+            "task": s.definition.name,
+            "run_id": run.run_id,
+            "inputs_version": run.inputs_version,
+            "instance": f"{s.owner.namespace}/{s.instance}",
+            "outcome": outcome,
+        },
+        error="" if run.outcome is TaskOutcome.SUCCEEDED else f"{outcome}: {run.message}",
+    )

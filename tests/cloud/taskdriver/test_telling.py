@@ -122,8 +122,9 @@ async def test_a_trace_leads_from_the_pass_to_the_end_of_the_run(world: World) -
         with tracing.reconcile("reconcile", [], {}):
             await life.finish(RunState.FAILED, message="no quota")
     run = run_of((await world.read()).status)
-    spans = {span.name: span for span in exporter.get_finished_spans()}
-    first = next(span for span in exporter.get_finished_spans() if span.name == "reconcile")
+    ended: list[Any] = list(exporter.get_finished_spans())
+    spans = {span.name: span for span in ended}
+    first = next(span for span in ended if span.name == "reconcile")
     start, whole = spans["task start"], spans["task terraform"]
     assert start.attributes["run_id"] == whole.attributes["run_id"] == run.run_id
     assert start.context.trace_id == first.context.trace_id
