@@ -366,6 +366,27 @@ async def test_apply_of_finalizers_and_labels(api: Api, shaped: str) -> None:
     assert left["metadata"]["finalizers"] == ["example.com/b"]
 
 
+async def test_an_update_that_does_not_repeat_a_deletion_leaves_it_without_owner(
+    api: Api, shaped: str
+) -> None:
+    """Who owned everything before the first apply owned the mark of the deletion too."""
+    path = f"{shaped}/s"
+    await api.create(shaped, shape("s", {"count": 5}, finalizers=["example.com/a"]))
+    await api.call("DELETE", path)
+    wipe = [{"op": "add", "path": "/metadata/managedFields", "value": [{}]}]
+    await api.call("PATCH", path, wipe, JSON_PATCH)
+    applied = await api.apply(path, shape("s", labels={"a": "1"}))
+    before = owned(applied, "before-first-apply", "Update")["f:metadata"]
+    assert "f:deletionTimestamp" in before
+    sent = shape("s", {"count": 5}, finalizers=["example.com/a"], labels={"a": "1"})
+    sent["metadata"]["resourceVersion"] = applied["metadata"]["resourceVersion"]
+    updated = await api.call("PUT", path, sent)
+    assert updated["metadata"]["deletionTimestamp"] == applied["metadata"]["deletionTimestamp"]
+    left = owned(updated, "before-first-apply", "Update").get("f:metadata", {})
+    assert not {"f:deletionTimestamp", "f:deletionGracePeriodSeconds"} & left.keys()
+    await api.merge(path, {"metadata": {"finalizers": None}})
+
+
 async def test_generation_of_an_apply(api: Api, shaped: str) -> None:
     path = f"{shaped}/s"
     await api.apply(path, shape("s", {"count": 5}))

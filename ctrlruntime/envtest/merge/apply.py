@@ -154,10 +154,10 @@ def _requested(live: Manifest | None, new: Manifest, subresource: str) -> Manage
     if not subresource:
         if managed.is_reset(brought):
             return {}
-        managers = managed.decode_or_empty(brought)
+        managers = managed.decode_or_empty(brought, stored=brought == stored)
         if managers:
             return managers
-    return managed.decode_or_empty(stored)
+    return managed.decode_or_empty(stored, stored=True)
 
 
 def _check_request(applied: Manifest, api_version: str) -> None:
@@ -241,7 +241,8 @@ class _Write:
     def read(self, live: Manifest | None) -> Managers:
         """The stored owners. Raises :class:`ApplyRejected` where they cannot be read."""
         try:
-            return managed.decode(((live or {}).get("metadata") or {}).get("managedFields"))
+            stored = ((live or {}).get("metadata") or {}).get("managedFields")
+            return managed.decode(stored, stored=True)
         except managed.ManagedFieldsError as error:
             raise ApplyRejected(f"failed to decode managed fields: {error}") from error
 
@@ -259,9 +260,7 @@ class _Write:
             difference = self._settle(before, after, managers, None, force=True)
         except TypeMismatch:
             return
-        taken = fields.recursive_difference(
-            fields.union(difference.modified, difference.added), self._ignored
-        )
+        taken = fields.recursive_difference(difference.written, self._ignored)
         taken = fields.difference(taken, managed.STRIPPED)
         if taken:
             who = managed.identity(manager, operation, self._version, self._subresource)
@@ -288,7 +287,7 @@ class _Write:
         owned = fields.recursive_difference(field_set(applied, node), self._ignored)
         managers[who] = Ownership(owned, self._version, last.time if last else None)
         if last is not None and last.fields:
-            merged = self._prune(merged, last, managers)
+            merged = self._prune(merged, last, managers, who)
         self._settle(before, merged, managers, who, force=force)
         mine = managers.get(who)
         if mine is not None:
@@ -298,8 +297,13 @@ class _Write:
             managed.drop_empty(managers)
         return merged, managers
 
-    def _prune(self, merged: Manifest, last: Ownership, managers: Managers) -> Manifest:
+    def _prune(
+        self, merged: Manifest, last: Ownership, managers: Managers, who: Identity
+    ) -> Manifest:
         """``merged`` without what the applier had before and nobody has now."""
+        one_version = all(each.api_version == last.api_version for each in managers.values())
+        if one_version and not fields.difference(last.fields, managers[who].fields):
+            return merged
         owned: dict[str, FieldSet] = {last.api_version: {}}
         for each in managers.values():
             known = owned.get(each.api_version, {})
@@ -358,9 +362,10 @@ class _Write:
                     self._ignored
                 )
             seen = by_version[version]
-            changed = fields.intersection(ownership.fields, fields.union(seen.modified, seen.added))
-            if changed:
-                conflicts[who] = changed
+            if seen.written:
+                changed = fields.intersection(ownership.fields, seen.written)
+                if changed:
+                    conflicts[who] = changed
             if seen.removed:
                 removed[who] = seen.removed
         if conflicts and not force:

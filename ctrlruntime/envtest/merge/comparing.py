@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 from ctrlruntime.envtest.merge import fields
@@ -12,13 +13,18 @@ from ctrlruntime.envtest.merge.typed import ListType, MapType, TypeNode, equal
 _MISSING: Final = object()
 
 
-@dataclass(slots=True)
+@dataclass
 class Comparison:
     """Paths that the newer value has added, changed or removed."""
 
     added: FieldSet = field(default_factory=dict)
     modified: FieldSet = field(default_factory=dict)
     removed: FieldSet = field(default_factory=dict)
+
+    @cached_property
+    def written(self) -> FieldSet:
+        """What was added or modified. To be asked once the comparison is complete."""
+        return fields.union(self.modified, self.added)
 
     @property
     def same(self) -> bool:
@@ -84,12 +90,13 @@ def _compare_maps(old: Any, new: Any, map_type: MapType, path: Path, result: Com
             fields.insert(result.modified, path)
         return
     old, new = old or {}, new or {}
+    named, others = map_type.fields, map_type.element
     for key, value in new.items():
         before = old.get(key, _MISSING)
         if before is value:
             continue
         element = "f:" + key
-        child = map_type.child(key)
+        child = named.get(key, others)
         if before is _MISSING:
             _graft(result.added, path, element, value, child)
         elif child is None:

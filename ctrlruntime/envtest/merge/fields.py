@@ -291,16 +291,18 @@ def from_json(tree: Any) -> FieldSet:
     for element, node in tree.items():
         if element == SELF:
             fields[SELF] = _LEAF
-        else:
-            fields[_canonical(element)] = from_json(node) if node else _LEAF
+            continue
+        name = element if element[:2] == "f:" else _canonical(element)
+        fields[name] = from_json(node) if node else _LEAF
     return fields
 
 
 def to_json(fields: FieldSet) -> FieldSet:
     """A fresh tree in canonical order, ready to be encoded as ``fieldsV1``."""
-    if len(fields) < 2:
-        return {element: to_json(node) for element, node in fields.items()}
-    return {element: to_json(fields[element]) for element in sorted(fields, key=_order)}
+    names = sorted(fields)
+    if names and not (names[0][0] in ".f" and names[-1][0] in ".f"):
+        names.sort(key=_order)  # what is no field has an order of its own
+    return {name: to_json(node) if (node := fields[name]) else {} for name in names}
 
 
 def path_string(path: Sequence[str]) -> str:

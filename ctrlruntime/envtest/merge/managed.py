@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ctrlruntime.envtest.merge import fields
@@ -56,14 +56,18 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """The fields of one manager, in the version it wrote them in; ``time`` is RFC 3339 or None."""
+    """The fields of one manager, in the version it wrote them in; ``time`` is RFC 3339 or None.
+
+    ``entry``: the stored entry that it was read from, which says all this already.
+    """
 
     fields: FieldSet
     api_version: str
     time: str | None
+    entry: dict[str, Any] | None = field(default=None, compare=False)
 
     def over(self, owned: FieldSet) -> Ownership:
-        return replace(self, fields=owned)
+        return replace(self, fields=owned, entry=None)
 
 
 Managers = dict[Identity, Ownership]
@@ -78,8 +82,11 @@ def identity(manager: str, operation: str, api_version: str, subresource: str) -
     return Identity(manager or "unknown", operation, version, subresource)
 
 
-def decode(entries: Any) -> Managers:
-    """Read ``metadata.managedFields``. Raises :class:`ManagedFieldsError`."""
+def decode(entries: Any, *, stored: bool = False) -> Managers:
+    """Read ``metadata.managedFields``. Raises :class:`ManagedFieldsError`.
+
+    ``stored``: :func:`encode` has written them, so what stays as it is need not be written anew.
+    """
     managers: Managers = {}
     if entries is None:
         return managers
@@ -87,7 +94,7 @@ def decode(entries: Any) -> Managers:
         raise ManagedFieldsError("managedFields must be a list")
     for entry in entries:
         who, ownership = _decode_entry(entry)
-        managers[who] = ownership
+        managers[who] = replace(ownership, entry=entry) if stored else ownership
     return managers
 
 
@@ -110,10 +117,10 @@ def _decode_entry(entry: Any) -> tuple[Identity, Ownership]:
     return who, Ownership(owned, version, entry.get("time"))
 
 
-def decode_or_empty(entries: Any) -> Managers:
+def decode_or_empty(entries: Any, *, stored: bool = False) -> Managers:
     """As :func:`decode`; entries that cannot be read count as none."""
     try:
-        return decode(entries)
+        return decode(entries, stored=stored)
     except ManagedFieldsError:
         return {}
 
@@ -141,6 +148,8 @@ def _rank(item: tuple[Identity, Ownership]) -> tuple[str, str, str, str, str]:
 
 
 def _encode_entry(who: Identity, ownership: Ownership) -> dict[str, Any]:
+    if ownership.entry is not None:
+        return ownership.entry
     entry: dict[str, Any] = {
         "manager": who.manager,
         "operation": who.operation,

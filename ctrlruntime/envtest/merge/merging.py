@@ -41,13 +41,19 @@ def _merge_maps(live: Any, applied: dict[str, Any], map_type: MapType) -> Any:
     if map_type.atomic or (not live and not applied):
         return live if live == applied else applied
     merged: dict[str, Any] | None = None
+    named, element = map_type.fields, map_type.element
     for key, value in applied.items():
         if key in live:
-            child = map_type.child(key)
             mine = live[key]
-            result = value if child is None else merge(mine, value, child)
-            if result is mine:
-                continue
+            if type(value) is str:
+                if type(mine) is str and mine == value:
+                    continue
+                result: Any = value
+            else:
+                child = named.get(key, element)
+                result = value if child is None else merge(mine, value, child)
+                if result is mine:
+                    continue
         else:
             result = value
         if merged is None:

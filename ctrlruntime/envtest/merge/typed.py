@@ -7,7 +7,7 @@ is built from an OpenAPI schema with the ``x-kubernetes-*`` extensions, see ``sc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import orjson
 
@@ -16,6 +16,7 @@ from ctrlruntime.envtest.merge.fields import FieldSet
 
 Scalar = Literal["string", "numeric", "boolean", "untyped"]
 Relation = Literal["atomic", "set", "map"]
+_NAMES: Final = 4096
 
 
 class MapType:
@@ -53,7 +54,7 @@ class MapType:
 class ListType:
     """A list: replaced whole (atomic), a set of scalars, or items identified by ``keys``."""
 
-    __slots__ = ("element", "key_defaults", "keys", "relation")
+    __slots__ = ("_names", "element", "key_defaults", "keys", "relation")
 
     def __init__(
         self,
@@ -67,6 +68,8 @@ class ListType:
         self.relation: Relation = relation
         self.keys = keys
         self.key_defaults = key_defaults or {}
+        self._names: dict[str, str] = {}
+        """Elements of items that one text names, the ones seen lately."""
 
     def element_of(self, item: Any) -> str:
         """The path element of one item. Raises :class:`TypeMismatch` when it has no identity."""
@@ -86,7 +89,7 @@ class ListType:
         if len(self.keys) == 1:
             value = item.get(self.keys[0])
             if type(value) is str:
-                return f'k:{{"{self.keys[0]}":{orjson.dumps(value).decode()}}}'
+                return self._names.get(value) or self._named(value)
         found: dict[str, Any] = {}
         for name in self.keys:
             if name in item:
@@ -100,6 +103,13 @@ class ListType:
                 "(and doesn't have default values for any key fields)"
             )
         return fields.key_element(found)
+
+    def _named(self, value: str) -> str:
+        if len(self._names) >= _NAMES:
+            self._names.clear()
+        name = f'k:{{"{self.keys[0]}":{orjson.dumps(value).decode()}}}'
+        self._names[value] = name
+        return name
 
 
 class TypeNode:
@@ -197,6 +207,9 @@ def _collect(value: Any, node: TypeNode) -> FieldSet | None:
 def _map_fields(value: dict[str, Any], map_type: MapType, out: FieldSet) -> None:
     named, element = map_type.fields, map_type.element
     for key, item in value.items():
+        if type(item) is not dict and type(item) is not list:
+            out["f:" + key] = {}
+            continue
         child = named.get(key)
         if child is not None:
             below = _collect(item, child)

@@ -34,6 +34,9 @@ _PLAIN: dict[str, type] = {
 }
 
 
+_SCALARS = frozenset({str, bool, int, float})
+
+
 class FieldNode:
     """One compiled definition: its members, items, or the scalar it is."""
 
@@ -126,12 +129,20 @@ def normalize(value: Any, node: FieldNode) -> None:
     Nulls and zeros are left out, as a Go struct leaves them out.
     """
     if type(value) is list:
-        if node.item is not None:
+        if node.item is not None and node.item.plain not in _SCALARS:
             for item in value:
                 normalize(item, node.item)
-        return
-    if type(value) is not dict:
-        return
+    elif type(value) is dict:
+        if not node.fields and node.other is not None and node.other.plain in _SCALARS:
+            gone = [name for name, item in value.items() if item is None]
+        else:
+            gone = _normalize_members(value, node)
+        for name in gone:
+            del value[name]
+
+
+def _normalize_members(value: dict[str, Any], node: FieldNode) -> list[str]:
+    """The same for the members of an object; the names of those to be left out."""
     gone: list[str] = []
     zeros, named, other = node.omitted, node.fields, node.other
     for name, item in value.items():
@@ -147,8 +158,7 @@ def normalize(value: Any, node: FieldNode) -> None:
             with contextlib.suppress(QuantityError):
                 # Resource lists are maps; the server rounds what is in them up to a thousandth.
                 value[name] = canonical(item, MILLI) if child is other else canonical(item)
-    for name in gone:
-        del value[name]
+    return gone
 
 
 Mismatch: TypeAlias = tuple[str, str, str]

@@ -14,6 +14,8 @@ from ctrlruntime.envtest.schema.structural import NO_DEFAULT, Structural
 
 def duplicates(value: Any, node: Structural, path: str) -> Iterator[Cause]:
     """One cause for each value of a set, or key of a map, that appears again."""
+    if not node.has_sets:
+        return
     if isinstance(value, list):
         if node.list_type in ("set", "map"):
             yield from _repeated(value, node, path)

@@ -18,6 +18,36 @@ class Pruner:
         self._remove = remove
         self.found: list[str] = []
 
+    def clean(self, value: Any, node: Structural, *, root: bool = False) -> bool:
+        """Whether there is certainly nothing unknown: quick, as that is the rule."""
+        if type(value) is list:
+            items = node.items
+            return items is None or all(
+                self.clean(item, items)
+                for item in value
+                if type(item) is dict or type(item) is list
+            )
+        if type(value) is not dict:
+            return True
+        whole = root or node.embedded
+        known = self._metadata
+        if whole and known is not None and unknown(value.get("metadata"), known):
+            return False
+        named, others = node.properties, node.additional
+        for name, item in value.items():
+            if whole and name in _TYPE_META:
+                continue
+            member = named.get(name)
+            if member is None:
+                if not isinstance(others, Structural):
+                    if node.preserve or others is True:
+                        continue
+                    return False
+                member = others
+            if (type(item) is dict or type(item) is list) and not self.clean(item, member):
+                return False
+        return True
+
     def visit(self, value: Any, node: Structural, path: str, *, root: bool = False) -> None:
         if isinstance(value, dict):
             self._map(value, node, path, root)
@@ -62,5 +92,7 @@ def prune(
     the members of ``metadata`` are held against its type. ``remove=False`` only looks.
     """
     pruner = Pruner(metadata, remove=remove)
+    if pruner.clean(value, node, root=root):
+        return []
     pruner.visit(value, node, "", root=root)
     return sorted(pruner.found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import ROUND_UP, Context, Decimal, localcontext
+from functools import lru_cache
 from typing import Any
 
 _SYNTAX = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?)|[eE]([+-]?\d+))")
@@ -55,8 +56,13 @@ def canonical(quantity: Any, finest: Decimal = _NANO) -> str:
     """
     if isinstance(quantity, bool) or not isinstance(quantity, str | int | float):
         raise QuantityError
+    return _canonical_text(str(quantity), finest)
+
+
+@lru_cache(maxsize=1024)
+def _canonical_text(text: str, finest: Decimal) -> str:
     with localcontext(Context(prec=60)):
-        return _canonical(*_parse(str(quantity)), finest)
+        return _canonical(*_parse(text), finest)
 
 
 def _canonical(value: Decimal, family: str, finest: Decimal) -> str:

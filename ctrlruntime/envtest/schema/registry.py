@@ -130,10 +130,12 @@ class CustomSchema(TypeSchema):
             found = self._status_problems(obj, old or {})
         else:
             found = validate(obj, self.structural.raw, "", before)
-        found.extend(check_embedded(obj, self.structural, ""))
+        if self._embeds:
+            found.extend(check_embedded(obj, self.structural, ""))
         # An object that had duplicates before, whichever they were, may have some.
-        if old is None or not any(duplicates(old, self.structural, "")):
-            found.extend(duplicates(obj, self.structural, ""))
+        repeated = list(duplicates(obj, self.structural, ""))
+        if repeated and (old is None or not any(duplicates(old, self.structural, ""))):
+            found.extend(repeated)
         if self._rules:
             if any(cause.type in BLOCKING for cause in found):
                 found.append(UNCHECKED)

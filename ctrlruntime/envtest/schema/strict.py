@@ -35,10 +35,18 @@ def strict_decode(body: bytes, content_type: str = "application/json") -> tuple[
         plain = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise DecodeError(str(error)) from error
+    return plain, repeated_fields(body, plain)
+
+
+def repeated_fields(body: bytes, plain: Any) -> list[str]:
+    """The duplicate fields of a body that was decoded to ``plain``; none where it is not JSON."""
     if not _may_repeat(body, plain):
-        return plain, []
-    tree = json.loads(body, object_pairs_hook=_remember)
-    return plain, _duplicates(tree)
+        return []
+    try:
+        tree = json.loads(body, object_pairs_hook=_remember)
+    except ValueError:
+        return []
+    return _duplicates(tree)
 
 
 def _may_repeat(body: bytes, plain: Any) -> bool:

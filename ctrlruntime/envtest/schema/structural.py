@@ -29,6 +29,7 @@ class Structural:
         "default",
         "embedded",
         "has_defaults",
+        "has_sets",
         "int_or_string",
         "items",
         "keys",
@@ -58,6 +59,9 @@ class Structural:
         self.additional = _additional(raw.get("additionalProperties"))
         self.has_defaults: bool = self.default is not NO_DEFAULT or any(
             child.has_defaults for child in self.children()
+        )
+        self.has_sets: bool = self.list_type in ("set", "map") or any(
+            child.has_sets for child in self.children()
         )
 
     def children(self) -> list[Structural]:

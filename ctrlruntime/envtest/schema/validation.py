@@ -28,7 +28,50 @@ Schema = dict[str, Any]
 
 def validate(value: Any, schema: Schema, path: str, old: Any = ABSENT) -> list[Cause]:
     """Everything in which ``value`` breaks ``schema``; ``path`` is where it lies."""
+    if _sound(value, schema):
+        return []
     return list(_problems(value, schema, path, old))
+
+
+_COMBINING: Final = ("allOf", "anyOf", "oneOf", "not")
+_PLAIN: Final = frozenset({"type"})
+
+
+def _sound(value: Any, schema: Schema) -> bool:
+    """Whether there is certainly no problem, whatever was there before: quick, as that is the rule."""
+    if value is None:
+        return bool(schema.get("nullable")) or not _expected(schema)
+    kind = kind_of(value)
+    if schema.get("type") != kind and any(_type(value, kind, schema, "")):
+        return False
+    if any(name in schema for name in _COMBINING) and any(_combined(value, schema, "")):
+        return False
+    if "enum" in schema and any(_enum(value, schema, "")):
+        return False
+    if kind == "object":
+        return _sound_object(value, schema)
+    if kind == "array":
+        items = schema.get("items")
+        return not any(_length(value, schema, "")) and (
+            not isinstance(items, dict) or all(_sound(item, items) for item in value)
+        )
+    if kind == "string":
+        return schema.keys() == _PLAIN or not any(_string(value, schema, ""))
+    return kind == "boolean" or not any(_number(value, kind, schema, ""))
+
+
+def _sound_object(value: dict[str, Any], schema: Schema) -> bool:
+    if any(_count(value, schema, "")) or any(
+        name not in value for name in schema.get("required") or ()
+    ):
+        return False
+    properties = schema.get("properties") or {}
+    others = schema.get("additionalProperties")
+    for name, item in value.items():
+        child = properties.get(name, others)
+        if isinstance(child, dict) and not _sound(item, child):
+            return False
+    return True
 
 
 def kind_of(value: Any) -> str:
@@ -168,13 +211,17 @@ def _enum(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
         )
 
 
-def _list(value: list[Any], schema: Schema, path: str, old: Any) -> Iterator[Cause]:
+def _length(value: list[Any], schema: Schema, path: str) -> Iterator[Cause]:
     fewest, most = schema.get("minItems"), schema.get("maxItems")
     if fewest is not None and len(value) < fewest:
         detail = f"{path} in body should have at least {fewest} items"
         yield causes.invalid(path, len(value), detail)
     if most is not None and len(value) > most:
         yield causes.too_many(path, len(value), most)
+
+
+def _list(value: list[Any], schema: Schema, path: str, old: Any) -> Iterator[Cause]:
+    yield from _length(value, schema, path)
     items = schema.get("items")
     if not isinstance(items, dict):
         return
@@ -203,13 +250,17 @@ def identity_of(item: dict[str, Any], keys: Any) -> bytes:
 _SORTED = orjson.OPT_SORT_KEYS
 
 
-def _object(value: dict[str, Any], schema: Schema, path: str, old: Any) -> Iterator[Cause]:
+def _count(value: dict[str, Any], schema: Schema, path: str) -> Iterator[Cause]:
     fewest, most = schema.get("minProperties"), schema.get("maxProperties")
     if fewest is not None and len(value) < fewest:
         detail = f"{path} in body should have at least {fewest} properties"
         yield causes.invalid(path, len(value), detail)
     if most is not None and len(value) > most:
         yield causes.too_many(path, len(value), most)
+
+
+def _object(value: dict[str, Any], schema: Schema, path: str, old: Any) -> Iterator[Cause]:
+    yield from _count(value, schema, path)
     properties = schema.get("properties") or {}
     others = schema.get("additionalProperties")
     before = old if isinstance(old, dict) else {}

@@ -87,6 +87,10 @@ def path_segment(value: str) -> list[str]:
 
 def qualified_name(value: str) -> list[str]:
     """A label key, annotation key or finalizer: `name` or `prefix/name`."""
+    return [] if _QUALIFIED_RE.fullmatch(value) and len(value) <= 63 else _unqualified(value)
+
+
+def _unqualified(value: str) -> list[str]:
     prefix, slash, name = value.partition("/")
     if not slash:
         prefix, name = "", value

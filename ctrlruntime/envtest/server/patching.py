@@ -13,7 +13,7 @@ from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.merge.apply import ApplyConflict, ApplyRejected, apply
 from ctrlruntime.envtest.merge.patches import PatchError, json_patch, merge_patch, strategic_merge
 from ctrlruntime.envtest.schema.registry import TypeSchema
-from ctrlruntime.envtest.schema.strict import DecodeError, strict_decode
+from ctrlruntime.envtest.schema.strict import DecodeError, repeated_fields, strict_decode
 from ctrlruntime.envtest.server import conversion, defaults
 from ctrlruntime.envtest.server.codec import check_applied, check_type, read_yaml
 from ctrlruntime.envtest.server.errors import (
@@ -126,7 +126,7 @@ class Patcher:
             if kind.namespaced and live is not None:
                 check_namespace(request, new)
             # What is not in the schema, or of a wrong type, the merge has refused already.
-            self.fill(kind, request, new, pruned=not kind.custom, checked=True)
+            self.fill(kind, request, new, pruned=not kind.custom, applied=applied)
             return new
 
         return Patch(make, creates=not request.subresource, tracks=True)
@@ -134,7 +134,8 @@ class Patcher:
     def _read_applied(self, kind: Kind, request: Request) -> tuple[Manifest, list[str]]:
         applied = read_applied(request)
         check_applied(kind, request, applied)
-        return applied, self._repeated(request)
+        ignored = request.field_validation == "Ignore"
+        return applied, [] if ignored else repeated_fields(request.body, applied)
 
     def _merge(
         self, kind: Kind, request: Request, live: Manifest | None, applied: Manifest
@@ -193,29 +194,32 @@ class Patcher:
         obj: Manifest,
         *,
         pruned: bool = False,
-        checked: bool = False,
+        applied: Manifest | None = None,
     ) -> None:
-        """`checked`: the result of an apply, which a merge has held against the schema."""
+        """`applied`: where the object is the result of an apply, what a merge has held against the
+        schema and put into an object that was right."""
         schema = self._state.schema(kind, request.version)
         if not pruned:
             schema.prune(obj)
         if kind.custom:
             # The nulls of an apply, and those that a removal leaves, are for the validation.
-            if not checked:
+            if applied is None:
                 schema.drop_nulls(obj)
                 self._decodes(kind, request, obj, schema)
             schema.default(obj)
         else:
-            self._fill_builtin(kind, request, obj, checked=checked)
+            self._fill_builtin(kind, request, obj, applied)
 
-    def _fill_builtin(self, kind: Kind, request: Request, obj: Manifest, *, checked: bool) -> None:
+    def _fill_builtin(
+        self, kind: Kind, request: Request, obj: Manifest, applied: Manifest | None
+    ) -> None:
         if b"null" in request.body:
             drop_nulls(obj)
         schema = self._state.schema(kind, request.version)
-        if checked:
-            self._converts(kind, request, obj, schema)
-        else:
+        if applied is None:
             self._decodes(kind, request, obj, schema)
+        elif schema.mismatch(applied) is not None:
+            self._converts(kind, request, obj, schema)
         schema.normalize(obj)
         if conversion.same_in_storage(kind, request.version):
             defaults.apply_defaults(kind, obj)

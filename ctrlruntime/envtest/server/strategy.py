@@ -17,7 +17,8 @@ from ctrlruntime.envtest.server.metadata import validate_metadata, validate_meta
 from ctrlruntime.envtest.server.state import State
 
 _OUTSIDE_CONTENT: Final = frozenset({"metadata", "status", "apiVersion", "kind"})
-_KEPT: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+_DELETION: Final = ("deletionTimestamp", "deletionGracePeriodSeconds")
+_KEPT: Final = ("uid", "creationTimestamp", *_DELETION)
 
 
 def counts_generation(kind: Kind) -> bool:
@@ -70,6 +71,12 @@ def prepare_update(kind: Kind, new: Manifest, old: Manifest, subresource: str) -
         _restore(new, old, "status")
     if counts_generation(kind) and _content_differs(kind, new, old):
         metadata["generation"] = before.get("generation", 0) + 1
+
+
+def unsent_deletion(new: Manifest, old: Manifest) -> Manifest:
+    """What of the mark of a deletion an update does not repeat; to be asked before it is restored."""
+    metadata, before = new["metadata"], old["metadata"]
+    return {name: before[name] for name in _DELETION if name in before and not metadata.get(name)}
 
 
 def _restore(new: Manifest, old: Manifest, name: str) -> None:

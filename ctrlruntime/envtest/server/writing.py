@@ -294,13 +294,14 @@ class Writer:
     ) -> Answer | None:
         """None: another write came between."""
         state, sub = self._state, request.subresource
+        unsent = strategy.unsent_deletion(new, live)
         strategy.prepare_update(kind, new, live, sub)
         hooks.before_update(state, kind, new, live, sub)
         if state.escalation is not None:
             state.escalation.check(kind, request, new, live)
         new = await self._admit(kind, request, "UPDATE", new, live)
         if not tracked:
-            new = self._track(kind, request, live, new)
+            new = self._track(kind, request, live, new, unsent)
         hooks.after_tracking(kind, new, live, sub)
         strategy.validate(state, kind, request.version, new, live, sub)
         await self._approve(kind, request, "UPDATE", new, live)
@@ -325,10 +326,19 @@ class Writer:
     # -- shared ----------------------------------------------------------------------------
 
     def _track(
-        self, kind: Kind, request: Request, live: Manifest | None, new: Manifest
+        self,
+        kind: Kind,
+        request: Request,
+        live: Manifest | None,
+        new: Manifest,
+        unsent: Manifest | None = None,
     ) -> Manifest:
+        """`unsent`: metadata that is kept although it was not sent, and so loses its owners."""
         state = self._state
-        return track_update(
+        if unsent:
+            metadata = {key: item for key, item in new["metadata"].items() if key not in unsent}
+            new = {**new, "metadata": metadata}
+        made = track_update(
             live,
             new,
             manager=request.field_manager,
@@ -338,6 +348,8 @@ class Writer:
             subresource=request.subresource,
             convert=self._patcher.converter(kind),
         )
+        made["metadata"].update(unsent or {})
+        return made
 
     async def _admit(
         self,
