@@ -11,21 +11,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-import aiohttp
-
 from ctrlruntime.client.config import Config
 from ctrlruntime.envtest.assets import APIEXTENSIONS, Assets
 from ctrlruntime.envtest.backends.backend import BackendOptions, Version
 from ctrlruntime.envtest.backends.flags import Flags, flag_list
 from ctrlruntime.envtest.backends.kube_apiserver import KubeApiserverBackend
-from ctrlruntime.envtest.backends.launch import launch, launch_on
 from ctrlruntime.envtest.backends.ports import LOOPBACK
+from ctrlruntime.envtest.backends.readiness import answers_of
+from ctrlruntime.envtest.backends.server_on_port import ServerOnPort
 from ctrlruntime.envtest.backends.server_process import ServerProcess
 from ctrlruntime.envtest.backends.versions import parse_version
 from ctrlruntime.envtest.kubeconfig import write_kubeconfig
 from ctrlruntime.envtest.users import Identity, User, administrator
 
-_TIMEOUT: Final = aiohttp.ClientTimeout(total=5)
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?limit=1"
 _WITHOUT_CORE: Final = (
     "ValidatingAdmissionPolicy",
@@ -64,9 +62,14 @@ class ApiextensionsBackend:
         self.core = KubeApiserverBackend(
             replace(options, server={**etcd, **dict(self._settings.core)})
         )
-        self._process: ServerProcess | None = None
-        self._port = 0
-
+        self._server = ServerOnPort(
+            "apiextensions-apiserver",
+            self._command,
+            self._answers,
+            log=self._folder / "apiextensions-apiserver.log",
+            timeout=self._settings.start_timeout,
+            grace=self._settings.stop_timeout,
+        )
         self._version = _version(self._programs["apiextensions-apiserver"].parent)
 
     async def start(self) -> None:
@@ -80,23 +83,15 @@ class ApiextensionsBackend:
             asking,
             self.core.certified(asking),
         )
-        self._process, self._port = await launch(
-            "apiextensions-apiserver",
-            self._command,
-            self._answers,
-            log=self._folder / "apiextensions-apiserver.log",
-            timeout=self._settings.start_timeout,
-        )
+        await self._server.start()
 
     async def stop(self) -> None:
-        if self._process is not None:
-            await self._process.stop(self._settings.stop_timeout)
-            self._process = None
+        await self._server.stop()
         await self.core.stop()
 
     @property
     def url(self) -> str:
-        return f"https://{LOOPBACK}:{self._port}"
+        return f"https://{self._server.address}"
 
     @property
     def ca_data(self) -> bytes | None:
@@ -109,26 +104,17 @@ class ApiextensionsBackend:
     @property
     def processes(self) -> dict[str, ServerProcess]:
         """What runs, by name."""
-        own = {} if self._process is None else {"apiextensions-apiserver": self._process}
+        process = self._server.process
+        own = {} if process is None else {self._server.name: process}
         return own | self.core.processes
 
     async def kill(self) -> None:
         """SIGKILL; `restart` brings it back on the same port and data."""
-        if self._process is not None:
-            await self._process.kill()
+        await self._server.kill()
 
     async def restart(self) -> None:
         """Stops the server if it runs, and starts it with the same port and data."""
-        if self._process is not None:
-            await self._process.stop(self._settings.stop_timeout)
-        self._process = await launch_on(
-            "apiextensions-apiserver",
-            self._port,
-            self._command,
-            self._answers,
-            log=self._folder / "apiextensions-apiserver.log",
-            timeout=self._settings.start_timeout,
-        )
+        await self._server.restart()
 
     async def compact(self) -> int:
         """Has etcd forget all revisions but the last, and returns that one."""
@@ -177,18 +163,8 @@ class ApiextensionsBackend:
 
     async def _answers(self, port: int) -> bool:
         """Whether the server with our certificate is ready and answers an administrator."""
-        config = self.own_config()
-        base = f"https://{LOOPBACK}:{port}"
-        connector = aiohttp.TCPConnector(ssl=config.ssl_context() or False)
-        async with aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT) as session:
-            try:
-                for path in ("/readyz", _DEFINITIONS):
-                    async with session.get(base + path) as answer:
-                        if answer.status != 200:
-                            return False
-            except (aiohttp.ClientError, TimeoutError):
-                return False
-        return True
+        config = replace(self.own_config(), host=f"https://{LOOPBACK}:{port}")
+        return await answers_of(config, ("/readyz", _DEFINITIONS)) is not None
 
 
 def _version(folder: Path) -> Version:

@@ -12,8 +12,8 @@ from typing import Any
 import aiohttp
 
 from ctrlruntime.envtest.backends.flags import Flags, flag_list
-from ctrlruntime.envtest.backends.launch import launch, launch_on
 from ctrlruntime.envtest.backends.ports import LOOPBACK
+from ctrlruntime.envtest.backends.server_on_port import ServerOnPort
 from ctrlruntime.envtest.backends.server_process import ServerProcess
 
 _TIMEOUT = aiohttp.ClientTimeout(total=5)
@@ -33,57 +33,44 @@ class Etcd:
     ) -> None:
         self._binary = binary
         self._flags = dict(flags or {})
-        self._timeout = timeout
-        self._first_port = first_port
         self._name = f"envtest-{secrets.token_hex(8)}"
         self._data = Path(tempfile.mkdtemp(prefix="etcd-", dir=folder))
-        self._log = folder / "etcd.log"
-        self._process: ServerProcess | None = None
-        self._port = 0
+        self._server = ServerOnPort(
+            "etcd",
+            self._command,
+            self._is_ours,
+            log=folder / "etcd.log",
+            timeout=timeout,
+            grace=10,
+            first_port=first_port,
+        )
 
     @property
     def url(self) -> str:
-        return f"http://{LOOPBACK}:{self._port}"
+        return f"http://{self._server.address}"
 
     @property
     def process(self) -> ServerProcess:
         """Raises RuntimeError before `start`."""
-        if self._process is None:
+        if self._server.process is None:
             raise RuntimeError("etcd was not started")
-        return self._process
+        return self._server.process
 
     async def start(self) -> None:
         """Returns once it answers. A second call brings back one that was killed, data and all."""
-        if self._port:
-            self._process = await launch_on(
-                "etcd",
-                self._port,
-                self._command,
-                self._is_ours,
-                log=self._log,
-                timeout=self._timeout,
-            )
-            return
-        self._process, self._port = await launch(
-            "etcd",
-            self._command,
-            self._is_ours,
-            log=self._log,
-            timeout=self._timeout,
-            first_port=self._first_port,
-        )
+        await self._server.start()
 
     async def stop(self) -> None:
-        if self._process is not None:
-            await self._process.stop(grace=10)
-            self._process = None
+        await self._server.stop()
         shutil.rmtree(self._data, ignore_errors=True)
 
     async def compact(self) -> int:
         """Forgets all revisions but the last, and returns that one."""
-        found = await self._call(self._port, "kv/range", {"key": "AA=="})
+        found = await self._call(self._server.port, "kv/range", {"key": "AA=="})
         revision = int(found["header"]["revision"])
-        await self._call(self._port, "kv/compaction", {"revision": revision, "physical": True})
+        await self._call(
+            self._server.port, "kv/compaction", {"revision": revision, "physical": True}
+        )
         return revision
 
     def _command(self, port: int) -> Sequence[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-import aiohttp
+import orjson
 
 from ctrlruntime.client.auth import ClientCertificate
 from ctrlruntime.client.config import Config
@@ -21,9 +21,11 @@ from ctrlruntime.envtest.backends.controller_manager import (
 )
 from ctrlruntime.envtest.backends.etcd import Etcd
 from ctrlruntime.envtest.backends.flags import Flags, flag_list
-from ctrlruntime.envtest.backends.launch import launch, launch_on
+from ctrlruntime.envtest.backends.launch import Check, Command
 from ctrlruntime.envtest.backends.pki import PKI
 from ctrlruntime.envtest.backends.ports import LOOPBACK
+from ctrlruntime.envtest.backends.readiness import answers_of
+from ctrlruntime.envtest.backends.server_on_port import ServerOnPort
 from ctrlruntime.envtest.backends.server_process import ServerProcess
 from ctrlruntime.envtest.backends.token_review import TokenReviews
 from ctrlruntime.envtest.backends.versions import binary_version, parse_version
@@ -32,7 +34,9 @@ from ctrlruntime.envtest.users import Identity, User, administrator, write_token
 
 OWN_USER: Final = "envtest-control-plane"
 """Who the backend itself is, by client certificate."""
-_TIMEOUT: Final = aiohttp.ClientTimeout(total=5)
+_READY: Final = ("/readyz", "/api/v1/namespaces/default")
+_RELEASE: Final = "/version"
+_CONTROLLERS_KUBECONFIG: Final = "controller-manager.kubeconfig"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,11 +79,16 @@ class KubeApiserverBackend:
         self.pki = PKI(options.folder / "pki")
         self.reviews = TokenReviews()
         self._etcd: Etcd | None = None
-        self._apiserver: ServerProcess | None = None
-        self._controller_manager: ServerProcess | None = None
+        self._apiserver = self._server(
+            "kube-apiserver", self._apiserver_command, self._answers, self._settings.port
+        )
+        self._controller_manager = self._server(
+            "kube-controller-manager",
+            self._controller_manager_command,
+            lambda port: is_healthy(port, self.pki),
+        )
         self._binary_version: Version = (0, 0)
         self._version: Version = (0, 0)
-        self._port = 0
 
     # The Backend protocol
 
@@ -100,22 +109,14 @@ class KubeApiserverBackend:
         await self._etcd.start()
         write_token_file(self._folder / "tokens.csv", self._options.users)
         self.reviews.write_kubeconfig(self._folder / "token-reviews.kubeconfig")
-        self._apiserver, self._port = await launch(
-            "kube-apiserver",
-            self._apiserver_command,
-            self._answers,
-            log=self._folder / "kube-apiserver.log",
-            timeout=settings.start_timeout,
-            first_port=settings.port,
-        )
+        await self._apiserver.start()
         if settings.controller_manager:
-            await self._start_controller_manager()
+            self._write_kubeconfig_of_controllers()
+            await self._controller_manager.start()
 
     async def stop(self) -> None:
-        for process in (self._controller_manager, self._apiserver):
-            if process is not None:
-                await process.stop(self._settings.stop_timeout)
-        self._controller_manager = self._apiserver = None
+        for server in (self._controller_manager, self._apiserver):
+            await server.stop()
         if self._etcd is not None:
             await self._etcd.stop()
             self._etcd = None
@@ -123,7 +124,7 @@ class KubeApiserverBackend:
 
     @property
     def url(self) -> str:
-        return f"https://{LOOPBACK}:{self._port}"
+        return f"https://{self._apiserver.address}"
 
     @property
     def ca_data(self) -> bytes | None:
@@ -137,21 +138,11 @@ class KubeApiserverBackend:
 
     async def kill(self) -> None:
         """SIGKILL for kube-apiserver; `restart` brings it back on the same port and data."""
-        if self._apiserver is not None:
-            await self._apiserver.kill()
+        await self._apiserver.kill()
 
     async def restart(self) -> None:
         """Stops kube-apiserver if it runs, and starts it with the same port and data."""
-        if self._apiserver is not None:
-            await self._apiserver.stop(self._settings.stop_timeout)
-        self._apiserver = await launch_on(
-            "kube-apiserver",
-            self._port,
-            self._apiserver_command,
-            self._answers,
-            log=self._folder / "kube-apiserver.log",
-            timeout=self._settings.start_timeout,
-        )
+        await self._apiserver.restart()
 
     async def compact(self) -> int:
         """Has etcd forget all revisions but the last, and returns that one."""
@@ -167,12 +158,9 @@ class KubeApiserverBackend:
     @property
     def processes(self) -> dict[str, ServerProcess]:
         """What runs, by name."""
-        found = {
-            "kube-apiserver": self._apiserver,
-            "kube-controller-manager": self._controller_manager,
-            "etcd": self._etcd.process if self._etcd is not None else None,
-        }
-        return {name: process for name, process in found.items() if process is not None}
+        etcd = {} if self._etcd is None else {"etcd": self._etcd.process}
+        servers = (self._apiserver, self._controller_manager)
+        return {s.name: s.process for s in servers if s.process is not None} | etcd
 
     # Users
 
@@ -236,53 +224,45 @@ class KubeApiserverBackend:
         }
         return [str(self._programs["kube-apiserver"]), *flag_list(flags)]
 
-    async def _start_controller_manager(self) -> None:
-        wanted = self._settings.controller_manager
+    def _write_kubeconfig_of_controllers(self) -> None:
         user = administrator("system:kube-controller-manager")
-        kubeconfig = write_kubeconfig(
-            self._folder / "controller-manager.kubeconfig",
-            self.url,
-            self.ca_data,
-            user,
-            self.certified(user),
-        )
+        path = self._folder / _CONTROLLERS_KUBECONFIG
+        write_kubeconfig(path, self.url, self.ca_data, user, self.certified(user))
 
-        def command(port: int) -> Sequence[str]:
-            flags = controller_manager_flags(
-                port=port,
-                kubeconfig=kubeconfig,
-                pki=self.pki,
-                controllers=CONTROLLERS if wanted is True else tuple(wanted or ()),
-                release=self._binary_version,
-            )
-            flags |= self._settings.controller_manager_flags
-            return [str(self._programs["kube-controller-manager"]), *flag_list(flags)]
-
-        self._controller_manager, _ = await launch(
-            "kube-controller-manager",
-            command,
-            lambda port: is_healthy(port, self.pki),
-            log=self._folder / "kube-controller-manager.log",
-            timeout=self._settings.start_timeout,
+    def _controller_manager_command(self, port: int) -> Sequence[str]:
+        wanted = self._settings.controller_manager
+        flags = controller_manager_flags(
+            port=port,
+            kubeconfig=self._folder / _CONTROLLERS_KUBECONFIG,
+            pki=self.pki,
+            controllers=CONTROLLERS if wanted is True else tuple(wanted or ()),
+            release=self._binary_version,
         )
+        flags |= self._settings.controller_manager_flags
+        return [str(self._programs["kube-controller-manager"]), *flag_list(flags)]
 
     # Readiness
 
+    def _server(
+        self, name: str, command: Command, check: Check, first_port: int | None = None
+    ) -> ServerOnPort:
+        return ServerOnPort(
+            name,
+            command,
+            check,
+            log=self._folder / f"{name}.log",
+            timeout=self._settings.start_timeout,
+            grace=self._settings.stop_timeout,
+            first_port=first_port,
+        )
+
     async def _answers(self, port: int) -> bool:
         """Whether the server with our certificate is ready and has made the default namespace."""
-        config = self.own_config()
-        base = f"https://{LOOPBACK}:{port}"
-        connector = aiohttp.TCPConnector(ssl=config.ssl_context() or False)
-        async with aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT) as session:
-            try:
-                for path in ("/readyz", "/api/v1/namespaces/default"):
-                    async with session.get(base + path) as answer:
-                        if answer.status != 200:
-                            return False
-                async with session.get(base + "/version") as answer:
-                    self._version = parse_version((await answer.json())["gitVersion"])
-            except (aiohttp.ClientError, TimeoutError):
-                return False
+        config = replace(self.own_config(), host=f"https://{LOOPBACK}:{port}")
+        found = await answers_of(config, (*_READY, _RELEASE))
+        if found is None:
+            return False
+        self._version = parse_version(orjson.loads(found[_RELEASE])["gitVersion"])
         return True
 
 
