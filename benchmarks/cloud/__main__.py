@@ -10,6 +10,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -124,14 +125,18 @@ class Bench:
                 group.create_task(create(number))
 
     async def _until_ready(self) -> None:
-        async with asyncio.timeout(120 + self.n * 0.5):
-            while True:
-                await asyncio.sleep(1.0)
-                if self.manager is not None and self.manager.returncode is not None:
-                    raise SystemExit(f"the manager ended:\n{self.manager.log_tail()}")
-                found = await self._client.list(Instance, NAMESPACE)
-                if sum(item.status.phase is cloud.Phase.READY for item in found) == self.n:
-                    return
+        end = time.monotonic() + 120 + self.n * 0.5
+        while True:
+            await asyncio.sleep(1.0)
+            if self.manager is not None and self.manager.returncode is not None:
+                raise SystemExit(f"the manager ended:\n{self.manager.log_tail()}")
+            found = await self._client.list(Instance, NAMESPACE)
+            left = [item for item in found if item.status.phase is not cloud.Phase.READY]
+            if not left:
+                return
+            if time.monotonic() > end:
+                said = Counter(f"{item.status.phase}: {item.status.message}" for item in left)
+                raise SystemExit(f"{len(left)} are not ready: {said.most_common(5)}")
 
     async def _measure_waits(self) -> None:
         """From a child's creation to its run's start. A cohort came at the same time: as many
