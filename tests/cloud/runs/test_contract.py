@@ -366,7 +366,10 @@ class TestEnd:
         self, provider: RunProvider, owner: RunOwner, tmp_path: Path
     ) -> None:
         child = tmp_path / "child"
-        steps = [{"leave_behind": {"file": str(child)}}, {"wait_for": "/never"}]
+        steps: list[dict[str, Any]] = [
+            {"leave_behind": {"file": str(child)}},
+            {"wait_for": "/never"},
+        ]
         await provider.start(request_of(owner, *steps))
         await shows(lambda: child.exists() and child.read_text())
         await provider.cancel(owner, RUN)

@@ -162,7 +162,7 @@ class TestOthers:
         self, client: Client, owner: RunOwner
     ) -> None:
         provider = JobRuns(client, replace(JOBS, resources={"limits": {"memory": "much"}}))
-        with pytest.raises(RunRefused, match="look at the options of runs: .*much"):
+        with pytest.raises(RunRefused, match="look at the options of runs"):
             await provider.start(request_of(owner))
 
     @pytest.mark.parametrize("run_id", ["Work-1", "a.b", "x" * 64, ""])

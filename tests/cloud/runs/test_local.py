@@ -8,6 +8,7 @@ import signal
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,11 @@ async def test_a_killed_supervisor_takes_everything_with_it(
     provider.subscribe(told.append)
     marks, daemon = tmp_path / "marks", tmp_path / "daemon"
     left = {"file": str(daemon), "daemon": True}
-    steps = [{"progress": "sowing"}, {"leave_behind": left}, {"mark": str(marks)}]
+    steps: list[dict[str, Any]] = [
+        {"progress": "sowing"},
+        {"leave_behind": left},
+        {"mark": str(marks)},
+    ]
     await provider.start(request_of(owner, *steps, {"wait_for": "/never"}))
     await shows(lambda: starts(marks))
     os.kill(supervisor_of(folder), signal.SIGKILL)

@@ -11,7 +11,7 @@ from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.cache.cache import Cache, InformerHandle
 from ctrlruntime.cache.events import Deleted, Event, Generic
 from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import AlreadyExists, Conflict, Invalid, NotFound
+from ctrlruntime.client.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound
 from internal.cloud import marks
 from internal.cloud.runs.jobs.manifest import (
     JOB,
@@ -66,7 +66,7 @@ class JobRuns:
             )
         except AlreadyExists:
             job = await self._adopted(request)
-        except Invalid as error:
+        except (Invalid, BadRequest) as error:
             raise RunRefused(
                 f"the API server refuses the Job of run {request.run_id}; look at the options of "
                 f"runs: {error.message}"

@@ -83,6 +83,7 @@ class RunFolder:
             return False
         root = self.path.parent.parent
         draft = root / f".making-{uuid.uuid4().hex}"
+        draft.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft.mkdir(mode=0o700)
         try:
             _fill(draft, {**files, supervisor.PLAN: orjson.dumps(plan)})

@@ -91,7 +91,6 @@ class LocalRuns:
                 f"run {request.run_id!r} of {owner.uid!r}: these names are no names of folders"
             )
         folder = self._folder(owner, request.run_id)
-        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not folder.path.exists():
             files = await self._files(request)
             await asyncio.to_thread(folder.make, self._plan(request, folder), files)

@@ -1,0 +1,115 @@
+"""Requests to Google's APIs: a token, JSON, and errors by their status."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+import aiohttp
+import orjson
+
+__all__ = ["CloudAPI", "CloudError", "TokenSource", "metadata_token"]
+
+TokenSource: TypeAlias = Callable[[], Awaitable[str]]
+"""An OAuth access token for the scope `cloud-platform`; asked before every request."""
+
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=60, sock_connect=10)
+_METADATA: Final = "http://metadata.google.internal"
+_TOKEN_PATH: Final = "/computeMetadata/v1/instance/service-accounts/default/token"  # noqa: S105
+
+
+class CloudError(Exception):
+    """A request that was refused, or got no answer (`status` 0): then it may have been carried out."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{message} ({status} {reason})" if status else message)
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+
+class CloudAPI:
+    """One session for all of a provider's requests."""
+
+    def __init__(self, token: TokenSource) -> None:
+        self._token = token
+        self._session: aiohttp.ClientSession | None = None
+
+    async def json(
+        self,
+        method: str,
+        url: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """The answer, an object. Raises CloudError."""
+        data = None if body is None else orjson.dumps(body)
+        answer = await self.send(method, url, params=params, data=data)
+        return dict(orjson.loads(answer)) if answer else {}
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        data: bytes | None = None,
+        content_type: str = "application/json",
+    ) -> bytes:
+        """The answer's body. Raises CloudError."""
+        headers = {"Authorization": f"Bearer {await self._token()}"}
+        if data is not None:
+            headers["Content-Type"] = content_type
+        try:
+            async with self._open().request(
+                method, url, params=params, data=data, headers=headers
+            ) as answer:
+                body = await answer.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise CloudError(0, "", f"{method} {url}: no answer: {error!r}") from error
+        if answer.status >= 400:
+            raise _error_of(answer.status, body)
+        return body
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=_TIMEOUT)
+        return self._session
+
+
+def metadata_token(clock: Callable[[], float], url: str = _METADATA) -> TokenSource:
+    """Tokens of the account that this program runs as: on GKE (Workload Identity), GCE, Cloud Run.
+
+    Kept until a minute before they expire. `clock` is in seconds.
+    """
+    kept = {"token": "", "until": 0.0}
+
+    async def token() -> str:
+        if clock() >= float(kept["until"]):
+            headers = {"Metadata-Flavor": "Google"}
+            try:
+                async with (
+                    aiohttp.ClientSession(timeout=_TIMEOUT) as session,
+                    session.get(url + _TOKEN_PATH, headers=headers) as answer,
+                ):
+                    answer.raise_for_status()
+                    given = await answer.json()
+            except (aiohttp.ClientError, TimeoutError) as error:
+                message = f"no token from the metadata server {url}, which only Google's machines have: {error!r}"
+                raise CloudError(0, "", message) from error
+            kept.update(token=given["access_token"], until=clock() + given["expires_in"] - 60)
+        return str(kept["token"])
+
+    return token
+
+
+def _error_of(status: int, body: bytes) -> CloudError:
+    try:
+        error = orjson.loads(body)["error"]
+        return CloudError(status, str(error.get("status", "")), str(error["message"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return CloudError(status, "", body[:500].decode("utf-8", "replace"))
