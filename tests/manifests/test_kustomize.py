@@ -41,6 +41,7 @@ FOLDERS = (
     "prometheus",
     "samples",
     "with-webhooks",
+    "argocd",
 )
 KINDS: tuple[type[Resource[Any, Any]], ...] = (Tenant, TenantRegistry, TenantTemplate)
 DEFINITIONS = "CustomResourceDefinition"
