@@ -12,6 +12,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Final
 
 from apis.cloud import Waiting, WaitingReason
 from internal.cloud.concurrency.checker import Claim, Denied, Granted, Verdict
@@ -22,6 +23,8 @@ Place = tuple[datetime, str]
 """Since when, and the owner's UID."""
 InstanceKey = tuple[str, str]
 """Namespace and name."""
+FORESEEN: Final = 10
+"""Minutes for which is reckoned when who waits for the rate may start."""
 
 
 @dataclass(slots=True)
@@ -30,6 +33,10 @@ class _Holder:
     since: datetime
     sure: bool
     """Whether its run exists, or was granted here; otherwise another process meant to start it."""
+
+    @property
+    def place(self) -> Place:
+        return (self.since, self.claim.owner.uid)
 
 
 @dataclass(slots=True)
@@ -85,11 +92,13 @@ class Ledger:
     def acquire(self, claim: Claim) -> Verdict:
         """May the run start? Called only for a run that is not under way.
 
-        An owner that another process granted, and that has no run after all, goes back to its place.
+        An owner that another process granted keeps its place if there was room for it, since the
+        start may be on its way still; otherwise it waits like any other.
         """
         uid = claim.owner.uid
         holder = self._holders.get(uid)
-        if holder is not None and holder.sure:
+        if holder is not None and (holder.sure or self._had_room(holder)):
+            holder.sure = True
             return Granted()
         now = self._clock()
         if holder is not None:
@@ -181,27 +190,39 @@ class Ledger:
         rival = self._rival(waiter, now)
         if rival is not None:
             return self._busy(waiter, rival, now)
-        claim, kind = waiter.claim, self._type(waiter.claim)
-        limits = claim.concurrency
-        free = limits.limit - len(kind.holders) if limits.limit else None
-        if free is not None and free <= 0:
-            return self._full(waiter, now)
-        left = limits.starts_per_minute - kind.tempo.recent(now)
-        if limits.starts_per_minute and left <= 0:
-            return self._too_fast(waiter, 0, now)
-        ahead = self._ahead(waiter, now, free, left if limits.starts_per_minute else None)
-        if free is not None and ahead >= free:
-            return self._full(waiter, now)
-        if limits.starts_per_minute and ahead >= left:
-            return self._too_fast(waiter, ahead - left, now)
+        kind, limits = self._type(waiter.claim), waiter.claim.concurrency
+        if limits.limit:
+            free = limits.limit - len(kind.holders)
+            if free <= 0 or self._ahead(waiter, now, free) >= free:
+                return self._full(waiter, now)
+        if limits.starts_per_minute:
+            left = limits.starts_per_minute - kind.tempo.recent(now)
+            ahead = self._ahead(waiter, now, max(left, 0) + FORESEEN * limits.starts_per_minute)
+            if ahead >= left:
+                return self._too_fast(waiter, ahead - left, now)
         return None
 
-    def _ahead(self, waiter: _Waiter, now: datetime, free: int | None, left: int | None) -> int:
-        """How many before it may start too, counted as far as it matters."""
-        bounds = [bound for bound in (free, left) if bound is not None]
-        if not bounds:
-            return 0
-        ahead, most = 0, min(bounds)
+    def _had_room(self, holder: _Holder) -> bool:
+        """Whether a place that another process gave away is within the limits.
+
+        Of those that are not sure the latest give way: what was recorded late, after the process
+        could no longer start anything, cannot be on its way.
+        """
+        claim = holder.claim
+
+        def before(others: dict[str, _Holder]) -> int:
+            return sum(other.sure or other.place < holder.place for other in others.values())
+
+        limit = claim.concurrency.limit
+        if limit and before(self._type(claim).holders) >= limit:
+            return False
+        if not claim.concurrency.exclusive:
+            return True
+        return before(self._instances[_instance_of(claim)].holders) == 0
+
+    def _ahead(self, waiter: _Waiter, now: datetime, most: int) -> int:
+        """How many before it may start too, as far as it matters."""
+        ahead = 0
         for other in self._eligible(self._type(waiter.claim), now):
             if other is waiter or ahead >= most:
                 break

@@ -35,11 +35,13 @@ class Tempo:
 
     def free_in(self, now: datetime, rate: int, behind: int) -> float:
         """Seconds until another start fits, with `behind` others to come first."""
-        recent = self.recent(now)
-        needed = recent - rate + 1 + behind
-        rounds, at = divmod(max(1, needed) - 1, max(1, recent))
-        first = self._starts[at] if self._starts else now
-        return max(0.0, (first + MINUTE * (rounds + 1) - now).total_seconds())
+        self.recent(now)
+        starts = list(self._starts)
+        free = now
+        for _ in range(behind + 1):
+            free = max(now, starts[-rate] + MINUTE) if len(starts) >= rate else now
+            starts.append(free)
+        return max(0.0, (free - now).total_seconds())
 
     def took(self, seconds: float) -> None:
         """A run ended after so many seconds."""
