@@ -180,6 +180,7 @@ class Bench:
         kubeconfig = self.environment.kubeconfig("manager")
         command = [sys.executable, "-m", "manager", "run", "--kubeconfig", str(kubeconfig)]
         command += ["--metrics-bind-address", "0", "--health-probe-bind-address", "0"]
+        command += ["--system", "tenancy"]
         self.manager = await ChildProcess.start(
             command, log=self.folder / "manager.log", ready=False
         )

@@ -12,8 +12,10 @@ from ctrlruntime.manager.http import AddressError
 from ctrlruntime.manager.options import SERVICE_ACCOUNT_NAMESPACE, lease_namespace
 from ctrlruntime.webhook.tls import CertificateError
 from internal.tenancy.privileges import parse_kind
+from manager.cloud_flags import cloud_options, take_cloud_options
+from manager.controllers.runs import NoImage
 from manager.controllers.tenancy import STATUS_PERIOD, TenancyOptions
-from manager.options import LEADER_ELECTION_ID, RunOptions
+from manager.options import LEADER_ELECTION_ID, SYSTEMS, RunOptions
 from manager.serving_flags import metrics_options, webhook_options
 from manager.task import task
 
@@ -35,6 +37,14 @@ main.add_command(task)
 @click.option("--context", help="Context of the kubeconfig.")
 @click.option(
     "--embedded", is_flag=True, help="Start an embedded API server and simulated nodes; use them."
+)
+@click.option(
+    "--system",
+    "systems",
+    type=click.Choice(SYSTEMS),
+    multiple=True,
+    default=SYSTEMS,
+    help="Run the controllers of this system, whose kinds have to be installed. Repeatable.",
 )
 @click.option(
     "--namespace", "namespaces", multiple=True, help="Watch this namespace only. Repeatable."
@@ -98,6 +108,7 @@ main.add_command(task)
     callback=lambda _context, _option, given: frozenset(given),
     help="Write nothing to this namespace for any tenant; always so for the manager's own. Repeatable.",
 )
+@cloud_options
 @click.option("--log-format", type=click.Choice(["json", "console"]), default="json")
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info"
@@ -108,7 +119,9 @@ def run(**given: Any) -> None:
 
     given["protected_namespaces"] |= own_namespace()
     tenancy = TenancyOptions(**{name: given.pop(name) for name in TENANCY_OPTIONS})
-    options = RunOptions(tenancy=tenancy, **given)
+    own = "".join(own_namespace())
+    cloud = take_cloud_options(given, in_cluster=bool(own))
+    options = RunOptions(tenancy=tenancy, cloud=cloud, own_namespace=own, **given)
     _check_serving(options)
     if options.leader_elect:
         try:
@@ -118,7 +131,7 @@ def run(**given: Any) -> None:
             raise click.UsageError(message) from None
     try:
         run_on_uvloop(run_manager(options))
-    except (ConfigError, AddressError, CertificateError) as error:
+    except (ConfigError, AddressError, CertificateError, NoImage) as error:
         raise click.ClickException(str(error)) from error
 
 

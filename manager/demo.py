@@ -156,6 +156,7 @@ async def start_manager(cluster: EmbeddedCluster, folder: Path) -> ChildProcess:
     command = [sys.executable, "-m", "manager", "run"]
     command += ["--kubeconfig", str(cluster.kubeconfig("manager"))]
     command += ["--allow-sqlite", str(folder), "--log-format", "console"]
+    command += ["--runs-folder", str(folder / "runs")]
     command += ["--allow-foreign-namespaces"]  # for the sample with a Namespace of each tenant
     command += [
         "--metrics-bind-address",

@@ -2,10 +2,28 @@
 
 from pathlib import Path
 
+from apis.cloud import (
+    Instance,
+    InstanceInvariants,
+    InstanceKubernetes,
+    InstanceKubernetesPVC,
+    InstanceTerraform,
+    UpgradeInstanceTask,
+)
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.envtest import Environment
 
-KINDS = (TenantRegistry, TenantTemplate, Tenant)
+KINDS = (
+    TenantRegistry,
+    TenantTemplate,
+    Tenant,
+    Instance,
+    InstanceTerraform,
+    InstanceKubernetes,
+    InstanceKubernetesPVC,
+    InstanceInvariants,
+    UpgradeInstanceTask,
+)
 
 
 class EmbeddedCluster:

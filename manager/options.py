@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Literal
 
 from ctrlruntime.manager import GCOptions, ManagerOptions, MetricsServing, WebhookOptions
+from manager.controllers.cloud import CloudOptions
 from manager.controllers.tenancy import TenancyOptions
 
 LEADER_ELECTION_ID = "manager.ctrlruntime.dev"
+SYSTEMS = ("tenancy", "cloud")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +20,10 @@ class RunOptions:
     context: str | None = None
     embedded: bool = False
     """Start an embedded API server with simulated nodes, and use that."""
+    own_namespace: str = ""
+    """The namespace of the manager's own Pod; empty outside of a cluster."""
+    systems: tuple[str, ...] = SYSTEMS
+    """Systems whose controllers run; their kinds have to be installed."""
     namespaces: tuple[str, ...] = ()
     """Namespaces to watch; none means all."""
     leader_elect: bool = False
@@ -44,6 +50,7 @@ class RunOptions:
     log_format: Literal["json", "console"] = "json"
     log_level: str = "info"
     tenancy: TenancyOptions = field(default_factory=TenancyOptions)
+    cloud: CloudOptions = field(default_factory=CloudOptions)
 
     def manager_options(self) -> ManagerOptions:
         """The runtime's part of the options."""

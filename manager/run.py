@@ -1,10 +1,13 @@
 """`manager run`: connect, add the controllers, run until told to stop."""
 
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 from ctrlruntime.client.config import Config
 from ctrlruntime.manager import Manager
 from ctrlruntime.manager.logs import configure
+from manager.controllers.cloud import add_cloud
+from manager.controllers.runs import with_own_image
 from manager.controllers.tenancy import add_tenancy
 from manager.embedded import EmbeddedCluster
 from manager.options import RunOptions
@@ -21,5 +24,9 @@ async def run_manager(options: RunOptions) -> None:
             logger.info("Embedded API server", kubeconfig=str(cluster.kubeconfig("admin")))
         config = await Config.load(kubeconfig, options.context)
         manager = Manager(config, options.manager_options(), logger=logger)
-        add_tenancy(manager, options.tenancy)
+        if "tenancy" in options.systems:
+            add_tenancy(manager, options.tenancy)
+        if "cloud" in options.systems:
+            runs = await with_own_image(options.cloud.runs, config, options.own_namespace)
+            add_cloud(manager, replace(options.cloud, runs=runs))
         await manager.start()

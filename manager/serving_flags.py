@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from manager.flags import with_options
+
 Command = Callable[..., Any]
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -13,7 +15,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 def metrics_options(command: Command) -> Command:
     """How metrics are served."""
-    return _with(
+    return with_options(
         command,
         click.option(
             "--metrics-secure",
@@ -32,7 +34,7 @@ def metrics_options(command: Command) -> Command:
 
 def webhook_options(command: Command) -> Command:
     """Whether, where and with which certificate webhooks are served."""
-    return _with(
+    return with_options(
         command,
         click.option(
             "--webhooks",
@@ -66,9 +68,3 @@ def webhook_options(command: Command) -> Command:
             help="ValidatingWebhookConfiguration that such a certificate's CA is put into.",
         ),
     )
-
-
-def _with(command: Command, *options: Callable[[Command], Command]) -> Command:
-    for option in reversed(options):
-        command = option(command)
-    return command

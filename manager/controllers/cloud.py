@@ -39,7 +39,7 @@ from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.taskdriver import Pace, TaskMetrics, Tools, shared
 from internal.tenancy.children import entries_of
 from internal.tenancy.wakeups import Wakeups, more_than_status_changed
-from manager.controllers.runs import RunOptions, make_provider
+from manager.controllers.runs import RunsOptions, make_provider
 
 CONFIG_MAP: RESTMapping = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
 
@@ -56,7 +56,7 @@ class CloudOptions:
     """By task, runs at once; what is not named keeps its definition's. 0 is without limit."""
     starts_per_minute: Mapping[str, int] = field(default_factory=dict)
     """By task, starts in any 60 seconds; what is not named keeps its definition's. 0: no limit."""
-    runs: RunOptions = field(default_factory=RunOptions)
+    runs: RunsOptions = field(default_factory=RunsOptions)
     """Where runs execute."""
     pace: Pace = field(default_factory=Pace)
     """How long the driver waits for what."""

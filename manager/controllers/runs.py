@@ -1,11 +1,16 @@
 """Where runs of tasks execute: the choice of a provider, and what it needs."""
 
-import os
+import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.config import Config
+from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.controller.permissions import Permission
 from ctrlruntime.manager import Manager
 from internal.cloud.runs import RunProvider
@@ -15,12 +20,13 @@ from internal.cloud.runs.secrets import secrets_of
 
 Provider = Literal["local", "jobs"]
 
-IMAGE_VARIABLE = "MANAGER_IMAGE"
-"""Environment of the manager's Pod: its own image."""
+POD = BUILTIN[GroupVersionKind("", "v1", "Pod")]
+CONTAINER = "manager"
+"""Name of the manager's own container."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
+class RunsOptions:
     """Which provider, and what it is told."""
 
     provider: Provider = "local"
@@ -32,7 +38,7 @@ class RunOptions:
     command: Sequence[str] = ()
     """local: the program in place of this manager's own; the name of the task is added."""
     job_image: str = ""
-    """jobs: the image of runs. Default: the manager's own, from $MANAGER_IMAGE."""
+    """jobs: the image of runs. Default: the manager's own."""
     job_service_account: str = ""
     """jobs: ServiceAccount in each namespace of instances whose token tasks get."""
     job_priority_class: str = ""
@@ -56,7 +62,7 @@ class NoImage(ValueError):
     """Runs are to be Jobs, and nobody said of which image."""
 
 
-def make_provider(options: RunOptions, manager: Manager) -> RunProvider:
+def make_provider(options: RunsOptions, manager: Manager) -> RunProvider:
     """The provider that the options name. Raises NoImage."""
     if options.provider == "jobs":
         return JobRuns(manager.live_client, job_options(options), cache=manager.cache)
@@ -68,19 +74,37 @@ def make_provider(options: RunOptions, manager: Manager) -> RunProvider:
     return LocalRuns(local, secrets=secrets_of(manager.live_client))
 
 
-def job_options(options: RunOptions) -> JobOptions:
+def job_options(options: RunsOptions) -> JobOptions:
     """What Jobs are made like. Raises NoImage."""
-    image = options.job_image or os.environ.get(IMAGE_VARIABLE, "")
-    if not image:
-        raise NoImage(
-            "runs are to be Jobs: name their image with --job-image, or set "
-            f"{IMAGE_VARIABLE} in the manager's Pod to its own"
-        )
+    if not options.job_image:
+        raise NoImage("runs are to be Jobs: name their image with --job-image")
     return JobOptions(
-        image=image,
+        image=options.job_image,
         environment=options.environment,
         service_account=options.job_service_account,
         priority_class=options.job_priority_class,
         image_pull_secrets=options.job_pull_secrets,
         annotations=options.job_annotations,
     )
+
+
+async def with_own_image(options: RunsOptions, config: Config, namespace: str) -> RunsOptions:
+    """The options with the image that this manager runs in, where Jobs need one and none is named.
+
+    `namespace`: of the manager's Pod; empty outside of a cluster. Raises NoImage if the Pod cannot be
+    read.
+    """
+    if options.provider != "jobs" or options.job_image or not namespace:
+        return options
+    pod = socket.gethostname()
+    try:
+        async with Client.connect(config) as client:
+            found = await client.get(POD, pod, namespace)
+    except (APIError, TransportError) as error:
+        raise NoImage(
+            f"runs are to be Jobs of the manager's own image, but its Pod {namespace}/{pod} cannot "
+            f"be read ({error}): name the image with --job-image"
+        ) from error
+    containers = found["spec"]["containers"]
+    chosen = [item["image"] for item in containers if item["name"] == CONTAINER]
+    return replace(options, job_image=(chosen or [containers[0]["image"]])[0])

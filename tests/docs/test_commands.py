@@ -149,7 +149,7 @@ async def a_manager_with_one_tenant(run: Run) -> None:
     kubeconfig = env.kubeconfig("system:serviceaccount:manager-system:manager")
     command = [sys.executable, "-m", "manager", "run", "--kubeconfig", str(kubeconfig)]
     command += ["--metrics-bind-address", "0", "--health-probe-bind-address", "0"]
-    command += ["--allow-sqlite", str(run.folder)]
+    command += ["--allow-sqlite", str(run.folder), "--system", "tenancy"]
     log = run.folder / "manager.log"
     manager = await ChildProcess.start(command, log=log, cwd=ROOT, ready=False)
     run.stack.push_async_callback(manager.stop)

@@ -12,6 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from manager.cli import main
+from manager.controllers.cloud import CloudOptions
+from manager.controllers.runs import RunsOptions
 from manager.controllers.tenancy import TenancyOptions
 from manager.options import RunOptions
 from tests.docs.blocks import ROOT
@@ -43,13 +45,16 @@ def test_concurrency_options_are_the_seeds(name: str, default: int) -> None:
 
 
 def test_options_and_code_have_the_same_defaults() -> None:
-    for options in (RunOptions(), TenancyOptions()):
+    parts = {"tenancy", "cloud", "runs", "pace"}
+    elsewhere = {"own_namespace", "command", "environment", "job_annotations", "provider"}
+    names = {"folder": "runs_folder"}
+    for options in (RunOptions(), TenancyOptions(), CloudOptions(), RunsOptions()):
         for item in fields(options):
-            if item.name == "tenancy":
+            if item.name in parts | elsewhere:
                 continue
-            given = option(item.name).default
+            given = option(names.get(item.name, item.name)).default
             expected = getattr(options, item.name)
-            assert given == expected or (not isinstance(given, str | int) and not expected)
+            assert given == expected or (not isinstance(given, str | int) and not expected), item.name
 
 
 def test_every_command_explains_itself() -> None:

@@ -95,7 +95,9 @@ async def candidate(env: Environment, user: str, rows: Path) -> Program:
     """A manager that stands for election."""
     election = ("--leader-elect", "--leader-election-namespace", "default")
     kubeconfig = ("--kubeconfig", env.kubeconfig(user))
-    return await Program.start("run", *kubeconfig, *election, "--allow-sqlite", rows, *QUIET)
+    return await Program.start(
+        "run", "--system", "tenancy", *kubeconfig, *election, "--allow-sqlite", rows, *QUIET
+    )
 
 
 async def test_of_two_managers_one_works_and_the_other_takes_over_quickly(

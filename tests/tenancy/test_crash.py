@@ -57,7 +57,13 @@ async def nursery() -> AsyncIterator[Nursery]:
 
 
 async def start(world: World, nursery: Nursery) -> Child:
-    command = ["run", "--kubeconfig", str(world.environment.kubeconfig("manager"))]
+    command = [
+        "run",
+        "--system",
+        "tenancy",
+        "--kubeconfig",
+        str(world.environment.kubeconfig("manager")),
+    ]
     command += ["--allow-sqlite", str(world.folder), "--metrics-bind-address", "0"]
     command += ["--health-probe-bind-address", "0", "--status-period", str(STATUS_PERIOD)]
     command += ["--allow-foreign-namespaces"]
