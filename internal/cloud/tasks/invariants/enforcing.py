@@ -40,7 +40,8 @@ class Outcome:
 
 
 async def enforce(sender: Sender, invariant: Invariant) -> Outcome:
-    """Make it true. Nothing is sent of an invariant of which a single request is faulty.
+    """Make it true. Nothing is sent of an invariant of which a single request is faulty, and nothing
+    is changed as long as the check gets no answer at all.
 
     A request that has side effects and is not answered is not sent again: the check that follows says
     whether it arrived, and the next attempt begins with a check as well.
@@ -69,7 +70,8 @@ async def _enforce(sender: Sender, invariant: Invariant) -> Outcome:
     first = await sender.send(invariant.check)
     if first.good:
         return Outcome(invariant.name, Verdict.HELD)
-    if not invariant.ensure:
+    unknown = first.status == 0
+    if unknown or not invariant.ensure:
         return Outcome(invariant.name, Verdict.FAILED, first.text)
     trouble = ""
     for request in invariant.ensure:

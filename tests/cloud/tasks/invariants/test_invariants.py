@@ -133,6 +133,15 @@ async def test_an_action_that_fails_ends_its_row_and_says_why(
     assert application.writes == 0
 
 
+async def test_nothing_is_changed_on_a_check_that_nobody_answers(
+    bench: Workbench, application: Application
+) -> None:
+    application.site.answers["GET /smtp"] = Say(hang_up=True)
+    with pytest.raises(TaskError, match="gave no answer"):
+        await run(bench, application.invariant("smtp", "on"))
+    assert application.writes == 0
+
+
 async def test_an_action_whose_reply_is_lost_is_not_repeated_blindly(
     bench: Workbench, application: Application
 ) -> None:

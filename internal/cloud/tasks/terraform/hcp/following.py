@@ -16,7 +16,7 @@ from internal.cloud.tasks.terraform.hcp.workspaces import Workspace, Workspaces
 _FAR_BACK: Final = timedelta(days=7)
 """A run id is used for hours at most: a run made longer ago is none of ours."""
 _ROUNDS: Final = 3
-_STOPPING: Final = 20.0
+_STOPPING: Final = 15.0
 """Seconds that a cancelled task has for stopping its run."""
 _QUICK: Final = 1.0
 _SLOW: Final = 10.0
