@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -82,9 +82,14 @@ def _running(make: Callable[[], RealBackend]) -> Iterator[SharedServer]:
         finally:
             _run(backend.stop())
     except AssetsMissing as error:
-        if os.environ.get(SKIP_REAL) == "1":
-            pytest.skip(f"{SKIP_REAL}=1: {error}")
-        raise
+        missing(error)
+
+
+def missing(error: Exception) -> NoReturn:
+    """A program that tests need is not there: raises `error`, or skips where a developer wants it so."""
+    if os.environ.get(SKIP_REAL) == "1":
+        pytest.skip(f"{SKIP_REAL}=1: {error}")
+    raise error
 
 
 def _run(coroutine: Coroutine[Any, Any, None]) -> None:

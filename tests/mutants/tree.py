@@ -5,21 +5,25 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
+from tests.mutants.choice import CHOICE
 from tests.mutants.defects import Defect
-from tests.mutants.listing import TARGET
 
 ROOT = Path(__file__).parents[2]
 _COPIED = ("apis", "config", "ctrlruntime", "docs", "internal", "manager", "tests")
-_FILES = ("README.md", "pyproject.toml")
-_PYTEST = ("-q", "-p", "no:cacheprovider")
+_FILES = ("README.md", "pyproject.toml", "dist/install.yaml")
+_PYTEST = ("-q", "-x", "--tb=short", "-p", "no:cacheprovider", "-p", "tests.mutants.choice")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +33,45 @@ class Run:
     code: int
     output: str
     seconds: float
+    failed: tuple[str, ...]
 
 
 class Tree:
-    """One copy. Not for two runs at a time."""
+    """One copy, and a process that runs its tests. Not for two runs at a time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._stamp = int(time.time())
+        self._output, self._answer = folder / "output.txt", folder / "answer.json"
         ignored = shutil.ignore_patterns("__pycache__")
         for name in _COPIED:
             shutil.copytree(ROOT / name, folder / name, ignore=ignored, symlinks=True)
         for name in _FILES:
+            (folder / name).parent.mkdir(exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
+        environment = {**os.environ, "PYTHONPATH": str(folder)}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        for name in [name for name in environment if name.startswith("PYTEST_")]:
+            del environment[name]
+        self._warm = subprocess.Popen(
+            [sys.executable, "-m", "tests.mutants.warm"],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._warm.communicate()
 
     @contextmanager
     def broken(self, defect: Defect) -> Iterator[None]:
@@ -60,30 +90,37 @@ class Tree:
         self._stamp += 2
         os.utime(path, (self._stamp, self._stamp))
 
-    def pytest(self, *arguments: str, limit: float, **environment: str) -> Run:
-        """Runs the copy's tests on the copy's code. A run of more than `limit` seconds is ended."""
-        started = time.perf_counter()
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", *_PYTEST, *arguments],
-            cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(self.folder), **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            output, _ = process.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)
-            output, _ = process.communicate()
-        return Run(process.returncode, output, time.perf_counter() - started)
+    def run(self, defect: Defect, *tests: str, hangs: float, limit: float) -> Run:
+        """Has the copy's tests say what they think of the copy's code, up to the first that fails.
 
-    def collected(self, paths: Sequence[str]) -> dict[str, set[str]]:
-        """The tests of some files, each with what it is marked with."""
-        listing = self.folder / "listing.json"
-        plugin = ("-p", "tests.mutants.listing")
-        run = self.pytest("--collect-only", *plugin, *paths, limit=120, **{TARGET: str(listing)})
-        if run.code:
-            raise RuntimeError(f"the tests cannot be collected:\n{run.output}")
-        return {node: set(marks) for node, marks in json.loads(listing.read_text()).items()}
+        Of `tests` (by default where the defect says to look) those that are marked with its ID. One
+        test may take `hangs` seconds; a run of more than `limit` seconds is ended.
+        """
+        started = time.perf_counter()
+        self._answer.unlink(missing_ok=True)
+        choice = {"mark": defect.id, "test": defect.test, "answer": str(self._answer)}
+        self._tell(
+            arguments=[*_PYTEST, f"--timeout={hangs}", *(tests or [defect.test])],
+            environment={CHOICE: json.dumps(choice)},
+            output=str(self._output),
+        )
+        overdue = threading.Timer(limit, os.killpg, (self._hear(), signal.SIGKILL))
+        overdue.start()
+        code = self._hear()
+        overdue.cancel()
+        failed = json.loads(self._answer.read_text()) if self._answer.exists() else ()
+        output = self._output.read_text(errors="replace")
+        return Run(code, output, time.perf_counter() - started, tuple(failed))
+
+    def _tell(self, **run: object) -> None:
+        assert self._warm.stdin is not None
+        self._warm.stdin.write(json.dumps(run) + "\n")
+        self._warm.stdin.flush()
+
+    def _hear(self) -> int:
+        """Raises RuntimeError when the process is gone; standard error says why."""
+        assert self._warm.stdout is not None
+        line = self._warm.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the process that runs tests has ended: {self._warm.wait()}")
+        return int(line)

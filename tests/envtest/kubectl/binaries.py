@@ -9,7 +9,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-import pytest
+from tests.backends import missing
 
 _SCRIPT = Path(__file__).parents[3] / "hack" / "kubectl.sh"
 
@@ -23,12 +23,13 @@ def _cache() -> Path:
 
 @cache
 def provisioned(version: str) -> Path:
-    """kubectl of that version; skips the test where it cannot be had."""
+    """kubectl of that version. Raises RuntimeError where it cannot be had, see `missing`."""
     path = _cache() / "kubectl" / version / "kubectl"
     if not path.exists():
         done = subprocess.run(["bash", str(_SCRIPT), version], capture_output=True, text=True)
         if done.returncode:
-            pytest.skip(f"no kubectl {version}: {done.stderr.strip()[-200:]}")
+            said = done.stderr.strip()[-200:]
+            missing(RuntimeError(f"no kubectl {version} (hack/kubectl.sh {version}): {said}"))
     return path
 
 

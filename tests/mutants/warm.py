@@ -1,0 +1,75 @@
+"""`python -m tests.mutants.warm`: runs pytest again and again, each time in a fork of this process.
+
+What the tests import from others is imported once; our own code is imported by every run as it then
+is. A line of JSON on standard input begins a run: `arguments`, `environment`, `output`. It is answered
+by its process id, and when it has ended by its exit code.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import sys
+
+HEAVY = (
+    "aiohttp",
+    "aiomysql",
+    "aiosqlite",
+    "cryptography.x509",
+    "google.protobuf.descriptor_pb2",
+    "hypothesis",
+    "jinja2",
+    "jsonschema_rs",
+    "kubernetes_asyncio.config",
+    "kubernetes_validate",
+    "looptime._internal.plugin",
+    "lupa",
+    "msgspec",
+    "networkx",
+    "opentelemetry.sdk.trace",
+    "orjson",
+    "prometheus_client",
+    "pydantic",
+    "pytest_asyncio.plugin",
+    "pytest_timeout",
+    "structlog",
+    "trustme",
+    "uvloop",
+    "xdist.plugin",
+    "yaml",
+)
+SILENT = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
+"""For once pytest need not be the one who imports its plugins."""
+
+
+def main() -> int:
+    for name in HEAVY:
+        importlib.import_module(name)
+    gc.freeze()
+    for line in sys.stdin:
+        run = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            return _pytest(run["arguments"], run["environment"], run["output"])
+        print(child, flush=True)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+    return 0
+
+
+def _pytest(arguments: list[str], environment: dict[str, str], output: str) -> int:
+    os.setsid()
+    target = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, number in ((nothing, 0), (target, 1), (target, 2)):
+        os.dup2(source, number)
+    os.environ.update(environment)
+    import pytest
+
+    return int(pytest.main([*SILENT, *arguments]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
