@@ -1,6 +1,7 @@
 """One request over HTTP and its answer: redirects by hand, secrets for their own host alone."""
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -12,6 +13,7 @@ from yarl import URL
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _PRIVATE: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
 _ABOUT_BODY: Final = frozenset({"content-type", "content-length", "content-encoding"})
+_PRINTABLE: Final = re.compile(r"[!-~]+")
 MOST_REDIRECTS: Final = 10
 
 
@@ -44,6 +46,8 @@ class Message:
     body: bytes | None = field(default=None, repr=False)
     timeout: float = 30.0
     """Seconds for everything, redirects included."""
+    exact: bool = False
+    """Whether `url` is sent letter by letter, since it is signed. Redirects always are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +94,7 @@ async def exchange(http: aiohttp.ClientSession, message: Message, *, limit: int 
 
 
 async def _followed(http: aiohttp.ClientSession, message: Message, limit: int) -> Reply:
-    origin = _origin(_address(message.url))
+    origin = _origin(_address(message.url, message.exact))
     for _ in range(MOST_REDIRECTS + 1):
         reply = await _once(http, message, limit)
         location = reply.headers.get("Location")
@@ -101,8 +105,10 @@ async def _followed(http: aiohttp.ClientSession, message: Message, limit: int) -
 
 
 def _redirected(message: Message, status: int, location: str, origin: str) -> Message:
+    exact = _PRINTABLE.fullmatch(location) is not None
     try:
-        target = _address(str(URL(message.url).join(URL(location))))
+        base = URL(message.url, encoded=message.exact)
+        target = _address(str(base.join(URL(location, encoded=exact))), exact)
     except ValueError as error:
         raise BadAddress(f"{shown(message.url)} redirects to what is no address") from error
     method, body, headers = message.method, message.body, CIMultiDict(message.headers)
@@ -114,12 +120,18 @@ def _redirected(message: Message, status: int, location: str, origin: str) -> Me
         secret = {}
         headers = CIMultiDict((k, v) for k, v in headers.items() if k.lower() not in _PRIVATE)
     return replace(
-        message, method=method, url=str(target), body=body, headers=headers, secret_headers=secret
+        message,
+        method=method,
+        url=str(target),
+        body=body,
+        headers=headers,
+        secret_headers=secret,
+        exact=exact,
     )
 
 
 async def _once(http: aiohttp.ClientSession, message: Message, limit: int) -> Reply:
-    url = _address(message.url)
+    url = _address(message.url, message.exact)
     try:
         async with http.request(
             message.method,
@@ -150,9 +162,9 @@ async def _read(content: aiohttp.StreamReader, most: int) -> bytes:
     return bytes(found)
 
 
-def _address(text: str) -> URL:
+def _address(text: str, exact: bool) -> URL:
     try:
-        url = URL(text)
+        url = URL(text, encoded=exact)
     except ValueError as error:
         raise BadAddress("the address is none: look for spaces and odd characters") from error
     if url.scheme not in ("http", "https") or not url.host:

@@ -19,6 +19,8 @@ class Asked:
     path: str
     headers: Mapping[str, str]
     body: Any
+    raw_path: str = ""
+    """With the query, letter by letter."""
 
 
 @dataclass(slots=True)
@@ -76,6 +78,7 @@ class Site:
             path=request.path,
             headers=dict(request.headers),
             body=orjson.loads(raw) if raw else None,
+            raw_path=request.raw_path,
         )
         self.asked.append(asked)
         say = self._choose(asked)

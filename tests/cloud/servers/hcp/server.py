@@ -41,6 +41,7 @@ class HCPServer:
         """Requests to the store that carried a token."""
         self.limited = 0
         """How many requests were answered with 429."""
+        self.wait_header = ("X-RateLimit-Reset", "0.5")
         self.budget = 30
         """Requests of a second; page `index`, Rate limits."""
         self.url = ""
@@ -121,7 +122,7 @@ class HCPServer:
             return await handler(request)
         except Refusal as refusal:
             error = {"status": str(refusal.status), "detail": str(refusal)}
-            headers = {"X-RateLimit-Reset": "0.5"} if refusal.status == 429 else {}
+            headers = dict([self.wait_header]) if refusal.status == 429 else {}
             text = json.dumps({"errors": [error]})
             return web.Response(
                 status=refusal.status, text=text, content_type=JSON_API, headers=headers
@@ -234,7 +235,9 @@ class HCPServer:
         )
         self.world.versions[version.identity] = version
         shape = version_of(version)
-        shape["attributes"]["upload-url"] = f"{self.archive}/v1/object/{version.identity}"
+        shape["attributes"]["upload-url"] = (
+            f"{self.archive}/v1/object/{version.identity}?signature=a%2Bb%41"
+        )
         return _document(shape, status=201)
 
     async def _show_version(self, request: web.Request) -> web.Response:
@@ -249,6 +252,8 @@ class HCPServer:
     async def _upload(self, request: web.Request) -> web.Response:
         """Page `configuration-versions`, Upload: octet-stream; auto-queue-runs queues a run."""
         version = self._version(request.match_info["cv"])
+        if not request.raw_path.endswith("?signature=a%2Bb%41"):
+            raise Refusal(403, "the signature does not match")
         if version.content:
             raise Refusal(409, "uploaded already")
         if request.content_type != "application/octet-stream":

@@ -265,6 +265,16 @@ async def test_rate_limits_are_sat_out(bench: HCPBench) -> None:
     assert bench.server.clock.passed >= 59  # lists of runs are limited by the minute
 
 
+@pytest.mark.parametrize(("header", "nap"), [(("Retry-After", "3"), 3.0), (("X-None", "3"), 1.0)])
+async def test_the_wait_is_what_the_server_asks_for(
+    bench: HCPBench, header: tuple[str, str], nap: float
+) -> None:
+    bench.server.wait_header = header
+    bench.server.crowd()
+    await bench.apply()
+    assert bench.server.clock.naps[0] == nap
+
+
 async def test_a_limit_without_end_is_given_up(bench: HCPBench) -> None:
     bench.server.budget = 0
     with pytest.raises(TaskError, match="429 to GET /organizations/acme/workspaces/acme: You have"):

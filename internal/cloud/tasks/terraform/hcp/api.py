@@ -168,13 +168,14 @@ class HCP:
             headers={"Content-Type": "application/octet-stream"},
             body=body,
             timeout=120.0,
+            exact=True,
         )
         reply = await self._send(message, repeatable=False, what="upload of the configuration")
         _judge(reply, "upload of the configuration")
 
     async def read(self, url: str) -> bytes:
         """GET from a signed address, without the token, such as that of a log."""
-        message = Message(method="GET", url=url, timeout=60.0)
+        message = Message(method="GET", url=url, timeout=60.0, exact=True)
         reply = await self._send(message, repeatable=True, what="reading of a log")
         _judge(reply, "reading of a log")
         return reply.body
