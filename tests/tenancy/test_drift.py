@@ -6,6 +6,8 @@ Nothing here waits for a timer: the manager acts on the watch event of the forei
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +17,7 @@ import pytest
 import pytest_asyncio
 
 from ctrlruntime.client.client import PatchType
+from ctrlruntime.client.errors import Conflict
 from ctrlruntime.envtest.proxy import Mark
 from ctrlruntime.envtest.proxy.requests import WRITES
 from tests.tenancy.drift_matrix import (
@@ -26,7 +29,7 @@ from tests.tenancy.drift_matrix import (
     Operations,
     template_lists,
 )
-from tests.tenancy.world import World
+from tests.tenancy.world import NAMESPACE_KIND, World
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -98,9 +101,12 @@ class Foreigner:
 
     async def _patch(self, patch: Manifest | Operations, type_: PatchType, manager: str) -> None:
         where = self.namespace if self.case.kind.namespaced else None
-        await self.world.client.patch(
-            self.case.kind, self.case.name, where, patch, type=type_, field_manager=manager
-        )
+        while True:  # the server gives up when others keep writing in between
+            with contextlib.suppress(Conflict):
+                await self.world.client.patch(
+                    self.case.kind, self.case.name, where, patch, type=type_, field_manager=manager
+                )
+                return
 
     async def apply(self, patch: Manifest) -> None:
         """Another operator, which applies by force."""
@@ -110,14 +116,22 @@ class Foreigner:
 
     async def put(self, change: Callable[[Manifest], Any]) -> None:
         """A read, a change and an update of the whole, as many operators do."""
-        live = await self.seen()
-        change(live)
-        await self.world.client.update(live, field_manager="other-updater")
+        while True:
+            live = await self.seen()
+            change(live)
+            with contextlib.suppress(Conflict):
+                await self.world.client.update(live, field_manager="other-updater")
+                return
 
     async def delete(self) -> None:
         """`kubectl delete`."""
         where = self.namespace if self.case.kind.namespaced else None
         await self.world.client.delete(self.case.kind, self.case.name, where)
+
+    async def is_gone(self, uid: str) -> bool:
+        """Whether this very object has gone."""
+        live = await self.live()
+        return live is None or live["metadata"]["uid"] != uid
 
     def _identity(self) -> Manifest:
         metadata = {"name": self.case.name}
@@ -128,11 +142,15 @@ class Foreigner:
 
     # -- what has to come of it --------------------------------------------------------------
 
-    async def is_undone(self, what: str, edit: Awaitable[Any]) -> None:
-        """The object is as the template has it again, soon."""
+    async def is_undone(self, what: str, edit: Awaitable[Any], *, leaving: bool = False) -> None:
+        """The object is as the template has it again, soon; once it has left, if that takes a while."""
         old = await self.seen()
         start = time.monotonic()
         await edit
+        if leaving:
+            gone = functools.partial(self.is_gone, old["metadata"]["uid"])
+            await self.world.eventually(gone, timeout=60)
+            start = time.monotonic()
         seen: Manifest | None = None
         while time.monotonic() < start + CEILING:
             seen = await self.live()
@@ -336,7 +354,8 @@ async def test_wiped_managed_fields_are_taken_up_again(world: World, case: Case)
 async def test_a_deleted_object_comes_back(world: World, case: Case) -> None:
     other = await _foreigner(world, case)
     uid = (await other.seen())["metadata"]["uid"]
-    await other.is_undone("deleted", other.delete())
+    # What is in a namespace goes first, and a server takes its time over that.
+    await other.is_undone("deleted", other.delete(), leaving=case.kind == NAMESPACE_KIND)
     assert (await other.seen())["metadata"]["uid"] != uid
     await world.ready("a-all")
 
