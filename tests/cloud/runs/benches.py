@@ -11,15 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import aiohttp
+
 from apis.cloud import TaskOperation
 from apis.references import SecretKeyRef
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from internal.cloud.runs import RunInput, RunOwner, RunProvider, RunRequest
+from internal.cloud.runs.cloudrun import CloudRunOptions, CloudRunRuns
 from internal.cloud.runs.jobs import JobOptions, JobRuns
 from internal.cloud.runs.jobs.manifest import JOB
 from internal.cloud.runs.local import LocalOptions, LocalRuns
+from internal.cloud.runs.secrets import SecretReader
+from tests.cloud.servers.cloudrun import CloudServer
 
 COMMAND = (sys.executable, "-m", "tests.cloud.runs.work")
 
@@ -112,6 +117,54 @@ class JobBench:
         await self.client.delete(JOB, run_id, owner.namespace, propagation="Background")
 
 
+class CloudRunBench:
+    """Runs as Cloud Run jobs of a contract server."""
+
+    def __init__(self, server: CloudServer) -> None:
+        self.server = server
+        self._secrets: dict[str, dict[str, bytes]] = {}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"url": self.server.url, "token": self.server.token}
+
+    def provider(self) -> RunProvider:
+        return cloud_run(self.server.url, self.server.token, self._read)
+
+    async def _read(self, _namespace: str, name: str) -> Mapping[str, bytes] | None:
+        return self._secrets.get(name)
+
+    async def owner(self, name: str = "shop") -> RunOwner:
+        return owner_of(name, str(uuid.uuid4()))
+
+    async def put_secret(self, name: str, data: Mapping[str, str]) -> None:
+        self._secrets[name] = {key: value.encode() for key, value in data.items()}
+
+    async def take_away(self, owner: RunOwner, run_id: str) -> None:
+        url = f"{self.server.url}/v2/projects/shops/locations/here/jobs/{run_id}"
+        headers = {"Authorization": f"Bearer {self.server.token}"}
+        async with aiohttp.ClientSession() as session, session.delete(url, headers=headers) as said:
+            said.raise_for_status()
+
+
+def cloud_run(url: str, token: str, secrets: SecretReader | None = None) -> CloudRunRuns:
+    async def give() -> str:
+        return token
+
+    options = CloudRunOptions(
+        project="shops",
+        location="here",
+        bucket="runs-of-shops",
+        image="local",
+        command=COMMAND,
+        arguments=(),
+        environment={"PYTHONPATH": str(Path(__file__).parents[3])},
+        run_url=url,
+        storage_url=url,
+    )
+    return CloudRunRuns(options, give, secrets)
+
+
 JOBS = JobOptions(
     image="local",
     command=COMMAND,
@@ -126,7 +179,12 @@ JOBS = JobOptions(
 async def provider_of(settings: Mapping[str, Any]) -> AsyncIterator[RunProvider]:
     """The provider of a bench in another process."""
     if "folder" in settings:
-        provider = LocalBench(Path(settings["folder"])).provider()
+        local = LocalBench(Path(settings["folder"])).provider()
+        yield local
+        await local.aclose()
+        return
+    if "url" in settings:
+        provider = cloud_run(settings["url"], settings["token"])
         yield provider
         await provider.aclose()
         return

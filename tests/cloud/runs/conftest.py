@@ -13,7 +13,8 @@ from ctrlruntime.envtest.nodes.cluster import NodeOptions
 from ctrlruntime.envtest.nodes.program import SimulatedNodes
 from internal.cloud.runs import RunOwner, RunProvider
 from internal.cloud.runs.local import supervisor
-from tests.cloud.runs.benches import Bench, JobBench, LocalBench
+from tests.cloud.runs.benches import Bench, CloudRunBench, JobBench, LocalBench
+from tests.cloud.servers.cloudrun import CloudServer
 
 
 @pytest.fixture
@@ -48,7 +49,16 @@ async def job_bench() -> AsyncIterator[JobBench]:
         yield b
 
 
-@pytest.fixture(params=["local", "job"])
+@pytest.fixture
+async def cloud_run_bench(tmp_path: Path) -> AsyncIterator[CloudRunBench]:
+    folder = tmp_path / "cloud"
+    folder.mkdir()
+    server = CloudServer(folder, project="shops", location="here", bucket="runs-of-shops")
+    async with server:
+        yield CloudRunBench(server)
+
+
+@pytest.fixture(params=["local", "job", "cloud_run"])
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     made: Bench = request.getfixturevalue(f"{request.param}_bench")
     return made

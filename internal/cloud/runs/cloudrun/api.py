@@ -86,10 +86,11 @@ def metadata_token(clock: Callable[[], float], url: str = _METADATA) -> TokenSou
 
     Kept until a minute before they expire. `clock` is in seconds.
     """
-    kept = {"token": "", "until": 0.0}
+    kept, until = "", 0.0
 
     async def token() -> str:
-        if clock() >= float(kept["until"]):
+        nonlocal kept, until
+        if clock() >= until:
             headers = {"Metadata-Flavor": "Google"}
             try:
                 async with (
@@ -101,8 +102,8 @@ def metadata_token(clock: Callable[[], float], url: str = _METADATA) -> TokenSou
             except (aiohttp.ClientError, TimeoutError) as error:
                 message = f"no token from the metadata server {url}, which only Google's machines have: {error!r}"
                 raise CloudError(0, "", message) from error
-            kept.update(token=given["access_token"], until=clock() + given["expires_in"] - 60)
-        return str(kept["token"])
+            kept, until = str(given["access_token"]), clock() + given["expires_in"] - 60
+        return kept
 
     return token
 

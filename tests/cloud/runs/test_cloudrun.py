@@ -1,0 +1,236 @@
+"""Cloud Run jobs of runs: what is asked of Google, and what becomes of refusals and lost replies."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from apis.references import SecretKeyRef
+from internal.cloud.runs import RunOwner, RunRefused, RunState
+from internal.cloud.runs.cloudrun import (
+    CloudError,
+    CloudRunOptions,
+    CloudRunRuns,
+    metadata_token,
+)
+from internal.cloud.runs.cloudrun.job import job_of
+from internal.cloud.runs.cloudrun.status import Seen, run_of
+from tests.cloud.runs.benches import CloudRunBench, cloud_run, owner_of, request_of
+from tests.cloud.runs.test_contract import RUN, carried_out, ended, gone
+from tests.cloud.servers.cloudrun import CloudServer
+from tests.cloud.servers.cloudrun.rules import Refused, check_job
+
+OWNER = owner_of("shop", "1-2-3")
+OPTIONS = CloudRunOptions(project="shops", location="here", bucket="runs-of-shops", image="i:1")
+
+
+@pytest.fixture
+async def server(cloud_run_bench: CloudRunBench) -> CloudServer:
+    return cloud_run_bench.server
+
+
+@pytest.fixture
+async def provider(cloud_run_bench: CloudRunBench) -> AsyncIterator[CloudRunRuns]:
+    made = cloud_run_bench.provider()
+    assert isinstance(made, CloudRunRuns)
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture
+async def owner(cloud_run_bench: CloudRunBench) -> RunOwner:
+    return await cloud_run_bench.owner()
+
+
+class TestShape:
+    """The job."""
+
+    def test_its_one_execution_is_made_with_it_and_tried_once(self) -> None:
+        job = job_of(request_of(OWNER, timeout=90.5), OPTIONS)
+        assert job["startExecutionToken"] == "once"
+        task = job["template"]["template"]
+        assert (task["maxRetries"], task["timeout"]) == (0, "91s")
+        check_job(RUN, job)
+
+    def test_nothing_of_the_input_is_in_the_job(self) -> None:
+        job = job_of(request_of(OWNER, {"note": "needle"}), OPTIONS)
+        assert "needle" not in str(job)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"run_id": "x" * 50},
+            {"run_id": "1-begins-with-a-digit"},
+            {"run_id": ""},
+            {"timeout": 8 * 86400},
+        ],
+    )
+    async def test_what_cloud_run_cannot_do_is_refused(
+        self, provider: CloudRunRuns, server: CloudServer, owner: RunOwner, change: dict[str, Any]
+    ) -> None:
+        with pytest.raises(RunRefused):
+            await provider.start(request_of(owner, **change))
+        assert server.requests == []
+
+    @pytest.mark.parametrize(
+        "spoil",
+        [
+            lambda job: job.update(surprise=1),
+            lambda job: job["labels"].update({"cloud.ctrlruntime.dev/task": "t"}),
+            lambda job: job["annotations"].update({"run.googleapis.com/x": "y"}),
+            lambda job: job.update(startExecutionToken="t" * 60),
+            lambda job: job.update(runExecutionToken="too"),
+            lambda job: job["template"]["template"].update(timeout=60),
+            lambda job: job["template"]["template"]["containers"][0].pop("image"),
+            lambda job: job["template"]["template"].update(volumes=[]),
+        ],
+    )
+    def test_the_server_of_these_tests_refuses_what_google_refuses(self, spoil: Any) -> None:
+        job = job_of(request_of(OWNER), OPTIONS)
+        spoil(job)
+        with pytest.raises(Refused):
+            check_job(RUN, job)
+
+
+class TestFaults:
+    """Refusals, lost replies, what is not ours."""
+
+    async def test_a_lost_reply_is_no_second_run(
+        self, provider: CloudRunRuns, server: CloudServer, owner: RunOwner
+    ) -> None:
+        server.lose_reply_to = "POST /v2/"
+        with pytest.raises(CloudError):
+            await provider.start(request_of(owner))
+        await provider.start(request_of(owner))
+        assert (await ended(provider, owner)).state is RunState.SUCCEEDED
+        assert sum(said.startswith("POST /v2/") for said in server.requests) == 1
+
+    async def test_half_made_files_are_completed_with_the_same_key(
+        self, provider: CloudRunRuns, server: CloudServer, owner: RunOwner
+    ) -> None:
+        server.lose_reply_to = "POST /upload/"
+        with pytest.raises(CloudError):
+            await provider.start(request_of(owner))
+        steps = {"result": {"secret_outputs": {"password": "hush"}}}
+        run = await carried_out(provider, request_of(owner, steps))
+        assert run.state is RunState.SUCCEEDED
+
+    async def test_a_job_of_another_is_refused(
+        self, provider: CloudRunRuns, owner: RunOwner
+    ) -> None:
+        await provider.start(request_of(replace(owner, uid="another")))
+        with pytest.raises(RunRefused, match="that no run of InstanceTerraform 'shop' made"):
+            await provider.start(request_of(owner))
+        assert await provider.get(owner, RUN) is None
+        await provider.delete(owner, RUN)
+        assert await provider.get(replace(owner, uid="another"), RUN) is not None
+
+    async def test_what_google_refuses_is_refused(
+        self, server: CloudServer, owner: RunOwner
+    ) -> None:
+        provider = cloud_run(server.url, server.token)
+        provider._options = replace(provider._options, environment={"NO-NAME": "x"})
+        try:
+            with pytest.raises(RunRefused, match="C identifier"):
+                await provider.start(request_of(owner))
+        finally:
+            await provider.aclose()
+
+    async def test_a_wrong_token_is_no_refusal_of_the_run(
+        self, server: CloudServer, owner: RunOwner
+    ) -> None:
+        provider = cloud_run(server.url, "expired")
+        try:
+            with pytest.raises(CloudError, match="401 UNAUTHENTICATED"):
+                await provider.start(request_of(owner))
+        finally:
+            await provider.aclose()
+
+    async def test_cancelling_before_there_is_an_execution_is_to_be_repeated(
+        self, provider: CloudRunRuns, server: CloudServer, owner: RunOwner
+    ) -> None:
+        server.hold.clear()
+        await provider.start(request_of(owner, {"wait_for": "/never"}))
+        with pytest.raises(CloudError, match="cancel it again"):
+            await provider.cancel(owner, RUN)
+        server.hold.set()
+
+    async def test_it_says_that_it_tells_nothing(self, provider: CloudRunRuns) -> None:
+        assert provider.subscribe(lambda _owner: None) is False
+
+    async def test_nothing_is_left_of_what_was_deleted(
+        self,
+        cloud_run_bench: CloudRunBench,
+        provider: CloudRunRuns,
+        server: CloudServer,
+        owner: RunOwner,
+    ) -> None:
+        await cloud_run_bench.put_secret("cloud", {"token": "hush"})
+        ref = SecretKeyRef(name="cloud", key="token")
+        await carried_out(provider, request_of(owner, {"reveal": ref.to_wire()}, secrets=[ref]))
+        bucket = server.storage.bucket("runs-of-shops")
+        kept = sorted(str(p.relative_to(bucket / RUN)) for p in files_in(bucket))
+        assert kept == ["input.json", "result", "seal-key", "secrets/cloud/token"]
+        await provider.delete(owner, RUN)
+        await gone(provider, owner)
+        assert files_in(bucket) == []
+
+
+def files_in(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+class TestStatus:
+    """Endings that the server of these tests does not act out."""
+
+    def test_a_job_that_cannot_start_is_a_failure(self) -> None:
+        failed = {"state": "CONDITION_FAILED", "message": "Image 'i:1' not found."}
+        seen = Seen(job={"terminalCondition": failed}, execution=None, attempt={})
+        run = run_of(RUN, seen, lambda _text: {})
+        assert run.state is RunState.FAILED
+        assert run.message == "Cloud Run could not start it: Image 'i:1' not found."
+
+    def test_an_attempt_without_an_exit_code_says_why(self) -> None:
+        execution = {
+            "startTime": "2026-01-01T00:00:00Z",
+            "completionTime": "2026-01-01T00:00:09Z",
+            "failedCount": 1,
+            "template": {"timeout": "60s"},
+        }
+        attempt = {"status": {"code": 8, "message": "Out of memory."}}
+        words = b'{"state": "Running", "message": "sowing"}'
+        seen = Seen(job={}, execution=execution, attempt=attempt, last_words=words)
+        run = run_of(RUN, seen, lambda _text: {})
+        assert (run.state, run.retryable) == (RunState.FAILED, True)
+        assert run.message == "ended by Cloud Run while it was at: sowing: Out of memory."
+
+
+async def test_a_token_of_the_metadata_server_is_kept_until_shortly_before_its_end() -> None:
+    asked: list[str] = []
+
+    async def give(request: web.Request) -> web.Response:
+        asked.append(request.headers["Metadata-Flavor"])
+        return web.json_response({"access_token": f"t{len(asked)}", "expires_in": 3600})
+
+    app = web.Application()
+    app.router.add_get("/computeMetadata/v1/instance/service-accounts/default/token", give)
+    now = [0.0]
+    async with TestServer(app) as metadata:
+        token = metadata_token(lambda: now[0], str(metadata.make_url("")).rstrip("/"))
+        assert [await token(), await token()] == ["t1", "t1"]
+        now[0] = 3540
+        assert await token() == "t2"
+    assert asked == ["Google", "Google"]
+
+
+async def test_without_a_metadata_server_the_error_says_so() -> None:
+    async with TestServer(web.Application()) as metadata:
+        token = metadata_token(lambda: 0, str(metadata.make_url("")).rstrip("/"))
+        with pytest.raises(CloudError, match="which only Google's machines have"):
+            await token()
