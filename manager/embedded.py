@@ -25,6 +25,9 @@ KINDS = (
     UpgradeInstanceTask,
 )
 
+OWN_KUBECONFIG = "embedded-cluster"
+"""Secret in the namespace `default`: a kubeconfig of the cluster itself, under `kubeconfig`."""
+
 
 class EmbeddedCluster:
     """An API server in a process of its own, simulated nodes in another. State is in memory."""
@@ -36,7 +39,17 @@ class EmbeddedCluster:
     async def __aenter__(self) -> "EmbeddedCluster":
         await self._environment.start()
         await self._environment.install_crds(*KINDS)
+        await self._environment.client("admin").create(self._own_kubeconfig())
         return self
+
+    def _own_kubeconfig(self) -> dict[str, object]:
+        """Lets instances have this very cluster as theirs, as the samples do."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": OWN_KUBECONFIG, "namespace": "default"},
+            "stringData": {"kubeconfig": self.kubeconfig("admin").read_text()},
+        }
 
     async def __aexit__(self, *_: object) -> None:
         await self._environment.stop()

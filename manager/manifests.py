@@ -23,6 +23,8 @@ from ctrlruntime.generate.permissions import Rule, declared, leads, policy_rules
 from ctrlruntime.generate.webhook import serves_webhooks
 from ctrlruntime.manager import Manager, ManagerOptions, Runnable
 from internal.tenancy.grants import AGGREGATE, verbs_for
+from manager.controllers.cloud import CloudOptions, add_cloud
+from manager.controllers.runs import RunsOptions
 from manager.controllers.tenancy import TenancyOptions, add_tenancy, webhooks
 from manager.options import LEADER_ELECTION_ID, RunOptions
 
@@ -64,6 +66,12 @@ SYSTEMS: Mapping[str, System] = {
             )
             for mapping in BUILTIN.values()
             if mapping.gvk.group_kind in set(LIST_KINDS.values())
+        ),
+    ),
+    "cloud": System(
+        module="apis.cloud",
+        add=lambda manager: add_cloud(
+            manager, CloudOptions(runs=RunsOptions(provider="jobs", job_image="none"))
         ),
     ),
 }

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from apis.cloud import Instance
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.api.resource import Resource
@@ -43,7 +44,8 @@ FOLDERS = (
     "with-webhooks",
     "argocd",
 )
-KINDS: tuple[type[Resource[Any, Any]], ...] = (Tenant, TenantRegistry, TenantTemplate)
+KINDS: tuple[type[Resource[Any, Any]], ...] = (Tenant, TenantRegistry, TenantTemplate, Instance)
+"""What people write; subresources of an instance are the manager's own."""
 DEFINITIONS = "CustomResourceDefinition"
 
 

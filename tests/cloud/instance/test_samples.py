@@ -1,0 +1,64 @@
+"""The samples, with everything as `manager run --embedded` has it: local runs of the real tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import yaml
+
+from apis.cloud import Instance
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.config import Config
+from ctrlruntime.manager import Manager, ManagerOptions
+from internal.cloud.subresources import SUBRESOURCES
+from manager.controllers.cloud import CloudOptions, add_cloud
+from manager.controllers.runs import RunsOptions
+from manager.embedded import EmbeddedCluster
+
+SAMPLES = Path(__file__).parents[3] / "config" / "samples"
+CONFIG_MAP = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
+
+
+async def test_the_sample_becomes_ready_on_the_embedded_server(tmp_path: Path) -> None:
+    sample = yaml.safe_load((SAMPLES / "instance.yaml").read_text())
+    sample["metadata"]["namespace"] = "default"
+    async with EmbeddedCluster(tmp_path) as cluster:
+        manager = Manager(
+            await Config.load(cluster.kubeconfig("manager")),
+            ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
+        )
+        add_cloud(manager, CloudOptions(runs=RunsOptions(folder=tmp_path / "runs")))
+        running = asyncio.create_task(manager.start())
+        try:
+            async with Client.connect(await Config.load(cluster.kubeconfig("admin"))) as client:
+                await client.apply(sample, field_manager="people")
+                ready = await until_ready(client)
+                assert ready.status.version == "5.1.0"
+                made = await client.get(CONFIG_MAP, "src-1234-site", "default")
+                assert made["data"]["externalURL"] == "https://src-1234.example.com"
+        finally:
+            manager.stop()
+            await running
+
+
+async def until_ready(client: Client) -> Instance:
+    """The instance, once it is ready; fails at once when it says that it never will be."""
+    async with asyncio.timeout(90):
+        while True:
+            found = await client.get(Instance, "src-1234", "default")
+            assert found.status.phase != "Failed", found.status.message
+            if found.status.phase == "Ready":
+                return found
+            await asyncio.sleep(0.1)
+
+
+def test_the_larger_sample_wants_every_subresource_but_an_upgrade() -> None:
+    from internal.cloud.subresource import Upstream
+
+    sample = Instance.from_manifest(yaml.safe_load((SAMPLES / "instance-gcp.yaml").read_text()))
+    upstream = Upstream(version=sample.spec.sourcegraph_version)
+    wanted = {item.definition.name for item in SUBRESOURCES if item.desired(sample, upstream)}
+    assert wanted == {"terraform", "kubernetes", "resize", "invariants"}
