@@ -13,13 +13,13 @@ from ctrlruntime.controller.reconcile import Result, TerminalError
 from ctrlruntime.queue import Request
 from ctrlruntime.resources.revision import REVISION
 from internal.cloud.content import spec_revision
-from internal.cloud.marks import CONTROL_PLANE_MODE, PAUSED, RUNS_FINALIZER
+from internal.cloud.marks import CONTROL_PLANE_MODE, FIELD_MANAGER, PAUSED, RUNS_FINALIZER
+from internal.cloud.records import Records
 from internal.cloud.subresource import Subresource
 from internal.cloud.taskdriver import EnsureOptions, Tools, ensure
 from internal.cloud.taskdriver.owners import owner_of
 from internal.cloud.taskdriver.reading import instance_name, instance_reference, typed
 from internal.cloud.taskdriver.record import is_live
-from internal.cloud.taskdriver.statuses import take_hold
 
 R = TypeVar("R", bound=Resource[Any, TaskStatus])
 
@@ -63,7 +63,8 @@ class SubresourceReconciler(Generic[R]):
         if instance is not None and is_extracted(instance):
             return self._leave_alone(resource)
         if RUNS_FINALIZER not in entry.finalizers:
-            await take_hold(self.tools.client, resource, RUNS_FINALIZER)
+            records = Records(self.tools.client, FIELD_MANAGER)
+            await records.add_finalizer(kind.mapping(), entry, RUNS_FINALIZER)
             return Result(requeue_after=AT_ONCE)
         await self.ready()
         progress = await ensure(self.tools, self._options(resource, instance))

@@ -9,6 +9,7 @@ from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import Conflict, NotFound
 from ctrlruntime.client.patches import difference
 from internal.cloud.marks import FIELD_MANAGER
+from internal.cloud.records import Records
 
 
 async def write_status(
@@ -45,45 +46,8 @@ async def write_status(
 
 
 async def let_go(client: CachedClient, resource: Resource[Any, TaskStatus], finalizer: str) -> None:
-    """Take one finalizer off, guarded by a test, so that no other can be lost by it."""
-    finalizers = list(resource.metadata.finalizers or ())
-    if finalizer not in finalizers:
-        return
-    path = f"/metadata/finalizers/{finalizers.index(finalizer)}"
-    operations: list[dict[str, Any]] = [
-        {"op": "test", "path": "/metadata/uid", "value": resource.metadata.uid},
-        {"op": "test", "path": path, "value": finalizer},
-        {"op": "remove", "path": path},
-    ]
-    await _patch_finalizers(client, resource, operations)
-
-
-async def take_hold(
-    client: CachedClient, resource: Resource[Any, TaskStatus], finalizer: str
-) -> None:
-    """Put one finalizer on, guarded by a test of what was there."""
-    before = list(resource.metadata.finalizers or ())
-    operations: list[dict[str, Any]] = [
-        {"op": "test", "path": "/metadata/uid", "value": resource.metadata.uid},
-        {"op": "add", "path": "/metadata/finalizers", "value": [*before, finalizer]},
-    ]
-    if before:
-        operations.insert(1, {"op": "test", "path": "/metadata/finalizers", "value": before})
-    await _patch_finalizers(client, resource, operations)
-
-
-async def _patch_finalizers(
-    client: CachedClient, resource: Resource[Any, TaskStatus], operations: list[dict[str, Any]]
-) -> None:
-    metadata = resource.metadata
-    try:
-        await client.patch(
-            type(resource),
-            metadata.name or "",
-            metadata.namespace,
-            operations,
-            type=PatchType.JSON,
-            field_manager=FIELD_MANAGER,
-        )
-    except NotFound:
-        return
+    """Take a finalizer off, if the object is still the one that was read."""
+    mapping, metadata = type(resource).mapping(), resource.metadata
+    entry = client.cache.entry(mapping, metadata.name or "", metadata.namespace)
+    if entry is not None and entry.uid == metadata.uid:
+        await Records(client, FIELD_MANAGER).remove_finalizer(mapping, entry, finalizer)

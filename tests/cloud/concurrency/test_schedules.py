@@ -12,7 +12,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from internal.cloud.concurrency import Claim, Denied, Ledger
 from internal.cloud.runs import RunOwner
@@ -232,15 +238,13 @@ class Schedule(RuleBasedStateMachine):
         raise AssertionError(f"never served: {waiting}")
 
 
-Schedule.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, derandomize=True
-)
-
-
 @pytest.mark.criterion("SG-40")
 @pytest.mark.criterion("SG-41")
 @pytest.mark.criterion("SG-42")
 @pytest.mark.criterion("SG-43")
 @pytest.mark.criterion("SG-44")
-class TestSchedules(Schedule.TestCase):  # type: ignore[misc,name-defined]
-    """Run by unittest's runner inside pytest."""
+def test_limits_exclusion_and_turns_hold_under_any_schedule() -> None:
+    run_state_machine_as_test(
+        Schedule,
+        settings=settings(max_examples=40, stateful_step_count=40, deadline=None, derandomize=True),
+    )

@@ -1,0 +1,156 @@
+"""The ledger is filled from the record of the objects, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from apis.cloud import InstanceTerraform, Phase, TaskState
+from ctrlruntime.client.errors import TransportError
+from ctrlruntime.envtest.eventually import eventually_holds
+from ctrlruntime.envtest.proxy import Cut, Match
+from internal.cloud.concurrency import Ledger
+from internal.cloud.concurrency.rebuild import LedgerKeeper
+from internal.cloud.runs import RunOwner, RunState
+from internal.cloud.subresource import Subresource
+from internal.cloud.tasks.definition import Concurrency
+from tests.cloud.taskdriver.outside import Lost
+from tests.cloud.taskdriver.world import NAMESPACE, PLAIN, Life, World, run_of
+
+LIMITED = replace(PLAIN, concurrency=Concurrency(limit=2))
+TERRAFORM: Subresource[Any] = Subresource(
+    kind=InstanceTerraform, definition=LIMITED, desired=lambda _instance, _upstream: None
+)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with World.start() as world:
+        yield world
+
+
+def keeper(life: Life, woken: list[RunOwner] | None = None) -> LedgerKeeper:
+    ledger = life.tools.limiter
+    assert isinstance(ledger, Ledger)
+    return LedgerKeeper(
+        ledger=ledger,
+        client=life.cache.live_client,
+        subresources=[TERRAFORM],
+        clock=life.world.clock,
+        wake=(woken if woken is not None else []).append,
+    )
+
+
+async def phases(world: World) -> dict[str, Phase]:
+    found = await world.admin.list(InstanceTerraform, NAMESPACE)
+    return {item.metadata.name: item.status.phase for item in found}
+
+
+@pytest.mark.criterion("SG-42")
+@pytest.mark.criterion("SG-43")
+async def test_after_a_crash_places_and_turns_are_as_they_were(world: World) -> None:
+    names = [f"acme-{number}" for number in range(5)]
+    for name in names:
+        await world.make(name)
+    async with world.life() as life:
+        await keeper(life).ready()
+        for name in names[:4]:
+            if name == names[1]:
+                world.outside.fail.add("start")
+                with pytest.raises(Lost):
+                    await life.drive(name, definition=LIMITED)
+            else:
+                await life.drive(name, definition=LIMITED)
+            world.clock.advance(1)
+    assert len(world.outside.live()) == 1, "the second has its place, and no run"
+    async with world.life() as life:
+        await keeper(life).ready()
+        ledger = life.tools.limiter
+        assert isinstance(ledger, Ledger)
+        assert (ledger.running("terraform"), ledger.waiting("terraform")) == (2, 2)
+        for name in reversed(names):
+            await life.drive(name, definition=LIMITED)
+        assert (await phases(world))[names[1]] is Phase.RUNNING
+        await life.finish(RunState.SUCCEEDED, names[0], definition=LIMITED)
+        assert [owner.name for owner in life.woken][-1] == names[2], "first come, first served"
+        for name in reversed(names):
+            await life.drive(name, definition=LIMITED)
+        assert (await phases(world))[names[2]] is Phase.RUNNING
+        world.clock.advance(31)
+        await life.drive(names[4], definition=LIMITED)
+    assert world.outside.most_live == 2
+    waiting = (await world.read(names[4])).status.waiting
+    assert (waiting.limit, waiting.position) == (2, 2)
+
+
+async def test_nothing_is_known_before_the_read_and_a_failed_read_is_repeated(
+    world: World,
+) -> None:
+    await world.make()
+    async with world.life() as life:
+        await life.drive(definition=LIMITED)
+    async with world.life() as life:
+        await world.env.client("admin").get(InstanceTerraform, "acme", NAMESPACE)
+        world.env.proxy.add(Cut(), Match(user="manager", verb="list"), times=6)
+        kept = keeper(life)
+        ledger = kept.ledger
+        with pytest.raises(TransportError):
+            await kept.ready()
+        assert ledger.running("terraform") == 0
+        world.env.proxy.clear()
+        await kept.ready()
+        assert ledger.running("terraform") == 1
+        mark = world.env.proxy.log.mark()
+        await kept.ready()
+        assert world.env.proxy.log.since(mark).select(user="manager").total == 0, "once"
+
+
+@pytest.mark.criterion("SG-43")
+async def test_a_write_of_the_last_leader_that_arrives_late_is_learned(world: World) -> None:
+    for name in ("a", "b", "late"):
+        await world.make(name)
+    async with world.life() as old, world.life() as new:
+        woken: list[RunOwner] = []
+        kept = keeper(new, woken)
+        new.cache.informer(InstanceTerraform).add_handler(partial(kept.observe, TERRAFORM))
+        await kept.ready()
+        for name in ("a", "b"):
+            await new.drive(name, definition=LIMITED)
+        world.refused = "leader election lost"
+        with pytest.raises(RuntimeError, match="leader election lost"):
+            await old.drive("late", definition=LIMITED)
+        world.refused = ""
+        assert run_of((await world.read("late")).status).state is TaskState.CREATING
+        await eventually_holds(lambda: [owner.name for owner in woken] == ["late"], timeout=30.0)
+        await new.drive("late", definition=LIMITED)
+        assert len(world.outside.live()) == 2, "it has to wait for a place after all"
+        status = (await world.read("late")).status
+        assert status.phase is Phase.WAITING
+        await new.finish(RunState.SUCCEEDED, "a", definition=LIMITED)
+        await new.drive("late", definition=LIMITED)
+        assert len(world.outside.live()) == 2
+        assert (await world.read("late")).status.phase is Phase.RUNNING
+    assert world.outside.most_live == 2
+
+
+@pytest.mark.criterion("SG-42")
+async def test_an_object_that_is_deleted_gives_its_place_back(world: World) -> None:
+    for name in ("a", "b", "c"):
+        await world.make(name)
+    async with world.life() as life:
+        kept = keeper(life)
+        life.cache.informer(InstanceTerraform).add_handler(partial(kept.observe, TERRAFORM))
+        await kept.ready()
+        for name in ("a", "b", "c"):
+            await life.drive(name, definition=LIMITED)
+        await world.admin.patch(
+            InstanceTerraform, "a", NAMESPACE, {"metadata": {"finalizers": None}}
+        )
+        await world.admin.delete(InstanceTerraform, "a", NAMESPACE)
+        await eventually_holds(lambda: [owner.name for owner in life.woken] == ["c"], timeout=30.0)
+        await life.drive("c", definition=LIMITED)
+        assert (await world.read("c")).status.phase is Phase.RUNNING

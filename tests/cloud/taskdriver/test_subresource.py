@@ -1,0 +1,205 @@
+"""The reconciler of a subresource: whose object it is, and whether it may be worked on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apis.cloud import Instance, InstanceTerraform, Phase, TaskState, UpgradeInstanceTask
+from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.queue import Request
+from ctrlruntime.resources.revision import REVISION
+from internal.cloud.content import spec_revision
+from internal.cloud.marks import CONTROL_PLANE_MODE, PAUSED, RUNS_FINALIZER
+from internal.cloud.runs import RunState
+from internal.cloud.subresource import Subresource
+from internal.cloud.subresource_reconciler import SubresourceReconciler
+from internal.cloud.taskdriver.reading import typed
+from tests.cloud.taskdriver.world import NAMESPACE, PLAIN, Life, World, run_of
+
+ACME = Request(NAMESPACE, "acme")
+
+
+def subresource(kind: type[Any]) -> Subresource[Any]:
+    return Subresource(kind=kind, definition=PLAIN, desired=lambda _instance, _upstream: None)
+
+
+async def reconcile(
+    life: Life, kind: type[Any] = InstanceTerraform, request: Request = ACME
+) -> Result | None:
+    """Passes until nothing is due at once."""
+    reconciler = SubresourceReconciler(subresource(kind), life.tools)
+    for _ in range(30):
+        result = await reconciler.reconcile(request)
+        if result is None or not result.requeue_after or result.requeue_after >= 1.0:
+            return result
+        life.world.clock.advance(result.requeue_after)
+    raise AssertionError("it never comes to rest")
+
+
+async def instance(world: World, annotations: dict[str, str] | None = None) -> Any:
+    spec = {"sourcegraphVersion": "5.3.0"}
+    return await world.make(kind=Instance, spec=spec, finalizers=(), annotations=annotations or {})
+
+
+def owned(owner: Any) -> dict[str, Any]:
+    reference = {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "name": owner.metadata.name,
+        "uid": owner.metadata.uid,
+        "controller": True,
+    }
+    return {"ownerReferences": [reference]}
+
+
+async def steer(world: World, life: Life, annotation: str, value: str | None) -> None:
+    patch = {"metadata": {"annotations": {annotation: value}}}
+    await world.admin.patch(Instance, "acme", NAMESPACE, patch)
+    await life.seen(kind=Instance)
+
+
+def writes(world: World, mark: Any) -> int:
+    return world.env.proxy.log.since(mark).select(user="manager").writes
+
+
+@pytest.mark.criterion("SG-13")
+async def test_an_object_or_owner_that_is_not_there_is_no_error(world: World) -> None:
+    spec = {"instanceName": "nobody", "toVersion": "5.4.0"}
+    await world.make("stray", kind=UpgradeInstanceTask, spec=spec, finalizers=())
+    async with world.life() as life:
+        await life.seen("stray", UpgradeInstanceTask)
+        mark = world.env.proxy.log.mark()
+        assert await reconcile(life) is None
+        assert await reconcile(life, UpgradeInstanceTask, Request(NAMESPACE, "stray")) is None
+        requests = world.env.proxy.log.since(mark).select(user="manager")
+        assert (requests.writes, requests.reads) == (0, 0)
+    assert not world.outside.calls
+
+
+async def test_an_object_of_its_instance_is_driven(world: World) -> None:
+    await world.make(**owned(await instance(world)), finalizers=())
+    async with world.life() as life:
+        await life.seen()
+        result = await reconcile(life)
+        assert result is not None
+        resource = await world.read()
+        assert resource.metadata.finalizers == [RUNS_FINALIZER]
+        run = run_of(resource.status)
+        assert world.outside.requests[run.run_id].input.instance == "acme"
+
+
+async def test_an_upgrade_made_by_hand_finds_its_instance_by_name(world: World) -> None:
+    await instance(world)
+    spec = {"instanceName": "acme", "toVersion": "5.4.0"}
+    for name, given in (("good", spec), ("stray", {**spec, "instanceName": "nobody"})):
+        await world.make(name, kind=UpgradeInstanceTask, spec=given, finalizers=())
+    async with world.life() as life:
+        for name in ("good", "stray"):
+            await life.seen(name, UpgradeInstanceTask)
+            await reconcile(life, UpgradeInstanceTask, Request(NAMESPACE, name))
+        good = await world.read("good", UpgradeInstanceTask)
+        stray = await world.read("stray", UpgradeInstanceTask)
+        assert world.outside.requests[run_of(good.status).run_id].input.instance == "acme"
+        assert stray.status.run is None
+        await world.admin.delete(Instance, "acme", NAMESPACE)
+        await world.admin.delete(UpgradeInstanceTask, "good", NAMESPACE)
+        world.outside.move(run_of(good.status).run_id, RunState.SUCCEEDED)
+        await life.seen("good", UpgradeInstanceTask)
+        await reconcile(life, UpgradeInstanceTask, Request(NAMESPACE, "good"))
+    left = await world.admin.list(UpgradeInstanceTask, NAMESPACE)
+    assert [item.metadata.name for item in left] == ["stray"], "it goes without its instance too"
+    assert not world.outside.runs
+
+
+@pytest.mark.criterion("SG-70")
+async def test_while_the_instance_is_extracted_nothing_is_written_or_asked(world: World) -> None:
+    await world.make(**owned(await instance(world)))
+    async with world.life() as life:
+        await life.seen()
+        await reconcile(life)
+        run = run_of((await world.read()).status)
+        await steer(world, life, CONTROL_PLANE_MODE, "false")
+        world.outside.move(run.run_id, RunState.SUCCEEDED)
+        await world.change(domain="new.example.com")
+        await life.seen()
+        mark, calls = world.env.proxy.log.mark(), world.outside.calls.total()
+        result = await reconcile(life)
+        assert result is not None
+        assert result.requeue_after is not None
+        assert life.tools.limiter.holds(run_owner(life)), "its run may be under way still"  # type: ignore[attr-defined]
+        world.clock.advance(result.requeue_after)
+        assert await reconcile(life) is None
+        assert not life.tools.limiter.holds(run_owner(life))  # type: ignore[attr-defined]
+        assert (writes(world, mark), world.outside.calls.total()) == (0, calls)
+        await world.admin.patch(InstanceTerraform, "acme", NAMESPACE, {"spec": {"domain": None}})
+        await steer(world, life, CONTROL_PLANE_MODE, None)
+        await life.seen()
+        await reconcile(life)
+    status = (await world.read()).status
+    assert status.phase is Phase.READY, "on backfill what is unchanged is not run again"
+    assert len(world.outside.begun) == 1
+
+
+def run_owner(life: Life) -> str:
+    entry = life.cache.entry(InstanceTerraform, "acme", NAMESPACE)
+    assert entry is not None
+    return entry.uid
+
+
+async def test_a_paused_instance_pauses_what_it_has(world: World) -> None:
+    await world.make(**owned(await instance(world, {PAUSED: "true"})))
+    async with world.life() as life:
+        await life.seen()
+        await reconcile(life)
+        assert (await world.read()).status.phase is Phase.PAUSED
+        await steer(world, life, PAUSED, None)
+        await life.seen()
+        await reconcile(life)
+    assert run_of((await world.read()).status).state is TaskState.CREATING
+
+
+@pytest.mark.criterion("SG-10")
+async def test_no_run_is_started_for_a_spec_that_was_edited_by_hand(world: World) -> None:
+    spec = InstanceTerraform.from_manifest(
+        {"metadata": {"name": "x"}, "spec": {"domain": "a.example.com"}}
+    ).spec
+    owner = await instance(world)
+    await world.make(
+        spec={"domain": "a.example.com"},
+        annotations={REVISION: spec_revision(spec)},
+        **owned(owner),
+    )
+    async with world.life() as life:
+        await life.seen()
+        await reconcile(life)
+        world.outside.move(run_of((await world.read()).status).run_id, RunState.SUCCEEDED)
+        await reconcile(life)
+        await world.change(domain="by-hand.example.com")
+        await life.seen()
+        await reconcile(life)
+        assert "changed by hand" in (await world.read()).status.message
+        assert len(world.outside.begun) == 1
+        await world.change(domain="a.example.com")
+        await life.seen()
+        await reconcile(life)
+    assert (await world.read()).status.phase is Phase.READY
+    assert len(world.outside.begun) == 1
+
+
+async def test_a_status_that_cannot_be_read_counts_as_none(world: World) -> None:
+    await world.make(**owned(await instance(world)))
+    async with world.life() as life:
+        await life.seen()
+        await reconcile(life)
+        run = run_of((await world.read()).status)
+        entry = life.cache.entry(InstanceTerraform, "acme", NAMESPACE)
+        assert entry is not None
+        spoilt = {**entry.decode(), "status": {"run": {"attempt": "many"}}}
+        read = typed(InstanceTerraform, spoilt)
+        assert read is not None
+        assert read.status.run is None
+        progress = await life.step(resource=read)
+        assert progress.requeue_after is not None
+    assert list(world.outside.begun) == [run.run_id]
