@@ -163,8 +163,8 @@ class HCPServer:
             kind = document["data"]["type"]
         except (ValueError, KeyError, TypeError):
             raise Refusal(422, "data.type is missing") from None
-        expected = request.path.rstrip("/").rpartition("/")[2]
-        if request.method == "POST" and kind != expected:
+        expected = request.path.rstrip("/").split("/")[-1 if request.method == "POST" else -2]
+        if kind != expected:
             raise Refusal(422, f"data.type is {kind}, not {expected}")
 
     # -- workspaces ------------------------------------------------------------------------

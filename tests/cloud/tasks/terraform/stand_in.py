@@ -106,6 +106,7 @@ def main() -> None:
     command, *arguments = sys.argv[1:]
     if command == "init":
         Path(".terraform").mkdir(exist_ok=True)
+        Path(os.environ["STAND_IN_MARK"]).write_text(json.dumps(dict(os.environ)))
         if os.environ.get("STAND_IN") == "init":
             print("Error: Failed to query available provider packages", file=sys.stderr)
             sys.exit(1)

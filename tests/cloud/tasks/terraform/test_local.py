@@ -138,6 +138,24 @@ async def test_cancelled_it_interrupts_the_binary_and_waits(terraform: LocalBenc
     assert terraform.mark.read_text() == "interrupted"
 
 
+async def test_the_binary_sees_credentials_but_not_the_files_of_the_task(
+    terraform: LocalBench,
+) -> None:
+    spec: dict[str, Any] = json.loads(json.dumps(SPEC))
+    settings = spec["infrastructure"]["terraform"]
+    settings |= {
+        "tokenFrom": {"name": "hcp", "key": "token"},
+        "address": "https://tfe.my-org.example",
+    }
+    terraform.workbench.secrets["hcp", "token"] = "t0ken\n"
+    await terraform.run(spec, GOOGLE_CREDENTIALS="given")
+    seen = json.loads(terraform.mark.read_text())
+    assert seen["TF_TOKEN_tfe_my__org_example"] == "t0ken"
+    assert seen["GOOGLE_CREDENTIALS"] == "given"
+    assert seen["TF_IN_AUTOMATION"] == "1"
+    assert not [name for name in seen if name.startswith("TASK_")]
+
+
 @pytest.mark.parametrize("inside", [True, False])
 async def test_states_in_the_cluster(terraform: LocalBench, tmp_path: Path, inside: bool) -> None:
     del terraform.environment["TERRAFORM_STATE_DIR"]
