@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from tests.differential.subject import Manifest, Subject, items, more, pick
 
@@ -293,10 +294,19 @@ ALL: Sequence[Subject] = (SHELF, TREE, BAG)
 OLDER: Sequence[Subject] = (TRAY, LEAF)
 
 
+SCHEMAS: Final[Mapping[str, Manifest]] = {
+    "Shelf": _SHELF,
+    "Tree": _TREE,
+    "Bag": _BAG,
+    "Tray": _TRAY,
+    "Leaf": _LEAF,
+}
+"""Schemas by kind."""
+
+
 def definition(subject: Subject) -> Manifest:
     """The CustomResourceDefinition of one of the kinds; some have no status subresource."""
-    schemas = {"Shelf": _SHELF, "Tree": _TREE, "Bag": _BAG, "Tray": _TRAY, "Leaf": _LEAF}
-    schema = schemas[subject.kind]
+    schema = SCHEMAS[subject.kind]
     version: Manifest = {
         "name": "v1",
         "served": True,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from tests.differential.custom import SCHEMAS
+from tests.differential.features import touched
 from tests.differential.requests import Step
 
 
@@ -17,8 +19,9 @@ class Histogram:
     managers: Counter[str] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
+    fields: Counter[str] = field(default_factory=Counter)
+    """What of their schemas applies of custom kinds set, once for each request."""
     total: int = 0
-    conflicts: int = 0
     rejections: int = 0
 
     def note(self, kind: str, step: Step, code: int, reason: str) -> None:
@@ -28,12 +31,17 @@ class Histogram:
         self.codes[str(code)] += 1
         if step.verb == "apply":
             self.managers[step.manager] += 1
+            if kind in SCHEMAS:
+                self.fields.update(set(touched(step.body, SCHEMAS[kind])))
         if code >= 400:
             self.reasons[reason or "(none)"] += 1
-        if code == 409:
-            self.conflicts += 1
-        elif code >= 400 and code != 404:
+        if code >= 400 and code not in (404, 409):
             self.rejections += 1
+
+    @property
+    def conflicts(self) -> int:
+        """Writes that lost against another; creating what exists is none."""
+        return self.reasons["Conflict"]
 
     def share(self, count: int) -> float:
         return count / max(1, self.total)
@@ -49,6 +57,7 @@ class Histogram:
             ("appliers", self.managers),
             ("codes", self.codes),
             ("reasons", self.reasons),
+            ("applied fields", self.fields),
         )
         lines = [head]
         for title, counts in rows:

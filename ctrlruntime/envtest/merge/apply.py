@@ -260,7 +260,7 @@ class _Write:
             difference = self._settle(before, after, managers, None, force=True)
         except TypeMismatch:
             return
-        taken = fields.recursive_difference(difference.written, self._ignored)
+        taken = fields.recursive_difference(difference.written(), self._ignored)
         taken = fields.difference(taken, managed.STRIPPED)
         if taken:
             who = managed.identity(manager, operation, self._version, self._subresource)
@@ -346,7 +346,7 @@ class _Write:
     ) -> Comparison:
         """Take from the other managers what changed; raise where that is not allowed."""
         own = compare(before, after, self._schema.type).without(self._ignored)
-        by_version = {self._version: own}
+        by_version = {self._version: (own.written(), own.removed)}
         conflicts: dict[Identity, FieldSet] = {}
         removed: dict[Identity, FieldSet] = {}
         for who, ownership in list(managers.items()):
@@ -358,16 +358,13 @@ class _Write:
                 if views[0] is None or views[1] is None:
                     del managers[who]
                     continue
-                by_version[version] = compare(views[0][0], views[1][0], views[1][1].type).without(
-                    self._ignored
-                )
-            seen = by_version[version]
-            if seen.written:
-                changed = fields.intersection(ownership.fields, seen.written)
-                if changed:
-                    conflicts[who] = changed
-            if seen.removed:
-                removed[who] = seen.removed
+                there = compare(views[0][0], views[1][0], views[1][1].type).without(self._ignored)
+                by_version[version] = there.written(), there.removed
+            written, gone = by_version[version]
+            if written and (changed := fields.intersection(ownership.fields, written)):
+                conflicts[who] = changed
+            if gone:
+                removed[who] = gone
         if conflicts and not force:
             raise _Conflicting(conflicts)
         for taken in (conflicts, removed):

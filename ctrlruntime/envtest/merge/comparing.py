@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Final
 
 from ctrlruntime.envtest.merge import fields
@@ -13,7 +12,7 @@ from ctrlruntime.envtest.merge.typed import ListType, MapType, TypeNode, equal
 _MISSING: Final = object()
 
 
-@dataclass
+@dataclass(slots=True)
 class Comparison:
     """Paths that the newer value has added, changed or removed."""
 
@@ -21,9 +20,8 @@ class Comparison:
     modified: FieldSet = field(default_factory=dict)
     removed: FieldSet = field(default_factory=dict)
 
-    @cached_property
     def written(self) -> FieldSet:
-        """What was added or modified. To be asked once the comparison is complete."""
+        """What was added or modified."""
         return fields.union(self.modified, self.added)
 
     @property

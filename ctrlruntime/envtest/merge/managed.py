@@ -93,12 +93,12 @@ def decode(entries: Any, *, stored: bool = False) -> Managers:
     if not isinstance(entries, list):
         raise ManagedFieldsError("managedFields must be a list")
     for entry in entries:
-        who, ownership = _decode_entry(entry)
-        managers[who] = replace(ownership, entry=entry) if stored else ownership
+        who, ownership = _decode_entry(entry, stored)
+        managers[who] = ownership
     return managers
 
 
-def _decode_entry(entry: Any) -> tuple[Identity, Ownership]:
+def _decode_entry(entry: Any, stored: bool) -> tuple[Identity, Ownership]:
     if not isinstance(entry, dict):
         raise ManagedFieldsError("an entry of managedFields must be an object")
     operation, version = entry.get("operation", ""), entry.get("apiVersion", "")
@@ -114,7 +114,7 @@ def _decode_entry(entry: Any) -> tuple[Identity, Ownership]:
     except fields.FieldsError as error:
         raise ManagedFieldsError(str(error)) from error
     who = identity(entry.get("manager", ""), operation, version, entry.get("subresource", ""))
-    return who, Ownership(owned, version, entry.get("time"))
+    return who, Ownership(owned, version, entry.get("time"), entry if stored else None)
 
 
 def decode_or_empty(entries: Any, *, stored: bool = False) -> Managers:
