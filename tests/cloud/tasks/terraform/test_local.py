@@ -47,7 +47,7 @@ class LocalBench:
         self.states = folder / "states"
         self.mark = folder / "mark"
         self.binaries.mkdir()
-        script = f'#!/bin/sh\nexec {sys.executable} {STAND_IN} "$@"\n'
+        script = f'#!/bin/sh\nexec {sys.executable} -I -S {STAND_IN} "$@"\n'
         (self.binaries / name).write_text(script)
         (self.binaries / name).chmod(0o755)
         self.workbench = Workbench(folder)
