@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -25,12 +24,6 @@ LIMITED = replace(PLAIN, concurrency=Concurrency(limit=2))
 TERRAFORM: Subresource[Any] = Subresource(
     kind=InstanceTerraform, definition=LIMITED, desired=lambda _instance, _upstream: None
 )
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with World.start() as world:
-        yield world
 
 
 def keeper(life: Life, woken: list[RunOwner] | None = None) -> LedgerKeeper:

@@ -1,0 +1,182 @@
+"""Managers that come, go, lag behind and are deposed, on a server over HTTP, by random schedules."""
+
+from __future__ import annotations
+
+import random
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from apis.cloud import InstanceTerraform, TaskState
+from internal.cloud.concurrency import Ledger
+from internal.cloud.concurrency.rebuild import LedgerKeeper
+from internal.cloud.runs import RunState
+from internal.cloud.subresource import Subresource
+from internal.cloud.tasks.definition import Concurrency, Retries, Supersede
+from tests.cloud.taskdriver.outside import Lost
+from tests.cloud.taskdriver.world import NAMESPACE, PLAIN, Life, World, run_of
+
+LIMIT = 2
+NAMES = [f"acme-{number}" for number in range(5)]
+DEFINITION = replace(
+    PLAIN,
+    timeout=3600.0,
+    retries=Retries(limit=0, base=5.0, cap=20.0),
+    concurrency=Concurrency(limit=LIMIT),
+    history=2,
+)
+TERRAFORM: Subresource[Any] = Subresource(
+    kind=InstanceTerraform, definition=DEFINITION, desired=lambda _instance, _upstream: None
+)
+
+
+class Deposed(Exception):
+    """Another leads."""
+
+
+@dataclass
+class Seat:
+    """One manager and its right to act outside."""
+
+    life: Life
+    keeper: LedgerKeeper
+    leads: bool = True
+    old: dict[str, Any] = field(default_factory=dict)
+    """Objects as they once were in its cache."""
+
+
+@dataclass
+class Schedule:
+    """A random schedule; `seed` decides all of it."""
+
+    world: World
+    stack: AsyncExitStack
+    seed: int
+    seats: list[Seat] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        self.definition = replace(
+            DEFINITION, supersede=self.random.choice([Supersede.AWAIT, Supersede.CANCEL])
+        )
+
+    @property
+    def leader(self) -> Seat:
+        return self.seats[-1]
+
+    async def take_over(self) -> None:
+        """A new manager leads; the last one may go on for a while, and may not act outside."""
+        for seat in self.seats:
+            seat.leads = False
+
+        def fence() -> None:
+            if not seat.leads:
+                raise Deposed
+
+        life = await self.stack.enter_async_context(self.world.life(fence=fence))
+        ledger = life.tools.limiter
+        assert isinstance(ledger, Ledger)
+        keeper = LedgerKeeper(
+            ledger=ledger,
+            client=life.cache.live_client,
+            subresources=[TERRAFORM],
+            clock=self.world.clock,
+        )
+        seat = Seat(life, keeper)
+        life.cache.informer(InstanceTerraform).add_handler(partial(keeper.observe, TERRAFORM))
+        await keeper.ready()
+        self.seats = [*self.seats[-1:], seat]
+
+    async def step(self) -> None:
+        """One thing happens."""
+        name = self.random.choice(NAMES)
+        action = self.random.choices(
+            [self.work, self.lag, self.run_on, self.change, self.depose, self.fault, self.wait],
+            [10, 4, 6, 2, 1, 2, 3],
+        )[0]
+        await action(name)
+
+    async def work(self, name: str) -> None:
+        """A manager makes a pass."""
+        seat = self.random.choice(self.seats)
+        await self.pass_over(seat, name, await seat.life.seen(name))
+
+    async def lag(self, name: str) -> None:
+        """A manager makes a pass over what was in its cache some time ago."""
+        seat = self.random.choice(self.seats)
+        if name in seat.old:
+            await self.pass_over(seat, name, seat.old[name])
+        seat.old[name] = await seat.life.seen(name)
+
+    async def pass_over(self, seat: Seat, name: str, resource: Any) -> None:
+        try:
+            await seat.life.step(name, resource=resource, definition=self.definition)
+        except (Lost, Deposed):
+            return
+
+    async def run_on(self, _name: str) -> None:
+        """Something happens to a run."""
+        live = self.world.outside.live()
+        if not live:
+            return
+        run = self.random.choice(live)
+        state = self.random.choice(
+            [RunState.RUNNING, RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED]
+        )
+        self.world.outside.move(run.run_id, state)
+
+    async def change(self, name: str) -> None:
+        await self.world.change(name, domain=f"d{self.random.randrange(3)}.example.com")
+
+    async def depose(self, _name: str) -> None:
+        await self.take_over()
+
+    async def fault(self, _name: str) -> None:
+        self.world.outside.fault = (1, self.random.choice(["fail", "lose"]))
+
+    async def wait(self, _name: str) -> None:
+        self.world.clock.advance(self.random.choice([0.5, 3, 30]))
+
+    def check(self) -> None:
+        """What holds at every moment."""
+        outside = self.world.outside
+        assert set(outside.begun.values()) <= {1}, "no identity is started twice"
+        owners = [outside.owners[run.run_id] for run in outside.live()]
+        assert len(owners) == len(set(owners)), "no object has two runs"
+        assert len(owners) <= LIMIT, "the limit is never passed"
+
+    async def converge(self) -> None:
+        """Faults stop: everybody's turn comes."""
+        self.world.outside.fault = None
+        await self.take_over()
+        for _ in range(12):
+            for name in NAMES:
+                await self.leader.life.drive(name, definition=self.definition)
+                self.check()
+            for run in self.world.outside.live():
+                self.world.outside.move(run.run_id, RunState.SUCCEEDED)
+            self.world.clock.advance(30)
+
+
+@pytest.mark.criterion("SG-20")
+@pytest.mark.criterion("SG-40")
+@pytest.mark.criterion("SG-43")
+@pytest.mark.criterion("SG-44")
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_random_schedule(world: World, seed: int) -> None:
+    for name in NAMES:
+        await world.make(name)
+    async with AsyncExitStack() as stack:
+        schedule = Schedule(world, stack, seed)
+        await schedule.take_over()
+        for _ in range(80):
+            await schedule.step()
+            schedule.check()
+        await schedule.converge()
+    for item in await world.admin.list(InstanceTerraform, NAMESPACE):
+        run = run_of(item.status)
+        assert run.state is TaskState.DONE
+        assert item.status.succeeded.inputs_version.startswith(f"{item.metadata.generation}-")
