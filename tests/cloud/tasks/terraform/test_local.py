@@ -148,12 +148,12 @@ async def test_the_binary_sees_credentials_but_not_the_files_of_the_task(
         "address": "https://tfe.my-org.example",
     }
     terraform.workbench.secrets["hcp", "token"] = "t0ken\n"
-    await terraform.run(spec, GOOGLE_CREDENTIALS="given")
+    await terraform.run(spec, GOOGLE_CREDENTIALS="given", TASK_RUN_FOLDER="/run")
     seen = json.loads(terraform.mark.read_text())
     assert seen["TF_TOKEN_tfe_my__org_example"] == "t0ken"
     assert seen["GOOGLE_CREDENTIALS"] == "given"
     assert seen["TF_IN_AUTOMATION"] == "1"
-    assert not [name for name in seen if name.startswith("TASK_")]
+    assert [name for name in seen if name.startswith("TASK_")] == ["TASK_RUN_FOLDER"]
 
 
 @pytest.mark.parametrize("inside", [True, False])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from internal.cloud.runs import surroundings
 from internal.cloud.tasks.task import TaskRejected
 
 STATE_DIR: Final = "TERRAFORM_STATE_DIR"
@@ -13,7 +14,7 @@ STATE_DIR: Final = "TERRAFORM_STATE_DIR"
 STATE_NAMESPACE: Final = "TERRAFORM_STATE_NAMESPACE"
 """Namespace in which states are kept as Secrets, by Terraform's backend `kubernetes`."""
 BINARIES: Final = ("terraform", "tofu")
-_OWN: Final = "TASK_"
+_OWN: Final = frozenset(getattr(surroundings, name) for name in surroundings.__all__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,8 @@ class LocalSettings:
     state: Path | None
     """Folder of the instance's state; None if it is not in a folder."""
     environment: Mapping[str, str]
-    """Of the binary: that of the task, so that cloud credentials reach it, less the task's own."""
+    """Of the binary: that of the task, so that cloud credentials reach it and a provider finds its
+    processes, less the names of the task's own files."""
 
 
 def local_settings(environment: Mapping[str, str], namespace: str, instance: str) -> LocalSettings:
@@ -68,5 +70,5 @@ def _in_cluster(
 
 
 def _passed_on(environment: Mapping[str, str]) -> dict[str, str]:
-    kept = {key: value for key, value in environment.items() if not key.startswith(_OWN)}
+    kept = {key: value for key, value in environment.items() if key not in _OWN}
     return {**kept, "TF_IN_AUTOMATION": "1", "TF_INPUT": "0", "CHECKPOINT_DISABLE": "1"}
