@@ -133,7 +133,10 @@ class RunProvider(Protocol):
         ...
 
     async def delete(self, owner: RunOwner, run_id: RunName) -> None:
-        """Delete the run, its inputs and outputs; ends it first. A run that is gone is no error."""
+        """Delete the run, its inputs and outputs; ends it first. A run that is gone is no error.
+
+        It is gone when `get` says so: until then it is told of, and may still be ending.
+        """
         ...
 
     def subscribe(self, changed: Callable[[RunOwner], None]) -> bool:

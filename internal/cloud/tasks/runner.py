@@ -96,7 +96,7 @@ class _Execution:
             running = asyncio.ensure_future(task.run(context))
             with _cancelled_by_signals(running) as stop:
                 await asyncio.wait({running})
-        return self._judge(running, given, stop)
+                return self._judge(running, given, stop)
 
     def _judge(self, ended: "asyncio.Future[TaskResult]", given: RunInput, stop: _Stop) -> ExitCode:
         error = None if ended.cancelled() else ended.exception()

@@ -105,6 +105,7 @@ class TestIdentity:
             await second.aclose()
         assert len(starts(marks)) == 1
 
+    @pytest.mark.criterion("SG-27")
     async def test_a_killed_manager_leaves_its_run_to_the_next(
         self, bench: Bench, provider: RunProvider, owner: RunOwner, tmp_path: Path
     ) -> None:
@@ -340,6 +341,7 @@ class TestEnd:
         await provider.cancel(owner, RUN)
         assert await provider.get(owner, RUN) == before
 
+    @pytest.mark.criterion("SG-52")
     async def test_deleted_it_is_gone_and_may_be_made_anew(
         self, provider: RunProvider, owner: RunOwner, tmp_path: Path
     ) -> None:
@@ -377,6 +379,7 @@ class TestEnd:
         await ended(provider, owner)
         assert not runs(int(child.read_text()))
 
+    @pytest.mark.criterion("SG-30")
     async def test_deleted_behind_our_back_it_is_gone(
         self, bench: Bench, provider: RunProvider, owner: RunOwner, tmp_path: Path
     ) -> None:
