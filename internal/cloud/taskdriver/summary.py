@@ -104,14 +104,10 @@ def _waiting(s: Situation, status: TaskStatus) -> str:
         return ""
     if waiting.reason is WaitingReason.INSTANCE_BUSY:
         return f"Waiting for {waiting.holder}, which works on the same instance."
+    name = s.definition.name
     if waiting.reason is WaitingReason.RATE:
-        return (
-            f"Waiting: {waiting.limit} runs of {s.definition.name} have started within a minute, "
-            "which is the limit."
-        )
-    return (
-        f"Waiting: {waiting.limit} runs of {s.definition.name} are under way, which is the limit."
-    )
+        return f"Waiting: at most {waiting.limit} of {name} may start in a minute."
+    return f"Waiting for a place: at most {waiting.limit} of {name} may run at once."
 
 
 def _leaving(s: Situation, status: TaskStatus) -> str:
