@@ -253,8 +253,9 @@ class Structural:
 
 
 def _keeps_default(node: Schema, place: _Place) -> bool:
-    """An empty list or map says nothing; an empty object does if defaults inside hang on it."""
-    if node["default"] in ([], {}):
+    """An empty list, map or text says nothing, and old servers take an empty text for null. An empty
+    object does say something if defaults inside hang on it."""
+    if node["default"] in ([], {}, ""):
         return any("default" in child for child in node.get("properties", {}).values())
     return place.defaults
 
