@@ -83,13 +83,15 @@ class Delete:
 class Guard:
     """How much one sync may remove: `percent` of the rows, but always `rows` of them.
 
-    `allow_delete` is the operator's explicit word for up to so many tenants.
+    `allow_delete` is the operator's explicit word for up to so many tenants. `released` are names of
+    tenants that such a word has let go already.
     """
 
     percent: int = 20
     rows: int = 1
     allow_empty: bool = False
     allow_delete: int | None = None
+    released: frozenset[str] = frozenset()
 
 
 class GuardReason(StrEnum):
@@ -138,6 +140,11 @@ class Plan:
     override_used: bool = False
     waiting: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+
+    def released(self, before: frozenset[str]) -> frozenset[str]:
+        """Tenants that a word has let go and that are still to be deleted; `before`: by earlier ones."""
+        going = frozenset(item.name for item in self.deletes)
+        return going if self.override_used else before & going
 
 
 def parse_allow_delete(annotation: str | None) -> int | None:
@@ -259,13 +266,14 @@ def _deletes(
         if not _same_pair(desired.get(tenant.name), tenant) and tenant.uid not in reading.held
     ]
     deletes = [Delete(tenant.name, DeleteReason.TEMPLATE_GONE) for tenant in by_template]
-    held = _guarded(reading, going, by_row, guard)
-    if held is not None and guard.allow_delete is not None and len(going) <= guard.allow_delete:
+    asked = [tenant for tenant in going if tenant.name not in guard.released]
+    held = _guarded(reading, asked, by_row, guard)
+    if held is not None and guard.allow_delete is not None and len(asked) <= guard.allow_delete:
         held, used = None, True
     else:
         used = False
-    if held is None:
-        deletes += [Delete(tenant.name, DeleteReason.ROW_GONE) for tenant in going]
+    free = guard.released if held is not None else frozenset(tenant.name for tenant in going)
+    deletes += [Delete(each.name, DeleteReason.ROW_GONE) for each in going if each.name in free]
     return deletes, held, used
 
 

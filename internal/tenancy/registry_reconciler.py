@@ -65,6 +65,8 @@ class _Registry:
     generation: int = -1
     planned_for: tuple[int, str | None] = (-1, None)
     """Generation and word for deletions that the last plan was made with."""
+    released: frozenset[str] = frozenset()
+    """Tenants that a word has let go and that could not be deleted yet."""
     handled: str | None = None
     status_at: float = float("-inf")
 
@@ -203,10 +205,11 @@ class RegistryReconciler:
             reading,
             [Template(item.name, builder.version(item.name)) for item in templates],
             existing,
-            self._guard(registry, entry),
+            self._guard(registry, entry, state.released),
         )
         state.synced.plan, state.synced.templates = made, len(templates)
         await self._announce(registry, entry, made)
+        state.released = made.released(state.released)
         invalid = await self.blueprints.invalid(templates)
         paused = frozenset(item.name for item in templates if is_paused(item.annotations))
         allowed, troubles = self._without_paused(made, paused, owner.namespace)
@@ -221,7 +224,7 @@ class RegistryReconciler:
         entries = self.templates.by_index(REGISTRY_INDEX, key)
         return [entry for entry in entries if entry.deletion_timestamp is None]
 
-    def _guard(self, registry: TenantRegistry, entry: Entry) -> Guard:
+    def _guard(self, registry: TenantRegistry, entry: Entry, released: frozenset[str]) -> Guard:
         settings = registry.spec.deletion_guard
         try:
             allowed = parse_allow_delete(entry.annotations.get(ALLOW_DELETE))
@@ -233,6 +236,7 @@ class RegistryReconciler:
             rows=settings.always_allowed_rows,
             allow_empty=settings.allow_empty,
             allow_delete=allowed,
+            released=released,
         )
 
     def _with_secret(

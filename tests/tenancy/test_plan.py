@@ -287,6 +287,25 @@ def test_the_override_holds_for_the_number_given_and_no_more(allowed: int, delet
 
 
 @pytest.mark.criterion("GUARD-OVERRIDE")
+def test_what_a_word_let_go_stays_free_to_go_and_nothing_else() -> None:
+    first = plan(reading(), [WEB], fleet(["a", "b", "c"]), Guard(allow_delete=3))
+    assert first.override_used
+    released = first.released(frozenset())
+    assert released == {"a-web", "b-web", "c-web"}
+    again = plan(reading(), [WEB], fleet(["b", "c"]), Guard(released=released))
+    assert [item.name for item in again.deletes] == ["b-web", "c-web"]
+    assert again.held is None
+    assert not again.override_used  # it is used up: for what it let go, no other is asked for
+    more = plan(reading(), [WEB], fleet(["b", "d"]), Guard(released=released))
+    assert [item.name for item in more.deletes] == ["b-web"]
+    assert more.held is not None
+    assert more.held.tenants == 1
+    assert again.released(released) == {"b-web", "c-web"}
+    back = plan(reading("b"), [WEB], fleet(["b", "c"]), Guard(released=released))
+    assert back.released(released) == {"c-web"}  # whose row came back has to be let go anew
+
+
+@pytest.mark.criterion("GUARD-OVERRIDE")
 @pytest.mark.parametrize("text", ["", "all", "-1", "1.5", "9" * 12, "٣"])
 def test_an_override_that_is_no_number_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="number of tenants"):
