@@ -15,6 +15,8 @@ from internal.tenancy.privileges import parse_kind
 from manager.cloud_flags import cloud_options, take_cloud_options
 from manager.controllers.runs import NoImage
 from manager.controllers.tenancy import STATUS_PERIOD, TenancyOptions
+from manager.ephemeral import ephemeral
+from manager.instance import instance
 from manager.options import LEADER_ELECTION_ID, SYSTEMS, RunOptions
 from manager.serving_flags import metrics_options, webhook_options
 from manager.task import task
@@ -29,7 +31,8 @@ def main() -> None:
     """The control plane for fleets of single-tenant deployments."""
 
 
-main.add_command(task)
+for group in (task, instance, ephemeral):
+    main.add_command(group)
 
 
 @main.command()

@@ -1,0 +1,127 @@
+"""What is done to ephemeral instances, through the API server alone: nothing is written to git."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from apis.cloud import Instance, ReleaseChannel
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import AlreadyExists, NotFound
+from internal.cloud.ephemeral.features import is_ephemeral, with_lease
+from internal.cloud.ephemeral.leases import Refused, leased, unfinished
+from internal.cloud.marks import INSTANCE_TYPE
+
+FIELD_MANAGER = "manager-ephemeral"
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """What became of a deployment."""
+
+    instance: Instance
+    created: bool
+    """False: its creation was under way already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ephemerals:
+    """The ephemeral instances of one namespace."""
+
+    client: Client
+    namespace: str
+    clock: Callable[[], datetime]
+
+    async def deploy(
+        self, name: str, version: str, lease: timedelta, base: Mapping[str, Any] | None = None
+    ) -> Deployed:
+        """Make an instance, or find the one whose creation is under way. `base` is a spec to start
+        from. Raises Refused."""
+        manifest = manifest_of(name, self.namespace, version, self.clock() + lease, base or {})
+        try:
+            made = await self.client.create(
+                Instance.from_manifest(manifest), field_manager=FIELD_MANAGER
+            )
+        except AlreadyExists:
+            return Deployed(await self._under_way(name, version), created=False)
+        return Deployed(made, created=True)
+
+    async def _under_way(self, name: str, version: str) -> Instance:
+        found = await self.get(name)
+        if found.metadata.deletion_timestamp is not None:
+            raise Refused(f"{name} is being deleted: wait until it is gone")
+        if not unfinished(found):
+            raise Refused(
+                f"{name} already exists, use `manager ephemeral upgrade {version} --name {name}`"
+            )
+        if found.spec.sourcegraph_version == version:
+            return found
+        return await self._change(found, {"sourcegraphVersion": version})
+
+    async def upgrade(self, name: str, version: str) -> Instance:
+        """Bring an instance to another version. Raises Refused."""
+        found = await self.get(name)
+        reason = unfinished(found)
+        if reason:
+            raise Refused(f"{name} is not completed yet ({reason}): wait until it is")
+        return await self._change(found, {"sourcegraphVersion": version})
+
+    async def set_lease(self, name: str, end_of: Callable[[Instance], datetime]) -> Instance:
+        """Give the lease another end, as `end_of` says of the instance as it is now. Raises Refused."""
+        found = await self.get(name)
+        return await self._change(found, {"instanceFeatures": leased(found, end_of(found))})
+
+    async def delete(self, name: str) -> None:
+        """Delete an instance. Raises Refused."""
+        found = await self.get(name)
+        await self.client.delete(Instance, name, self.namespace, uid=found.metadata.uid)
+
+    async def get(self, name: str) -> Instance:
+        """One ephemeral instance. Raises Refused for one that is none or is not there."""
+        try:
+            found = await self.client.get(Instance, name, self.namespace)
+        except NotFound:
+            raise Refused(
+                f"there is no instance {name} in {self.namespace}; `manager ephemeral list` says "
+                "which there are"
+            ) from None
+        if not is_ephemeral(found.spec.instance_features):
+            raise Refused(f"{name} is not ephemeral: it is not touched")
+        return found
+
+    async def list(self) -> Sequence[Instance]:
+        """All ephemeral instances, by name."""
+        found = await self.client.list(Instance, self.namespace)
+        chosen = [item for item in found if is_ephemeral(item.spec.instance_features)]
+        return sorted(chosen, key=lambda item: item.metadata.name or "")
+
+    async def _change(self, found: Instance, spec: Mapping[str, Any]) -> Instance:
+        """Raises Conflict if somebody changed the instance in the meantime."""
+        patch = {"metadata": {"resourceVersion": found.metadata.resource_version}, "spec": spec}
+        return await self.client.patch(
+            Instance,
+            found.metadata.name or "",
+            self.namespace,
+            patch,
+            field_manager=FIELD_MANAGER,
+        )
+
+
+def manifest_of(
+    name: str, namespace: str, version: str, end: datetime, base: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A new ephemeral instance: not protected from deletion, and passed by by bulk upgrades. Pure."""
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {INSTANCE_TYPE: "internal"},
+        },
+        "spec": {
+            **base,
+            "sourcegraphVersion": version,
+            "releaseChannel": ReleaseChannel.PAUSE.value,
+            "instanceFeatures": with_lease(base.get("instanceFeatures") or {}, end),
+            "debug": {**(base.get("debug") or {}), "enableDeletionProtection": False},
+        },
+    }

@@ -1,0 +1,47 @@
+"""Flags of commands that talk to a cluster, and how they talk to it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.config import Config
+from ctrlruntime.client.errors import APIError, TransportError
+from ctrlruntime.client.kubeconfig import ConfigError
+from manager.flags import with_options
+
+Command = Callable[..., Any]
+T = TypeVar("T")
+
+
+def cluster_options(command: Command) -> Command:
+    """Which cluster, and which namespace in it."""
+    return with_options(
+        command,
+        click.option(
+            "--kubeconfig",
+            type=click.Path(path_type=Path),
+            help="Default: $KUBECONFIG, in-cluster, ~/.kube/config.",
+        ),
+        click.option("--context", help="Context of the kubeconfig."),
+        click.option("-n", "--namespace", default="default", help="Namespace of the instances."),
+    )
+
+
+def talk(
+    kubeconfig: Path | None, context: str | None, conversation: Callable[[Client], Awaitable[T]]
+) -> T:
+    """Connect, and hold a conversation. Raises ClickException for what a person can mend."""
+
+    async def held() -> T:
+        config = await Config.load(kubeconfig, context)
+        async with Client.connect(config) as client:
+            return await conversation(client)
+
+    try:
+        return asyncio.run(held())
+    except (ConfigError, APIError, TransportError) as error:
+        raise click.ClickException(str(error)) from error
