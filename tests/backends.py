@@ -65,9 +65,11 @@ def kube_apiserver(folder: Path, **settings: Any) -> Iterator[SharedServer]:
 
 
 @contextmanager
-def apiextensions(folder: Path) -> Iterator[SharedServer]:
-    """One apiextensions-apiserver with the kube-apiserver that it asks."""
-    options = BackendOptions(folder=folder, users=(administrator("admin"),))
+def apiextensions(folder: Path, core: SharedServer) -> Iterator[SharedServer]:
+    """One apiextensions-apiserver that asks the kube-apiserver `core`."""
+    options = BackendOptions(
+        folder=folder, users=(administrator("admin"),), server={"core": core.backend}
+    )
     with _running(lambda: ApiextensionsBackend(options)) as server:
         yield server
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.sharing import group_of
+
 if TYPE_CHECKING:
     from ctrlruntime.client.config import Config
     from ctrlruntime.envtest.server import APIServer
@@ -29,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Has `--dist loadgroup` heed `xdist_group` with pytest 9.2.
+    """Has `--dist loadgroup` heed groups with pytest 9.2, and keeps real servers to few workers.
 
     Workers tell groups by a suffix of test ids, which pytest-xdist 3.8 writes where this pytest no
     longer looks; without it the marks do nothing, and what a group shares is made in every worker.
@@ -37,7 +39,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not getattr(config.option, "loadgroup", False):
         return
     for item in items:
-        group = getattr(item, "_nodeid", "").rpartition("@")[2]
+        group = group_of(item)
         if group and not item.nodeid.endswith(f"@{group}") and hasattr(item, "_id"):
             item._id = type(item._id).parse(f"{item.nodeid}@{group}")
 
@@ -58,11 +60,13 @@ def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedServ
 
 
 @pytest.fixture(scope="session")
-def apiextensions_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedServer]:
-    """One apiextensions-apiserver, the current one, for all tests of a worker."""
+def apiextensions_server(
+    real_server: SharedServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SharedServer]:
+    """One apiextensions-apiserver, the current one, for all tests of a worker; it asks :func:`real_server`."""
     from tests.backends import apiextensions
 
-    with apiextensions(tmp_path_factory.mktemp("apiextensions")) as server:
+    with apiextensions(tmp_path_factory.mktemp("apiextensions"), real_server) as server:
         yield server
 
 

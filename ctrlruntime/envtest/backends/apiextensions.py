@@ -1,7 +1,7 @@
 """The current apiextensions-apiserver: custom resources as the newest release treats them.
 
-It has no built-in kinds and asks a kube-apiserver who somebody is and what they may do; that one is
-started with it.
+It has no built-in kinds and asks a kube-apiserver who somebody is and what they may do: one that runs
+already, or one that is started with it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final
 from ctrlruntime.client.config import Config
 from ctrlruntime.envtest.assets import APIEXTENSIONS, Assets
 from ctrlruntime.envtest.backends.backend import BackendOptions, Version
+from ctrlruntime.envtest.backends.etcd import Etcd
 from ctrlruntime.envtest.backends.flags import Flags, flag_list
 from ctrlruntime.envtest.backends.kube_apiserver import KubeApiserverBackend
 from ctrlruntime.envtest.backends.ports import LOOPBACK
@@ -39,10 +40,11 @@ _WITHOUT_CORE: Final = (
 class ApiextensionsOptions:
     """`Environment(backend="apiextensions", server={...})`.
 
-    `core` holds options of the kube-apiserver beside it, `flags` replaces our own by name.
+    `core` is a kube-apiserver that runs, and goes on running, or holds options of one that is started
+    and stopped with this server. `flags` replaces our own by name.
     """
 
-    core: Mapping[str, object] = field(default_factory=dict)
+    core: Mapping[str, object] | KubeApiserverBackend = field(default_factory=dict)
     flags: Mapping[str, str | None] = field(default_factory=dict)
     disable_admission_plugins: Collection[str] = _WITHOUT_CORE
     start_timeout: float = 120.0
@@ -58,10 +60,16 @@ class ApiextensionsBackend:
         self._settings = ApiextensionsOptions(**options.server)
         self._folder = options.folder
         self._programs = Assets().find(("apiextensions-apiserver", "etcd"), APIEXTENSIONS)
-        etcd = {"etcd": self._programs["etcd"]}
-        self.core = KubeApiserverBackend(
-            replace(options, server={**etcd, **dict(self._settings.core)})
-        )
+        core, etcd = self._settings.core, self._programs["etcd"]
+        if isinstance(core, KubeApiserverBackend):
+            self.core = core
+            self._own_etcd: Etcd | None = Etcd(
+                etcd, options.folder, timeout=self._settings.start_timeout
+            )
+        else:
+            self.core = KubeApiserverBackend(replace(options, server={"etcd": etcd, **core}))
+            self._own_etcd = None
+        self._users = options.users
         self._server = ServerOnPort(
             "apiextensions-apiserver",
             self._command,
@@ -74,7 +82,11 @@ class ApiextensionsBackend:
 
     async def start(self) -> None:
         """Raises AssetsMissing for the server beside it, or ProcessFailed with the end of a log."""
-        await self.core.start()
+        if self._own_etcd is None:
+            await self.core.start()
+        else:
+            self.core.add_users(self._users)
+            await self._own_etcd.start()
         asking = administrator("envtest-apiextensions")
         write_kubeconfig(
             self._folder / "core.kubeconfig",
@@ -87,7 +99,11 @@ class ApiextensionsBackend:
 
     async def stop(self) -> None:
         await self._server.stop()
-        await self.core.stop()
+        if self._own_etcd is None:
+            await self.core.stop()
+        else:
+            await self._own_etcd.stop()
+            self.core.remove_users(self._users)
 
     @property
     def url(self) -> str:
@@ -106,7 +122,14 @@ class ApiextensionsBackend:
         """What runs, by name."""
         process = self._server.process
         own = {} if process is None else {self._server.name: process}
-        return own | self.core.processes
+        if self._own_etcd is None:
+            return own | self.core.processes
+        return own | ({"etcd": self._own_etcd.process} if own else {})
+
+    @property
+    def etcd(self) -> Etcd:
+        """Where its objects are. Raises RuntimeError while there is none."""
+        return self._own_etcd or self.core.etcd
 
     async def kill(self) -> None:
         """SIGKILL; `restart` brings it back on the same port and data."""
@@ -118,7 +141,7 @@ class ApiextensionsBackend:
 
     async def compact(self) -> int:
         """Has etcd forget all revisions but the last, and returns that one."""
-        return await self.core.compact()
+        return await self.etcd.compact()
 
     def add_users(self, users: Iterable[User]) -> None:
         """Their tokens are good from now on."""
@@ -143,7 +166,7 @@ class ApiextensionsBackend:
         pki = self.core.pki
         core = str(self._folder / "core.kubeconfig")
         flags: Flags = {
-            "etcd-servers": self.core.etcd.url,
+            "etcd-servers": self.etcd.url,
             "etcd-prefix": "/apiextensions",
             "bind-address": LOOPBACK,
             "advertise-address": LOOPBACK,

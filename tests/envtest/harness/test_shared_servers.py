@@ -9,6 +9,7 @@ import pytest
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Forbidden
+from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.crds import CRD
 from ctrlruntime.envtest.users import User
 from tests.backends import SharedServer
@@ -48,6 +49,18 @@ async def test_the_current_server_serves_definitions(apiextensions_server: Share
     assert apiextensions_server.version >= (1, 36)
     async with apiextensions_server.environment() as env:
         await env.client().list(CRD)
+    assert set(apiextensions_server.backend.processes) == {"apiextensions-apiserver", "etcd"}
+
+
+async def test_alone_it_brings_the_server_that_it_asks() -> None:
+    users: list[str | User] = ["boss", User(name="nobody")]
+    async with Environment("apiextensions", users=users) as env:
+        processes = env.backend.processes  # type: ignore[attr-defined]
+        assert set(processes) == {"apiextensions-apiserver", "kube-apiserver", "etcd"}
+        await env.client("boss").list(CRD)
+        with pytest.raises(Forbidden):
+            await env.client("nobody").list(CRD)
+    assert not any(process.running for process in processes.values())
 
 
 @pytest.mark.criterion("EN-02")
