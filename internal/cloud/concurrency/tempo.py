@@ -1,5 +1,6 @@
 """How fast runs of one type start, and how long they take. Pure."""
 
+from bisect import insort
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -19,8 +20,8 @@ class Tempo:
 
     def started(self, at: datetime) -> None:
         """A run started."""
-        self._starts.append(at)
-        self._starts.sort()
+        insort(self._starts, at)
+        self.recent(self._starts[-1])
 
     def retract(self, at: datetime) -> None:
         """A run that was said to have started then did not."""

@@ -22,7 +22,7 @@ from internal.cloud.taskdriver.record import (
     tries_of,
 )
 from internal.cloud.taskdriver.situation import Decision, Rest, Situation
-from internal.cloud.taskdriver.waiting import next_look, refreshed
+from internal.cloud.taskdriver.waiting import next_look, refreshed, waiting_message
 from internal.cloud.tasks.definition import Supersede
 
 SEARCHED = 64
@@ -158,9 +158,10 @@ def deny(s: Situation, denied: Denied) -> Decision:
     first = next(iter(status.task_conditions), None)
     version = s.inputs.version
     told = first is not None and (first.type, first.inputs_version) == (TaskState.PENDING, version)
-    if not told and not is_live(status.run):
-        steps = note(status, [TaskState.PENDING], version, s.now)
     status.waiting = refreshed(status.waiting, denied.waiting, s.now, s.pace.waiting)
+    if not told and not is_live(status.run):
+        message = waiting_message(s.definition.name, status.waiting)
+        steps = note(status, [TaskState.PENDING], version, s.now, message=message)
     look = next_look(status.waiting, s.now, s.pace.waiting)
     again = look if denied.again is None else min(look, max(s.pace.at_once, denied.again))
     return Decision(status=status, steps=steps, requeue=again)

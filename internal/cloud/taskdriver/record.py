@@ -190,14 +190,19 @@ def replace_run(status: TaskStatus, run: TaskRun, *, history: int) -> None:
 
 
 def note(
-    status: TaskStatus, steps: Sequence[TaskState], version: str, now: datetime
+    status: TaskStatus,
+    steps: Sequence[TaskState],
+    version: str,
+    now: datetime,
+    *,
+    message: str = "",
 ) -> list[TaskCondition]:
-    """Record steps that come before there is a run."""
+    """Record steps that come before there is a run. `message` takes the place of the usual words."""
     made = [
         TaskCondition(
             type=state,
             reason=state.value,
-            message=STEPS[state],
+            message=message or STEPS[state],
             inputs_version=version,
             last_transition_time=now,
         )

@@ -2,12 +2,13 @@
 
 from typing import Final, Literal
 
-from apis.cloud import Phase, TaskOperation, TaskOutcome, TaskRun, TaskStatus, WaitingReason
+from apis.cloud import Phase, TaskOperation, TaskOutcome, TaskRun, TaskStatus
 from ctrlruntime.api import Condition, format_time, set_condition
 from internal.cloud.marks import PAUSED, RETRY
 from internal.cloud.taskdriver.due import is_current
 from internal.cloud.taskdriver.record import ENDS, is_live
 from internal.cloud.taskdriver.situation import Situation
+from internal.cloud.taskdriver.waiting import waiting_message
 from internal.cloud.tasks.definition import Supersede
 
 READY: Final = "Ready"
@@ -45,7 +46,7 @@ def _phase(s: Situation, status: TaskStatus) -> tuple[Phase, str]:
     if s.deleting:
         return Phase.DELETING, _leaving(s, status)
     if status.waiting is not None:
-        return Phase.WAITING, _waiting(s, status)
+        return Phase.WAITING, waiting_message(s.definition.name, status.waiting)
     if is_live(status.run):
         return Phase.RUNNING, _running(s, status)
     if s.paused:
@@ -98,22 +99,10 @@ def _running(s: Situation, status: TaskStatus) -> str:
     return f"Task {s.definition.name} is under way{attempt}."
 
 
-def _waiting(s: Situation, status: TaskStatus) -> str:
-    waiting = status.waiting
-    if waiting is None:
-        return ""
-    if waiting.reason is WaitingReason.INSTANCE_BUSY:
-        return f"Waiting for {waiting.holder}, which works on the same instance."
-    name = s.definition.name
-    if waiting.reason is WaitingReason.RATE:
-        return f"Waiting: at most {waiting.limit} of {name} may start in a minute."
-    return f"Waiting for a place: at most {waiting.limit} of {name} may run at once."
-
-
 def _leaving(s: Situation, status: TaskStatus) -> str:
     run = status.run
     if status.waiting is not None:
-        return f"Being deleted. {_waiting(s, status)}"
+        return f"Being deleted. {waiting_message(s.definition.name, status.waiting)}"
     if run is None or not s.definition.teardown:
         return "Being deleted: its runs are removed."
     if is_live(run) and run.operation is TaskOperation.APPLY:

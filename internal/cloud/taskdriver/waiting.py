@@ -5,7 +5,7 @@ A queue moves with every run that ends; a status is written only when that tells
 
 from datetime import datetime
 
-from apis.cloud import Waiting
+from apis.cloud import Waiting, WaitingReason
 
 TOLD = 0.2
 """Share by which a position has to change to be worth a write."""
@@ -26,3 +26,12 @@ def refreshed(before: Waiting | None, now_waiting: Waiting, now: datetime, least
 def next_look(waiting: Waiting, now: datetime, least: float) -> float:
     """Seconds until the status is looked at again: as long as it has waited, at least `least`."""
     return max(least, (now - waiting.since).total_seconds())
+
+
+def waiting_message(task: str, waiting: Waiting) -> str:
+    """What is waited for, in a sentence that does not change with the position."""
+    if waiting.reason is WaitingReason.INSTANCE_BUSY:
+        return f"Waiting for {waiting.holder}, which works on the same instance."
+    if waiting.reason is WaitingReason.RATE:
+        return f"Waiting: at most {waiting.limit} of {task} may start in a minute."
+    return f"Waiting for a place: at most {waiting.limit} of {task} may run at once."
