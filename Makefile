@@ -4,6 +4,10 @@ ROWS ?= 1000
 N ?= 5000
 BACKEND ?= kube-apiserver
 MODULES := apis.tenancy
+# Tests wait more than they compute: a worker more than there are cores.
+WORKERS ?= 3
+# Programs that tests start are not compiled again each time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup run test lint types check-generated pytest envtest-assets test-real requirements scenarios mutants \
         generate manifests build-installer wheel bench-tenancy bench-runtime bench-cloud bench-stalls bench clean
@@ -17,7 +21,8 @@ setup: ## Make the virtual environment from the lock file
 run: setup ## See it work: embedded API server, a table of 50 rows, the manager, a live view
 	@$(PY) -m manager demo $(RUN_ARGS)
 
-test: setup lint types check-generated pytest ## Every check and every test
+test: setup lint check-generated ## Every check and every test
+	@$(MAKE) --no-print-directory -j 2 types pytest
 
 lint: setup ## Style and layering
 	@.venv/bin/ruff check .
@@ -36,14 +41,14 @@ pytest: setup ## The test suite (installs MariaDB, kubectl and real API servers 
 	@hack/envtest-assets.sh all
 	@hack/mariadb.sh
 	@hack/kubectl.sh
-	@.venv/bin/pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+	@.venv/bin/pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 envtest-assets: ## Provision the real API servers (cached; the first time takes about 20 minutes)
 	@hack/envtest-assets.sh all
 
 test-real: setup envtest-assets ## The whole tenancy suite on the real kube-apiserver
 	@hack/mariadb.sh
-	@.venv/bin/pytest -n 2 --dist loadgroup tests/tenancy --backend kube-apiserver $(PYTEST_ARGS)
+	@.venv/bin/pytest -n $(WORKERS) --dist loadgroup tests/tenancy --backend kube-apiserver $(PYTEST_ARGS)
 
 requirements: setup envtest-assets ## The requirement catalogue: ID, priority, tests, outcome
 	@hack/mariadb.sh
@@ -54,7 +59,7 @@ scenarios: setup envtest-assets ## The scenarios of the cloud system: ID, priori
 	@hack/kubectl.sh
 	@$(PY) -m tests.catalogue --scenarios
 
-mutants: setup envtest-assets ## Put one defect at a time into a copy; each must be caught by the test of its ID
+mutants: setup ## Put one defect at a time into a copy; each must be caught by the test of its ID (part of the test suite)
 	@$(PY) -m tests.mutants
 
 wheel: setup ## Build the wheel of ctrlruntime into dist/
