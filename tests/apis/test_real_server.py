@@ -1,13 +1,8 @@
-"""The CRDs on a real API server: accepted as they are, defaulted and validated as they say.
-
-Runs where CTRLRUNTIME_ORACLE_URL names an API server that serves CRDs, with a token of an
-administrator in CTRLRUNTIME_ORACLE_TOKEN.
-"""
+"""The CRDs on the current apiextensions-apiserver: accepted, defaulted and validated as they say."""
 
 from __future__ import annotations
 
 import json
-import os
 import ssl
 import time
 import urllib.error
@@ -18,76 +13,82 @@ from typing import Any
 import pytest
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from ctrlruntime.envtest import administrator
+from tests.backends import SharedServer
 
-URL = os.environ.get("CTRLRUNTIME_ORACLE_URL", "")
-TOKEN = os.environ.get("CTRLRUNTIME_ORACLE_TOKEN", "")
 GROUP = "apis-test.example.com"
+KINDS = (TenantRegistry, TenantTemplate, Tenant)
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 OBJECTS = f"/apis/{GROUP}/v1/namespaces/apis-test"
 
-pytestmark = [
-    pytest.mark.skipif(not URL, reason="CTRLRUNTIME_ORACLE_URL names no API server"),
-    pytest.mark.xdist_group("real-server"),
-]
+
+class Oracle:
+    """An administrator's way to the server, blocking."""
+
+    def __init__(self, server: SharedServer) -> None:
+        self._user = administrator("apis-test")
+        self._url = server.config.host
+        self._context = ssl.create_default_context(cadata=(server.backend.ca_data or b"").decode())
+        server.backend.add_users([self._user])
+
+    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        request = urllib.request.Request(
+            self._url + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={
+                "Authorization": f"Bearer {self._user.token}",
+                "Content-Type": "application/json",
+            },
+        )
+        try:
+            with urllib.request.urlopen(request, context=self._context, timeout=30) as response:
+                return response.status, json.loads(response.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read())
+
+    def until(self, method: str, path: str, wanted: set[int], body: Any = None) -> Any:
+        deadline = time.monotonic() + 60
+        while True:
+            code, answer = self.call(method, path, body)
+            if code in wanted or time.monotonic() > deadline:
+                assert code in wanted, answer
+                return answer
+            time.sleep(0.2)
+
+    def create(self, kind: Any, spec: Any) -> tuple[int, Any]:
+        """A dry run, once the server serves the kind."""
+        manifest = {
+            "apiVersion": f"{GROUP}/v1",
+            "kind": kind.gvk().kind,
+            "metadata": {"name": "x"},
+            "spec": spec,
+        }
+        path = f"{OBJECTS}/{kind.mapping().plural}?dryRun=All&fieldValidation=Strict"
+        for _ in range(150):
+            code, answer = self.call("POST", path, manifest)
+            if code not in (404, 405, 500):
+                break
+            time.sleep(0.2)
+        return code, answer
 
 
-def call(method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    request = urllib.request.Request(
-        URL + path,
-        method=method,
-        data=None if body is None else json.dumps(body).encode(),
-        headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"},
-    )
-    context = ssl._create_unverified_context()
-    try:
-        with urllib.request.urlopen(request, context=context, timeout=10) as response:
-            return response.status, json.loads(response.read())
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, json.loads(error.read())
-
-
-def until(method: str, path: str, wanted: set[int], body: Any = None) -> Any:
-    deadline = time.monotonic() + 30
-    while True:
-        code, answer = call(method, path, body)
-        if code in wanted or time.monotonic() > deadline:
-            assert code in wanted, answer
-            return answer
-        time.sleep(0.2)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _crds() -> Iterator[None]:
-    names = []
-    for kind in (TenantRegistry, TenantTemplate, Tenant):
+@pytest.fixture(scope="module")
+def oracle(apiextensions_server: SharedServer) -> Iterator[Oracle]:
+    """The server with the kinds, in a group of these tests' own."""
+    oracle, names = Oracle(apiextensions_server), []
+    for kind in KINDS:
         crd = kind.crd()
         crd["spec"]["group"] = GROUP
         name = crd["metadata"]["name"] = f"{crd['spec']['names']['plural']}.{GROUP}"
-        call("DELETE", f"{CRDS}/{name}")
-        until("POST", CRDS, {201}, crd)
+        oracle.until("POST", CRDS, {201}, crd)
         names.append(name)
-    for kind in (TenantRegistry, TenantTemplate, Tenant):
-        until("GET", f"{OBJECTS}/{kind.mapping().plural}", {200})
-    yield
+    for kind in KINDS:
+        oracle.until("GET", f"{OBJECTS}/{kind.mapping().plural}", {200})
+    yield oracle
     for name in names:
-        call("DELETE", f"{CRDS}/{name}")
-
-
-def create(kind: Any, spec: Any) -> tuple[int, Any]:
-    manifest = {
-        "apiVersion": f"{GROUP}/v1",
-        "kind": kind.gvk().kind,
-        "metadata": {"name": "x"},
-        "spec": spec,
-    }
-    path = f"{OBJECTS}/{kind.mapping().plural}?dryRun=All&fieldValidation=Strict"
-    for _ in range(50):
-        code, answer = call("POST", path, manifest)
-        if code not in (404, 405, 500):
-            break
-        time.sleep(0.2)
-    return code, answer
+        oracle.call("DELETE", f"{CRDS}/{name}")
 
 
 MYSQL = {"host": "h", "username": "u", "database": "d", "table": "t"}
@@ -98,16 +99,16 @@ REGISTRY: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("kind", [TenantRegistry, TenantTemplate, Tenant])
-def test_the_schema_is_structural(kind: Any) -> None:
-    crd = until("GET", f"{CRDS}/{kind.mapping().plural}.{GROUP}", {200})
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_schema_is_structural(oracle: Oracle, kind: Any) -> None:
+    crd = oracle.until("GET", f"{CRDS}/{kind.mapping().plural}.{GROUP}", {200})
     conditions = {item["type"]: item["status"] for item in crd["status"]["conditions"]}
     assert conditions.get("Established") == "True"
     assert "NonStructuralSchema" not in conditions
 
 
-def test_defaults_are_those_of_the_type() -> None:
-    code, answer = create(TenantRegistry, REGISTRY)
+def test_defaults_are_those_of_the_type(oracle: Oracle) -> None:
+    code, answer = oracle.create(TenantRegistry, REGISTRY)
     assert code == 201, answer
     typed = TenantRegistry.from_manifest({"spec": REGISTRY}).to_manifest(exclude_unset=False)
     assert answer["spec"] == typed["spec"] | {
@@ -127,17 +128,19 @@ def test_defaults_are_those_of_the_type() -> None:
         ({"extraValueMappings": {"a": ""}}, "should be at least 1 chars long"),
     ],
 )
-def test_what_is_wrong_is_refused(change: dict[str, Any], message: str) -> None:
-    code, answer = create(TenantRegistry, {**REGISTRY, **change})
+def test_what_is_wrong_is_refused(oracle: Oracle, change: dict[str, Any], message: str) -> None:
+    code, answer = oracle.create(TenantRegistry, {**REGISTRY, **change})
     assert code == 422
     assert message in answer["message"]
 
 
-def test_resources_are_a_map_by_id() -> None:
+def test_resources_are_a_map_by_id(oracle: Oracle) -> None:
     resource = {"id": "x", "spec": {"apiVersion": "v1", "kind": "Secret", "any": {"thing": 1}}}
-    code, answer = create(TenantTemplate, {"registryId": "r", "secrets": [resource]})
+    code, answer = oracle.create(TenantTemplate, {"registryId": "r", "secrets": [resource]})
     assert code == 201, answer
     assert answer["spec"]["secrets"][0]["spec"] == resource["spec"]
-    code, answer = create(TenantTemplate, {"registryId": "r", "secrets": [resource, resource]})
+    code, answer = oracle.create(
+        TenantTemplate, {"registryId": "r", "secrets": [resource, resource]}
+    )
     assert code == 422
     assert "Duplicate value" in answer["message"]
