@@ -8,12 +8,12 @@ from typing import Any, Generic, TypeVar
 from apis.cloud import Instance, TaskStatus
 from ctrlruntime.api import Resource
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.controller.directives import is_paused
 from ctrlruntime.controller.reconcile import Result, TerminalError
 from ctrlruntime.queue import Request
 from ctrlruntime.resources.revision import REVISION
 from internal.cloud.content import spec_revision
-from internal.cloud.marks import CONTROL_PLANE_MODE, FIELD_MANAGER, PAUSED, RUNS_FINALIZER
+from internal.cloud.instance.extraction import is_extracted, is_paused
+from internal.cloud.marks import FIELD_MANAGER, RUNS_FINALIZER
 from internal.cloud.records import Records
 from internal.cloud.subresource import Subresource
 from internal.cloud.taskdriver import EnsureOptions, Tools, ensure
@@ -60,7 +60,7 @@ class SubresourceReconciler(Generic[R]):
             return None
         if deleting and RUNS_FINALIZER not in entry.finalizers:
             return None
-        if instance is not None and is_extracted(instance):
+        if instance is not None and is_extracted(instance.annotations):
             return self._leave_alone(resource)
         if RUNS_FINALIZER not in entry.finalizers:
             records = Records(self.tools.client, FIELD_MANAGER)
@@ -91,7 +91,7 @@ class SubresourceReconciler(Generic[R]):
             secrets=sub.secrets(resource),
             config_maps=sub.config_maps(resource),
             period=sub.period(resource),
-            paused=instance is not None and _is_paused(instance),
+            paused=instance is not None and is_paused(instance.annotations),
             held=held(resource),
         )
 
@@ -115,13 +115,3 @@ def held(resource: Resource[Any, TaskStatus]) -> str:
         "The spec was changed by hand. No run is started for it: the instance puts it back. "
         "Change the Instance instead."
     )
-
-
-def is_extracted(instance: Entry) -> bool:
-    """Whether an instance was taken out of management: nothing is written for it."""
-    return instance.annotations.get(CONTROL_PLANE_MODE, "").lower() == "false"
-
-
-def _is_paused(instance: Entry) -> bool:
-    own = instance.annotations.get(PAUSED, "").lower() == "true"
-    return own or is_paused(instance.annotations)

@@ -201,7 +201,8 @@ async def test_a_decision_on_an_older_state_is_refused_by_the_server(world: Worl
         assert progress.requeue_after is not None
         assert progress.requeue_after < 1
         assert world.outside.calls["start"] == mark
-        assert run_of((await world.read()).status).run_id == started
+        left = run_of((await world.read()).status)
+        assert (left.run_id, left.state) == (started, TaskState.DONE), "nothing is overwritten"
         seen = second.cache.get(InstanceTerraform, "acme", NAMESPACE)
         assert seen is not None
         assert run_of(seen.status).run_id == started, "and it has looked again"
