@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -99,7 +98,7 @@ def linger() -> None:
     signal.signal(signal.SIGINT, interrupted)
     say("apply_complete", "half", hook={"resource": {"addr": "half"}})
     while True:
-        time.sleep(0.05)
+        signal.pause()
 
 
 def main() -> None:
