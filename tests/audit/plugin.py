@@ -96,6 +96,7 @@ class Judge:
         self._config = config
         self._verdict = Verdict()
         self._wanted: list[Share] = []
+        self._unaudited: frozenset[str] = frozenset()
         self._place = Path()
 
     @pytest.hookimpl(optionalhook=True)
@@ -120,6 +121,7 @@ class Judge:
     def _expected(self) -> tuple[list[Share], frozenset[Right]]:
         """What the suites that ran as a whole have to use."""
         audit = self._config.stash.get(AUDIT, None) or _of_the_manager()
+        self._unaudited = audit.unaudited
         whole = {suite for suite, folder in audit.folders.items() if covers(self._config, folder)}
         shares = audit.shares() if whole else ()
         return [share for share in shares if share.suite in whole], audit.exempt
@@ -143,6 +145,8 @@ class Judge:
             terminalreporter.line(f"granted and never used by {scene}: {right}", red=True)
         for scene, right in verdict.unjudged:
             terminalreporter.line(f"not served, so not judged of {scene}: {right}")
+        for system in sorted(self._unaudited):
+            terminalreporter.line(f"no suite is audited for the system {system!r}", yellow=True)
         terminalreporter.line(
             f"{', '.join(share.suite for share in self._wanted) or 'no suite'} as a whole: {verdict.used} rights used, "
             f"{len(verdict.unused)} unused, {len(verdict.forbidden)} refusals; {self._place}"

@@ -31,6 +31,8 @@ class Audit:
     shares: Callable[[], Collection[Share]]
     exempt: frozenset[Right] = frozenset()
     """Rights that no request takes."""
+    unaudited: frozenset[str] = frozenset()
+    """Systems without such a suite: what they declare is asked of nobody."""
 
 
 class Scene(NamedTuple):
