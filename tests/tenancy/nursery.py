@@ -16,10 +16,13 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from ctrlruntime.envtest.process import die_with
+
+MANAGER = "manager.cli:main"
 
 
 class Child:
@@ -94,10 +97,10 @@ class Nursery:
             await process.wait()
             await reading
 
-    async def start(self, args: Sequence[str], *, log: Path) -> Child:
-        """Run `manager` with these arguments, its output in a log."""
+    async def start(self, args: Sequence[str], *, log: Path, entry: str = MANAGER) -> Child:
+        """Run `manager`, or another `module:function`, with these arguments, its output in a log."""
         assert self._process.stdin is not None
-        asked = json.dumps({"args": [*args], "log": str(log)})
+        asked = json.dumps({"args": [*args], "log": str(log), "entry": entry})
         self._process.stdin.write(asked.encode() + b"\n")
         born = asyncio.get_running_loop().create_future()
         self._awaited.append(born)
@@ -155,9 +158,8 @@ def fork(asked: dict[str, Any]) -> int:
     try:
         die_with_us()
         become(Path(asked["log"]))
-        from manager.cli import main
-
-        main(asked["args"])
+        module, _, name = asked["entry"].partition(":")
+        getattr(import_module(module), name)(asked["args"])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException:  # noqa: BLE001 - as the interpreter does it

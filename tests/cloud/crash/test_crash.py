@@ -1,0 +1,280 @@
+"""The manager, a real process, is killed at every write that the life of an Instance takes.
+
+One Instance is made, changed, upgraded and deleted while every manager that is started dies at its
+first write, before it reaches the server or after it is committed, until one finds nothing left to
+write. Tasks are real processes that outlive it. The end is the same as without a single crash, and no
+run is ever made twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apis.cloud import Instance, Phase, UpgradeInstanceTask
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import NotFound
+from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.proxy import Kill, Match
+from ctrlruntime.generate.discovery import find_kinds, load
+from tests.tenancy.nursery import Child, Nursery
+
+KINDS = find_kinds(load(("apis.cloud",)))
+NAME, NAMESPACE = "src-1", "default"
+MOST_LIVES = 150
+QUIET_SECONDS = 1.0
+"""A manager that writes nothing for so long, with all as it should be, has nothing left to write."""
+PATIENCE = 60.0
+
+
+@dataclass
+class Scene:
+    """What outlives managers."""
+
+    environment: Environment
+    nursery: Nursery
+    folder: Path
+    kills: int = 0
+    words: list[str] = field(default_factory=list)
+
+    @classmethod
+    @asynccontextmanager
+    async def start(cls, folder: Path) -> AsyncIterator[Scene]:
+        env = Environment(users=("admin", "manager"), proxy=True, folder=folder)
+        async with env, Nursery.running() as nursery:
+            await env.install_crds(*KINDS)
+            yield cls(env, nursery, folder)
+
+    @property
+    def client(self) -> Client:
+        return self.environment.client("envtest")
+
+    async def born(self) -> Child:
+        args = [
+            str(self.environment.kubeconfig("manager")),
+            str(self.folder / "runs"),
+            str(self.folder / "record"),
+        ]
+        return await self.nursery.start(
+            args, log=self.folder / "manager.log", entry="tests.cloud.crash.living:main"
+        )
+
+    def record(self) -> list[dict[str, Any]]:
+        """What the tasks did, in order."""
+        path = self.folder / "record"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    # -- lives -------------------------------------------------------------------------------
+
+    async def calm_life(self, holds: Callable[[], Awaitable[bool]]) -> None:
+        """A manager that nobody kills, until all is as it should be."""
+        process = await self.born()
+        try:
+            await self._until(process, holds)
+        finally:
+            await process.stop()
+
+    async def crash_until(self, holds: Callable[[], Awaitable[bool]], *, first: str) -> None:
+        """Managers that die at their first write, in turns before and after it is committed."""
+        order = ("before", "after") if first == "before" else ("after", "before")
+        for life in range(MOST_LIVES):
+            if not await self._short_life(holds, order[life % 2]):
+                return
+            self.kills += 1
+        raise AssertionError(f"not done after {MOST_LIVES} lives")
+
+    async def _short_life(self, holds: Callable[[], Awaitable[bool]], when: str) -> bool:
+        """True if it was killed; False if all was done and it had nothing to write."""
+        process = await self.born()
+        killed = asyncio.Event()
+        proxy = self.environment.proxy
+        rule = proxy.add(
+            Kill(pid=process.pid, when="before" if when == "before" else "after"),
+            Match(user="manager", verb="write", resource="*.cloud.ctrlruntime.dev*"),
+            notify=lambda *_: killed.set(),
+        )
+        try:
+            await self._until(process, holds, killed)
+            if not killed.is_set():
+                return False
+            assert await process.wait() == -9
+            return True
+        finally:
+            proxy.remove(rule)
+            await process.stop(grace=0)
+
+    async def _until(
+        self,
+        process: Child,
+        holds: Callable[[], Awaitable[bool]],
+        killed: asyncio.Event | None = None,
+    ) -> None:
+        """Until it is killed, or all holds and it has asked for nothing for a while."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + PATIENCE
+        quiet_since = loop.time()
+        writes = -1
+        while killed is None or not killed.is_set():
+            assert loop.time() < end, f"{await self._shown()}\n{process.log_tail()}"
+            seen = self.environment.proxy.log.counts().select(user="manager").total
+            if seen != writes or not await holds():
+                writes, quiet_since = seen, loop.time()
+            elif loop.time() - quiet_since > QUIET_SECONDS:
+                return
+            await asyncio.sleep(0.05)
+            if killed is None or not killed.is_set():
+                assert process.returncode is None, process.log_tail()
+
+    async def _shown(self) -> str:
+        found = [await self.client.list(kind, NAMESPACE) for kind in KINDS]
+        return "\n".join(str(item.to_manifest()) for items in found for item in items)
+
+    # -- what is there -----------------------------------------------------------------------
+
+    async def instance(self) -> Instance | None:
+        try:
+            return await self.client.get(Instance, NAME, NAMESPACE)
+        except NotFound:
+            return None
+
+    async def ready(self) -> bool:
+        """Ready for the present spec, in the version that is wanted."""
+        found = await self.instance()
+        return (
+            found is not None
+            and found.status.phase is Phase.READY
+            and found.status.observed_generation == found.metadata.generation
+            and found.status.version == found.spec.sourcegraph_version
+        )
+
+    async def gone(self) -> bool:
+        return all([not await self.client.list(kind, NAMESPACE) for kind in KINDS])
+
+    async def inventory(self) -> dict[str, Any]:
+        """Specs and what was carried out, without times and names of runs."""
+        found: dict[str, Any] = {}
+        for kind in KINDS:
+            for item in await self.client.list(kind, NAMESPACE):
+                said = item.to_manifest()
+                key = f"{said['kind']}/{said['metadata']['name']}"
+                status = said.get("status") or {}
+                found[key] = {
+                    "spec": said["spec"],
+                    "generation": said["metadata"]["generation"],
+                    "finalizers": said["metadata"].get("finalizers"),
+                    "phase": status.get("phase"),
+                    "outputs": status.get("outputs"),
+                    "version": status.get("version"),
+                    "succeeded": (status.get("succeeded") or {}).get("inputsVersion"),
+                    "attempt": (status.get("run") or {}).get("attempt"),
+                }
+        return found
+
+
+def manifest(version: str = "5.1.0", machine: str = "n2-standard-8") -> dict[str, Any]:
+    blue = {"machineType": machine}
+    return {
+        "apiVersion": Instance.gvk().api_version,
+        "kind": "Instance",
+        "metadata": {"name": NAME, "namespace": NAMESPACE},
+        "spec": {
+            "sourcegraphVersion": version,
+            "infrastructure": {
+                "gcp": {"zone": "us-central1-f", "gke": {"blue": blue}},
+                "terraform": {},
+            },
+            "debug": {"enableDeletionProtection": False},
+        },
+    }
+
+
+CHANGES: dict[str, dict[str, Any] | None] = {
+    "made": manifest(),
+    "another machine type": manifest(machine="n2-standard-16"),
+    "another version": manifest("5.2.0", "n2-standard-16"),
+    "deleted": None,
+}
+
+
+async def a_whole_life(scene: Scene, carry_out: Callable[..., Awaitable[None]]) -> list[Any]:
+    """What is there after each change."""
+    seen = []
+    for change in CHANGES.values():
+        if change is None:
+            await scene.client.delete(Instance, NAME, NAMESPACE)
+            await carry_out(scene.gone)
+        else:
+            await scene.client.apply(change, field_manager="people", force=True)
+            await carry_out(scene.ready)
+        seen.append(await scene.inventory())
+    return seen
+
+
+def begun(scene: Scene) -> Counter[tuple[str, ...]]:
+    """How often a task began, by what it was for."""
+    return Counter(
+        (each["task"], each["operation"], each["inputs"], str(each["attempt"]))
+        for each in scene.record()
+        if each["word"] == "began"
+    )
+
+
+def most_at_once(scene: Scene) -> int:
+    live = most = 0
+    for each in scene.record():
+        live += 1 if each["word"] == "began" else -1
+        most = max(most, live)
+    return most
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], Counter[tuple[str, ...]]]:
+    """The same life without a crash."""
+
+    async def live() -> tuple[list[Any], Counter[tuple[str, ...]]]:
+        async with Scene.start(tmp_path_factory.mktemp("calm")) as scene:
+            seen = await a_whole_life(scene, scene.calm_life)
+            return seen, begun(scene)
+
+    return asyncio.run(live())
+
+
+@pytest.mark.criterion("SG-27", "SG-20", "SG-01")
+def test_a_calm_life_is_as_it_should_be(calm: Any) -> None:
+    seen, runs = calm
+    tasks = Counter(task for task, operation, *_ in runs if operation == "Apply")
+    assert tasks == {"terraform": 2, "kubernetes": 2, "invariants": 2, "upgrade": 1}
+    torn_down = {task for task, operation, *_ in runs if operation == "Teardown"}
+    assert torn_down == {"terraform", "kubernetes", "invariants"}
+    assert set(runs.values()) == {1}
+    assert seen[-1] == {}
+    assert any(key.startswith(UpgradeInstanceTask.gvk().kind) for key in seen[2])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.criterion("SG-27", "SG-20", "SG-41", "SG-52")
+@pytest.mark.parametrize("first", ["before", "after"])
+async def test_a_manager_killed_at_every_write_comes_to_the_same_end(
+    calm: Any, tmp_path: Path, first: str
+) -> None:
+    expected, runs = calm
+    async with Scene.start(tmp_path) as scene:
+
+        async def crash(holds: Callable[[], Awaitable[bool]]) -> None:
+            await scene.crash_until(holds, first=first)
+
+        seen = await a_whole_life(scene, crash)
+        assert scene.kills > 20
+        for change, there, wanted in zip(CHANGES, seen, expected, strict=True):
+            assert there == wanted, change
+        assert begun(scene) == runs
+        assert most_at_once(scene) == 1
