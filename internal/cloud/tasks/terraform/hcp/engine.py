@@ -15,7 +15,12 @@ from internal.cloud.tasks.terraform.hcp.following import Runs
 from internal.cloud.tasks.terraform.hcp.reading import failure, outputs, outputs_of
 from internal.cloud.tasks.terraform.hcp.runs import SUCCEEDED, Run, message_of
 from internal.cloud.tasks.terraform.hcp.uploading import upload
-from internal.cloud.tasks.terraform.hcp.workspaces import Settings, Workspace, Workspaces
+from internal.cloud.tasks.terraform.hcp.workspaces import (
+    Foreign,
+    Settings,
+    Workspace,
+    Workspaces,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +80,10 @@ class Engine:
 
     async def teardown(self) -> TaskResult:
         """Destroy everything, then the workspace. What is gone already is no error."""
-        workspace = await self._workspaces.find()
+        try:
+            workspace = await self._workspaces.find()
+        except Foreign as error:
+            return TaskResult(message=f"nothing was ever built: {error}")
         if workspace is None:
             return TaskResult(message="there is no workspace (any more)")
         if workspace.connected:

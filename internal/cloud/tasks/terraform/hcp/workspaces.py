@@ -58,6 +58,10 @@ class Settings:
     """Namespace and name of the instance."""
 
 
+class Foreign(TaskRejected):
+    """The workspace of that name is another instance's."""
+
+
 class Workspaces:
     """Workspaces of one organization."""
 
@@ -71,7 +75,7 @@ class Workspaces:
         self._path = f"/organizations/{segment(settings.organization)}/workspaces"
 
     async def find(self) -> Workspace | None:
-        """The workspace; None if there is none. Raises TaskRejected if it is another instance's."""
+        """The workspace; None if there is none. Raises Foreign."""
         query = {"include": "locked_by"}
         try:
             document = await self._api.get(f"{self._path}/{segment(self._settings.name)}", query)
@@ -80,7 +84,7 @@ class Workspaces:
         found = _workspace(document)
         owner = _OWNER.search(found.description)
         if owner is not None and owner.group(1) != self._settings.instance:
-            raise TaskRejected(
+            raise Foreign(
                 f"workspace {found.name} belongs to Instance {owner.group(1)}:"
                 " name another one in infrastructure.terraform.workspace"
             )
