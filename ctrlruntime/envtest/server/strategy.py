@@ -76,7 +76,9 @@ def prepare_update(kind: Kind, new: Manifest, old: Manifest, subresource: str) -
 def unsent_deletion(new: Manifest, old: Manifest) -> Manifest:
     """What of the mark of a deletion an update does not repeat; to be asked before it is restored."""
     metadata, before = new["metadata"], old["metadata"]
-    return {name: before[name] for name in _DELETION if name in before and not metadata.get(name)}
+    return {
+        name: before[name] for name in _DELETION if name in before and metadata.get(name) is None
+    }
 
 
 def _restore(new: Manifest, old: Manifest, name: str) -> None:
