@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import signal
 import stat
@@ -106,6 +107,19 @@ async def test_a_folder_without_a_run_is_started_by_whoever_asks_again(
     await provider.start(request)
     assert (await ended(provider, owner)).state is RunState.SUCCEEDED
     assert len(starts(marks)) == 1
+
+
+async def test_those_who_look_do_not_take_each_other_for_the_run(
+    provider: LocalRuns, owner: RunOwner, tmp_path: Path
+) -> None:
+    request = request_of(owner)
+    made = RunFolder(tmp_path / "runs" / owner.uid / RUN)
+    made.make(provider._plan(request, made), await provider._files(request))
+    with (made.path / "lock").open() as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        assert not made.is_alive()
+    with made.locked():
+        assert made.is_alive()
 
 
 async def test_one_that_never_began_is_cancelled_at_once(
