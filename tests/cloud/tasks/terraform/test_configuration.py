@@ -16,6 +16,7 @@ from internal.cloud.tasks import TaskRejected
 from internal.cloud.tasks.terraform.archive import archive
 from internal.cloud.tasks.terraform.configuration import Configuration, configuration
 from internal.cloud.tasks.terraform.literals import literal
+from internal.cloud.tasks.terraform.outputs import Output, split
 
 FULL: dict[str, Any] = {
     "infrastructure": {
@@ -192,3 +193,18 @@ def test_the_same_spec_gives_the_same_bytes() -> None:
 def test_texts_and_keys_are_literals() -> None:
     given = {"${a}": ["%{if}", "$${b}", 1, None, True]}
     assert literal(given) == {"$${a}": ["%%{if}", "$$${b}", 1, None, True]}
+
+
+def test_an_output_that_either_side_calls_sensitive_is_secret() -> None:
+    found = [
+        Output(name="a", value=["x", 1], sensitive=False),
+        Output(name="b", value="text", sensitive=True),
+        Output(name="c", value="text", sensitive=False),
+        Output(name="none", value=None, sensitive=False),
+        Output(name="unwanted", value="text", sensitive=False),
+    ]
+    outputs = split(found, frozenset({"a", "b", "c", "none"}), frozenset({"c"}))
+    assert outputs.plain == {"a": '["x",1]'}
+    assert outputs.secret == {"b": "text", "c": "text"}
+    assert "text" not in repr(found[1])
+    assert "text" not in repr(outputs)
