@@ -30,7 +30,11 @@ async def test_from_nothing_to_outputs(bench: HCPBench) -> None:
     result = await bench.apply()
     [run] = runs(bench)
     assert result.message == f"run {run.identity}: 3 added, 0 changed, 0 destroyed"
-    assert result.outputs == {"gke_clusters": '["blue"]', "project_id": "project_id of acme"}
+    assert result.outputs == {
+        "gke_clusters": '["blue"]',
+        "project_id": "project_id of acme",
+        "terraform_workspace": "acme/acme",
+    }
     assert result.secret_outputs == {"kubeconfig": "apiVersion: v1\n"}
     assert (run.status, run.applies, run.confirmed) == ("applied", 1, 1)
     assert run.message == (
@@ -108,6 +112,17 @@ async def test_workspaces_that_cannot_be_used_are_said_to_be(bench: HCPBench) ->
         await bench.apply(attempt=2)
     with pytest.raises(TaskRejected, match="letters, digits"):
         await bench.apply(spec_of(bench.server.url, workspace="a.b"))
+
+
+async def test_nothing_is_built_twice_because_of_a_new_name(bench: HCPBench) -> None:
+    first = await bench.apply()
+    moved = bench.context(spec_of(bench.server.url, workspace="infra"), attempt=2)
+    moved = replace(moved, input=replace(moved.input, outputs=first.outputs))
+    with pytest.raises(TaskRejected, match="infrastructure is in workspace acme: name that one"):
+        await bench.task().run(moved)
+    assert len(bench.server.world.workspaces) == 1
+    workspace(bench).name = "infra"  # renamed by hand
+    assert "nothing to change" in (await bench.task().run(moved)).message
 
 
 async def test_cost_estimates_and_policies_are_waited_for(bench: HCPBench) -> None:

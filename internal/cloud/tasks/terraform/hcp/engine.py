@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Final
 
 from apis.cloud import InstanceTerraformSpec, TerraformSettings
 from internal.cloud.runs import RunInput
@@ -21,6 +22,9 @@ from internal.cloud.tasks.terraform.hcp.workspaces import (
     Workspace,
     Workspaces,
 )
+
+PLACE: Final = "terraform_workspace"
+"""Output: organization and workspace that the infrastructure is in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,20 +57,19 @@ class Engine:
         self._now = now
         self._organization = settings.organization or ""
         owner = order.input.owner
-        self._workspaces = Workspaces(
-            api,
-            Settings(
-                organization=self._organization,
-                name=settings.workspace or order.input.instance,
-                project=settings.project_id,
-                terraform_version=settings.terraform_version,
-                instance=f"{owner.namespace}/{order.input.instance}",
-            ),
+        self._settings = Settings(
+            organization=self._organization,
+            name=settings.workspace or order.input.instance,
+            project=settings.project_id,
+            terraform_version=settings.terraform_version,
+            instance=f"{owner.namespace}/{order.input.instance}",
         )
+        self._workspaces = Workspaces(api, self._settings)
 
     async def apply(self) -> TaskResult:
         """Bring the infrastructure about. Raises TaskError, TaskRejected."""
         wanted = self._order.configuration()
+        await self._refuse_to_build_twice()
         workspace = await self._workspaces.ensure()
         if workspace.connected:
             raise TaskRejected(
@@ -76,7 +79,11 @@ class Engine:
         run = await self._run(workspace, wanted, destroy=False)
         self._order.say("reading the outputs")
         found = await outputs_of(self._api, workspace.identity, wanted)
-        return TaskResult(message=self._done(run), outputs=found.plain, secret_outputs=found.secret)
+        return TaskResult(
+            message=self._done(run),
+            outputs={**found.plain, PLACE: f"{self._organization}/{workspace.name}"},
+            secret_outputs=found.secret,
+        )
 
     async def teardown(self) -> TaskResult:
         """Destroy everything, then the workspace. What is gone already is no error."""
@@ -120,6 +127,22 @@ class Engine:
             outputs=found.plain,
             secret_outputs=found.secret,
         )
+
+    async def _refuse_to_build_twice(self) -> None:
+        """What was built in one workspace is not built again in another while that one is there."""
+        organization, _, name = self._order.input.outputs.get(PLACE, "").partition("/")
+        settings = self._settings
+        if organization != settings.organization or name in ("", settings.name):
+            return
+        try:
+            before = await Workspaces(self._api, replace(settings, name=name)).find()
+        except Foreign:
+            return
+        if before is not None:
+            raise TaskRejected(
+                f"the infrastructure is in workspace {name}: name that one in"
+                f" infrastructure.terraform.workspace, or rename it to {settings.name} first"
+            )
 
     async def _run(self, workspace: Workspace, wanted: Configuration, *, destroy: bool) -> Run:
         """Our run, found or made, at its successful end. Cancelled, it is stopped."""
