@@ -294,7 +294,7 @@ def clean_up(s: Situation, found: Sequence[Run]) -> Decision:
         status=status,
         delete=[run.run_id for run in found],
         let_go=not found,
-        requeue=s.pace.at_once if found else None,
+        requeue=s.pace.deleting if found else None,
     )
 
 

@@ -292,10 +292,17 @@ class _Pass(Generic[R]):
         except BaseException:
             _discard(effect)
             raise
-        name = self.s.definition.name
-        _log.debug("Effect", effect=what, task=name, run_id=run_id)
+        s, name = self.s, self.s.definition.name
+        _log.debug(
+            "Effect",
+            effect=what,
+            task=name,
+            run_id=run_id,
+            inputs_version=s.inputs.version,
+            instance=f"{s.owner.namespace}/{s.instance}",
+        )
         with self.tools.tracing.request(
-            f"task {what}", {"task": name, "run_id": run_id, "instance": self.s.instance}
+            f"task {what}", {"task": name, "run_id": run_id, "instance": s.instance}
         ) as span:
             try:
                 return await effect

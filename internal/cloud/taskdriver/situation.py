@@ -27,6 +27,8 @@ class Pace:
     """The same for an old one: looks are a tenth of its age apart."""
     waiting: float = 30.0
     """Least time between two writes about waiting."""
+    deleting: float = 0.5
+    """Between two looks at runs that are being deleted."""
     grace: float = 120.0
     """After the deadline, until a run that does not heed its cancellation is deleted."""
 

@@ -246,6 +246,19 @@ def test_after_a_crash_those_recorded_hold_their_places_in_their_order(bench: Be
 
 
 @pytest.mark.criterion("SG-43")
+def test_a_place_on_record_is_not_given_to_who_waited_longer(bench: Bench) -> None:
+    """Its start may be on its way still, sent by a manager that is dead by now."""
+    elder = bench.claim("elder", limit=1, since=NOON - timedelta(minutes=9))
+    bench.ledger.queue(elder)  # it was passed while its instance was busy
+    younger = bench.claim("younger", limit=1)
+    bench.ledger.learn(younger, since=NOON - timedelta(minutes=1), sure=False)
+    assert bench.granted(younger)
+    assert not bench.granted(elder)
+    bench.ledger.release(younger.owner)
+    assert bench.granted(elder)
+
+
+@pytest.mark.criterion("SG-43")
 def test_a_place_recorded_beyond_the_limit_gives_way(bench: Bench) -> None:
     """The write of the last leader that arrives after its successor has read everything."""
     for name in "ab":

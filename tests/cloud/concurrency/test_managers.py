@@ -179,4 +179,5 @@ async def test_a_random_schedule(world: World, seed: int) -> None:
     for item in await world.admin.list(InstanceTerraform, NAMESPACE):
         run = run_of(item.status)
         assert run.state is TaskState.DONE
+        assert item.status.succeeded is not None
         assert item.status.succeeded.inputs_version.startswith(f"{item.metadata.generation}-")

@@ -96,6 +96,10 @@ class Schedule(RuleBasedStateMachine):
             things=[Thing(task, f"i{n}") for n in range(INSTANCES) for task in LIMITS]
         )
         self.woken: list[str] = []
+        self.granted: set[str] = set()
+        """Whose starts this manager may perform."""
+        self.flying: set[str] = set()
+        """Whose starts a manager sent before it died, and which may arrive still."""
         self.ledger = self.truth.rebuild(self.woken)
 
     things = st.integers(0, INSTANCES * len(LIMITS) - 1)
@@ -122,13 +126,6 @@ class Schedule(RuleBasedStateMachine):
         thing.intent = thing.intent or self.truth.now
         self.granted.add(thing.uid)
 
-    @property
-    def granted(self) -> set[str]:
-        """Whose starts this manager may perform."""
-        if not hasattr(self, "_granted"):
-            self._granted: set[str] = set()
-        return self._granted
-
     def drop(self, thing: Thing) -> None:
         thing.waiting = None
         self.ledger.release(thing.claim(self.truth.now).owner)
@@ -154,8 +151,21 @@ class Schedule(RuleBasedStateMachine):
     def start(self, number: int) -> None:
         """The effect after the record."""
         thing = self.truth.things[number]
-        if thing.uid in self.granted and thing.intent is not None and not thing.live:
+        if thing.uid in self.granted:
             self.granted.discard(thing.uid)
+            self.begin(thing)
+
+    @rule(number=things)
+    def arrive(self, number: int) -> None:
+        """The start that a dead manager had sent arrives."""
+        thing = self.truth.things[number]
+        if thing.uid in self.flying:
+            self.flying.discard(thing.uid)
+            self.begin(thing)
+
+    def begin(self, thing: Thing) -> None:
+        """To start what is there already changes nothing: the id is the same."""
+        if thing.intent is not None and not thing.live:
             thing.live = True
             self.truth.starts.append((thing.task, thing.intent))
 
@@ -165,6 +175,7 @@ class Schedule(RuleBasedStateMachine):
         thing = self.truth.things[number]
         if thing.live:
             thing.live, thing.intent, thing.wants = False, None, False
+            self.flying.discard(thing.uid)  # the provider would answer the run that has ended
             thing.served += 1
             self.ledger.release(thing.claim(self.truth.now).owner)
 
@@ -176,6 +187,7 @@ class Schedule(RuleBasedStateMachine):
     def crash(self) -> None:
         """The manager dies; what it granted and did not start is on record all the same."""
         self.woken.clear()
+        self.flying |= self.granted
         self.granted.clear()
         self.ledger = self.truth.rebuild(self.woken)
 
