@@ -26,6 +26,7 @@ PASSING: Final = (DOMAIN_CONFLICT, LEASE_ENDED)
 """Conditions that are there only while they are True."""
 
 _LIVE: Final = frozenset({TaskState.CREATING, TaskState.CREATED, TaskState.STARTED})
+_TOLD_AT_ONCE: Final = (Phase.FAILED, Phase.RETRYING, Phase.PAUSED, Phase.EXTRACTED)
 _WORST_FIRST: Final = (Phase.FAILED, Phase.RETRYING, Phase.RUNNING, Phase.WAITING, Phase.PAUSED)
 
 
@@ -115,7 +116,8 @@ def is_news(before: InstanceStatus, after: InstanceStatus, *, quiet: bool) -> bo
     return (
         before.observed_generation != after.observed_generation
         or before.last_handled_retry != after.last_handled_retry
-        or after.phase in (Phase.FAILED, Phase.RETRYING, Phase.PAUSED)
+        or after.phase in _TOLD_AT_ONCE
+        or before.phase in _TOLD_AT_ONCE
         or after.domains != before.domains
     )
 
