@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Collection, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from typing import Any
 
 from apis.tenancy import LIST_KINDS, Tenant, TenantRegistry, TenantTemplate
@@ -89,7 +89,7 @@ class Ground:
         async with Client.connect(self.server.config) as client:
             if not await self._installed(client):
                 await self._prepare(client)
-            self._there = {key async for key in self._scopes(client)}
+            self._there = {key async for key in self._scopes(client, leaving=False)}
             return [
                 administrator(name)
                 if name == ADMIN
@@ -176,10 +176,14 @@ class Ground:
             return False
         return True
 
-    async def _scopes(self, client: Client) -> Any:
+    async def _scopes(
+        self, client: Client, *, leaving: bool = True
+    ) -> AsyncIterator[tuple[str, str]]:
+        """What is cluster-wide; without those that leave, the next of their names is another one."""
         for kind, mapping in _SCOPES.items():
             for item in await client.list(mapping, metadata_only=True):
-                yield kind, item["metadata"]["name"]
+                if leaving or "deletionTimestamp" not in item["metadata"]:
+                    yield kind, item["metadata"]["name"]
 
 
 _SCOPES: dict[str, RESTMapping] = {

@@ -235,6 +235,7 @@ async def test_what_the_rules_forbid_never_gets_in(world: World) -> None:
 
 
 @pytest.mark.criterion("bad-rows")
+@pytest.mark.matrix
 async def test_rows_that_cannot_be_tenants_are_counted_and_named(world: World) -> None:
     fleet = await Fleet.make(world)
     fleet.rows("ok", "twice", "grows")
@@ -275,6 +276,7 @@ async def test_rows_that_cannot_be_tenants_are_counted_and_named(world: World) -
 
 
 @pytest.mark.criterion("bad-rows")
+@pytest.mark.matrix
 async def test_two_rows_that_want_one_name_are_told_and_the_first_keeps_it(world: World) -> None:
     fleet = await Fleet.make(world)
     fleet.row("a-b")

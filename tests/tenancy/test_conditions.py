@@ -20,7 +20,7 @@ from ctrlruntime.api.conditions import Condition
 from tests.tenancy.fleet import Fleet, Kind
 from tests.tenancy.world import CONFIG_MAP, DEPLOYMENT, World, config_map
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.matrix]
 
 
 @pytest.fixture

@@ -201,7 +201,6 @@ OF_THE_SERVER = {
     "no answer to any write",
     "no answer to every second write",
     "answers later than their events",
-    "events of own kinds lost",
     "events of children lost",
 }
 """Faults after a request was carried out. Others stop requests before they reach the server."""

@@ -88,11 +88,10 @@ async def shop(world: World, *uids: str, **lists: Any) -> Fleet:
 async def rewrite(fleet: Fleet, **lists: Any) -> None:
     """Create the template, or replace its lists."""
     spec = {"registryId": "registry", "serviceAccountName": "shop", **lists}
-    live = await fleet.find(TenantTemplate, "app")
-    if live is None:
-        await fleet.create(TenantTemplate, "app", spec)
-    else:
-        await fleet.world.client.update({**live.to_manifest(), "spec": spec})
+    kind = TenantTemplate.mapping()
+    head = {"apiVersion": kind.gvk.api_version, "kind": kind.gvk.kind}
+    metadata = {"name": "app", "namespace": fleet.namespace}
+    await fleet.world.put(kind, {**head, "metadata": metadata, "spec": spec})
 
 
 SETTINGS = config_map("cm", "{{ .uid }}-cm", {"plan": "{{ .planId }}"})

@@ -372,7 +372,7 @@ async def test_namespaces_are_resources_and_others_go_into_them(world: World) ->
         for entry in world.environment.proxy.log.entries(mark)
         if (entry.user, entry.verb) == ("manager", "delete") and entry.name != TENANT
     ]
-    assert deleted == ["inside", "a-space"]
+    assert deleted == ["inside", made]
 
 
 # -- finalizers and the order of deletion --------------------------------------------------------

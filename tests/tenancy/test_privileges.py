@@ -89,6 +89,7 @@ def written(fleet: Fleet, since: Mark) -> set[str]:
 
 @LOOP
 @pytest.mark.criterion("refused")
+@pytest.mark.matrix
 @pytest.mark.parametrize("attack", ATTACKS)
 async def test_an_attack_is_refused_in_the_template(world: World, attack: str) -> None:
     fleet = await Fleet.make(world)

@@ -83,6 +83,7 @@ def refused(resource: str = "bad") -> dict[str, Any]:
 
 
 @pytest.mark.criterion("B1-B5")
+@pytest.mark.matrix
 async def test_rows_become_tenants_by_their_activation_and_columns(world: World) -> None:
     fleet = await Fleet.make(world)
     truthy = ("1", "true", "TRUE", "True", "yes", "YES", "Yes")
@@ -153,6 +154,7 @@ async def test_what_a_row_leaves_behind(world: World) -> None:
 
 
 @pytest.mark.criterion("D1-D4")
+@pytest.mark.matrix
 async def test_two_templates_make_two_tenants_of_each_row(world: World) -> None:
     fleet = await Fleet.make(world)
     fleet.rows("a", "b")
@@ -224,6 +226,7 @@ async def test_resources_are_applied_in_the_order_of_their_dependencies(world: W
 
 
 @pytest.mark.criterion("N1-N6")
+@pytest.mark.matrix
 async def test_what_depends_on_a_failure_is_skipped_or_not_as_it_says(world: World) -> None:
     fleet = await Fleet.make(world)
     fleet.row("a")
@@ -409,7 +412,7 @@ async def test_slow_is_not_failed_but_too_slow_is(world: World) -> None:
     fleet.row("b")
     await fleet.registry()
     await fleet.template("image", deployments=[deployment(timeoutSeconds=2)])
-    deadline = {"progressDeadlineSeconds": 1, "minReadySeconds": 0}
+    deadline = {"progressDeadlineSeconds": 6, "minReadySeconds": 0}
     await fleet.template("deadline", deployments=[deployment("d", deployment=deadline)])
     await fleet.template("slow", jobs=[job("slow", seconds="2.5", timeoutSeconds=60)])
 
@@ -493,6 +496,7 @@ async def test_tenants_stay_ready_over_a_restart_and_nothing_is_written(world: W
 
 
 @pytest.mark.criterion("Q1-Q14")
+@pytest.mark.matrix
 async def test_templates_in_the_spelling_of_the_seed(world: World) -> None:
     fleet = await Fleet.make(world)
     long = "x" * 80

@@ -175,7 +175,9 @@ class World:
         manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         live = await self.get(NAMESPACE_KIND, name)
         if live is not None and "deletionTimestamp" in live["metadata"]:
-            await self.gone(NAMESPACE_KIND, name)
+            await self.eventually(
+                lambda: self.get(NAMESPACE_KIND, name), lambda n: n is None, timeout=90
+            )
         await self.client.create(manifest)
 
     # -- the manager ---------------------------------------------------------------------------
