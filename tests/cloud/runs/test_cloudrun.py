@@ -121,6 +121,12 @@ class TestFaults:
         run = await carried_out(provider, request_of(owner, steps))
         assert run.state is RunState.SUCCEEDED
 
+    async def test_files_that_are_there_stay_as_they_are(self, provider: CloudRunRuns) -> None:
+        """A task may have sealed with the key already, when another manager makes its own."""
+        for key in (b"first", b"second"):
+            await provider._files.make(RUN, {"seal-key": key})
+        assert await provider._files.read(RUN, "seal-key") == b"first"
+
     async def test_a_job_of_another_is_refused(
         self, provider: CloudRunRuns, owner: RunOwner
     ) -> None:
