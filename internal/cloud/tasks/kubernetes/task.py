@@ -30,8 +30,10 @@ class KubernetesTask:
         """See :class:`internal.cloud.tasks.task.Task`."""
         spec = InstanceKubernetesSpec.model_validate(context.input.spec)
         teardown = context.input.operation is TaskOperation.TEARDOWN
-        documents = [] if teardown else await documents_of(context, Workload.of(spec))
         ref = kubeconfig_ref(spec.cluster.kubeconfig_from, spec.outputs_secret_name)
+        if teardown and ref is None:
+            return TaskResult(message="There was never a cluster, so nothing has to go.")
+        documents = [] if teardown else await documents_of(context, Workload.of(spec))
         async with cluster(context, ref) as client:
             rollout = rollout_of(context, client, spec.cluster, poll=self._poll)
             applied = await (rollout.remove() if teardown else rollout.apply(documents))

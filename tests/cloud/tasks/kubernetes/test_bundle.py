@@ -253,6 +253,15 @@ class TestTeardown:
         with pytest.raises(NotFound):
             await client.get(CONFIG_MAP, f"{namespace}-inventory", namespace)
 
+    async def test_without_a_cluster_nothing_has_to_go(
+        self, run: Run, client: Client, namespace: str
+    ) -> None:
+        none = {"kubeconfigFrom": None}
+        result = await run(operation=TaskOperation.TEARDOWN, cluster=none)
+        assert result.message == "There was never a cluster, so nothing has to go."
+        with pytest.raises(TaskRejected, match="no kubeconfig"):
+            await run(config_map("a"), cluster=none)
+
     async def test_twice_is_once(self, run: Run, namespace: str) -> None:
         await run(config_map("a"))
         await run(operation=TaskOperation.TEARDOWN)
