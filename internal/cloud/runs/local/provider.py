@@ -275,6 +275,9 @@ async def _over(folder: RunFolder, timeout: float) -> None:
     try:
         async with asyncio.timeout(timeout):
             await over.wait()
+    except TimeoutError:
+        message = f"the run in {folder.path} has not ended {timeout:g} s after it was told to"
+        raise TimeoutError(message) from None
     finally:
         watch.close()
 
