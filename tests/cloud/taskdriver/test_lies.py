@@ -95,6 +95,17 @@ async def test_a_run_that_ended_while_its_record_was_lost_is_not_repeated(world:
     assert list(world.outside.begun.values()) == [1, 1]
 
 
+async def test_a_number_that_is_wrong_does_not_go_on_counting(world: World) -> None:
+    await world.make()
+    async with world.life() as life:
+        await life.drive()
+        await world.forge({"run": {"attempt": 2**31 - 1}})
+        await life.finish(RunState.FAILED)
+        world.clock.advance(30)
+        await life.drive()
+    assert run_of((await world.read()).status).attempt == 2
+
+
 @pytest.mark.criterion("SG-51")
 async def test_a_run_of_other_inputs_without_a_record_is_awaited(world: World) -> None:
     resource = await world.make()
