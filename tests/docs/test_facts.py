@@ -27,6 +27,8 @@ from ctrlruntime.envtest.backends.kube_apiserver import KubeApiserverOptions
 from ctrlruntime.envtest.environment import BACKENDS
 from ctrlruntime.envtest.nodes import kinds as node_kinds
 from ctrlruntime.envtest.proxy import Action
+from internal.cloud.subresources import SUBRESOURCES
+from internal.cloud.waves import MONTHLY, TYPES
 from internal.tenancy import (
     grants,
     marks,
@@ -51,6 +53,7 @@ from manager.cli import main as manager_main
 from tests.docs.blocks import ROOT, table, words
 
 TENANCY = "docs/tenancy.md"
+CLOUD = "docs/cloud.md"
 TEXT = (ROOT / TENANCY).read_text()
 
 FIELDS: dict[str, type[BaseModel]] = {
@@ -125,15 +128,34 @@ def test_options_of_the_manager_are_those_of_the_command(command: str) -> None:
     context = click.Context(manager_main)
     made = manager_main.get_command(context, command)
     assert made is not None
-    found = {words(row[0])[0]: row[1] for row in table(TENANCY, "option")}
+    rows = [*table(TENANCY, "option"), *table(CLOUD, "option")]
+    found = {words(row[0])[0]: row[1] for row in rows}
     options = {item.opts[0]: item for item in made.params}
-    assert list(found) == list(options)
+    assert sorted(found) == sorted(options)
+    assert len(found) == len(rows)
     for name, option in options.items():
         default = option.default if isinstance(option.default, str | int | float) else ""
         if default:
             assert found[name].strip("`") == str(default), name
         else:
             assert not words(found[name]), name
+
+
+def test_limits_of_tasks_are_those_of_the_code() -> None:
+    said = {words(row[0])[0]: (int(row[1]), int(row[2])) for row in table(CLOUD, "task")}
+    definitions = [item.definition for item in SUBRESOURCES]
+    assert said == {
+        item.name: (item.concurrency.limit, item.concurrency.starts_per_minute)
+        for item in definitions
+    }
+
+
+def test_stages_of_a_release_are_those_of_the_code() -> None:
+    said = [[cell.strip() for cell in row] for row in table(CLOUD, "stage")]
+    assert said == [
+        [str(number), stage.days, *(str(stage.percent[kind]) for kind in TYPES)]
+        for number, stage in enumerate(MONTHLY, 1)
+    ]
 
 
 # -- template language -------------------------------------------------------------------------
