@@ -1,0 +1,88 @@
+"""Which upgrade is made, which counts, and which version runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from internal.cloud.instance.upgrades import (
+    KEPT,
+    Upgrade,
+    deployed,
+    name_of,
+    plan,
+    rolled_back,
+)
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def upgrade(start: str, end: str, minute: int = 0, attempt: int = 1, **more: bool) -> Upgrade:
+    """One that succeeded at that minute, unless it is told otherwise."""
+    when = NOW + timedelta(minutes=minute)
+    made = Upgrade(
+        name=name_of("src", start, end, attempt), from_version=start, to_version=end, since=when
+    )
+    if not more:
+        return replace(made, succeeded=when, ran=True)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def test_names_follow_from_the_change() -> None:
+    assert name_of("src", "1", "2", 1) == name_of("src", "1", "2", 1)
+    names = {name_of("src", *change, 1) for change in (("1", "2"), ("2", "1"), ("12", ""))}
+    assert len(names | {name_of("src", "1", "2", 2)}) == 4
+
+
+@pytest.mark.criterion("SG-12")
+def test_the_same_change_again_is_another_upgrade() -> None:
+    there = [upgrade("1", "2", 1), upgrade("2", "1", 2)]
+    assert plan("src", "1", "2", there).current == name_of("src", "1", "2", 2)
+    assert deployed("1", there) == "1", "a success from before the way back counts no more"
+
+
+def test_a_success_that_is_not_recorded_yet() -> None:
+    assert deployed("1", [upgrade("1", "2", 1)]) == "2"
+    assert deployed("2", [upgrade("1", "2", 1)]) == "2"
+    assert deployed("", []) == ""
+
+
+def test_one_under_way_is_awaited_though_another_version_is_wanted() -> None:
+    running = upgrade("1", "2", running=True, ran=True)
+    todo = plan("src", "1", "3", [running])
+    assert todo.current == running.name
+    assert todo.supersede == (running.name,)  # no further attempt, should this one fail
+    assert plan("src", "1", "2", [running]).supersede == ()
+
+
+def test_one_that_has_not_begun_is_given_up() -> None:
+    waiting = upgrade("1", "2", ran=False)
+    assert plan("src", "1", "1", [waiting]).supersede == (waiting.name,)
+    todo = plan("src", "1", "3", [waiting])
+    assert (todo.current, todo.supersede) == (name_of("src", "1", "3", 1), (waiting.name,))
+
+
+def test_a_failure_stays_until_another_version_was_wanted() -> None:
+    failed = upgrade("1", "2", 1, failed=True, ran=True)
+    assert plan("src", "1", "2", [failed]).current == failed.name
+    other = upgrade("1", "3", 2, superseded=True)
+    assert plan("src", "1", "2", [failed, other]).current == name_of("src", "1", "2", 2)
+
+
+def test_what_was_given_up_half_way_is_rolled_back() -> None:
+    failed = upgrade("1", "2", 1, failed=True, ran=True)
+    assert rolled_back("1", "1", [failed]) == failed.name
+    assert rolled_back("1", "2", [failed]) == ""
+    assert rolled_back("1", "1", [upgrade("1", "2", 1, failed=True, ran=False)]) == ""
+    assert rolled_back("3", "3", [failed, upgrade("1", "3", 2)]) == ""
+
+
+@pytest.mark.criterion("SG-53")
+def test_old_ones_are_pruned_and_the_newest_are_kept() -> None:
+    there = [upgrade(str(number), str(number + 1), number) for number in range(KEPT + 3)]
+    todo = plan("src", "9", "9", there)
+    assert set(todo.prune) == {item.name for item in there[:3]}
+    running = upgrade("0", "1", 0, attempt=2, running=True, ran=True)
+    assert running.name not in plan("src", "9", "9", [running, *there]).prune
