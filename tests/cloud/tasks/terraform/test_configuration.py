@@ -182,6 +182,7 @@ def test_the_same_spec_gives_the_same_bytes() -> None:
     shuffled = {key: FULL[key] for key in reversed(FULL)}
     first, second = (archive(render(spec).files()) for spec in (FULL, shuffled))
     assert first == second
+    assert first[4:8] == bytes(4)  # the time in the head of a gzip file
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(first))) as tar:
         [member] = tar.getmembers()
         assert (member.name, member.mtime, member.mode, member.uid) == ("main.tf.json", 0, 0o644, 0)
