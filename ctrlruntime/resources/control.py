@@ -3,7 +3,7 @@
 import copy
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Self
 
@@ -67,6 +67,8 @@ class Outcome:
     reason: Reason | None = None
     conflict: str = ""
     """For a conflict: who holds the object or the field, in words."""
+    overtaken: bool = False
+    """Somebody wrote after us, and that is known already: no event will tell of a change."""
 
 
 class Control:
@@ -150,15 +152,22 @@ class Control:
         """
         if self._cache.uncertain(desired.mapping, desired.name, desired.namespace or None):
             await self._refresh(desired)
+        done: Outcome | None = None
         for _ in range(ATTEMPTS - 1):
             entry = self.look(desired)
             try:
-                return await self._attempt(desired, entry, owner, wrote=wrote, current=current)
+                outcome = await self._attempt(desired, entry, owner, wrote=wrote, current=current)
             except (AlreadyExists, Conflict, NotFound):
                 # Not what we saw: another object, or a newer version of it. Look, and judge again.
                 found = await self._refresh(desired)
                 if found is entry or (found is None and entry is None):
                     raise
+                continue
+            if done is not None and outcome.action is Action.UNCHANGED:
+                return replace(done, entry=outcome.entry, overtaken=entry is not None)
+            if not outcome.overtaken:
+                return outcome
+            done = outcome
         return await self._attempt(desired, self.look(desired), owner, wrote=wrote, current=current)
 
     async def delete(self, mapping: RESTMapping, entry: Entry, owner: Owner) -> bool:
@@ -484,9 +493,9 @@ class Control:
         answered = answer["metadata"]["resourceVersion"]
         if entry is not None and entry.resource_version == answered:
             self._settle(desired.key, settle(desired, entry, owner))
-        else:
-            self._settled.pop(desired.key, None)
-        return Outcome(action, entry, reason)
+            return Outcome(action, entry, reason)
+        self._settled.pop(desired.key, None)
+        return Outcome(action, entry, reason, overtaken=entry is not None)
 
 
 def _is_disputed(cause: StatusCause) -> bool:

@@ -15,8 +15,8 @@ from ctrlruntime.cache.cache import Cache
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import TransportError, WriteOutcomeUnknown
 from ctrlruntime.envtest import Environment
-from ctrlruntime.envtest.proxy import Cut, LoseReply, Match
-from ctrlruntime.resources import Control, Desired, Owner
+from ctrlruntime.envtest.proxy import Cut, Delay, LoseReply, Match
+from ctrlruntime.resources import Action, Control, Desired, Owner
 
 CONFIG_MAP = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
 WRITES = Match(user="manager", verb="write")
@@ -129,6 +129,28 @@ async def test_what_others_change_of_ours_is_put_back(
         assert env.proxy.log.since(mark).select(user="manager").writes == int(ours)
     data = (await there(env))["a"][0]
     assert data == {"k": "1", "m": "1"} | ({} if ours else {"theirs": "stays"})
+
+
+@pytest.mark.criterion("drift")
+@pytest.mark.parametrize("ours", [True, False], ids=["ours", "theirs"])
+async def test_what_others_change_before_we_have_our_answer_is_put_back(
+    env: Environment, ours: bool
+) -> None:
+    """The watch tells of their change first: no event will ever say that ours was changed."""
+    owner, admin = await owner_of(env), env.client("admin")
+    env.proxy.add(Delay(seconds=1.0, when="after"), WRITES, nth=1)
+    async with life(env) as control:
+        writing = asyncio.ensure_future(control.ensure(desired("a", k="1"), owner))
+        async with asyncio.timeout(10.0):
+            while "a" not in await there(env):  # noqa: ASYNC110 - the proxy holds the answer back
+                await asyncio.sleep(0.01)
+        change = {"data": {"k": "changed"}} if ours else {"data": {"theirs": "stays"}}
+        await admin.patch(CONFIG_MAP, "a", "default", change)
+        outcome = await writing
+        assert outcome.action is (Action.UPDATED if ours else Action.CREATED)
+        assert not outcome.overtaken
+    data = (await there(env))["a"][0]
+    assert data == ({"k": "1"} if ours else {"k": "1", "theirs": "stays"})
 
 
 @pytest.mark.criterion("no-reads")
