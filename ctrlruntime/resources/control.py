@@ -164,7 +164,7 @@ class Control:
                     raise
                 continue
             if done is not None and outcome.action is Action.UNCHANGED:
-                return replace(done, entry=outcome.entry, overtaken=entry is not None)
+                return replace(done, entry=outcome.entry, overtaken=False)
             if not outcome.overtaken:
                 return outcome
             done = outcome
