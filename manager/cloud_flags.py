@@ -58,8 +58,8 @@ def _provider_options() -> tuple[Callable[[Command], Command], ...]:
     return (
         click.option(
             "--run-provider",
-            type=click.Choice(["local", "jobs"]),
-            help="Where tasks run: processes of this machine, or Jobs. Default: jobs in a cluster, "
+            type=click.Choice(["local", "jobs", "cloudrun"]),
+            help="Where tasks run: processes of this machine, Jobs, or Cloud Run. Default: jobs in a cluster, "
             "else local.",
         ),
         click.option(
@@ -69,7 +69,9 @@ def _provider_options() -> tuple[Callable[[Command], Command], ...]:
             help="local: where the folders of runs are; runs are found there after a restart.",
         ),
         click.option(
-            "--job-image", default="", help="jobs: image of runs. Default: the manager's own."
+            "--job-image",
+            default="",
+            help="jobs, cloudrun: image of runs. Default: the manager's own.",
         ),
         click.option(
             "--job-service-account",
@@ -87,6 +89,20 @@ def _provider_options() -> tuple[Callable[[Command], Command], ...]:
             help="jobs: Secret with credentials for the image, in the namespaces of instances. "
             "Repeatable.",
         ),
+        click.option("--cloud-run-project", default="", help="cloudrun: the project."),
+        click.option(
+            "--cloud-run-location", default="", help="cloudrun: the location, such as us-central1."
+        ),
+        click.option(
+            "--cloud-run-bucket",
+            default="",
+            help="cloudrun: bucket for inputs and results of runs.",
+        ),
+        click.option(
+            "--cloud-run-service-account",
+            default="",
+            help="cloudrun: email address of the account that tasks run as.",
+        ),
     )
 
 
@@ -98,6 +114,10 @@ RUNS = (
     "job_service_account",
     "job_priority_class",
     "job_pull_secrets",
+    "cloud_run_project",
+    "cloud_run_location",
+    "cloud_run_bucket",
+    "cloud_run_service_account",
 )
 
 
