@@ -139,8 +139,8 @@ API = "tenancy.ctrlruntime.dev/v1"
 
 async def published(client: Client) -> None:
     """Until the server's OpenAPI document, which kubectl reads, tells of our kinds."""
-    plurals = [crd["spec"]["names"]["plural"] for crd in of_kind("CustomResourceDefinition")]
-    paths = [f'"/apis/{API}/{plural}"'.encode() for plural in plurals]
+    specs = [crd["spec"] for crd in of_kind("CustomResourceDefinition")]
+    paths = [f'"/apis/{s["group"]}/v1/{s["names"]["plural"]}"'.encode() for s in specs]
     async with asyncio.timeout(30):
         while True:
             answer = await client.transport.request("GET", "/openapi/v2")

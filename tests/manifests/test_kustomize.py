@@ -117,6 +117,66 @@ MONITORS = {
 }
 """What of a ServiceMonitor is used here, in the Prometheus operator's terms."""
 
+RULE = {
+    "type": "object",
+    "required": ["expr"],
+    "properties": {
+        **{name: {"type": "string"} for name in ("alert", "record", "expr", "for")},
+        **{
+            name: {"type": "object", "additionalProperties": {"type": "string"}}
+            for name in ("labels", "annotations")
+        },
+    },
+}
+RULES = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": DEFINITIONS,
+    "metadata": {"name": "prometheusrules.monitoring.coreos.com"},
+    "spec": {
+        "group": "monitoring.coreos.com",
+        "scope": "Namespaced",
+        "names": {
+            "kind": "PrometheusRule",
+            "listKind": "PrometheusRuleList",
+            "plural": "prometheusrules",
+            "singular": "prometheusrule",
+        },
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "required": ["spec"],
+                        "properties": {
+                            "spec": {
+                                "type": "object",
+                                "properties": {
+                                    "groups": {
+                                        "type": "array",
+                                        "items": {
+                                            "type": "object",
+                                            "required": ["name"],
+                                            "properties": {
+                                                "name": {"type": "string"},
+                                                "interval": {"type": "string"},
+                                                "rules": {"type": "array", "items": RULE},
+                                            },
+                                        },
+                                    }
+                                },
+                            }
+                        },
+                    }
+                },
+            }
+        ],
+    },
+}
+"""The same of its rules."""
+
 
 def test_every_folder_has_its_kustomization() -> None:
     on_disk = {path.parent.name for path in CONFIG.glob("*/kustomization.yaml")}
@@ -158,7 +218,7 @@ async def accepted(client: Client, manifest: Manifest, namespace: str) -> None:
 async def test_the_real_server_takes_every_object(
     folder: str, real: Environment, installation: Client
 ) -> None:
-    await real.install_crds(MONITORS)
+    await real.install_crds(MONITORS, RULES)
     for manifest in kustomized(folder):
         await accepted(installation, manifest, NAMESPACE)
 
@@ -170,7 +230,7 @@ async def test_a_current_server_knows_every_field(tmp_path: Path) -> None:
         client = environment.client("admin")
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         await client.create(namespace)
-        await environment.install_crds(MONITORS, *KINDS)
+        await environment.install_crds(MONITORS, RULES, *KINDS)
         for folder in FOLDERS:
             for manifest in kustomized(folder):
                 await accepted(client, manifest, NAMESPACE)
