@@ -9,6 +9,7 @@ from pydantic import Field
 
 from apis.references import Name, SecretKeyRef
 from ctrlruntime.api import (
+    CEL,
     ApiModel,
     Conditions,
     Duration,
@@ -18,7 +19,6 @@ from ctrlruntime.api import (
     Quantity,
     RawExtension,
     Resource,
-    at_most_one_of,
 )
 
 from .common import GROUP, VERSION, Hook, HTTPRequest, Phase, Waiting
@@ -224,7 +224,15 @@ class HelmChart(ApiModel):
     """Values, over those of the values files."""
 
 
-class Bundle(ApiModel, rules=(at_most_one_of("kustomize", "helm"),)):
+class Bundle(
+    ApiModel,
+    rules=(
+        CEL(
+            "!(has(self.kustomize) && self.kustomize && has(self.helm))",
+            message="a bundle is a kustomization or a chart, not both",
+        ),
+    ),
+):
     """What runs in the cluster. `${version}`, `${domain}`, `${instance}` and `${outputs.NAME}` are
     replaced in every string."""
 
