@@ -27,6 +27,7 @@ from ctrlruntime.envtest.backends.kube_apiserver import KubeApiserverOptions
 from ctrlruntime.envtest.environment import BACKENDS
 from ctrlruntime.envtest.nodes import kinds as node_kinds
 from ctrlruntime.envtest.proxy import Action
+from ctrlruntime.resources import readiness
 from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.waves import MONTHLY, TYPES
 from internal.tenancy import (
@@ -37,7 +38,6 @@ from internal.tenancy import (
     plan,
     policies,
     queries,
-    readiness,
     registry_reconciler,
     registry_status,
     reports,

@@ -54,7 +54,9 @@ def test_options_and_code_have_the_same_defaults() -> None:
                 continue
             given = option(names.get(item.name, item.name)).default
             expected = getattr(options, item.name)
-            assert given == expected or (not isinstance(given, str | int) and not expected), item.name
+            assert given == expected or (not isinstance(given, str | int) and not expected), (
+                item.name
+            )
 
 
 def test_every_command_explains_itself() -> None:

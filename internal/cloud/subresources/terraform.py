@@ -14,7 +14,7 @@ DEFINITION: Final = TaskDefinition(
     name="terraform",
     timeout=7200.0,
     supersede=Supersede.AWAIT,
-    concurrency=Concurrency(limit=20, starts_per_minute=60),
+    concurrency=Concurrency(limit=20, starts_per_minute=25),
     teardown=True,
 )
 
