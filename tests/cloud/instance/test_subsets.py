@@ -77,7 +77,7 @@ def merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
         ({"debug": {"enableDeletionProtection": False}}, set()),
         ({"managedSMTP": {"disabled": True}}, {V}),
     ],
-    ids=str,
+    ids=lambda value: " ".join(sorted(value)) if isinstance(value, set) else str(value),
 )
 def test_a_change_touches_those_whose_part_it_is(change: dict[str, Any], touched: set[str]) -> None:
     before, after = wants(BASE), wants(merged(BASE, change))
