@@ -10,6 +10,7 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.client.patches import difference
+from internal.cloud.sparing import sparing
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +24,7 @@ class Records:
         self, mapping: RESTMapping, entry: Entry, before: ApiModel, after: ApiModel
     ) -> bool:
         """Patch what differs between two statuses. Returns whether anything was written."""
-        changed = difference(
-            before.to_wire(exclude_unset=False), after.to_wire(exclude_unset=False)
-        )
+        changed = difference(sparing(before), sparing(after))
         if not changed:
             return False
         patch = {"metadata": {"uid": entry.uid}, "status": changed}

@@ -10,6 +10,7 @@ from ctrlruntime.client.errors import Conflict, NotFound
 from ctrlruntime.client.patches import difference
 from internal.cloud.marks import FIELD_MANAGER
 from internal.cloud.records import Records
+from internal.cloud.sparing import sparing
 
 
 async def write_status(
@@ -20,8 +21,7 @@ async def write_status(
     The patch names the version that the decision rests on, so that nothing is decided on a state
     older than the last write of anybody. After a refusal the cache is brought up to date.
     """
-    before = resource.status.to_wire(exclude_unset=False)
-    changed = difference(before, after.to_wire(exclude_unset=False))
+    changed = difference(sparing(resource.status), sparing(after))
     if not changed:
         return True
     metadata = resource.metadata
