@@ -1,7 +1,7 @@
 """Reconciles the objects of one subresource: whose they are, whether they may be worked on, and then
 ``ensure``."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -38,6 +38,8 @@ class SubresourceReconciler(Generic[R]):
     tools: Tools
     ready: Callable[[], Awaitable[object]] = _at_once
     """Waited for before anything is granted: the ledger knows who runs."""
+    config_map: Callable[[str, str], Mapping[str, str] | None] = lambda _namespace, _name: None
+    """The texts of a ConfigMap by namespace and name; None if there is none."""
     gone: Callable[[Request], None] = lambda _request: None
     """Told of objects that are no longer there."""
 
@@ -89,11 +91,18 @@ class SubresourceReconciler(Generic[R]):
             resource=resource,
             instance=instance.name if instance is not None else instance_name(resource),
             secrets=sub.secrets(resource),
-            config_maps=sub.config_maps(resource),
+            config_maps=self._config_maps(resource),
             period=sub.period(resource),
             paused=instance is not None and is_paused(instance.annotations),
             held=held(resource),
         )
+
+    def _config_maps(self, resource: R) -> dict[str, Mapping[str, str]]:
+        """Those that there are; the task says which it misses."""
+        namespace = resource.metadata.namespace or ""
+        names = self.subresource.config_maps(resource)
+        found = {name: self.config_map(namespace, name) for name in names}
+        return {name: texts for name, texts in found.items() if texts is not None}
 
     def _instance_of(self, resource: R) -> Entry | None:
         """The instance in the cache; None if it is not there, or is another one of that name."""

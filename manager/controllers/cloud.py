@@ -153,7 +153,7 @@ def add_instance_controller(parts: Parts) -> None:
         subresources=parts.subresources,
         children=children,
         walk=Walk(parts.subresources, children),
-        bundles=Bundles(parts.config_maps.informer.store),
+        bundles=bundles_of(parts),
         records=Records(client, FIELD_MANAGER),
         conflict=Domains(store).conflict,
         clock=_now,
@@ -193,6 +193,11 @@ def add_instance_controller(parts: Parts) -> None:
         plural = item.kind.mapping().plural
         builder.permission(GROUP, plural, "get", "create", "delete", "patch")
     builder.build(reconciler)
+
+
+def bundles_of(parts: Parts) -> Bundles:
+    """The ConfigMaps that workloads are made from."""
+    return Bundles(parts.config_maps.informer.store)
 
 
 def names_changed(event: Event) -> bool:
@@ -246,7 +251,9 @@ def add_subresource_controllers(parts: Parts, provider: RunProvider | None = Non
     for item in parts.subresources:
         informer = parts.kinds[item.kind.gvk().kind].informer
         informer.add_handler(partial(keeper.observe, item))
-        reconciler = SubresourceReconciler(item, tools, ready=keeper.ready)
+        reconciler = SubresourceReconciler(
+            item, tools, ready=keeper.ready, config_map=bundles_of(parts).texts
+        )
         _add_subresource_controller(parts, item, reconciler, wakeups[item.kind.gvk().kind])
     if own:
         manager.add(_Closing(runs))

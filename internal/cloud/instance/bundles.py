@@ -1,7 +1,7 @@
 """The ConfigMaps that an instance's workload is made from, and one hash over their contents."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -49,6 +49,11 @@ class Bundles:
                 f'instance, with the label {BUNDLE}: "true", or take it out of the bundle.'
             )
         return _digest([entry for entry in entries if entry is not None])
+
+    def texts(self, namespace: str, name: str) -> Mapping[str, str] | None:
+        """What a task is given of a ConfigMap; None if it is not there."""
+        entry = self.config_maps.get(namespace, name)
+        return None if entry is None else dict(entry.field("data") or {})
 
 
 def _digest(entries: Sequence[Entry]) -> str:

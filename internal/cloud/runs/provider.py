@@ -62,6 +62,8 @@ class RunInput:
     """The annotations that count."""
     outputs: Mapping[str, str] = field(default_factory=dict)
     """Outputs of the last successful run of the same object."""
+    config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Texts of the ConfigMaps that the task may read, by name and key, as they were at its start."""
     traceparent: str = ""
     """Trace in which it was started (W3C Trace Context); empty without one."""
 
@@ -76,9 +78,6 @@ class RunRequest:
     """Seconds after which the provider ends it."""
     secrets: Sequence[SecretKeyRef] = ()
     """Keys of Secrets in the owner's namespace that the task may read, as files."""
-    config_maps: Sequence[str] = ()
-    """ConfigMaps in the owner's namespace that the task may read, every key a file:
-    `$TASK_CONFIG/<name>/<key>`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

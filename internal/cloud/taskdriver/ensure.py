@@ -4,8 +4,8 @@ A pass looks at the provider, decides, writes the status (once, if it differs) a
 effects outside: what is started was recorded before. Calling it again is always right.
 """
 
-from collections.abc import Awaitable, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -60,8 +60,8 @@ class EnsureOptions(Generic[R]):
     """Name of its instance, in the same namespace."""
     secrets: Sequence[SecretKeyRef] = ()
     """Keys of Secrets that the task may read."""
-    config_maps: Sequence[str] = ()
-    """ConfigMaps that the task may read."""
+    config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Texts of the ConfigMaps that the task may read, by name and key."""
     period: float | None = None
     """Seconds of the period; None: the definition's."""
     paused: bool = False
@@ -324,6 +324,7 @@ class _Pass(Generic[R]):
             spec=options.resource.spec.to_wire(),
             annotations=s.inputs.annotations,
             outputs=s.status.outputs,
+            config_maps=options.config_maps,
             traceparent=run.traceparent,
         )
         return RunRequest(
@@ -331,7 +332,6 @@ class _Pass(Generic[R]):
             input=task_input,
             timeout=s.definition.timeout,
             secrets=tuple(options.secrets),
-            config_maps=tuple(options.config_maps),
         )
 
     # -- telling -----------------------------------------------------------------------------------

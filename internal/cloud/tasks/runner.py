@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import TextIO, TypeAlias, cast
 
@@ -92,6 +93,7 @@ class _Execution:
                 folder=Path(own),
                 log=self._log,
                 progress=self._progress,
+                config_map=partial(_config_map, given),
             )
             running = asyncio.ensure_future(task.run(context))
             with _cancelled_by_signals(running) as stop:
@@ -152,6 +154,16 @@ class _Execution:
         value = self._place.read_secret(ref)
         self._redaction.add(value)
         return value
+
+
+def _config_map(given: RunInput, name: str) -> Mapping[str, str]:
+    """Raises TaskRejected for one that was not there when the run began."""
+    if name not in given.config_maps:
+        raise TaskRejected(
+            f"the ConfigMap {name!r} was not there when the run began: make it in the object's"
+            " namespace, and ask for a retry"
+        )
+    return given.config_maps[name]
 
 
 @contextmanager

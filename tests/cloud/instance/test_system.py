@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cloud.instance.stage import instance, ready_of
+from ctrlruntime.api.kinds import GroupVersionKind
+from internal.cloud.marks import BUNDLE
+from tests.cloud.instance.stage import NAMESPACE, instance, ready_of
 from tests.cloud.instance.theatre import Theatre
 
 
@@ -65,3 +67,33 @@ async def test_teardown_goes_backwards(theatre: Theatre) -> None:
     await theatre.gone("Instance")
     assert theatre.elsewhere.tasks()[3:] == ["-invariants", "-kubernetes", "-terraform"]
     assert theatre.elsewhere.runs == {}
+
+
+async def test_a_bundle_of_config_maps_is_given_to_the_task(theatre: Theatre) -> None:
+    """With its texts as they are; another text is another run."""
+    bundle = {"configMapNames": ["web"]}
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "web", "namespace": NAMESPACE, "labels": {BUNDLE: "true"}},
+        "data": {"web.yaml": "first"},
+    }
+    await theatre.client.create(manifest)
+    await theatre.apply(instance(cluster={"bundle": bundle}))
+    await theatre.phase("Ready")
+    patch = {"data": {"web.yaml": "second"}}
+    await theatre.client.patch(GroupVersionKind("", "v1", "ConfigMap"), "web", NAMESPACE, patch)
+
+    await theatre.until(
+        "InstanceKubernetes",
+        lambda found: found.status.succeeded.inputs_version.startswith("2-"),
+    )
+    given = [
+        item.input.config_maps
+        for item in theatre.elsewhere.started
+        if item.input.task == "kubernetes"
+    ]
+    assert given == [{"web": {"web.yaml": "first"}}, {"web": {"web.yaml": "second"}}]
+    await theatre.phase("Ready")
+    others = [item for item in theatre.elsewhere.started if item.input.task != "kubernetes"]
+    assert all(item.input.config_maps == {} for item in others)

@@ -73,6 +73,19 @@ def process(tmp_path: Path) -> Process:
     return Process(tmp_path)
 
 
+async def test_config_maps_come_with_the_input(process: Process) -> None:
+    given = request_of(owner_of("shop", "1"), {"read": "web"}).input
+    process.give_bytes(encode_input(replace(given, config_maps={"web": {"a.yaml": "kind: X"}})))
+    code, _ = await process.run()
+    assert (code, process.report().outputs) == (0, {"a.yaml": "kind: X"})
+
+
+async def test_a_config_map_that_was_not_there_is_named(process: Process) -> None:
+    code, _ = await process.run({"read": "web"})
+    assert code == 2
+    assert "the ConfigMap 'web' was not there when the run began" in process.report().message
+
+
 async def test_an_unknown_task_is_rejected_with_the_names_there_are(process: Process) -> None:
     process.give_bytes(encode_input(replace(request_of(owner_of("shop", "1")).input, task="play")))
     code, log = await process.manager()

@@ -37,7 +37,7 @@ class JobOptions:
     """Of the Pods."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Of the Pods."""
-    grace: int = 30
+    grace: int = 90
     """How long a run that was told to end may take."""
     patience: int = 600
     """How long a Pod may wait for its node, on top of the time its run may take."""

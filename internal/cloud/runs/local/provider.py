@@ -58,7 +58,7 @@ class LocalOptions:
     """The program, to which the name of the task is added."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Variables for every task, besides PATH and the like."""
-    grace: float = 20.0
+    grace: float = 90.0
     """How long a run that was told to end may take."""
 
 
