@@ -3,7 +3,6 @@ PY := .venv/bin/python
 ROWS ?= 1000
 N ?= 5000
 BACKEND ?= kube-apiserver
-MODULES := apis.tenancy
 # Tests wait more than they compute: a worker more than there are cores.
 WORKERS ?= 3
 # Programs that tests start are not compiled again each time.
@@ -86,8 +85,8 @@ bench-cloud: setup ## What N Instances cost, and whether the limits of their tas
 bench-stalls: setup ## How long the manager's event loop stands still while ROWS tenants converge
 	@$(PY) -m benchmarks.stalls --rows $(ROWS)
 
-bench: setup ## Figures of the parts: queue, cache, controller, proxy, nodes
-	@for part in queue cache controller proxy nodes; do echo "== $$part"; $(PY) -m benchmarks.$$part; done
+bench: setup ## Figures of the parts: queue, cache, controller, proxy, nodes, applies
+	@for part in queue cache controller proxy nodes applies; do echo "== $$part"; $(PY) -m benchmarks.$$part; done
 
 clean: ## Remove what was made, not the caches outside
 	@rm -rf .venv .run .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist/*.whl
