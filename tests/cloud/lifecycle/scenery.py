@@ -42,6 +42,7 @@ CUSTOMER = "customer"
 ROOT = Path(__file__).parents[3]
 CRD = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
+JOB = GroupVersionKind("batch", "v1", "Job")
 EVENT = GroupVersionKind("events.k8s.io", "v1", "Event")
 NAMESPACE = GroupVersionKind("", "v1", "Namespace")
 SECRET = GroupVersionKind("", "v1", "Secret")
@@ -140,7 +141,7 @@ class Application:
             entry.at
             for entry in self.environment.proxy.log.entries()
             if entry.user == CUSTOMER
-            and entry.verb in ("create", "patch", "update")
+            and entry.verb not in ("get", "list", "watch")
             and entry.resource.startswith("deployments")
             and entry.at >= since
         ]
@@ -185,7 +186,7 @@ class Scenery:
             application = Application(site, environment)
             application.open()
             client = environment.client("envtest")
-            kinds = [kind.gvk() for kind in KINDS]
+            kinds = [JOB, *(kind.gvk() for kind in KINDS)]
             async with (
                 _running(application.follow(client, f"{namespace}-app", since)),
                 Chronicle.of(client, kinds, namespace, since) as chronicle,

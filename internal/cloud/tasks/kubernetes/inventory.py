@@ -17,6 +17,8 @@ from internal.cloud.tasks.task import TaskError
 
 INVENTORY: Final = f"{GROUP}/inventory"
 """Label of the ConfigMap: the instance whose objects it lists."""
+UPGRADES: Final = f"{GROUP}/upgrades"
+"""Label of what upgrades leave in the cluster, which goes with the workload: the instance."""
 OWNER: Final = f"{GROUP}/owner"
 """Annotation of every object that was applied: namespace and name of the instance."""
 PRUNE: Final = f"{GROUP}/prune"

@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.client import Client
-from ctrlruntime.client.errors import AlreadyExists, NotFound
+from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
 from internal.cloud.tasks.kubernetes.applying import FIELD_MANAGER, Applied, Located, Objects
 from internal.cloud.tasks.kubernetes.documents import Document, ObjectRef
 from internal.cloud.tasks.kubernetes.inventory import (
     INVENTORY,
+    UPGRADES,
     decode,
     encode,
     inventory_name,
@@ -22,6 +23,7 @@ from internal.cloud.tasks.kubernetes.waiting import Patience, until_gone, until_
 from internal.cloud.tasks.task import TaskError, TaskRejected
 
 CONFIG_MAP: Final = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
+JOB: Final = BUILTIN[GroupVersionKind("batch", "v1", "Job")]
 NAMESPACE: Final = BUILTIN[GroupVersionKind("", "v1", "Namespace")]
 
 
@@ -119,6 +121,23 @@ class Rollout:
     async def _forget(self) -> None:
         for config_map in await self._inventories():
             await self._delete_inventory(config_map["metadata"]["namespace"])
+        for kind in (CONFIG_MAP, JOB):
+            for left in await self.client.list(
+                kind, labels={UPGRADES: label_value(self.instance)}, metadata_only=True
+            ):
+                await self._delete_left(kind, left["metadata"])
+
+    async def _delete_left(self, kind: RESTMapping, metadata: Manifest) -> None:
+        try:
+            await self.client.delete(
+                kind,
+                metadata["name"],
+                metadata["namespace"],
+                uid=metadata["uid"],
+                propagation="Background",
+            )
+        except (NotFound, Conflict):
+            return
 
     async def _delete_inventory(self, namespace: str) -> None:
         try:

@@ -8,7 +8,7 @@ from ctrlruntime.api.scalars import format_time
 from ctrlruntime.client import Client
 from ctrlruntime.client.errors import NotFound
 from internal.cloud.tasks.kubernetes.applying import FIELD_MANAGER
-from internal.cloud.tasks.kubernetes.inventory import label_value
+from internal.cloud.tasks.kubernetes.inventory import UPGRADES, label_value
 from internal.cloud.tasks.kubernetes.rollout import CONFIG_MAP
 
 UPGRADE_UID: Final = f"{GROUP}/upgrade-uid"
@@ -21,6 +21,7 @@ class Checkpoint:
     def __init__(self, client: Client, *, instance: str, namespace: str, uid: str) -> None:
         self._client = client
         self._name = f"{label_value(instance)}-upgrade"
+        self._labels = {UPGRADES: label_value(instance)}
         self._namespace = namespace
         self._uid = uid
         self._done: dict[str, str] = {}
@@ -49,6 +50,7 @@ class Checkpoint:
                 "metadata": {
                     "name": self._name,
                     "namespace": self._namespace,
+                    "labels": self._labels,
                     "annotations": {UPGRADE_UID: self._uid},
                 },
                 "data": self._done,

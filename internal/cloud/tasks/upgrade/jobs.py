@@ -11,7 +11,7 @@ from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.client import Client
 from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
 from ctrlruntime.resources.readiness import Phase, assess
-from internal.cloud.tasks.kubernetes.inventory import label_value
+from internal.cloud.tasks.kubernetes.inventory import UPGRADES, label_value
 from internal.cloud.tasks.places import Places
 from internal.cloud.tasks.task import TaskError
 
@@ -104,7 +104,12 @@ class Jobs:
         return {
             "apiVersion": "batch/v1",
             "kind": "Job",
-            "metadata": {"name": name, "namespace": self.namespace, "annotations": marks},
+            "metadata": {
+                "name": name,
+                "namespace": self.namespace,
+                "labels": {UPGRADES: label_value(self.instance)},
+                "annotations": marks,
+            },
             "spec": {
                 "backoffLimit": 0,
                 "template": {"metadata": {"annotations": hook.pod_annotations}, "spec": pod},
