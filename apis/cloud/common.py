@@ -122,8 +122,8 @@ class TaskRun(ApiModel):
 
     run_id: str = Field(alias="runID")
     """Name of the run: task and 12 hexadecimal digits that follow from the identity below."""
-    inputs_version: str
-    """The inputs it was made for."""
+    inputs_version: str = ""
+    """The inputs it was made for; empty for a run that was found without a record."""
     inputs_hash: str = ""
     """Hash of their content: spec and annotations."""
     attempt: Int32 = 1
