@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.cache import Cache, CachedClient
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.versions import number, version
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import (
     AlreadyExists,
@@ -495,7 +496,7 @@ class Control:
             self._settle(desired.key, settle(desired, entry, owner))
             return Outcome(action, entry, reason)
         self._settled.pop(desired.key, None)
-        return Outcome(action, entry, reason, overtaken=entry is not None)
+        return Outcome(action, entry, reason, overtaken=version(entry) > number(answered))
 
 
 def _is_disputed(cause: StatusCause) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -307,6 +307,7 @@ resources = st.fixed_dictionaries(
 templates = st.dictionaries(st.sampled_from(LISTS), st.lists(resources, min_size=1, max_size=2))
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # machines are, now and then
 @given(templates)
 def test_any_template_is_read_and_written_unchanged_and_valid(lists: dict[str, Any]) -> None:
     manifest = {**TEMPLATE, "spec": {"registryId": "r", **lists}}

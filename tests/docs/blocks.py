@@ -43,7 +43,7 @@ def blocks(document: str) -> list[Block]:
             lines.append(line)
             continue
         if opened is None:
-            opened = number, line.removeprefix("```").strip()
+            opened = number, line.removeprefix("```").strip().partition(" ")[0]
         else:
             found.append(Block(document, *opened, "\n".join(lines) + "\n"))
             opened = None

@@ -67,6 +67,15 @@ async def the_test_command(_run: Run, block: Block) -> None:
     assert commands[-1] == f"exec {block.text.strip()}"
 
 
+def followed_by(test: str) -> Step:
+    """A part of a whole that another test puts together and runs."""
+
+    async def check(_run: Run, block: Block) -> None:
+        assert Path(block.document).name in (ROOT / test).read_text()
+
+    return check
+
+
 def saved_as(name: str) -> Step:
     """A file that later commands use."""
 
@@ -208,6 +217,9 @@ DOCUMENTS: dict[str, Document] = {
             in_one_program,
             shell,
         )
+    ),
+    "docs/adding-a-subresource.md": Document(
+        steps=(followed_by("tests/cloud/test_adding_a_subresource.py"),) * 5
     ),
     "docs/concepts.md": Document(steps=(in_one_program,) * len(runnable("docs/concepts.md"))),
     "docs/packages/generate.md": Document(steps=(in_one_program, shell)),

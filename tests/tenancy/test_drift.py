@@ -6,6 +6,7 @@ Nothing here waits for a timer: the manager acts on the watch event of the forei
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import functools
 import time
@@ -169,7 +170,12 @@ class Foreigner:
             return False
         desired = _merged(self.case.desired(), {"metadata": dict(self.tracked)})
         texts = desired.pop("stringData", None)
-        return _holds(desired, live) and (texts is None or set(texts) <= set(live["data"]))
+        return _holds(desired, live) and _holds(_encoded(texts or {}), live.get("data") or {})
+
+
+def _encoded(texts: Mapping[str, str]) -> dict[str, str]:
+    """`stringData` as the server keeps it."""
+    return {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
 
 
 def _merged(into: Manifest, patch: Mapping[str, Any]) -> Manifest:
