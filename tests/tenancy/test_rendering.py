@@ -7,7 +7,7 @@ import string
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from internal.tenancy.rendering import Renderer, RenderError, combine
@@ -349,7 +349,9 @@ async def test_no_error_quotes_a_value(renderer: Renderer, text: str) -> None:
 
 
 @pytest.mark.criterion("RENDER-TRUNC63")
-@given(st.text())
+@given(st.text() | st.text("aé-._", max_size=80))
+@example("short-")
+@example("a" * 62 + "-b")
 def test_trunc63_never_cuts_a_character_and_fits_a_label(text: str) -> None:
     made = trunc63(text)
     assert len(made.encode()) <= 63
