@@ -83,6 +83,7 @@ class Bench:
         await self._rest()
         self.figures.rss_mib = round(self._resident_mib(), 1)
         await self._stop_manager()
+        self.report = orjson.loads(self._report_path.read_bytes())
         self.figures.max_running = max(self.report["most_live"].values())
         self.figures.duplicate_runs = self.report["duplicates"]
         say(f"most at once: {self.report['most_live']}, runs: {self.report['runs']}")
@@ -139,14 +140,15 @@ class Bench:
                 raise SystemExit(f"{len(left)} are not ready: {said.most_common(5)}")
 
     async def _measure_waits(self) -> None:
-        """From a child's creation to its run's start. A cohort came at the same time: as many
+        """From the first look at a child to its run. A cohort came at the same time: as many
         consecutive children of a type as may run at once."""
         worst = 0.0
         for kind in CHILDREN:
             found = [
-                (item.metadata.creation_timestamp, item.status.run.created_at)
+                (pending[-1].last_transition_time, item.status.run.created_at)
                 for item in await self._client.list(kind, NAMESPACE)
                 if item.status.run is not None
+                and (pending := [c for c in item.status.task_conditions if c.type == "Pending"])
             ]
             waits = [_seconds(*times) for times in sorted(found, key=str)]
             say(
@@ -193,8 +195,6 @@ class Bench:
             return
         await self.manager.stop()
         self.manager = None
-        if self._report_path.exists():
-            self.report = orjson.loads(self._report_path.read_bytes())
 
     @property
     def _report_path(self) -> Path:
@@ -242,6 +242,7 @@ def instance(number: int) -> Instance:
                 },
                 "cluster": {"kubeconfigFrom": {"name": "cluster", "key": "kubeconfig"}},
                 "invariants": [{"name": "healthy", "check": request}],
+                "invariantsPeriod": "876000h",  # none is due again while we look
                 "debug": {"enableDeletionProtection": False},
             },
         }

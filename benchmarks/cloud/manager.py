@@ -36,7 +36,12 @@ async def main(kubeconfig: str, report: Path, limit: int) -> None:
     stub = StubRuns()
     options = ManagerOptions(metrics_bind_address="0", health_bind_address="0", handle_signals=True)
     manager = Manager(await Config.load(kubeconfig), options)
-    add_cloud(manager, CloudOptions(), limited(limit), provider=stub)
+    add_cloud(
+        manager,
+        CloudOptions(instance_concurrency=50, subresource_concurrency=50),
+        limited(limit),
+        provider=stub,
+    )
     try:
         await manager.start()
     finally:
