@@ -1,0 +1,30 @@
+"""What the kinds of the group share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from ctrlruntime.api import ApiModel, RawExtension
+
+__all__ = ["GROUP", "VERSION", "Metadata", "NonEmpty", "PodSpec"]
+
+GROUP = "cosmos.ctrlruntime.dev"
+VERSION = "v1"
+
+
+class Metadata(ApiModel):
+    """Labels and annotations to put on an object. They win over ours, but for those it is found by."""
+
+    labels: dict[str, str] = Field(default_factory=dict)
+    """Labels."""
+    annotations: dict[str, str] = Field(default_factory=dict)
+    """Annotations."""
+
+
+PodSpec = RawExtension
+"""A Pod's spec, as the server takes it."""
+
+NonEmpty = Annotated[str, Field(min_length=1)]
+"""A text that says something."""

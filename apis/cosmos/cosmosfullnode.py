@@ -1,0 +1,634 @@
+"""CosmosFullNode: a set of nodes of one chain, each with a disk of its own."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from apis.references import Name
+from ctrlruntime.api import (
+    CEL,
+    ApiModel,
+    Conditions,
+    Int32,
+    IntOrString,
+    ListMap,
+    PrintColumn,
+    Quantity,
+    RawExtension,
+    Resource,
+    Scale,
+    Time,
+)
+
+from .common import GROUP, VERSION, Metadata, NonEmpty, PodSpec
+
+__all__ = [
+    "AdditionalPod",
+    "App",
+    "AutoDataSource",
+    "BuilderChanges",
+    "Chain",
+    "ChainVersion",
+    "Comet",
+    "CosmosFullNode",
+    "CosmosFullNodeSpec",
+    "CosmosFullNodeStatus",
+    "DataSource",
+    "DataSourceFailure",
+    "DatabaseBackend",
+    "Disable",
+    "FullNodePhase",
+    "FullNodeType",
+    "HeightDriftMitigation",
+    "InstanceOverride",
+    "LogFormat",
+    "LogLevel",
+    "NodeService",
+    "Ordinals",
+    "PVCAutoScale",
+    "PVCAutoScaleRequest",
+    "PodTemplate",
+    "ProbeStrategy",
+    "Probes",
+    "Pruning",
+    "PruningStrategy",
+    "RetentionPolicy",
+    "RolloutStatus",
+    "ScheduledSnapshotStatus",
+    "SelfHeal",
+    "SelfHealingStatus",
+    "ServiceOverride",
+    "Strategy",
+    "SyncInfo",
+    "VolumeClaimTemplate",
+]
+
+Count = Annotated[Int32, Field(ge=0)]
+"""A number of things."""
+Height = Annotated[int, Field(ge=0)]
+"""Height of a block."""
+
+
+class FullNodeType(StrEnum):
+    """What the nodes are for."""
+
+    FULL_NODE = "FullNode"
+    SENTRY = "Sentry"
+    """Stands between the network and a remote signer, which connects to it."""
+
+
+class ProbeStrategy(StrEnum):
+    """What makes a Pod ready in the eyes of Kubernetes. Rollouts look at the node itself."""
+
+    NONE = "None"
+    REACHABLE = "Reachable"
+    """The node answers."""
+    IN_SYNC = "InSync"
+    """The node answers and has caught up."""
+
+
+class PruningStrategy(StrEnum):
+    """Which past states a node keeps."""
+
+    DEFAULT = "default"
+    NOTHING = "nothing"
+    EVERYTHING = "everything"
+    CUSTOM = "custom"
+
+
+class LogLevel(StrEnum):
+    """What a node logs."""
+
+    TRACE = "trace"
+    DEBUG = "debug"
+    INFO = "info"
+    WARN = "warn"
+    ERROR = "error"
+    FATAL = "fatal"
+    PANIC = "panic"
+
+
+class LogFormat(StrEnum):
+    """How a node logs."""
+
+    PLAIN = "plain"
+    JSON = "json"
+
+
+class DatabaseBackend(StrEnum):
+    """What a node keeps its blocks in."""
+
+    GOLEVELDB = "goleveldb"
+    ROCKSDB = "rocksdb"
+    PEBBLEDB = "pebbledb"
+
+
+class RetentionPolicy(StrEnum):
+    """What becomes of a claim whose node is no longer wanted."""
+
+    RETAIN = "Retain"
+    DELETE = "Delete"
+
+
+class Disable(StrEnum):
+    """What of one node is taken away."""
+
+    POD = "Pod"
+    """The Pod; its claim stays."""
+    ALL = "All"
+    """Pod and claim."""
+
+
+class DataSourceFailure(StrEnum):
+    """What is done if a new claim's source of data cannot be had."""
+
+    WAIT = "Wait"
+    """The claim is not made until the source is there."""
+    CREATE_EMPTY = "CreateEmpty"
+    """The claim is made empty."""
+
+
+class BuilderChanges(StrEnum):
+    """What becomes of existing objects if a new manager would build them in another way."""
+
+    HOLD = "Hold"
+    """They stay as they are until the resource itself changes."""
+    ROLL = "Roll"
+    """They are brought up to date, Pods within the budget."""
+
+
+class FullNodePhase(StrEnum):
+    """Where a set of nodes stands, in one word."""
+
+    COMPLETE = "Complete"
+    PROGRESSING = "Progressing"
+    WAITING_FOR_P2P_SERVICES = "WaitingForP2PServices"
+    """Addresses for peers outside have not been given yet."""
+    TRANSIENT_ERROR = "TransientError"
+    """Something failed that is likely to pass; it is tried again."""
+    ERROR = "Error"
+    """Something failed that needs somebody to change something."""
+
+
+# -- spec -----------------------------------------------------------------------------------------
+
+
+class Ordinals(ApiModel):
+    """Which numbers the nodes have."""
+
+    start: Count = 0
+    """Number of the first; the others follow."""
+
+
+class Strategy(ApiModel):
+    """How changes are rolled out."""
+
+    max_unavailable: Annotated[IntOrString | None, Field()] = None
+    """Nodes that may be down at once, as number or percentage of the replicas (rounded down, at least 1).
+    Default: 25%."""
+    builder_changes: BuilderChanges = BuilderChanges.HOLD
+    """What becomes of existing objects if only the manager changed."""
+
+
+class Probes(ApiModel):
+    """Readiness in the eyes of Kubernetes."""
+
+    strategy: ProbeStrategy = ProbeStrategy.IN_SYNC
+    """What makes a Pod ready. None for sentries."""
+
+
+class PodTemplate(ApiModel):
+    """The Pods of the nodes."""
+
+    metadata: Metadata = Field(default_factory=Metadata)
+    """Labels and annotations of the Pods."""
+    image: NonEmpty
+    """Image with the chain's binary; `chain.versions` goes before it."""
+    sidecar_image: str | None = None
+    """Image of the containers beside the node: health check, disk usage, version check. Default:
+    `manager` option --node-sidecar-image at the time the node set was first built."""
+    image_pull_policy: Annotated[str, Field(pattern="^(Always|Never|IfNotPresent)$")] | None = None
+    """When images are pulled."""
+    image_pull_secrets: list[RawExtension] = Field(default_factory=list)
+    """Secrets with credentials for the images."""
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    """Labels of the machines to run on."""
+    affinity: RawExtension | None = None
+    """Affinity of the Pods."""
+    tolerations: list[RawExtension] = Field(default_factory=list)
+    """Taints that are tolerated."""
+    priority_class_name: str | None = None
+    """PriorityClass of the Pods."""
+    priority: Int32 | None = None
+    """Priority; admission may refuse it beside a class."""
+    resources: RawExtension | None = None
+    """Requests and limits of the container `node`."""
+    termination_grace_period_seconds: Annotated[int, Field(ge=0)] | None = None
+    """Seconds a node has to end. Default 30."""
+    probes: Probes = Field(default_factory=Probes)
+    """Readiness in the eyes of Kubernetes."""
+    volumes: list[RawExtension] = Field(default_factory=list)
+    """Further volumes; one of a name we use is merged into ours (strategic merge)."""
+    init_containers: list[RawExtension] = Field(default_factory=list)
+    """Further init containers; one of a name we use is merged into ours (strategic merge)."""
+    containers: list[RawExtension] = Field(default_factory=list)
+    """Further containers; one of a name we use is merged into ours (strategic merge)."""
+
+
+class AdditionalPod(ApiModel):
+    """A further Pod for each node."""
+
+    name: NonEmpty
+    """Name; the node's number follows it."""
+    metadata: Metadata = Field(default_factory=Metadata)
+    """Labels and annotations."""
+    spec: PodSpec
+    """The Pod's spec."""
+    prefer_same_node: bool = False
+    """Prefer the machine that the node runs on."""
+
+
+class Comet(ApiModel):
+    """config.toml."""
+
+    rpc_listen_address: str = "tcp://0.0.0.0:26657"
+    """Where the node answers requests."""
+    p2p_listen_address: str = "tcp://0.0.0.0:26656"
+    """Where peers connect."""
+    peers: str = ""
+    """Persistent peers outside of the set: `id@host:port`, by comma. Those of the set are added."""
+    seeds: str = ""
+    """Seeds: `id@host:port`, by comma."""
+    private_peer_ids: str = Field(default="", alias="privatePeerIDs")
+    """Ids that are not told to others, by comma. Those of the set are added."""
+    unconditional_peer_ids: str = Field(default="", alias="unconditionalPeerIDs")
+    """Ids that no limit keeps out, by comma. Those of the set are added."""
+    max_inbound_peers: Count = 20
+    """Peers that may connect to a node."""
+    max_outbound_peers: Count = 20
+    """Peers that a node connects to."""
+    cors_allowed_origins: list[str] = Field(default_factory=list)
+    """Origins that browsers may send requests from."""
+    overrides: str = ""
+    """TOML that goes over all else."""
+
+
+class Pruning(ApiModel):
+    """Which past states a node keeps."""
+
+    strategy: PruningStrategy = PruningStrategy.DEFAULT
+    """Preset, or custom."""
+    interval: Count | None = None
+    """custom: every how many blocks states are removed."""
+    keep_every: Count | None = None
+    """custom: every how many blocks a state is kept for good."""
+    keep_recent: Count | None = None
+    """custom: how many last states are kept."""
+    min_retain_blocks: Count | None = None
+    """Blocks below the last that are kept at least; 0 keeps all."""
+
+
+class App(ApiModel):
+    """app.toml."""
+
+    min_gas_price: NonEmpty
+    """Lowest price of gas that the node takes, such as 0.1uatom."""
+    api_enable_unsafe_cors: bool = Field(default=False, alias="apiEnableUnsafeCORS")
+    """Let browsers use the API from anywhere."""
+    grpc_web_enable_unsafe_cors: bool = Field(default=False, alias="grpcWebEnableUnsafeCORS")
+    """Let browsers use gRPC-web from anywhere."""
+    pruning: Pruning | None = None
+    """Which past states are kept."""
+    halt_height: Height | None = None
+    """Height that the node ends at."""
+    overrides: str = ""
+    """TOML that goes over all else."""
+
+
+class ChainVersion(ApiModel):
+    """The binary from a height on."""
+
+    height: Height
+    """First height that is made with this version."""
+    image: NonEmpty
+    """Image of the container `node`."""
+    init_containers: dict[str, str] = Field(default_factory=dict)
+    """Images of init containers, by name."""
+    containers: dict[str, str] = Field(default_factory=dict)
+    """Images of further containers, by name."""
+    set_halt_height: bool = False
+    """Make the version before it end at this height; for chains that do not do so themselves."""
+
+
+class Chain(ApiModel):
+    """The chain."""
+
+    chain_id: NonEmpty = Field(alias="chainID")
+    """Id of the chain, such as cosmoshub-4."""
+    network: NonEmpty
+    """The network, such as mainnet; a label."""
+    binary: NonEmpty
+    """Name of the chain's binary within the image."""
+    home_dir: str = "cosmos"
+    """Folder of the node's files below /home/operator."""
+    config: Comet = Field(default_factory=Comet)
+    """config.toml."""
+    app: App
+    """app.toml."""
+    log_level: LogLevel | None = None
+    """What the node logs. Default: the chain's."""
+    log_format: LogFormat | None = None
+    """How the node logs. Default: the chain's."""
+    addrbook_url: str | None = Field(default=None, alias="addrbookURL")
+    """Where an address book is fetched from."""
+    addrbook_script: str | None = None
+    """Shell script that makes the file $ADDRBOOK_FILE; before the URL."""
+    genesis_url: str | None = Field(default=None, alias="genesisURL")
+    """Where the genesis file is fetched from."""
+    genesis_script: str | None = None
+    """Shell script that makes the file $GENESIS_FILE; before the URL."""
+    snapshot_url: str | None = Field(default=None, alias="snapshotURL")
+    """Where an archive of the data is fetched from, if there is none yet."""
+    snapshot_script: str | None = None
+    """Shell script that fills $CHAIN_HOME with data, if there is none yet; before the URL."""
+    skip_invariants: bool = False
+    """Skip the chain's invariants when it starts from genesis."""
+    privval_sleep_seconds: Count = 10
+    """Sentries: seconds to wait before the node starts, so that the signer has time to go."""
+    database_backend: DatabaseBackend = DatabaseBackend.GOLEVELDB
+    """What blocks are kept in."""
+    versions: list[ChainVersion] = Field(default_factory=list)
+    """Versions by height; the last whose height a node has reached is used."""
+    additional_init_args: list[str] = Field(default_factory=list)
+    """Further arguments of `init`."""
+    additional_start_args: list[str] = Field(default_factory=list)
+    """Further arguments of `start`."""
+
+
+class DataSource(ApiModel):
+    """What a new claim is filled from."""
+
+    api_group: str | None = None
+    """snapshot.storage.k8s.io for a snapshot; none for a claim."""
+    kind: Annotated[str, Field(pattern="^(VolumeSnapshot|PersistentVolumeClaim)$")]
+    """VolumeSnapshot or PersistentVolumeClaim."""
+    name: Name
+    """Name, in the same namespace."""
+
+
+class AutoDataSource(ApiModel):
+    """Fills new claims from the newest snapshot that is ready."""
+
+    volume_snapshot_selector: dict[str, str] = Field(default_factory=dict)
+    """Labels of the snapshots."""
+    match_instance: bool = False
+    """Take only snapshots of the same node."""
+    on_failure: DataSourceFailure = DataSourceFailure.WAIT
+    """What is done if there is none."""
+
+
+class VolumeClaimTemplate(
+    ApiModel,
+    rules=(
+        CEL(
+            "!(has(self.dataSource) && has(self.autoDataSource))",
+            message="give dataSource or autoDataSource, not both",
+        ),
+    ),
+):
+    """The disk of each node."""
+
+    metadata: Metadata = Field(default_factory=Metadata)
+    """Labels and annotations."""
+    storage_class_name: NonEmpty
+    """StorageClass; an existing claim keeps its own."""
+    resources: RawExtension
+    """`requests.storage`; it grows and never shrinks."""
+    access_modes: list[str] = Field(default_factory=list)
+    """Default ReadWriteOnce; an existing claim keeps its own."""
+    volume_mode: Annotated[str, Field(pattern="^(Filesystem|Block)$")] | None = None
+    """Default Filesystem; an existing claim keeps its own."""
+    data_source: DataSource | None = None
+    """What a new claim is filled from."""
+    auto_data_source: AutoDataSource | None = None
+    """Fill a new claim from the newest snapshot."""
+
+
+class ServiceOverride(ApiModel):
+    """What is different about a Service."""
+
+    metadata: Metadata = Field(default_factory=Metadata)
+    """Labels and annotations."""
+    type: (
+        Annotated[str, Field(pattern="^(ClusterIP|NodePort|LoadBalancer|ExternalName)$")] | None
+    ) = None
+    """Type of the Service."""
+    cluster_ip: str | None = Field(default=None, alias="clusterIP")
+    """`None` for a headless one."""
+    ports: list[RawExtension] = Field(default_factory=list)
+    """Ports; one of a name we use is merged into ours."""
+    external_traffic_policy: Annotated[str, Field(pattern="^(Cluster|Local)$")] | None = None
+    """How traffic from outside is spread."""
+
+
+class NodeService(ApiModel):
+    """The Services."""
+
+    max_p2p_external_addresses: Count = Field(default=1, alias="maxP2PExternalAddresses")
+    """How many of the first nodes get an address that peers outside can reach."""
+    p2p_template: ServiceOverride = Field(default_factory=ServiceOverride, alias="p2pTemplate")
+    """The Services that peers outside reach."""
+    rpc_template: ServiceOverride = Field(default_factory=ServiceOverride, alias="rpcTemplate")
+    """The Service for requests to all nodes."""
+    cluster_domain: str = "cluster.local"
+    """Domain of the cluster, in addresses of peers."""
+
+
+class InstanceOverride(ApiModel):
+    """What is different about one node."""
+
+    disable: Disable | None = None
+    """Take the Pod, or Pod and claim, away."""
+    volume_claim_template: VolumeClaimTemplate | None = None
+    """In place of the spec's."""
+    image: str | None = None
+    """Image of the container `node`, before `chain.versions`."""
+    external_address: str | None = None
+    """Address that peers outside reach the node by."""
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    """In place of the template's."""
+
+
+class PVCAutoScale(ApiModel):
+    """Grows disks as they fill."""
+
+    used_space_percentage: Annotated[Int32, Field(ge=1, le=100)]
+    """From this usage on."""
+    increase_quantity: Annotated[
+        str, Field(pattern=r"^([0-9]+%|[0-9]+(\.[0-9]+)?([KMGTPE]i?|k)?)$")
+    ]
+    """By how much: a percentage of the capacity (20%) or an amount (100Gi)."""
+    max_size: Quantity | None = None
+    """No disk grows beyond it."""
+    cooldown_seconds: Count = 21600
+    """Seconds between two requests for the same disk; clouds limit how often a disk may change."""
+
+
+class HeightDriftMitigation(ApiModel):
+    """Restarts nodes that fall behind the others."""
+
+    threshold: Annotated[Int32, Field(ge=1)]
+    """Blocks behind the highest of the set."""
+
+
+class SelfHeal(ApiModel):
+    """What is mended without anybody."""
+
+    pvc_auto_scale: PVCAutoScale | None = Field(default=None, alias="pvcAutoScale")
+    """Grow disks as they fill."""
+    height_drift_mitigation: HeightDriftMitigation | None = None
+    """Restart nodes that fall behind."""
+
+
+class CosmosFullNodeSpec(ApiModel):
+    """The nodes that are wanted."""
+
+    replicas: Count
+    """Number of nodes."""
+    ordinals: Ordinals = Field(default_factory=Ordinals)
+    """Which numbers they have."""
+    type: FullNodeType = FullNodeType.FULL_NODE
+    """What they are for."""
+    chain: Chain
+    """The chain."""
+    pod_template: PodTemplate
+    """Their Pods."""
+    additional_versioned_pods: Annotated[list[AdditionalPod], ListMap("name")] = Field(
+        default_factory=list
+    )
+    """Further Pods for each node."""
+    strategy: Strategy = Field(default_factory=Strategy)
+    """How changes are rolled out."""
+    volume_claim_template: VolumeClaimTemplate
+    """Their disks."""
+    volume_retention_policy: RetentionPolicy = RetentionPolicy.DELETE
+    """What becomes of the disks of nodes that are no longer wanted."""
+    service: NodeService = Field(default_factory=NodeService)
+    """Their Services."""
+    instance_overrides: Annotated[dict[str, InstanceOverride], Field(max_length=1000)] = Field(
+        default_factory=dict
+    )
+    """What is different about single nodes, by name of the Pod."""
+    self_heal: SelfHeal | None = None
+    """What is mended without anybody."""
+    service_account_name: str | None = None
+    """ServiceAccount of the Pods; by default one is made, with its role."""
+
+
+# -- status ---------------------------------------------------------------------------------------
+
+
+class SyncInfo(ApiModel):
+    """What a node last said of itself."""
+
+    timestamp: Time | None = None
+    """When it was asked, to the minute."""
+    height: Height | None = None
+    """Its last block."""
+    in_sync: bool | None = None
+    """Whether it has caught up."""
+    error: str | None = None
+    """Why nothing is known."""
+
+
+class ScheduledSnapshotStatus(ApiModel):
+    """A node that is down so that its disk can be copied."""
+
+    pod_candidate: str
+    """Name of its Pod."""
+    since: Time | None = None
+    """When it was asked for."""
+
+
+class PVCAutoScaleRequest(ApiModel):
+    """A disk that is to grow."""
+
+    requested_size: Quantity
+    """To what size."""
+    requested_at: Time
+    """When it was asked for."""
+
+
+class SelfHealingStatus(ApiModel):
+    """What is being mended."""
+
+    pvc_auto_scaler: dict[str, PVCAutoScaleRequest] = Field(
+        default_factory=dict, alias="pvcAutoScaler"
+    )
+    """Disks that are to grow, by name of the claim."""
+
+
+class RolloutStatus(ApiModel):
+    """How far a change is."""
+
+    outdated: Int32 = 0
+    """Pods that are not as they should be."""
+    budget: Int32 = 0
+    """How many of them may be taken down now."""
+    blocked: str = ""
+    """Why none may, in words."""
+
+
+class CosmosFullNodeStatus(ApiModel):
+    """What became of it. Every writer writes only its own fields."""
+
+    observed_generation: int = 0
+    """The metadata.generation that was looked at last."""
+    phase: FullNodePhase | None = None
+    """Where the set stands."""
+    status: str = ""
+    """The same in a sentence."""
+    replicas: Int32 = 0
+    """Nodes that exist, for the scale subresource."""
+    ready_replicas: Int32 = 0
+    """Nodes that have caught up."""
+    selector: str = ""
+    """Labels of the Pods, for the scale subresource."""
+    peers: list[str] = Field(default_factory=list)
+    """Addresses that peers outside reach the nodes by: `id@host:port`."""
+    sync: dict[str, SyncInfo] = Field(default_factory=dict)
+    """What the nodes last said, by Pod."""
+    height: dict[str, Height] = Field(default_factory=dict)
+    """The next height of each node, by Pod; it decides on the version."""
+    rollout: RolloutStatus = Field(default_factory=RolloutStatus)
+    """How far a change is."""
+    scheduled_snapshot_status: dict[str, ScheduledSnapshotStatus] = Field(default_factory=dict)
+    """Nodes that are down for a snapshot, by key of what asked for it."""
+    self_healing: SelfHealingStatus = Field(default_factory=SelfHealingStatus)
+    """What is being mended."""
+    sidecar_image: str = ""
+    """Image beside the nodes where the spec names none; kept so that a new manager changes nothing."""
+    conditions: Conditions = Field(default_factory=list)
+    """Ready, Progressing, ClaimsAsSpecified, BuilderChangeHeld, CRDsAvailable."""
+
+
+class CosmosFullNode(
+    Resource[CosmosFullNodeSpec, CosmosFullNodeStatus],
+    group=GROUP,
+    version=VERSION,
+    plural="cosmosfullnodes",
+    categories=("cosmos",),
+    short_names=("cfn",),
+    scale=Scale(".spec.replicas", ".status.replicas", ".status.selector"),
+    print_columns=(
+        PrintColumn("Ready", ".status.readyReplicas", "integer"),
+        PrintColumn("Desired", ".spec.replicas", "integer"),
+        PrintColumn("Phase", ".status.phase", "string"),
+        PrintColumn("Age", ".metadata.creationTimestamp", "date"),
+        PrintColumn("Message", ".status.status", "string", priority=1),
+    ),
+):
+    """A set of nodes of one chain."""

@@ -1,0 +1,1 @@
+"""The cosmos system: stateful nodes by builder, diff and control."""

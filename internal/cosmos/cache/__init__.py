@@ -1,0 +1,1 @@
+"""What all nodes last said, polled in the background, for every reconcile to look at."""

@@ -1,0 +1,55 @@
+"""What one node last said."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from ctrlruntime.queue import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One Pod of a set, and what its node said when it was last asked."""
+
+    pod: str
+    """Name of the Pod."""
+    uid: str
+    """UID of the Pod."""
+    ordinal: int
+    """Number of the node."""
+    at: datetime | None = None
+    """When it was asked; None before the first time."""
+    height: int | None = None
+    """Its last block, if it answered."""
+    catching_up: bool | None = None
+    """Whether it said that it is behind."""
+    error: str = ""
+    """Why nothing is known."""
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether it answered."""
+        return not self.error and self.height is not None
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether it answered, and has caught up."""
+        return self.is_reachable and self.catching_up is False
+
+
+class Observations(Protocol):
+    """What the cache answers, at once and from memory. No method makes a request."""
+
+    def collect(self, namespace: str, name: str) -> list[Observation]:
+        """One for each main Pod that exists, by ordinal; a Pod not asked yet has an error saying so."""
+
+    def synced(self, namespace: str, name: str) -> list[Observation]:
+        """Those in sync whose Pod has been ready for the minimum time (5 s), by ordinal."""
+
+    def invalidate(self, namespace: str, name: str, pods: Iterable[str]) -> None:
+        """Forget what these Pods said, and what they may be saying to a question already under way."""
+
+    def subscribe(self, changed: Callable[[Request], None]) -> None:
+        """Be told of sets whose nodes came into sync, fell out of it, or became (un)reachable at once; of
+        heights alone at most once a minute for each set."""

@@ -1,0 +1,1 @@
+"""A set of nodes: its builders, its controls, and the order they go in."""

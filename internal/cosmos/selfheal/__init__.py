@@ -1,0 +1,1 @@
+"""Disks that grow, and nodes that are restarted when they fall behind."""

@@ -1,0 +1,1 @@
+"""Regular copies of disks."""

@@ -1,0 +1,1 @@
+"""Jobs that run regularly on a disk made from a copy."""

@@ -1,0 +1,77 @@
+"""What the controllers of the cosmos system share: options and declared informers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from apis.cosmos import CosmosFullNode
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.cache.cache import InformerHandle
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.manager import Manager
+from internal.cosmos.marks import CREATED_BY, FIELD_MANAGER
+
+POD = BUILTIN[GroupVersionKind("", "v1", "Pod")]
+CLAIM = BUILTIN[GroupVersionKind("", "v1", "PersistentVolumeClaim")]
+SERVICE = BUILTIN[GroupVersionKind("", "v1", "Service")]
+OURS = {CREATED_BY: FIELD_MANAGER}
+"""Labels of everything that is watched: what others run in the cluster is not read."""
+OF_OWNER = "controller"
+"""Index: `<kind>/<namespace>/<name>` of an object's controller."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CosmosOptions:
+    """Options of the cosmos system."""
+
+    fullnode_concurrency: int = 10
+    """Sets of nodes worked on at once."""
+    poll_seconds: float = 5.0
+    """Seconds between two questions to the same node."""
+    poll_timeout_seconds: float = 5.0
+    """Seconds that a node has to answer."""
+    polls_at_once: int = 100
+    """Questions under way at once, of all sets."""
+    disk_seconds: float = 60.0
+    """Seconds between two looks at the usage of the same disk."""
+    heal_seconds: float = 60.0
+    """Seconds between two looks at a set that is to be mended."""
+    node_sidecar_image: str = ""
+    """Image of the containers beside a node, where its set names none."""
+    roll_builder_changes: bool = False
+    """Bring objects up to date that only a new manager would build in another way; else each set decides."""
+
+
+def owner_index(entry: Entry) -> Sequence[str]:
+    """Index function of OF_OWNER."""
+    return [
+        f"{reference.kind}/{entry.namespace}/{reference.name}"
+        for reference in entry.owners
+        if reference.controller
+    ]
+
+
+@dataclass(slots=True)
+class CosmosParts:
+    """What is read by more than one controller."""
+
+    manager: Manager
+    options: CosmosOptions
+    node_sets: InformerHandle
+    pods: InformerHandle
+    claims: InformerHandle
+
+
+def declare_parts(manager: Manager, options: CosmosOptions) -> CosmosParts:
+    """Declare what is read."""
+    declare = manager.cache.declare
+    node_sets = declare(CosmosFullNode)
+    node_sets.informer.store.add_index("uid", lambda entry: (entry.uid,))
+    indexes = {OF_OWNER: owner_index}
+    return CosmosParts(
+        manager=manager,
+        options=options,
+        node_sets=node_sets,
+        pods=declare(POD, labels=OURS, track_manager=FIELD_MANAGER, indexes=indexes),
+        claims=declare(CLAIM, labels=OURS, track_manager=FIELD_MANAGER, indexes=indexes),
+    )
