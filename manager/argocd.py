@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apis.cloud import GROUP as CLOUD
+from apis.cosmos import GROUP as COSMOS
 from apis.tenancy import GROUP as TENANCY
 from ctrlruntime.generate import to_yaml
 from ctrlruntime.generate.layout import kustomization
@@ -24,8 +25,8 @@ class Customization:
     group: str
     kinds: tuple[str, ...]
     health: str
-    discovery: str
-    actions: tuple[str, ...]
+    discovery: str = ""
+    actions: tuple[str, ...] = ()
 
 
 CUSTOMIZATIONS = (
@@ -43,6 +44,14 @@ CUSTOMIZATIONS = (
         discovery="discovery-cloud",
         actions=("pause", "resume", "retry"),
     ),
+    Customization(group=COSMOS, kinds=("CosmosFullNode",), health="health-cosmos"),
+    Customization(
+        group=COSMOS,
+        kinds=("ScheduledVolumeSnapshot", "StatefulJob"),
+        health="health-cosmos",
+        discovery="discovery-cosmos",
+        actions=("suspend", "unsuspend"),
+    ),
     Customization(
         group=TENANCY,
         kinds=("Tenant", "TenantRegistry", "TenantTemplate"),
@@ -59,14 +68,14 @@ def scripts(directory: Path) -> dict[str, str]:
 
 
 def config_map_data(lua: Mapping[str, str]) -> dict[str, str]:
-    """The keys of Argo CD's ConfigMap for every kind of ours."""
+    """The keys of Argo CD's ConfigMap: health of every kind of ours, actions of those that have any."""
     data: dict[str, str] = {}
     for each in CUSTOMIZATIONS:
-        actions = _actions(each, lua)
         for kind in each.kinds:
             name = f"{each.group}_{kind}"
             data[f"resource.customizations.health.{name}"] = lua[each.health]
-            data[f"resource.customizations.actions.{name}"] = actions
+            if each.actions:
+                data[f"resource.customizations.actions.{name}"] = _actions(each, lua)
     return data
 
 

@@ -6,14 +6,17 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from apis import cloud, tenancy
+from apis import cloud, cosmos, tenancy
 from ctrlruntime.generate.discovery import find_kinds, load
 from manager.argocd import argocd_files
 from tests.argocd.lua import evaluate
 
 ROOT: Final = Path(__file__).parents[2]
-KINDS: Final = [kind.gvk() for kind in find_kinds(load(("apis.cloud", "apis.tenancy")))]
+KINDS: Final = [
+    kind.gvk() for kind in find_kinds(load(("apis.cloud", "apis.cosmos", "apis.tenancy")))
+]
 CLOUD: Final = [gvk for gvk in KINDS if gvk.group == cloud.GROUP]
+COSMOS: Final = [gvk for gvk in KINDS if gvk.group == cosmos.GROUP]
 TENANCY: Final = [gvk for gvk in KINDS if gvk.group == tenancy.GROUP]
 
 pytestmark = pytest.mark.criterion("SG-62")
@@ -51,9 +54,11 @@ def test_what_is_shipped_is_what_the_scripts_say() -> None:
 
 def test_every_kind_has_health_and_actions(config_map: dict[str, str]) -> None:
     names = {f"{gvk.group}_{gvk.kind}" for gvk in KINDS}
-    for part in ("health", "actions"):
+    without_actions = {f"{cosmos.GROUP}_CosmosFullNode"}
+    for part, expected in (("health", names), ("actions", names - without_actions)):
         prefix = f"resource.customizations.{part}."
-        assert {key.removeprefix(prefix) for key in config_map if key.startswith(prefix)} == names
+        found = {key.removeprefix(prefix) for key in config_map if key.startswith(prefix)}
+        assert found == expected
 
 
 def test_no_script_uses_what_only_gopher_lua_knows(config_map: dict[str, str]) -> None:
@@ -299,3 +304,95 @@ def test_tenancy_kinds_can_be_looked_at_now(config_map: dict[str, str], kind: st
     assert changed["metadata"]["annotations"] == {key: "1"}
     changed["status"] = {"lastHandledReconcile": "1"}
     assert evaluate(definitions["reconcile"], changed)["metadata"]["annotations"] == {key: "2"}
+
+
+SEEN: Final = {"observedGeneration": 3}
+
+
+@pytest.mark.parametrize("kind", [gvk.kind for gvk in COSMOS])
+def test_cosmos_kinds_that_nobody_looked_at_yet(config_map: dict[str, str], kind: str) -> None:
+    waits = ("Progressing", "Waiting for the manager")
+    assert health(config_map, cosmos.GROUP, obj(kind)) == waits
+    stale = obj(kind, status={"observedGeneration": 2, "phase": "Complete"})
+    assert health(config_map, cosmos.GROUP, stale)[0] == "Progressing"
+    gone = obj(kind, metadata={"deletionTimestamp": "2026-01-02T03:04:05Z"}, status=SEEN)
+    assert health(config_map, cosmos.GROUP, gone) == ("Progressing", "Being deleted")
+
+
+@pytest.mark.parametrize("phase", list(cosmos.FullNodePhase))
+def test_health_of_a_set_of_nodes_by_phase(
+    config_map: dict[str, str], phase: cosmos.FullNodePhase
+) -> None:
+    words = {"Complete": "Healthy", "Error": "Degraded"}
+    status = {**SEEN, "phase": phase.value, "status": "Says so."}
+    said = health(config_map, cosmos.GROUP, obj("CosmosFullNode", status=status))
+    assert said == (words.get(phase.value, "Progressing"), "Says so.")
+
+
+def test_a_blocked_rollout_says_what_it_waits_for(config_map: dict[str, str]) -> None:
+    rollout = {"outdated": 2, "blocked": "Node 3 is not in sync."}
+    status = {**SEEN, "phase": "Progressing", "status": "Rolls.", "rollout": rollout}
+    said = health(config_map, cosmos.GROUP, obj("CosmosFullNode", status=status))
+    assert said == ("Progressing", "Node 3 is not in sync.")
+
+
+FAILED: Final = {"name": "j-1", "outcome": "Failed", "message": "No space."}
+LOST: Final = {"name": "j-1", "outcome": "Lost"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "status", "expected"),
+    [
+        ("ScheduledVolumeSnapshot", {}, {"status": "Waits."}, ("Healthy", "Waits.")),
+        (
+            "ScheduledVolumeSnapshot",
+            {},
+            {"lastSnapshot": {"name": "s-1", "failed": "Too late."}},
+            ("Degraded", "Too late."),
+        ),
+        (
+            "ScheduledVolumeSnapshot",
+            {},
+            {"conditions": [condition("CRDsAvailable", "False", "Install them.")]},
+            ("Degraded", "Install them."),
+        ),
+        (
+            "ScheduledVolumeSnapshot",
+            {"suspend": True},
+            {"status": "Suspended.", "lastSnapshot": {"name": "s-1", "failed": "Too late."}},
+            ("Suspended", "Suspended."),
+        ),
+        ("StatefulJob", {}, {"status": "Waits.", "jobHistory": []}, ("Healthy", "Waits.")),
+        ("StatefulJob", {}, {"jobHistory": [FAILED]}, ("Degraded", "No space.")),
+        ("StatefulJob", {}, {"jobHistory": [LOST, FAILED]}, ("Degraded", "Job j-1: Lost")),
+        (
+            "StatefulJob",
+            {},
+            {"status": "Runs.", "jobHistory": [{"name": "j-2", "outcome": "Running"}, FAILED]},
+            ("Healthy", "Runs."),
+        ),
+    ],
+)
+def test_health_of_what_runs_regularly(
+    config_map: dict[str, str],
+    kind: str,
+    spec: dict[str, Any],
+    status: dict[str, Any],
+    expected: tuple[str, str],
+) -> None:
+    manifest = obj(kind, status={**SEEN, **status}) | {"spec": spec}
+    assert health(config_map, cosmos.GROUP, manifest) == expected
+
+
+@pytest.mark.parametrize("kind", ["ScheduledVolumeSnapshot", "StatefulJob"])
+def test_what_runs_regularly_is_suspended_and_resumed(
+    config_map: dict[str, str], kind: str
+) -> None:
+    discovery, definitions = actions(config_map, cosmos.GROUP, kind)
+    manifest = obj(kind) | {"spec": {"schedule": "@daily"}}
+    offered = evaluate(discovery, manifest)
+    assert offered == {"suspend": {"disabled": False}, "unsuspend": {"disabled": True}}
+    suspended = evaluate(definitions["suspend"], manifest)
+    assert suspended == manifest | {"spec": {"schedule": "@daily", "suspend": True}}
+    assert evaluate(discovery, suspended)["suspend"] == {"disabled": True}
+    assert evaluate(definitions["unsuspend"], suspended) == manifest
