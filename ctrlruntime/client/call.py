@@ -72,4 +72,4 @@ class Defaults:
     field_manager: str | None = None
     field_validation: FieldValidation | None = None
     timeout: float = 30.0
-    """Seconds, for each attempt of a request."""
+    """Seconds, for the answer to each attempt of a request."""

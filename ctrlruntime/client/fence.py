@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import aiohttp
+from ctrlruntime.client.sending import Request
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
@@ -22,10 +22,10 @@ Fence = Callable[[], None]
 READS = frozenset({"GET", "HEAD"})
 
 
-def fenced(fence: Fence) -> type[aiohttp.ClientRequest]:
+def fenced(fence: Fence) -> type[Request]:
     """A request class for one session: asks the fence, then hands the bytes to the socket at once."""
 
-    class FencedRequest(aiohttp.ClientRequest):
+    class FencedRequest(Request):
         """Without a body a request is sent by `send`, with one by `write_bytes`, often turns later."""
 
         async def send(self, conn: Connection) -> ClientResponse:

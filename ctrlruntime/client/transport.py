@@ -24,11 +24,13 @@ from ctrlruntime.client.errors import TransportError, WriteOutcomeUnknown, error
 from ctrlruntime.client.fence import READS, Fence, fenced
 from ctrlruntime.client.lines import LineSplitter
 from ctrlruntime.client.observe import NoObserver, RequestObserver
+from ctrlruntime.client.sending import Request, Sending
 from ctrlruntime.client.warnings import warnings_of
 
 Params = Mapping[str, str]
 _KEEPALIVE_SECONDS = 30.0
 _RETIREMENT_SECONDS = 60.0
+_NO_ANSWER = "<error>"
 JSON = "application/json"
 
 
@@ -51,7 +53,10 @@ class TransportOptions:
     """How often a 429, or a 5xx with Retry-After, is repeated (client-go: 10)."""
     max_retry_after: float = 60.0
     """A longer Retry-After is cut to this."""
-    connect_timeout: float = 10.0
+    connect_timeout: float = 30.0
+    """For a new connection, TLS included (client-go: 30); comes before a call's own ``timeout``."""
+    connect_attempts: int = 2
+    """How often a connection not made in time is tried. Nothing was sent by then, not even a write."""
     compression: bool = False
     """Ask for gzip. Worth it across a WAN; on a fast network it only costs processor time."""
 
@@ -89,7 +94,7 @@ class Transport:
         self.options = options or TransportOptions()
         self._observer: RequestObserver = observer or NoObserver()
         self._sleep = sleep
-        self._request_class = aiohttp.ClientRequest if fence is None else fenced(fence)
+        self._request_class = Request if fence is None else fenced(fence)
         self._log = structlog.get_logger("ctrlruntime.client")
         self._on_warning = on_warning or self._log_warning
         base = URL(config.host)
@@ -133,7 +138,8 @@ class Transport:
         """One request with its answer.
 
         429, and 5xx with Retry-After, are repeated as the server asks; a 401 once with renewed
-        credentials. ``timeout`` bounds each attempt. Raises APIError for any other answer of 400 or
+        credentials. ``timeout`` bounds each attempt from when it is sent; a connection that it needs
+        has limits of its own, see TransportOptions. Raises APIError for any other answer of 400 or
         more, TransportError where none came, and WriteOutcomeUnknown where a write may have been
         carried out all the same.
         """
@@ -142,7 +148,7 @@ class Transport:
         renewed = False
         while True:
             sending = await self._headers(headers, body, content_type, renew=renewed)
-            status, answered, answer = await self._attempt(method, url, sending, body, timeout)
+            status, answered, answer = await self._connected(method, url, sending, body, timeout)
             self._warn(answered)
             if status < HTTPStatus.BAD_REQUEST:
                 return Response(status, answered, answer)
@@ -198,12 +204,12 @@ class Transport:
         """
         url = self._url(path, params)
         limits = aiohttp.ClientTimeout(
-            total=timeout, sock_connect=self.options.connect_timeout, sock_read=inactivity
+            total=timeout, connect=self.options.connect_timeout, sock_read=inactivity
         )
         sending = await self._headers(headers, None, JSON, renew=False)
         started = time.perf_counter()
         received = 0
-        code = "<error>"
+        code = _NO_ANSWER
         try:
             session = await self._open()
             async with session.get(
@@ -232,29 +238,42 @@ class Transport:
 
     # -- one attempt -----------------------------------------------------------------------
 
+    async def _connected(
+        self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, timeout: float
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """An attempt that is made anew while there is no connection for it in time."""
+        for _ in range(self.options.connect_attempts - 1):
+            try:
+                return await self._attempt(method, url, headers, body, timeout)
+            except _NoConnection:
+                self._observer.retried(method, self._host, _NO_ANSWER)
+        return await self._attempt(method, url, headers, body, timeout)
+
     async def _attempt(
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, timeout: float
     ) -> tuple[int, Mapping[str, str], bytes]:
         async with self._slots:
             started = time.perf_counter()
-            code, received = "<error>", 0
+            code, received = _NO_ANSWER, 0
+            sending = Sending(timeout)
             try:
                 session = await self._open()
-                async with session.request(
-                    method,
-                    url,
-                    data=body,
-                    headers=headers,
-                    timeout=aiohttp.ClientTimeout(
-                        total=timeout, sock_connect=self.options.connect_timeout
-                    ),
-                    **self._connection_options(),
-                ) as response:
+                async with (
+                    sending,
+                    session.request(
+                        method,
+                        url,
+                        data=body,
+                        headers=headers,
+                        timeout=aiohttp.ClientTimeout(connect=self.options.connect_timeout),
+                        **self._connection_options(),
+                    ) as response,
+                ):
                     answer = await response.read()
                     code, received = str(response.status), len(answer)
                     return response.status, response.headers, answer
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                raise _no_answer(method, url, error) from error
+                raise _no_answer(method, url, error, sent=sending.begun) from error
             finally:
                 seconds = time.perf_counter() - started
                 self._observer.requested(
@@ -375,11 +394,16 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-def _no_answer(method: str, url: URL, error: Exception) -> TransportError:
-    sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+class _NoConnection(TransportError):
+    """It was not made in time."""
+
+
+def _no_answer(method: str, url: URL, error: Exception, *, sent: bool) -> TransportError:
     message = f"{method} {url.path}: {_words(error)}"
     if sent and method not in READS:
         return WriteOutcomeUnknown(message)
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return _NoConnection(message, sent=False)
     return TransportError(message, sent=sent)
 
 

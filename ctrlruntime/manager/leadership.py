@@ -75,6 +75,7 @@ class Leadership:
         self._led = False
         self._ending = False
         self._told = False
+        self.leading(False)  # whoever asks before the election has begun is told, too
 
     def start(self) -> None:
         """Enters the election."""

@@ -19,9 +19,11 @@ from ctrlruntime.client.errors import (
     TransportError,
     WriteOutcomeUnknown,
 )
+from ctrlruntime.client.fence import Fence
 from ctrlruntime.client.lines import LineSplitter
 from ctrlruntime.client.transport import Transport, TransportOptions
 from ctrlruntime.client.warnings import warnings_of
+from tests.client.doorman import Doorman
 from tests.client.peer import Answer, Peer, fails, hangs_up, says, streams
 from tests.client.support import Seen
 
@@ -130,6 +132,35 @@ class TestNoAnswer:
             async with Transport(config) as client:
                 with pytest.raises(TransportError) as error:
                     await client.request("PUT", "/x", body=b"{}")
+        assert not error.value.sent
+        assert not isinstance(error.value, WriteOutcomeUnknown)
+
+    @pytest.mark.parametrize("fence", [None, lambda: None], ids=["unfenced", "fenced"])
+    async def test_a_connection_not_made_in_time_is_tried_again_for_writes_too(
+        self, fence: Fence | None
+    ) -> None:
+        seen = Seen()
+        options = TransportOptions(connect_timeout=0.3, connect_attempts=100)
+        async with Doorman(ignored=2) as door:
+            config = Config(host=door.url, verify=False)
+            async with Transport(config, options, observer=seen, fence=fence) as client:
+                await client.request("POST", "/x")
+            assert door.requests == [b"POST /x HTTP/1.1"]
+            assert 3 <= door.callers <= len(seen.requests)
+        assert set(seen.retries) == {"<error>"}
+
+    async def test_without_a_connection_a_write_was_certainly_not_sent(self) -> None:
+        """However short the time for its answer is, which begins when it is sent."""
+        seen = Seen()
+        options = TransportOptions(connect_timeout=0.3)
+        async with Doorman(ignored=100) as door:
+            config = Config(host=door.url, verify=False)
+            async with Transport(config, options, observer=seen) as client:
+                with pytest.raises(TransportError, match="POST /x: Connection timeout") as error:
+                    await client.request("POST", "/x", timeout=0.01)
+                with pytest.raises(TransportError, match="watch of /x: Connection timeout"):
+                    await anext(client.watch_lines("/x", {}, inactivity=5.0))
+        assert len(seen.requests) == options.connect_attempts + 1
         assert not error.value.sent
         assert not isinstance(error.value, WriteOutcomeUnknown)
 

@@ -18,6 +18,8 @@ LEASE = GroupVersionKind("coordination.k8s.io", "v1", "Lease")
 EVENT = GroupVersionKind("events.k8s.io", "v1", "Event")
 
 QUICK = ElectionOptions(lease_duration=15.0, renew_deadline=10.0, retry_period=0.2)
+LONG = 60.0
+"""Seconds that nothing takes, not even on a machine that has much else to do."""
 
 
 def manager(config: Config, **options: Any) -> Manager:
@@ -36,19 +38,25 @@ def manager(config: Config, **options: Any) -> Manager:
 
 
 @contextlib.asynccontextmanager
+async def starting(subject: Manager) -> AsyncIterator[asyncio.Task[None]]:
+    """Starts a manager. At the end of the block it runs no more, however the block ended."""
+    task = asyncio.create_task(subject.start())
+    try:
+        yield task
+    finally:
+        subject.stop()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
 async def running(subject: Manager) -> AsyncIterator[asyncio.Task[None]]:
     """Runs a manager for the length of the block, until it leads; checks that no task is left."""
     before = asyncio.all_tasks()
-    task = asyncio.create_task(subject.start())
-    elected = asyncio.create_task(subject.elected.wait())
-    try:
-        await asyncio.wait({task, elected}, timeout=20, return_when=asyncio.FIRST_COMPLETED)
-        yield task
-    finally:
+    async with starting(subject) as task:
+        elected = asyncio.create_task(subject.elected.wait())
+        await asyncio.wait({task, elected}, timeout=LONG, return_when=asyncio.FIRST_COMPLETED)
         elected.cancel()
-        subject.stop()
-        with contextlib.suppress(Exception, asyncio.CancelledError):
-            await asyncio.wait_for(task, 20)
+        yield task
     await asyncio.sleep(0)
     left = {t for t in asyncio.all_tasks() - before if not t.done() and not _serves(t)}
     assert not left
@@ -70,10 +78,13 @@ class Recorded:
         *,
         ready: asyncio.Event | None = None,
         slow_end: float = 0.0,
+        held: asyncio.Event | None = None,
     ) -> None:
+        """`slow_end`, `held`: its end takes so many seconds, or until then."""
         self.name = name
         self.log = log
         self.slow_end = slow_end
+        self.held = held
         self.began = asyncio.Event()
         if group is not None:
             self.runnable_group = group
@@ -91,6 +102,8 @@ class Recorded:
         finally:
             if self.slow_end:
                 await asyncio.sleep(self.slow_end)
+            if self.held is not None:
+                await self.held.wait()
             self.log.append(f"stop {self.name}")
 
 
@@ -107,7 +120,7 @@ class Failing:
         raise self.error
 
 
-async def eventually(condition: Callable[[], bool], timeout: float = 20.0) -> None:
+async def eventually(condition: Callable[[], bool], timeout: float = LONG) -> None:
     """Waits until ``condition`` holds."""
     async with asyncio.timeout(timeout):
         while not condition():  # noqa: ASYNC110 - what is looked at is not ours

@@ -37,11 +37,13 @@ from .support import (
     CONFIG_MAP,
     EVENT,
     LEASE,
+    LONG,
     Failing,
     Recorded,
     eventually,
     manager,
     running,
+    starting,
 )
 
 UNREACHABLE = Config(host="http://127.0.0.1:9")
@@ -88,23 +90,23 @@ async def test_groups_start_in_order_and_stop_in_the_reverse(config: Config) -> 
     }
     for runnable in runnables.values():
         subject.add(runnable)
-    task = asyncio.create_task(subject.start())
-    for count, group in enumerate(Group, 1):
-        await asyncio.wait_for(runnables[group].began.wait(), 10)
-        assert log == [f"start {g.value}" for g in list(Group)[:count]]
-        assert not subject.elected.is_set()
-        gates[group].set()
-    await asyncio.wait_for(subject.elected.wait(), 10)
-    log.clear()
-    subject.stop()
-    await task
-    assert sorted(log[:2]) == ["stop others", "stop warm-up"]
-    assert log[2:] == [
-        "stop leader election",
-        "stop caches",
-        "stop webhooks",
-        "stop http servers",
-    ]
+    async with starting(subject) as task:
+        for count, group in enumerate(Group, 1):
+            await asyncio.wait_for(runnables[group].began.wait(), LONG)
+            assert log == [f"start {g.value}" for g in list(Group)[:count]]
+            assert not subject.elected.is_set()
+            gates[group].set()
+        await asyncio.wait_for(subject.elected.wait(), LONG)
+        log.clear()
+        subject.stop()
+        await task
+        assert sorted(log[:2]) == ["stop others", "stop warm-up"]
+        assert log[2:] == [
+            "stop leader election",
+            "stop caches",
+            "stop webhooks",
+            "stop http servers",
+        ]
 
 
 @pytest.mark.criterion("MG-02")
@@ -131,12 +133,12 @@ async def test_an_error_of_a_runnable_is_raised_after_all_others_stopped(config:
     subject.add(failing)
     subject.add(Recorded("leader", log))
     subject.add(Recorded("other", log, Group.OTHERS))
-    task = asyncio.create_task(subject.start())
-    await asyncio.wait_for(subject.elected.wait(), 10)
-    failing.now.set()
-    with pytest.raises(OSError, match="disk is gone"):
-        await task
-    assert log[-2:] == ["stop other", "stop leader"]
+    async with starting(subject) as task:
+        await asyncio.wait_for(subject.elected.wait(), LONG)
+        failing.now.set()
+        with pytest.raises(OSError, match="disk is gone"):
+            await task
+        assert log[-2:] == ["stop other", "stop leader"]
 
 
 @pytest.mark.criterion("MG-05")
@@ -146,34 +148,36 @@ async def test_an_exceeded_grace_period_is_named_and_keeps_the_first_error(confi
     subject.add(failing)
     slow = Recorded("slow", [], slow_end=5)
     subject.add(slow)
-    task = asyncio.create_task(subject.start())
-    await asyncio.wait_for(slow.began.wait(), 10)
-    failing.now.set()
-    with pytest.raises(GracePeriodExceeded, match=r"grace period of 0.1 s.*slow") as caught:
-        await task
-    assert isinstance(caught.value.__cause__, OSError)
+    async with starting(subject) as task:
+        await asyncio.wait_for(slow.began.wait(), LONG)
+        failing.now.set()
+        with pytest.raises(GracePeriodExceeded, match=r"grace period of 0.1 s.*slow") as caught:
+            await task
+        assert isinstance(caught.value.__cause__, OSError)
 
 
 @pytest.mark.criterion("MG-06")
 async def test_a_timeout_of_0_does_not_wait_and_a_negative_one_has_no_bound(config: Config) -> None:
     log: list[str] = []
     hasty = manager(config, graceful_shutdown_timeout=0)
-    stuck = Recorded("stuck", log, slow_end=1)
+    let_go = asyncio.Event()
+    stuck = Recorded("stuck", log, held=let_go)
     hasty.add(stuck)
-    task = asyncio.create_task(hasty.start())
-    await asyncio.wait_for(stuck.began.wait(), 10)
-    hasty.stop()
-    await task
-    assert log == ["start stuck"]
-    patient = manager(config, graceful_shutdown_timeout=-1)
-    slow = Recorded("slow", log, slow_end=0.3)
-    patient.add(slow)
-    task = asyncio.create_task(patient.start())
-    await asyncio.wait_for(slow.began.wait(), 10)
-    patient.stop()
-    await task
-    assert "stop slow" in log
-    await eventually(lambda: "stop stuck" in log)
+    async with starting(hasty) as task:
+        await asyncio.wait_for(stuck.began.wait(), LONG)
+        hasty.stop()
+        await task
+        assert log == ["start stuck"]
+        let_go.set()
+        patient = manager(config, graceful_shutdown_timeout=-1)
+        slow = Recorded("slow", log, slow_end=0.3)
+        patient.add(slow)
+        async with starting(patient) as task:
+            await asyncio.wait_for(slow.began.wait(), LONG)
+            patient.stop()
+            await task
+            assert "stop slow" in log
+            await eventually(lambda: "stop stuck" in log)
 
 
 @pytest.mark.criterion("MG-07")
@@ -182,7 +186,7 @@ async def test_a_runnable_added_late_runs_at_once_and_after_stop_is_refused(conf
     late = Recorded("late", [])
     async with running(subject):
         subject.add(late)
-        await asyncio.wait_for(late.began.wait(), 10)
+        await asyncio.wait_for(late.began.wait(), LONG)
     with pytest.raises(StoppingError, match="takes no new runnables"):
         subject.add(Recorded("too late", []))
 
@@ -205,17 +209,18 @@ async def test_only_the_leader_runs_what_needs_leadership(config: Config) -> Non
     waiting, free = Recorded("leader", []), Recorded("free", [], Group.OTHERS)
     second.add(waiting)
     second.add(free)
+    assert b'leader_election_master_status{name="tests"} 0.0' in second.metrics.render()
     async with running(first):
         assert first.elected.is_set()
-        task = asyncio.create_task(second.start())
-        await asyncio.wait_for(free.began.wait(), 10)
-        status, text = await get(second.metrics_port, "/metrics")
-        assert status == 200
-        assert 'leader_election_master_status{name="tests"} 0.0' in text
-        second.stop()
-        await task
-        assert not waiting.began.is_set()
-        assert not second.elected.is_set()
+        async with starting(second) as task:
+            await asyncio.wait_for(free.began.wait(), LONG)
+            status, text = await get(second.metrics_port, "/metrics")
+            assert status == 200
+            assert 'leader_election_master_status{name="tests"} 0.0' in text
+            second.stop()
+            await task
+            assert not waiting.began.is_set()
+            assert not second.elected.is_set()
     third = manager(config, leader_election=True)
     heir = Recorded("heir", [])
     third.add(heir)
@@ -229,20 +234,22 @@ async def test_only_the_leader_runs_what_needs_leadership(config: Config) -> Non
 async def test_a_lost_lease_ends_the_manager_without_waiting(config: Config) -> None:
     subject = manager(config, leader_election=True, graceful_shutdown_timeout=60)
     log: list[str] = []
-    slow = Recorded("slow", log, slow_end=1)
+    let_go = asyncio.Event()
+    slow = Recorded("slow", log, held=let_go)
     subject.add(slow)
-    task = asyncio.create_task(subject.start())
-    await asyncio.wait_for(slow.began.wait(), 10)
-    async with Client.connect(config) as client:
-        lease = await client.get(LEASE, "tests", "default")
-        lease["spec"]["holderIdentity"] = "thief"
-        await client.update(lease)
-        with pytest.raises(LeaderElectionLost, match="leader election lost"):
-            await asyncio.wait_for(task, 10)
-        assert log == ["start slow"]
-        lease = await client.get(LEASE, "tests", "default")
-        assert lease["spec"]["holderIdentity"] == "thief"
-    await eventually(lambda: "stop slow" in log)
+    async with starting(subject) as task:
+        await asyncio.wait_for(slow.began.wait(), LONG)
+        async with Client.connect(config) as client:
+            lease = await client.get(LEASE, "tests", "default")
+            lease["spec"]["holderIdentity"] = "thief"
+            await client.update(lease)
+            with pytest.raises(LeaderElectionLost, match="leader election lost"):
+                await asyncio.wait_for(task, LONG)
+            assert log == ["start slow"]
+            let_go.set()
+            lease = await client.get(LEASE, "tests", "default")
+            assert lease["spec"]["holderIdentity"] == "thief"
+        await eventually(lambda: "stop slow" in log)
 
 
 @pytest.mark.criterion("MG-11")
@@ -262,32 +269,32 @@ async def test_the_lease_is_kept_until_leader_runnables_ended(config: Config) ->
 
         subject = manager(config, leader_election=True, leader_election_identity="me")
         subject.add(FuncRunnable(work))
-        task = asyncio.create_task(subject.start())
-        await asyncio.wait_for(began.wait(), 10)
-        subject.stop()
-        await task
-        assert holders == ["me"]
-        released = await client.get(LEASE, "tests", "default")
-        assert released["spec"]["holderIdentity"] == ""
-        assert released["spec"]["leaseDurationSeconds"] == 1
+        async with starting(subject) as task:
+            await asyncio.wait_for(began.wait(), LONG)
+            subject.stop()
+            await task
+            assert holders == ["me"]
+            released = await client.get(LEASE, "tests", "default")
+            assert released["spec"]["holderIdentity"] == ""
+            assert released["spec"]["leaseDurationSeconds"] == 1
 
 
 @pytest.mark.criterion("LE-05")
 @pytest.mark.criterion("LE-12")
 async def test_the_next_candidate_takes_over_a_released_lease(config: Config) -> None:
     first, second = (manager(config, leader_election=True) for _ in range(2))
-    leading = asyncio.create_task(first.start())
-    await asyncio.wait_for(first.elected.wait(), 10)
-    _, text = await get(first.metrics_port, "/metrics")
-    assert 'leader_election_master_status{name="tests"} 1.0' in text
-    async with asyncio.TaskGroup() as group:
-        group.create_task(second.start())
-        await asyncio.sleep(0.5)
-        assert not second.elected.is_set()
-        first.stop()
-        await leading
-        await asyncio.wait_for(second.elected.wait(), 10)
-        second.stop()
+    async with starting(first) as leading:
+        await asyncio.wait_for(first.elected.wait(), LONG)
+        _, text = await get(first.metrics_port, "/metrics")
+        assert 'leader_election_master_status{name="tests"} 1.0' in text
+        async with asyncio.TaskGroup() as group:
+            group.create_task(second.start())
+            await asyncio.sleep(0.5)
+            assert not second.elected.is_set()
+            first.stop()
+            await leading
+            await asyncio.wait_for(second.elected.wait(), LONG)
+            second.stop()
 
 
 @pytest.mark.criterion("LE-09")
@@ -356,19 +363,19 @@ async def test_ready_only_when_caches_are_synced(server: APIServer, config: Conf
     server.options.latency.read = 1.0
     subject = manager(config)
     subject.cache.declare(CONFIG_MAP)
-    task = asyncio.create_task(subject.start())
-    async with asyncio.timeout(10):
-        while True:
-            try:
-                status, _ = await get(subject.health_port, "/readyz")
-                break
-            except aiohttp.ClientError:
-                await asyncio.sleep(0.01)
-    assert status == 500
-    await asyncio.wait_for(subject.elected.wait(), 10)
-    assert (await get(subject.health_port, "/readyz"))[0] == 200
-    subject.stop()
-    await task
+    async with starting(subject) as task:
+        async with asyncio.timeout(LONG):
+            while True:
+                try:
+                    status, _ = await get(subject.health_port, "/readyz")
+                    break
+                except aiohttp.ClientError:
+                    await asyncio.sleep(0.01)
+        assert status == 500
+        await asyncio.wait_for(subject.elected.wait(), LONG)
+        assert (await get(subject.health_port, "/readyz"))[0] == 200
+        subject.stop()
+        await task
 
 
 @pytest.mark.criterion("MG-15")
@@ -434,11 +441,11 @@ async def test_errors_while_stopping_are_logged_and_cancellation_is_none(config:
     with capture_logs() as logs:
         subject = manager(config)
         subject.add(FuncRunnable(fails_at_the_end))
-        task = asyncio.create_task(subject.start())
-        await asyncio.wait_for(subject.elected.wait(), 10)
-        await asyncio.sleep(0)
-        subject.stop()
-        await task
+        async with starting(subject) as task:
+            await asyncio.wait_for(subject.elected.wait(), LONG)
+            await asyncio.sleep(0)
+            subject.stop()
+            await task
     errors = [line for line in logs if line["log_level"] == "error"]
     assert [line["event"] for line in errors] == ["Error while stopping"]
 
@@ -494,7 +501,7 @@ async def test_the_first_signal_stops_and_the_second_exits_with_1(
         env={**os.environ, "PYTHONPATH": str(Path.cwd())},
     )
     assert process.stdout is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LONG):
         assert await process.stdout.readline() == b"ready\n"
         process.send_signal(signal.SIGTERM)
         assert await process.stdout.readline() == b"stopping\n"
@@ -541,7 +548,7 @@ async def test_a_program_that_lost_its_lease_exits_whatever_still_runs(config: C
         env={**os.environ, "PYTHONPATH": str(Path.cwd())},
     )
     assert process.stdout is not None
-    async with asyncio.timeout(30), Client.connect(config) as client:
+    async with asyncio.timeout(LONG), Client.connect(config) as client:
         assert await process.stdout.readline() == b"leading\n"
         lease = await client.get(LEASE, "tests", "default")
         lease["spec"]["holderIdentity"] = "thief"
@@ -577,7 +584,7 @@ async def test_a_second_cluster_is_synced_before_controllers_start(config: Confi
         source = KindSource(east, CONFIG_MAP, enqueue_self, cluster="east")
         Builder(subject).watches_source(source).named("far").build(reconcile)
         async with running(subject):
-            found = await asyncio.wait_for(seen.get(), 10)
+            found = await asyncio.wait_for(seen.get(), LONG)
         assert found == (Request("default", "far", "east"), True)
         await there.close()
 
