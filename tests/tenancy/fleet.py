@@ -28,7 +28,7 @@ from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest.proxy import Mark
 from ctrlruntime.envtest.proxy.requests import WRITES
-from tests.tenancy.world import NAMESPACE_KIND, World, is_ready, mapping
+from tests.tenancy.world import NAMESPACE_KIND, PATIENCE, World, is_ready, mapping
 
 COLUMNS = ("uid", "url", "active", "plan", "image", "replicas", "secret")
 EVENT = mapping("events.k8s.io/v1", "Event")
@@ -215,7 +215,7 @@ class Fleet:
 
     # -- conditions ----------------------------------------------------------------------------
 
-    async def ready(self, *names: str, timeout: float = 30.0) -> None:
+    async def ready(self, *names: str, timeout: float = PATIENCE) -> None:
         """Wait until these tenants are ready for their current generation."""
         for name in names:
             await self.world.eventually(
@@ -237,7 +237,7 @@ class Fleet:
         reason: str | None = None,
         *,
         message: str = "",
-        timeout: float = 30.0,
+        timeout: float = PATIENCE,
     ) -> Condition:
         """Wait until a condition says this; the condition. `message` must be part of its message."""
         found: Condition = await self.world.eventually(

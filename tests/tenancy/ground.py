@@ -113,7 +113,7 @@ class Ground:
     async def _prepare(self, client: Client) -> None:
         await install(client)
         await add_grants(client)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while True:
                 if await self._aggregated(client):
                     break
@@ -140,7 +140,7 @@ class Ground:
             made = [key async for key in self._scopes(client) if key not in self._there]
             await asyncio.gather(*(self._delete(client, _SCOPES[k], name) for k, name in made))
             waited = [(k, name) for k, name in made if k != "namespaces"]
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(90):
                 while waited:
                     waited = [
                         (k, n) for k, n in waited if await self._exists(client, _SCOPES[k], n)

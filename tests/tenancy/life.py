@@ -57,7 +57,7 @@ class LeadersWorld(World):
         )
         add_tenancy(self.manager, self.options)
         self._task = asyncio.create_task(self.manager.start())
-        await asyncio.wait_for(self.manager.elected.wait(), 30)
+        await asyncio.wait_for(self.manager.elected.wait(), 90)
 
     def manager_options(self) -> ManagerOptions:
         """As in the installation, on free ports."""
@@ -123,7 +123,7 @@ async def live(world: LeadersWorld, chosen: list[Case]) -> None:
         fleet.rows("a")
         await fleet.registry()
         await fleet.template(**entries(chosen, space))
-        await fleet.ready("a-app", timeout=90)
+        await fleet.ready("a-app")
         world.environment.proxy.clear()
         await fleet.allow_delete("nonsense")  # an event now, and the same event at the next plan
         await fleet.event("InvalidAnnotation")
@@ -167,7 +167,7 @@ async def everything_changes(fleet: Fleet, chosen: list[Case], space: str) -> No
         log = fleet.world.environment.proxy.log.entries()
         return resources - {e.resource for e in log if e.user == USER and e.verb == "update"}
 
-    await fleet.world.eventually(replaced, lambda left: not left, timeout=60)
+    await fleet.world.eventually(replaced, lambda left: not left)
 
 
 async def deleted(world: World, mark: Mark, resources: list[str]) -> None:
@@ -177,7 +177,7 @@ async def deleted(world: World, mark: Mark, resources: list[str]) -> None:
         log = world.environment.proxy.log.entries(mark)
         return set(resources) - {e.resource for e in log if e.verb == "delete" and e.user == USER}
 
-    await world.eventually(left, lambda found: not found, timeout=30)
+    await world.eventually(left, lambda found: not found)
 
 
 async def metrics_are_read(fleet: Fleet) -> None:

@@ -20,6 +20,7 @@ import yaml
 from apis.tenancy import Tenant
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest.proxy import Kill, Match
+from ctrlruntime.resources import revision
 from tests.tenancy.nursery import Child, Nursery
 from tests.tenancy.world import (
     CONFIG_MAP,
@@ -126,7 +127,7 @@ async def inventory(world: World) -> dict[str, Any]:
                 continue
             found[f"{kind.gvk.kind}/{namespace}/{name}"] = {
                 "labels": metadata.get("labels"),
-                "spec": without(item.get("spec"), "clusterIP", "clusterIPs"),
+                "spec": essence(item.get("spec")),
                 "data": item.get("data"),
                 "applied": item.get("status", {}).get("appliedResources"),
             }
@@ -144,8 +145,16 @@ def space(world: World, uid: str) -> str:
     return f"{world.namespace}-{uid}-space"
 
 
-def without(value: Any, *names: str) -> Any:
-    return {k: v for k, v in value.items() if k not in names} if isinstance(value, dict) else value
+def essence(spec: Any) -> Any:
+    """What does not depend on the world. A revision does, where lists name its namespaces."""
+    if not isinstance(spec, dict):
+        return spec
+    found = {k: v for k, v in spec.items() if k not in ("clusterIP", "clusterIPs")}
+    if "templateRevision" in spec:
+        lists = {k: v for k, v in spec.items() if isinstance(v, list)}
+        assert spec["templateRevision"] == revision(lists)
+        found["templateRevision"] = "of its lists"
+    return found
 
 
 async def prepare(world: World) -> None:
@@ -228,7 +237,7 @@ async def tenant_with_a_kill(
         notify=lambda *_: gone.set(),
     )
     try:
-        ready = asyncio.create_task(world.ready(f"{name}-{name}", timeout=60))
+        ready = asyncio.create_task(world.ready(f"{name}-{name}"))
         killed = asyncio.create_task(gone.wait())
         await asyncio.wait({ready, killed}, return_when=asyncio.FIRST_COMPLETED)
         if not gone.is_set():

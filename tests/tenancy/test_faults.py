@@ -483,7 +483,7 @@ async def list_again(world: World) -> None:
         return all(now.lists > then.lists for then, now in zip(before, cache.stats(), strict=False))
 
     with removing(world, proxy.add(Fail(code=410, reason="Expired"), WATCHES, times=None)):
-        await world.eventually(listed, timeout=30)
+        await world.eventually(listed)
 
 
 @contextlib.contextmanager

@@ -79,7 +79,7 @@ async def test_a_kind_without_a_grant_is_named_with_the_role_to_add(world: World
     mark = world.mark()
     await world.rest(quiet=1.0)
     await grant(world, "limits", "limitranges", VERBS)
-    await fleet.ready("a-app", "b-app", timeout=60)
+    await fleet.ready("a-app", "b-app")
     for kind, name in ((TenantTemplate, "app"), (Tenant, "a-app"), (Tenant, "b-app")):
         await fleet.until(kind, name, "PermissionsGranted", "True", "Granted")
     assert await fleet.get(LIMITS, "b-other")
@@ -101,7 +101,7 @@ async def test_of_many_tenants_one_asks_again_for_a_right_to_write(world: World)
     told = await fleet.until(TenantTemplate, "app", "PermissionsGranted", "False")
     assert told.message.startswith("The manager may not patch endpoints. To allow it: ")
     await grant(world, "endpoints", "endpoints", VERBS)
-    await fleet.ready(*(f"{name}-app" for name in names), timeout=60)
+    await fleet.ready(*(f"{name}-app" for name in names))
     refused = world.environment.proxy.log.since(mark).select(user=USER, code=403).total
     assert refused <= 12 + 6  # each at most once, and then one for all
 
@@ -116,7 +116,7 @@ async def test_other_tenants_do_not_wait_for_those_without_a_grant(world: World)
     free.rows("a")
     await free.registry()
     await free.template(configMaps=[config_map("cm", "{{ .uid }}")])
-    await free.ready("a-app", timeout=10)
+    await free.ready("a-app")
 
 
 @pytest.mark.criterion("grants")

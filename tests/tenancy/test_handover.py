@@ -52,7 +52,7 @@ async def contest(
         try:
             for user in USERS:
                 processes[user] = await compete(world, user, lease)
-                await world.eventually(lambda: leader(world), bool, timeout=60)
+                await world.eventually(lambda: leader(world), bool)
             yield world, processes
         finally:
             for process in processes.values():
@@ -116,7 +116,7 @@ async def test_the_other_manager_goes_on_where_the_leader_ended(
         if how is signal.SIGSTOP:
             await stir(world, story)
             os.kill(processes[USERS[0]].pid, signal.SIGCONT)
-            assert await asyncio.wait_for(processes[USERS[0]].wait(), 30) == 1
+            assert await asyncio.wait_for(processes[USERS[0]].wait(), 90) == 1
         ending = await story.end()
         assert ending.objects == expected.objects
         assert set(ending.reborn) <= {"ConfigMap/a-settings"}

@@ -194,7 +194,7 @@ async def test_a_tenant_whose_account_may_not_delete_waits_and_says_so(world: Wo
         now = await fleet.find(Tenant, "a-app")
         return now is None or now.metadata.uid != before.metadata.uid
 
-    await world.eventually(another, timeout=30)
+    await world.eventually(another)
 
 
 @pytest.mark.criterion("impersonation")

@@ -41,7 +41,7 @@ async def test_a_kind_the_role_lacks_fails_its_resource_and_no_other(tmp_path: P
         )
         await world.template(configMaps=[config_map("cm", "{{ .uid }}-other")])
         await world.ready("a-web-app")
-        condition = await world.condition("a-with-pod", "Ready", "False", timeout=30)
+        condition = await world.condition("a-with-pod", "Ready", "False")
         assert "pod (The manager may not patch pods" in condition.message
         granted = await world.condition("a-with-pod", "PermissionsGranted", "False")
         assert "--resource=pods" in granted.message

@@ -206,7 +206,7 @@ async def test_a_restored_fleet_converges_without_a_delete_and_without_a_rollout
         before = by_key(await dump(world))
         mark = world.mark()
         await world.start_manager()
-        await world.ready(*TENANTS, timeout=40)
+        await world.ready(*TENANTS)
         await world.rest()
         after = by_key(await dump(world))
 
@@ -245,7 +245,7 @@ async def test_what_leaves_the_template_after_a_restore_goes(
     ) as world:
         await restore(world, objects, references=False)
         await world.start_manager()
-        await world.ready(*TENANTS, timeout=40)
+        await world.ready(*TENANTS)
         await world.rest(0.5)
         lists = template(world.place("elsewhere"))
         lists["configMaps"] = [

@@ -51,6 +51,8 @@ REGISTRY = "registry"
 TABLE = "tenants"
 STATUS_PERIOD = 0.1
 """Counts in statuses follow soon, so that tests need not wait for them."""
+PATIENCE = 90.0
+"""Seconds that nothing takes, not even on a machine that has much else to do."""
 REST = 0.5
 """Seconds without a request that count as rest."""
 COLUMNS = ("uid", "url", "active", "plan", "image", "replicas")
@@ -349,7 +351,11 @@ class World:
             return None
 
     async def eventually(
-        self, look: Callable[[], Any], holds: Callable[[Any], bool] = bool, *, timeout: float = 30.0
+        self,
+        look: Callable[[], Any],
+        holds: Callable[[Any], bool] = bool,
+        *,
+        timeout: float = PATIENCE,
     ) -> Any:
         """Look again until `holds`; what was seen then. AssertionError with what was seen last."""
         seen: Any = None
@@ -363,13 +369,19 @@ class World:
         except TimeoutError:
             raise AssertionError(f"not within {timeout:g} s; last seen: {seen!r}") from None
 
-    async def ready(self, *names: str, timeout: float = 40.0) -> None:
+    async def ready(self, *names: str, timeout: float = PATIENCE) -> None:
         """Wait until these tenants are ready for their current generation."""
         for name in names:
             await self.eventually(partial(self.tenant, name), is_ready, timeout=timeout)
 
     async def condition(
-        self, name: str, kind: str, status: str, reason: str | None = None, *, timeout: float = 30.0
+        self,
+        name: str,
+        kind: str,
+        status: str,
+        reason: str | None = None,
+        *,
+        timeout: float = PATIENCE,
     ) -> Condition:
         """Wait until a tenant's condition says this; the condition."""
 
@@ -412,7 +424,7 @@ class World:
         """What the manager asked since then, without leases."""
         return self.environment.proxy.log.since(since).select(user="manager").without_leases()
 
-    async def rest(self, quiet: float = REST, timeout: float = 30.0) -> None:
+    async def rest(self, quiet: float = REST, timeout: float = PATIENCE) -> None:
         """Wait until the manager has asked nothing but watches for a while, and nothing is under way."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
