@@ -1,0 +1,169 @@
+"""The status of a set of nodes: what a pass found out, in words that a human can act on. Pure.
+
+Several write the same status. What is told here touches only what belongs to the set itself: the pauses
+for snapshots and the requests for larger disks are others' (but for a request whose disk is gone).
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from apis.cosmos import CosmosFullNodeStatus, FullNodePhase, RolloutStatus, SyncInfo
+from ctrlruntime.api import Condition, remove_condition, set_condition
+from internal.cosmos.cache.observation import Observation
+
+READY: Final = "Ready"
+"""Condition: every node that is wanted has caught up."""
+PROGRESSING: Final = "Progressing"
+"""Condition: something is being brought about."""
+CLAIMS: Final = "ClaimsAsSpecified"
+"""Condition: no disk differs from the spec in what cannot be changed."""
+HELD: Final = "BuilderChangeHeld"
+"""Condition: a new manager would build objects in another way, and has not."""
+CRDS: Final = "CRDsAvailable"
+"""Condition: the cluster serves snapshots; only where disks are filled from them."""
+PASSING: Final = (HELD, CRDS)
+"""Conditions that are there only where they say something."""
+SECONDS_OF_A_WRITE: Final = 60
+"""Heights alone are written once in that many seconds at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a pass found out."""
+
+    generation: int
+    phase: FullNodePhase
+    message: str
+    selector: str = ""
+    replicas: int = 0
+    """Pods of nodes that exist."""
+    wanted: int = 0
+    """Nodes that are to run: neither disabled nor down for a snapshot."""
+    nodes: Collection[str] = ()
+    """Names of the Pods whose height is kept: those wanted, and those whose disk is still there."""
+    observations: Sequence[Observation] = ()
+    heights: Mapping[str, int] = field(default_factory=dict)
+    """The next height of each node, as far as it is known from the nodes."""
+    peers: Sequence[str] | None = None
+    """Addresses for peers outside, once all are known."""
+    rollout: RolloutStatus | None = None
+    """None: the Pods were not looked at."""
+    sidecar_image: str = ""
+    emptied: Collection[str] = ()
+    """Claims that were made or taken away: what was known of their nodes is no longer so."""
+    emptied_nodes: Collection[str] = ()
+    """The Pods of those claims."""
+    conditions: Sequence[Condition] = ()
+    """Beside Ready and Progressing."""
+
+
+def tell(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> None:
+    """Put the facts into a status, which may be newer than the one that they were found with."""
+    status.observed_generation = facts.generation
+    status.phase, status.status = facts.phase, facts.message
+    status.replicas, status.selector = facts.replicas, facts.selector
+    status.ready_replicas = sum(each.is_in_sync for each in facts.observations)
+    if facts.peers is not None:
+        status.peers = list(facts.peers)
+    if facts.rollout is not None:
+        status.rollout = facts.rollout.model_copy()
+    if facts.sidecar_image and not status.sidecar_image:
+        status.sidecar_image = facts.sidecar_image
+    tell_sync(status, facts, now)
+    for claim in facts.emptied:
+        status.self_healing.pvc_auto_scaler.pop(claim, None)
+    _tell_conditions(status, facts, now)
+
+
+def tell_sync(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> None:
+    """What the nodes said. Heights alone are no news until a minute after the last time."""
+    heights = {pod: height for pod, height in status.height.items() if pod in facts.nodes}
+    for pod in facts.emptied_nodes:
+        heights.pop(pod, None)
+    said = synced(status.sync, facts.observations, now)
+    fresh = is_due(status.sync.values(), now) or _word(status.sync) != _word(said)
+    if fresh:
+        status.sync = said
+        known = {pod: height for pod, height in facts.heights.items() if pod in facts.nodes}
+        heights = highest(heights, known)
+    if heights != status.height:
+        status.height = heights
+
+
+def highest(*known: Mapping[str, int]) -> dict[str, int]:
+    """The greatest height that is known of each node, by name."""
+    found: dict[str, int] = {}
+    for heights in known:
+        for pod, height in heights.items():
+            found[pod] = max(height, found.get(pod, 0))
+    return dict(sorted(found.items()))
+
+
+def next_heights(observations: Iterable[Observation]) -> dict[str, int]:
+    """The height that each node makes next, of those that answered."""
+    return {
+        each.pod: each.height + 1
+        for each in observations
+        if each.is_reachable and each.height is not None
+    }
+
+
+def synced(
+    before: Mapping[str, SyncInfo], observations: Iterable[Observation], now: datetime
+) -> dict[str, SyncInfo]:
+    """`status.sync`. The time of a node is kept as long as it says the same."""
+    minute = now.replace(second=0, microsecond=0)
+    found: dict[str, SyncInfo] = {}
+    for each in sorted(observations, key=lambda item: (item.ordinal, item.pod)):
+        info = SyncInfo(timestamp=minute)
+        if each.is_reachable:
+            info.height, info.in_sync = each.height, each.is_in_sync
+        else:
+            info.error = each.error or "It has not been asked yet."
+        old = before.get(each.pod)
+        same = old is not None and old.model_copy(update={"timestamp": minute}) == info
+        found[each.pod] = old if old is not None and same else info
+    return found
+
+
+def is_due(sync: Iterable[SyncInfo], now: datetime) -> bool:
+    """Whether heights were last written in another minute."""
+    times = [info.timestamp for info in sync if info.timestamp is not None]
+    return not times or (now - max(times)).total_seconds() >= SECONDS_OF_A_WRITE
+
+
+def _word(sync: Mapping[str, SyncInfo]) -> dict[str, object]:
+    """Who has caught up and who cannot be reached: what is worth a write at once."""
+    return {pod: (info.in_sync, info.error is None) for pod, info in sync.items()}
+
+
+def _tell_conditions(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> None:
+    told = [_ready(status, facts), _progressing(facts), *facts.conditions]
+    for condition in told:
+        stamped = condition.model_copy(update={"observed_generation": facts.generation})
+        set_condition(status.conditions, stamped, now)
+    for kind in set(PASSING) - {condition.type for condition in told}:
+        remove_condition(status.conditions, kind)
+
+
+def _ready(status: CosmosFullNodeStatus, facts: Facts) -> Condition:
+    count = f"{status.ready_replicas} of {facts.wanted} nodes have caught up."
+    ready = status.ready_replicas >= facts.wanted
+    return Condition(
+        type=READY,
+        status="True" if ready else "False",
+        reason="InSync" if ready else "NodesBehind",
+        message=count,
+    )
+
+
+def _progressing(facts: Facts) -> Condition:
+    busy = facts.phase in (FullNodePhase.PROGRESSING, FullNodePhase.TRANSIENT_ERROR)
+    return Condition(
+        type=PROGRESSING,
+        status="True" if busy else "False",
+        reason=facts.phase.value,
+        message=facts.message,
+    )

@@ -1,0 +1,146 @@
+"""What the status of a set of nodes becomes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from apis.cosmos import (
+    CosmosFullNodeStatus,
+    FullNodePhase,
+    PVCAutoScaleRequest,
+    RolloutStatus,
+    ScheduledSnapshotStatus,
+)
+from ctrlruntime.api import Condition, find_condition
+from internal.cosmos.cache.observation import Observation
+from internal.cosmos.fullnode.status import CRDS, Facts, next_heights, tell
+
+NOON = datetime(2026, 5, 1, 12, 0, 5, tzinfo=UTC)
+
+
+def node(ordinal: int, height: int | None = 100, *, behind: bool = False) -> Observation:
+    error = "" if height is not None else "connection refused"
+    return Observation(
+        f"hub-{ordinal}", f"uid-{ordinal}", ordinal, NOON, height, behind, error=error
+    )
+
+
+def facts(*observations: Observation, **more: Any) -> Facts:
+    given = {
+        "generation": 3,
+        "phase": FullNodePhase.COMPLETE,
+        "message": "As it should be.",
+        "replicas": len(observations),
+        "wanted": len(observations),
+        "nodes": [each.pod for each in observations],
+        "observations": observations,
+        "heights": next_heights(observations),
+        "rollout": RolloutStatus(),
+        **more,
+    }
+    return Facts(**given)
+
+
+def told(status: CosmosFullNodeStatus, given: Facts, seconds: float = 0) -> CosmosFullNodeStatus:
+    after = status.model_copy(deep=True)
+    tell(after, given, NOON + timedelta(seconds=seconds))
+    return after
+
+
+def test_what_nodes_say_is_told_with_the_next_height() -> None:
+    after = told(CosmosFullNodeStatus(), facts(node(0), node(1, None), node(2, 90, behind=True)))
+    assert after.height == {"hub-0": 101, "hub-2": 91}
+    assert after.sync["hub-0"].in_sync is True
+    assert after.sync["hub-1"].error == "connection refused"
+    assert after.sync["hub-1"].in_sync is None
+    assert after.sync["hub-2"].in_sync is False
+    assert after.sync["hub-0"].timestamp == NOON.replace(second=0)
+    assert after.ready_replicas == 1
+    ready = find_condition(after.conditions, "Ready")
+    assert ready is not None and ready.status == "False"
+    assert ready.message == "1 of 3 nodes have caught up."
+
+
+def test_nothing_new_changes_nothing_however_late() -> None:
+    before = told(CosmosFullNodeStatus(), facts(node(0), node(1)))
+    assert told(before, facts(node(0), node(1)), seconds=7200) == before
+
+
+def test_heights_alone_wait_for_the_next_minute() -> None:
+    before = told(CosmosFullNodeStatus(), facts(node(0)))
+    later = facts(node(0, 105))
+    assert told(before, later, seconds=20) == before
+    after = told(before, later, seconds=60)
+    assert after.height == {"hub-0": 106}
+    assert after.sync["hub-0"].height == 105
+    assert told(after, facts(node(0, 110)), seconds=80) == after
+
+
+def test_a_node_that_falls_behind_is_told_at_once() -> None:
+    before = told(CosmosFullNodeStatus(), facts(node(0), node(1)))
+    after = told(before, facts(node(0, 101), node(1, 100, behind=True)), seconds=1)
+    assert after.ready_replicas == 1
+    assert after.height["hub-0"] == 102, "heights go along"
+
+
+def test_heights_never_go_down_until_the_disk_is_another() -> None:
+    before = told(CosmosFullNodeStatus(height={"hub-0": 500}), facts(node(0, 100)))
+    assert before.height == {"hub-0": 500}
+    renewed = facts(
+        node(0, None), emptied=["pvc-hub-0"], emptied_nodes=["hub-0"], heights={"hub-0": 3}
+    )
+    assert told(before, renewed).height == {"hub-0": 3}
+
+
+def test_heights_are_kept_while_the_disk_is_there() -> None:
+    before = CosmosFullNodeStatus(height={"hub-0": 5, "hub-1": 7, "hub-2": 9})
+    after = told(before, facts(node(0, 9), nodes=["hub-0", "hub-1"]))
+    assert after.height == {"hub-0": 10, "hub-1": 7}
+
+
+def test_what_others_write_stays() -> None:
+    request = PVCAutoScaleRequest(requested_size="2Gi", requested_at=NOON)
+    pause = ScheduledSnapshotStatus(pod_candidate="hub-1")
+    before = CosmosFullNodeStatus(scheduled_snapshot_status={"key": pause})
+    before.self_healing.pvc_auto_scaler = {"pvc-hub-0": request, "pvc-hub-1": request}
+    after = told(before, facts(node(0), emptied=["pvc-hub-1"]))
+    assert after.scheduled_snapshot_status == {"key": pause}
+    assert after.self_healing.pvc_auto_scaler == {"pvc-hub-0": request}
+
+
+def test_peers_stay_until_all_are_known() -> None:
+    before = CosmosFullNodeStatus(peers=["id@host:26656"])
+    assert told(before, facts(node(0), peers=None)).peers == ["id@host:26656"]
+    assert told(before, facts(node(0), peers=[])).peers == []
+
+
+def test_the_image_beside_the_nodes_is_recorded_once() -> None:
+    first = told(CosmosFullNodeStatus(), facts(node(0), sidecar_image="manager:1"))
+    assert told(first, facts(node(0), sidecar_image="manager:2")).sidecar_image == "manager:1"
+
+
+@pytest.mark.parametrize(
+    ("phase", "busy"),
+    [
+        (FullNodePhase.COMPLETE, "False"),
+        (FullNodePhase.PROGRESSING, "True"),
+        (FullNodePhase.TRANSIENT_ERROR, "True"),
+        (FullNodePhase.ERROR, "False"),
+        (FullNodePhase.WAITING_FOR_P2P_SERVICES, "False"),
+    ],
+)
+def test_progressing_follows_the_phase(phase: FullNodePhase, busy: str) -> None:
+    after = told(CosmosFullNodeStatus(), facts(node(0), phase=phase))
+    condition = find_condition(after.conditions, "Progressing")
+    assert condition is not None
+    assert (condition.status, condition.reason) == (busy, phase.value)
+
+
+def test_conditions_that_say_nothing_any_more_go() -> None:
+    missing = Condition(type=CRDS, status="False", reason="NotServed", message="no snapshots")
+    before = told(CosmosFullNodeStatus(), facts(node(0), conditions=[missing]))
+    assert find_condition(before.conditions, CRDS) is not None
+    assert find_condition(told(before, facts(node(0))).conditions, CRDS) is None
