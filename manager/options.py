@@ -4,12 +4,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from ctrlruntime.events import EventOptions
 from ctrlruntime.manager import GCOptions, ManagerOptions, MetricsServing, WebhookOptions
 from manager.controllers.cloud import CloudOptions
 from manager.controllers.tenancy import TenancyOptions
 
 LEADER_ELECTION_ID = "manager.ctrlruntime.dev"
 SYSTEMS = ("tenancy", "cloud")
+EVENTS_WAITING = 20_000
+"""Events that may wait to be sent: those of a thousand instances that are rolled out at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,7 @@ class RunOptions:
                 validating_configurations=(self.webhook_configuration,),
             ),
             health_bind_address=self.health_probe_bind_address,
+            events=EventOptions(queue_size=EVENTS_WAITING),
             gc=GCOptions(manage=True),
             handle_signals=True,
         )

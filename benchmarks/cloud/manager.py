@@ -1,47 +1,57 @@
 """The manager of the bench, a process of its own: cloud controllers over stubbed runs.
 
-`python -m benchmarks.cloud.manager KUBECONFIG REPORT LIMIT`: writes what the stub saw to REPORT, as
-JSON, when it is told to stop.
+`python -m benchmarks.cloud.manager KUBECONFIG REPORT LIMIT`: the options of `manager run` but for the
+limit, which is every type's, and the ports, of which it opens none. Writes what the stub saw to
+REPORT, as JSON, when it is told to stop.
 """
 
 import asyncio
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import orjson
 
 from benchmarks.cloud.stub import StubRuns
 from ctrlruntime.client.config import Config
-from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.manager import Manager
 from ctrlruntime.manager import run as run_on_uvloop
-from internal.cloud.subresource import Subresource
+from ctrlruntime.manager.logs import configure
 from internal.cloud.subresources import SUBRESOURCES
-from internal.cloud.tasks.definition import Concurrency
 from manager.controllers.cloud import CloudOptions, add_cloud
+from manager.options import RunOptions
 
 
-def limited(limit: int) -> list[Subresource[Any]]:
-    """The subresources, each type with this limit and no other."""
-    concurrency = Concurrency(limit=limit)
-    return [
-        replace(item, definition=replace(item.definition, concurrency=concurrency))
-        for item in SUBRESOURCES
-    ]
+def options(limit: int) -> RunOptions:
+    """What `manager run` would be told."""
+    tasks = [item.definition.name for item in SUBRESOURCES]
+    return RunOptions(
+        systems=("cloud",),
+        metrics_bind_address="0",
+        health_probe_bind_address="0",
+        cloud=CloudOptions(
+            limits=dict.fromkeys(tasks, limit), starts_per_minute=dict.fromkeys(tasks, 0)
+        ),
+    )
+
+
+def dropped_events(manager: Manager) -> int:
+    """Events that were recorded and never sent."""
+    return int(
+        sum(
+            sample.value
+            for family in manager.metrics.events_dropped.collect()
+            for sample in family.samples
+            if sample.name.endswith("_total")
+        )
+    )
 
 
 async def main(kubeconfig: str, report: Path, limit: int) -> None:
     """Run until told to stop."""
-    stub = StubRuns()
-    options = ManagerOptions(metrics_bind_address="0", health_bind_address="0", handle_signals=True)
-    manager = Manager(await Config.load(kubeconfig), options)
-    add_cloud(
-        manager,
-        CloudOptions(instance_concurrency=50, subresource_concurrency=50),
-        limited(limit),
-        provider=stub,
-    )
+    given, stub = options(limit), StubRuns()
+    logger = configure(format=given.log_format, level=given.log_level)
+    manager = Manager(await Config.load(kubeconfig), given.manager_options(), logger=logger)
+    add_cloud(manager, given.cloud, provider=stub)
     try:
         await manager.start()
     finally:
@@ -49,15 +59,10 @@ async def main(kubeconfig: str, report: Path, limit: int) -> None:
             "most_live": dict(stub.most_live),
             "duplicates": stub.duplicates,
             "runs": len(stub.began),
-            "began": [
-                [stub.tasks[run_id], at] for run_id, at in sorted(stub.began.items(), key=_at)
-            ],
+            "owners": len(stub.by_owner),
+            "events_dropped": dropped_events(manager),
         }
         await asyncio.to_thread(report.write_bytes, orjson.dumps(seen))
-
-
-def _at(item: tuple[str, float]) -> float:
-    return item[1]
 
 
 if __name__ == "__main__":

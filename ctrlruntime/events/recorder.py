@@ -241,10 +241,18 @@ def reference(obj: Regarding) -> dict[str, str]:
             "uid": obj.uid,
             "resourceVersion": obj.resource_version,
         }
+    elif isinstance(obj, Resource):
+        found = {
+            "apiVersion": obj.api_version,
+            "kind": obj.kind,
+            "namespace": obj.metadata.namespace or "",
+            "name": obj.metadata.name or "",
+            "uid": obj.metadata.uid or "",
+            "resourceVersion": obj.metadata.resource_version or "",
+        }
     else:
-        manifest: Mapping[str, Any] = obj.to_manifest() if isinstance(obj, Resource) else obj
-        metadata: Mapping[str, Any] = manifest.get("metadata") or manifest
-        found = {"apiVersion": manifest.get("apiVersion", ""), "kind": manifest.get("kind", "")}
+        metadata: Mapping[str, Any] = obj.get("metadata") or obj
+        found = {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", "")}
         for name in ("namespace", "name", "uid", "resourceVersion", "fieldPath"):
             found[name] = metadata.get(name) or ""
     if not found["kind"] or not found["name"]:

@@ -1,7 +1,8 @@
 """The subresources of an instance as objects: found in the cache, written through a control."""
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -16,7 +17,8 @@ from ctrlruntime.client.patches import difference
 from ctrlruntime.resources import Control, Owner
 from ctrlruntime.resources.control import Action
 from ctrlruntime.resources.desired import Desired
-from internal.cloud.content import content, spec_revision
+from ctrlruntime.resources.revision import revision
+from internal.cloud.content import content
 from internal.cloud.instance.order import Object
 from internal.cloud.marks import (
     FIELD_MANAGER,
@@ -64,7 +66,7 @@ def desired_child(
     Its revision is that of the spec alone, so that whoever sees the object can tell whether its spec
     is still the one that was given to it.
     """
-    mapping = subresource.kind.mapping()
+    mapping, wanted = subresource.kind.mapping(), content(spec)
     instance_name = instance.metadata.name or ""
     manifest = {
         "apiVersion": mapping.gvk.api_version,
@@ -74,12 +76,12 @@ def desired_child(
             "namespace": instance.metadata.namespace or "",
             "finalizers": [RUNS_FINALIZER],
         },
-        "spec": content(spec),
+        "spec": wanted,
     }
     return Desired(
         mapping=mapping,
         manifest=manifest,
-        revision=spec_revision(spec),
+        revision=revision(wanted),
         once=subresource.definition.once,
         labels={INSTANCE: instance_name},
         annotations=annotations or {},
@@ -95,17 +97,36 @@ def inputs_for(
     return {**chosen, **more}
 
 
+class _Readings:
+    """What was read last. A pass looks at each object several times, and reading is most of its cost."""
+
+    def __init__(self, remembered: int = 64) -> None:
+        self._known: OrderedDict[tuple[str, str], Object | None] = OrderedDict()
+        self._remembered = remembered
+
+    def __call__(self, entry: Entry, subresource: Subresource[Any]) -> Object | None:
+        """The object as its kind, not to be changed; None if it cannot be read."""
+        key = (entry.uid, entry.resource_version)
+        if key not in self._known:
+            self._known[key] = _read(entry, subresource)
+            if len(self._known) > self._remembered:
+                self._known.popitem(last=False)
+        return self._known[key]
+
+
 @dataclass(slots=True)
 class Children:
-    """Reads from the cache, writes only where something differs."""
+    """Reads from the cache, writes only where something differs. Objects it hands out are not to be
+    changed."""
 
     cache: Cache
     client: CachedClient
     control: Control
+    _read: _Readings = field(default_factory=_Readings, init=False)
 
     def find(self, subresource: Subresource[Any], owner: Owner) -> list[Object]:
         """The objects of a kind that are the instance's own; what cannot be read is left out."""
-        found = (_read(entry, subresource) for entry in self.entries(subresource, owner))
+        found = (self._read(entry, subresource) for entry in self.entries(subresource, owner))
         return [item for item in found if item is not None]
 
     def entries(self, subresource: Subresource[Any], owner: Owner) -> list[Entry]:
@@ -119,7 +140,7 @@ class Children:
         entry = self.cache.entry(subresource.kind, name, owner.namespace)
         if entry is None or not self.control.holds(entry, owner):
             return None
-        return _read(entry, subresource)
+        return self._read(entry, subresource)
 
     async def keep(self, subresource: Subresource[Any], desired: Desired, owner: Owner) -> Kept:
         """Create the object, or make it again what it should be. What is right is not written."""
@@ -133,7 +154,7 @@ class Children:
         if entry is not None and not desired.once and outcome.action is not Action.TERMINATING:
             written |= await self._take_away(subresource, desired, entry)
             entry = self.control.look(desired)
-        return Kept(None if entry is None else _read(entry, subresource), written)
+        return Kept(None if entry is None else self._read(entry, subresource), written)
 
     def _is_ours(self, entry: Entry | None, owner: Owner) -> bool:
         return entry is not None and self.control.holds(entry, owner)
@@ -142,7 +163,7 @@ class Children:
         self, subresource: Subresource[Any], desired: Desired, entry: Entry
     ) -> bool:
         """Undo what somebody added: an apply gives back what is ours, and leaves the rest."""
-        found = _read(entry, subresource)
+        found = self._read(entry, subresource)
         now = entry.field("spec") or {} if found is None else content(found.spec)
         patch: dict[str, Any] = {}
         if changed := difference(now, desired.manifest["spec"]):

@@ -16,6 +16,7 @@ from apis.cloud import (
 from ctrlruntime.api import Condition, remove_condition, set_condition
 from internal.cloud.instance.order import Child, outputs
 from internal.cloud.instance.platform import gcp_of
+from internal.cloud.sparing import sparing
 
 READY: Final = "Ready"
 DOMAIN_CONFLICT: Final = "DomainConflict"
@@ -124,7 +125,7 @@ def is_news(before: InstanceStatus, after: InstanceStatus, *, quiet: bool) -> bo
 
 def _steady(status: InstanceStatus) -> dict[str, object]:
     """A status without the numbers of a queue."""
-    fields = status.to_wire(exclude_unset=False)
+    fields = sparing(status)
     if status.waiting is not None:
         fields["waiting"] = (status.waiting.reason, status.waiting.since)
     return fields

@@ -244,6 +244,8 @@ def _intent(s: Situation, wanted: Identity, traceparent: str) -> TaskRun:
 
 def _adoptable(s: Situation, wanted: Identity, found: Sequence[Run]) -> TaskRun | None:
     """A run that nobody recorded: under way, or an attempt at the current inputs that has ended."""
+    if not found:
+        return None
     first = s.first_attempt()
     known = {item.run_id(s.definition.name): item for item in first.following(SEARCHED)}
     live = [run for run in found if not run.state.finished]
