@@ -1,17 +1,12 @@
 """Where runs of tasks execute: the choice of a provider, and what it needs."""
 
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
-from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.controller.permissions import Permission
 from ctrlruntime.manager import Manager
 from internal.cloud.runs import RunProvider
@@ -20,12 +15,9 @@ from internal.cloud.runs.cloudrun.api import metadata_token
 from internal.cloud.runs.jobs import JobOptions, JobRuns
 from internal.cloud.runs.local import LocalOptions, LocalRuns
 from internal.cloud.runs.secrets import secrets_of
+from manager.own_image import OwnImageUnknown, own_image
 
 Provider = Literal["local", "jobs", "cloudrun"]
-
-POD = BUILTIN[GroupVersionKind("", "v1", "Pod")]
-CONTAINER = "manager"
-"""Name of the manager's own container."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,15 +124,9 @@ async def with_own_image(options: RunsOptions, config: Config, namespace: str) -
     """
     if options.provider == "local" or options.job_image or not namespace:
         return options
-    pod = socket.gethostname()
     try:
-        async with Client.connect(config) as client:
-            found = await client.get(POD, pod, namespace)
-    except (APIError, TransportError) as error:
+        return replace(options, job_image=await own_image(config, namespace))
+    except OwnImageUnknown as error:
         raise NoImage(
-            f"runs are to be of the manager's own image, but its Pod {namespace}/{pod} cannot "
-            f"be read ({error}): name the image with --job-image"
+            f"runs are to be of the manager's own image, but {error}: name the image with --job-image"
         ) from error
-    containers = found["spec"]["containers"]
-    chosen = [item["image"] for item in containers if item["name"] == CONTAINER]
-    return replace(options, job_image=(chosen or [containers[0]["image"]])[0])

@@ -1,0 +1,92 @@
+"""Flags of `manager run` for the cosmos system."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from manager.controllers.cosmos_parts import CosmosOptions
+from manager.flags import with_options
+
+Command = Callable[..., Any]
+
+_POSITIVE = click.IntRange(min=1)
+_SECONDS = click.FloatRange(min=0, min_open=True)
+_DEFAULT = CosmosOptions()
+
+
+def cosmos_options(command: Command) -> Command:
+    """How many sets of nodes at once, how nodes are asked, and what runs beside them."""
+    return with_options(
+        command,
+        click.option(
+            "--fullnode-concurrency",
+            type=_POSITIVE,
+            default=_DEFAULT.fullnode_concurrency,
+            help="Sets of nodes worked on at once.",
+        ),
+        click.option(
+            "--node-poll-seconds",
+            "poll_seconds",
+            type=_SECONDS,
+            default=_DEFAULT.poll_seconds,
+            help="Seconds between two questions to the same node.",
+        ),
+        click.option(
+            "--node-poll-timeout",
+            "poll_timeout_seconds",
+            type=_SECONDS,
+            default=_DEFAULT.poll_timeout_seconds,
+            help="Seconds that a node has to answer.",
+        ),
+        click.option(
+            "--node-polls-at-once",
+            "polls_at_once",
+            type=_POSITIVE,
+            default=_DEFAULT.polls_at_once,
+            help="Questions to nodes under way at once, of all sets.",
+        ),
+        click.option(
+            "--node-disk-seconds",
+            "disk_seconds",
+            type=_SECONDS,
+            default=_DEFAULT.disk_seconds,
+            help="Seconds between two looks at how full the same disk is.",
+        ),
+        click.option(
+            "--node-heal-seconds",
+            "heal_seconds",
+            type=_SECONDS,
+            default=_DEFAULT.heal_seconds,
+            help="Seconds between two looks at a set of nodes that is to be mended.",
+        ),
+        click.option(
+            "--node-sidecar-image",
+            default=_DEFAULT.node_sidecar_image,
+            help="Image of the containers beside a node, where its set names none: a set keeps the one it was "
+            "first built with. Default: the manager's own.",
+        ),
+        click.option(
+            "--roll-builder-changes",
+            is_flag=True,
+            help="Bring what was built by an older manager up to date, Pods within the budget. "
+            "Otherwise each set of nodes decides for itself.",
+        ),
+    )
+
+
+COSMOS = (
+    "fullnode_concurrency",
+    "poll_seconds",
+    "poll_timeout_seconds",
+    "polls_at_once",
+    "disk_seconds",
+    "heal_seconds",
+    "node_sidecar_image",
+    "roll_builder_changes",
+)
+
+
+def take_cosmos_options(given: dict[str, Any]) -> CosmosOptions:
+    """Take the flags of the cosmos system out of `given`."""
+    return CosmosOptions(**{name: given.pop(name) for name in COSMOS})

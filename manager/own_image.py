@@ -1,0 +1,31 @@
+"""The image that this manager runs in."""
+
+import socket
+from typing import Final
+
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.config import Config
+from ctrlruntime.client.errors import APIError, TransportError
+
+POD: Final = BUILTIN[GroupVersionKind("", "v1", "Pod")]
+CONTAINER: Final = "manager"
+"""Name of the manager's own container."""
+
+
+class OwnImageUnknown(ValueError):
+    """The manager's Pod cannot be read; the message says which and why."""
+
+
+async def own_image(config: Config, namespace: str) -> str:
+    """The image of the manager's container, from its Pod in `namespace`. Raises OwnImageUnknown."""
+    pod = socket.gethostname()
+    try:
+        async with Client.connect(config) as client:
+            found = await client.get(POD, pod, namespace)
+    except (APIError, TransportError) as error:
+        raise OwnImageUnknown(f"its Pod {namespace}/{pod} cannot be read ({error})") from error
+    containers = found["spec"]["containers"]
+    chosen = [str(item["image"]) for item in containers if item["name"] == CONTAINER]
+    return chosen[0] if chosen else str(containers[0]["image"])
