@@ -1,6 +1,6 @@
 """Where the tenancy controllers' wake-ups come from, besides the kinds they watch."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from apis.tenancy import Tenant
 from ctrlruntime.api.kinds import RESTMapping
@@ -46,9 +46,16 @@ class ChildEvents(Wakeups):
     def __init__(self, claims: Claims) -> None:
         super().__init__("children of tenants")
         self._claims = claims
+        self._listeners: list[Callable[[RESTMapping, Event], None]] = []
+
+    def tell(self, listener: Callable[[RESTMapping, Event], None]) -> None:
+        """Have `listener` called with every event, for owners that are no tenants."""
+        self._listeners.append(listener)
 
     def deliver(self, mapping: RESTMapping, event: Event) -> None:
         """Take in one event of a child kind."""
+        for listener in self._listeners:
+            listener(mapping, event)
         if self._intake is None:
             return
 

@@ -369,21 +369,24 @@ def _add_registry_controller(parts: _Parts) -> None:
     def tenant_changed(event: Event, queue: EventQueue) -> None:
         if isinstance(event, Deleted):
             reconciler.existing.forget(event.old.namespace, event.old.name)
-        written_by_us_changed(event, queue)
-
-    def written_by_us_changed(event: Event, queue: EventQueue) -> None:
-        """A Tenant or a Secret with values that went, or that somebody changed: compare again."""
-        request = owning_registry(event.old) if isinstance(event, Deleted | Updated) else None
+        request = writer_of(event)
         if request is not None:
             reconciler.replan(request)
             queue.add(request)
 
+    def child_changed(_mapping: RESTMapping, event: Event) -> None:
+        """A Secret with values. Told by the watch that the reconciler looks at, not by another."""
+        request = writer_of(event)
+        if request is not None:
+            reconciler.replan(request)
+            wakeups.wake(request, "a Secret with values changed")
+
+    parts.child_events.tell(child_changed)
     (
         Builder(parts.manager)
         .for_(TenantRegistry, predicates=[more_than_status_changed])
         .watches(TenantTemplate, template_changed, predicates=[generation_or_pause_changed])
         .watches(Tenant, tenant_changed, predicates=[more_than_status_changed])
-        .watches(SECRET, written_by_us_changed, labels=f"{VALUES}=true")
         .declares_writes()
         .permission(GROUP, "tenantregistries", "patch")  # finalizers, the word for deletions
         .permission(GROUP, "tenantregistries/status", "patch")
@@ -397,6 +400,11 @@ def _add_registry_controller(parts: _Parts) -> None:
 
 generation_or_pause_changed = any_of(generation_changed, annotation_changed)
 """Predicate: blocks updates of the status."""
+
+
+def writer_of(event: Event) -> Request | None:
+    """The registry whose object went or was changed, perhaps by somebody else: it compares again."""
+    return owning_registry(event.old) if isinstance(event, Deleted | Updated) else None
 
 
 def owning_registry(entry: Entry) -> Request | None:
