@@ -1,7 +1,7 @@
 """What the controllers of the cosmos system share: options and declared informers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.api.builtin import BUILTIN
@@ -9,7 +9,9 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.manager import Manager
+from internal.cosmos.clock import Clock, SystemClock
 from internal.cosmos.marks import CREATED_BY, FIELD_MANAGER
+from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 
 POD = BUILTIN[GroupVersionKind("", "v1", "Pod")]
 CLAIM = BUILTIN[GroupVersionKind("", "v1", "PersistentVolumeClaim")]
@@ -40,6 +42,8 @@ class CosmosOptions:
     """Image of the containers beside a node, where its set names none."""
     roll_builder_changes: bool = False
     """Bring objects up to date that only a new manager would build in another way; else each set decides."""
+    clock: Clock = field(default_factory=SystemClock)
+    """The time that schedules go by."""
 
 
 def owner_index(entry: Entry) -> Sequence[str]:
@@ -60,6 +64,8 @@ class CosmosParts:
     node_sets: InformerHandle
     pods: InformerHandle
     claims: InformerHandle
+    snapshots: InformerHandle
+    """Every VolumeSnapshot: claims are filled from others' too. The server may lack the kind."""
 
 
 def declare_parts(manager: Manager, options: CosmosOptions) -> CosmosParts:
@@ -74,4 +80,5 @@ def declare_parts(manager: Manager, options: CosmosOptions) -> CosmosParts:
         node_sets=node_sets,
         pods=declare(POD, labels=OURS, track_manager=FIELD_MANAGER, indexes=indexes),
         claims=declare(CLAIM, labels=OURS, track_manager=FIELD_MANAGER, indexes=indexes),
+        snapshots=declare(VOLUME_SNAPSHOT, track_manager=FIELD_MANAGER),
     )

@@ -1,0 +1,26 @@
+"""The time that schedules go by."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Tells the time. One that jumps says so, since whoever waits counts real seconds."""
+
+    def now(self) -> datetime:
+        """The moment, in UTC."""
+
+    def subscribe(self, jumped: Callable[[], None]) -> None:
+        """Be told after each jump."""
+
+
+class SystemClock:
+    """The machine's own."""
+
+    def now(self) -> datetime:
+        """The moment, in UTC."""
+        return datetime.now(UTC)
+
+    def subscribe(self, jumped: Callable[[], None]) -> None:
+        """It does not jump."""

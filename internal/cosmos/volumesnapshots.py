@@ -1,0 +1,70 @@
+"""VolumeSnapshots of `snapshot.storage.k8s.io/v1`: what a snapshot's status tells. Pure.
+
+Clusters without a CSI snapshot controller do not serve the kind; whoever reads it has to expect that.
+"""
+
+from datetime import datetime
+from typing import Any, Final
+
+from ctrlruntime.api import Quantity
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.api.scalars import parse_time
+from ctrlruntime.cache.entry import Entry
+
+GROUP: Final = "snapshot.storage.k8s.io"
+VOLUME_SNAPSHOT: Final = RESTMapping(
+    GroupVersionKind(GROUP, "v1", "VolumeSnapshot"), "volumesnapshots", True
+)
+DEFINITION: Final = f"volumesnapshots.{GROUP}"
+"""Name of the CustomResourceDefinition."""
+
+
+def status_of(entry: Entry) -> dict[str, Any]:
+    """The status, empty before the snapshot controller has looked at it."""
+    status = entry.field("status")
+    return status if isinstance(status, dict) else {}
+
+
+def is_ready(entry: Entry) -> bool:
+    """Whether volumes can be made from it."""
+    return status_of(entry).get("readyToUse") is True and entry.deletion_timestamp is None
+
+
+def error_of(entry: Entry) -> str | None:
+    """What went wrong, in the words of the CSI driver; None if nothing did."""
+    error = status_of(entry).get("error")
+    if not isinstance(error, dict):
+        return None
+    return str(error.get("message") or "the snapshot controller reports an error without a message")
+
+
+def taken_at(entry: Entry) -> datetime | None:
+    """The moment that it shows; None before it was taken."""
+    return _time(status_of(entry).get("creationTime"))
+
+
+def made_at(entry: Entry) -> datetime | None:
+    """When the object was made."""
+    return _time(entry.creation_timestamp)
+
+
+def restore_size(entry: Entry) -> Quantity | None:
+    """The least size of a volume made from it; None where the driver does not tell."""
+    size = status_of(entry).get("restoreSize")
+    if isinstance(size, bool) or not isinstance(size, str | int):
+        return None
+    quantity = Quantity(size)
+    try:
+        _ = quantity.value
+    except ValueError:
+        return None
+    return quantity
+
+
+def _time(text: object) -> datetime | None:
+    if not isinstance(text, str) or not text:
+        return None
+    try:
+        return parse_time(text)
+    except ValueError:
+        return None
