@@ -3,6 +3,7 @@
 from typing import Final
 
 from apis.cosmos import GROUP
+from internal.cosmos.names import to_host, to_name
 
 FIELD_MANAGER: Final = "cosmos-manager"
 """Field manager of everything that is applied for a set of nodes."""
@@ -29,19 +30,67 @@ SOURCE: Final = f"{GROUP}/source"
 PAUSE_FINALIZER: Final = f"{GROUP}/paused-node"
 """On a ScheduledVolumeSnapshot: its node is restored before it goes."""
 
+SENTRY: Final = "cosmos-sentry"
+"""COMPONENT of the Services that remote signers connect to; signers find sentries by it."""
+ADDITIONAL: Final = "cosmos-additional-pod"
+"""COMPONENT of the Pods beside the nodes."""
+
 NODE: Final = "node"
 """Container of the chain's binary."""
+HEALTHCHECK: Final = "healthcheck"
+"""Container that tells health and disk usage."""
+VERSION_CHECK: Final = "version-check"
+"""Init container that sees to the right version."""
+VERSION_CHECK_INTERVAL: Final = "version-check-interval"
+"""Container that tells the next height."""
 RPC_PORT: Final = "rpc"
 """Name of the port that the node answers at."""
+HEALTH: Final = "health"
+"""Name of the port of the container `healthcheck`."""
 HEALTH_PORT: Final = 1251
 """Port of the container `healthcheck`: GET /health, GET /disk?dir=..."""
 
 
 def pod_name(name: str, ordinal: int) -> str:
     """Pod, ConfigMap and instance label of one node."""
-    return f"{name}-{ordinal}"
+    return to_name(f"{name}-{ordinal}")
 
 
 def claim_name(name: str, ordinal: int) -> str:
     """Claim of one node."""
-    return f"pvc-{name}-{ordinal}"
+    return to_name(f"pvc-{name}-{ordinal}")
+
+
+def node_key_name(name: str, ordinal: int) -> str:
+    """Secret with the key of one node."""
+    return to_name(f"{name}-{ordinal}-node-key")
+
+
+def p2p_service_name(name: str, ordinal: int) -> str:
+    """Service that peers reach one node by."""
+    return to_host(f"{name}-p2p-{ordinal}")
+
+
+def privval_service_name(name: str, ordinal: int) -> str:
+    """Service that the remote signer reaches one sentry by."""
+    return to_host(f"{name}-privval-{ordinal}")
+
+
+def rpc_service_name(name: str) -> str:
+    """Service for requests to all nodes."""
+    return to_host(f"{name}-rpc")
+
+
+def account_name(name: str) -> str:
+    """ServiceAccount of the Pods of a set."""
+    return to_name(f"{name}-vc-sa")
+
+
+def role_name(name: str) -> str:
+    """Role of that account."""
+    return to_name(f"{name}-vc-r")
+
+
+def role_binding_name(name: str) -> str:
+    """RoleBinding of the two."""
+    return to_name(f"{name}-vc-rb")
