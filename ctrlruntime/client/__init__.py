@@ -27,7 +27,9 @@ from ctrlruntime.client.errors import (
 from ctrlruntime.client.mapper import RESTMapper
 from ctrlruntime.client.patches import PatchType, difference, merge_patch
 from ctrlruntime.client.reads import ListPage
+from ctrlruntime.client.statuses import StatusClient
 from ctrlruntime.client.transport import Transport, TransportOptions
+from ctrlruntime.client.turns import Turns
 from ctrlruntime.client.upsert import Upserted, create_or_patch, create_or_update, retry_on_conflict
 
 __all__ = [
@@ -49,10 +51,12 @@ __all__ = [
     "RESTMapper",
     "ServerTimeout",
     "StatusCause",
+    "StatusClient",
     "TooManyRequests",
     "Transport",
     "TransportError",
     "TransportOptions",
+    "Turns",
     "Unauthorized",
     "Upserted",
     "WriteOutcomeUnknown",

@@ -2,6 +2,12 @@
 
 from ctrlruntime.controller.builder import Builder, BuilderError
 from ctrlruntime.controller.controller import Controller, SourceSyncTimeout
+from ctrlruntime.controller.failures import (
+    Failures,
+    TransientError,
+    UnrecoverableError,
+    is_transient,
+)
 from ctrlruntime.controller.finalizers import Finalized, Finalizers
 from ctrlruntime.controller.handlers import enqueue_mapped, enqueue_owner, enqueue_self
 from ctrlruntime.controller.options import ControllerOptions
@@ -30,6 +36,7 @@ __all__ = [
     "ChannelSource",
     "Controller",
     "ControllerOptions",
+    "Failures",
     "Finalized",
     "Finalizers",
     "FuncSource",
@@ -43,8 +50,11 @@ __all__ = [
     "Source",
     "SourceSyncTimeout",
     "TerminalError",
+    "TransientError",
+    "UnrecoverableError",
     "current",
     "enqueue_mapped",
     "enqueue_owner",
     "enqueue_self",
+    "is_transient",
 ]

@@ -57,6 +57,8 @@ class Action(StrEnum):
     """Not touched: it is not ours, or somebody else manages a field we want."""
     TERMINATING = "terminating"
     """Not touched: it is being deleted, and can be created once it is gone."""
+    HELD = "held"
+    """Not touched: only a new builder would make it in another way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +247,8 @@ class Control:
         reason = self._difference(desired, entry, owner, verdict, current=current)
         if reason is None:
             return Outcome(Action.UNCHANGED, entry)
+        if reason is Reason.BUILDER:
+            return Outcome(Action.HELD, entry, reason)
         return await self._update(desired, entry, owner, reason)
 
     def _difference(

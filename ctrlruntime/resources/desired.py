@@ -10,6 +10,8 @@ import orjson
 
 from ctrlruntime.api.kinds import GroupKind, RESTMapping
 from ctrlruntime.cache.entry import Owner as Reference
+from ctrlruntime.resources.builder_changes import INPUTS
+from ctrlruntime.resources.ordinal import ORDINAL
 from ctrlruntime.resources.ownership import OWNER, OWNER_UID, Owner
 from ctrlruntime.resources.revision import REVISION, revision
 
@@ -46,6 +48,9 @@ class Desired:
     `ordinal` orders objects of one owner; creates and updates go up, deletes go down.
     `reference` gives the object a controller reference to its owner (same namespace only).
     `labels` and `annotations` are tracking metadata that is added to the manifest when written.
+    `instance` is the number of the instance that the object belongs to; it is recorded on it.
+    `inputs` is the hash of what the builder was given (:func:`inputs_of`), recorded too: where it is
+    that of the existing object, another revision is held back, unless `follow_builder`.
     """
 
     mapping: RESTMapping
@@ -60,6 +65,9 @@ class Desired:
     annotations: Mapping[str, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
     """Paths (`spec.replicas`) whose loss is no drift; others may own them."""
+    instance: int | None = None
+    inputs: str = ""
+    follow_builder: bool = False
 
     def __post_init__(self) -> None:
         if not self.revision:
@@ -77,13 +85,23 @@ class Desired:
     def key(self) -> ObjectKey:
         return ObjectKey(self.mapping.gvk.group_kind, self.namespace, self.name)
 
+    @property
+    def records(self) -> dict[str, str]:
+        """The annotations that are kept as they are given here, whatever the revision."""
+        recorded = dict(self.annotations)
+        if self.instance is not None:
+            recorded[ORDINAL] = str(self.instance)
+        if self.inputs:
+            recorded[INPUTS] = self.inputs
+        return recorded
+
     def tracking(self, owner: Owner) -> dict[str, str]:
-        """The annotations that record revision and owner."""
+        """The annotations that record revision, owner, instance and inputs."""
         return {
             REVISION: self.revision,
             OWNER: owner.key,
             OWNER_UID: owner.uid,
-            **self.annotations,
+            **self.records,
         }
 
     def body(self, owner: Owner) -> Manifest:

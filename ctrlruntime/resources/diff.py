@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.resources.builder_changes import INPUTS
 from ctrlruntime.resources.desired import Desired, ObjectKey, PatchStrategy
 from ctrlruntime.resources.drift import missing_leaves
+from ctrlruntime.resources.ordinal import ordinal_of
 from ctrlruntime.resources.ownership import OWNER_UID, Owner, Standing, Verdict, judge
 from ctrlruntime.resources.revision import REVISION
 
@@ -22,6 +24,8 @@ class Reason(StrEnum):
     """The record of owner or policy on the object is not the desired one."""
     ADOPTION = "adoption"
     """Our key under a UID that no longer lives."""
+    BUILDER = "builder"
+    """Another revision of the same inputs: only the builder is a new one. Held back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +63,17 @@ class Foreign:
 
 @dataclass(slots=True)
 class Diff:
-    """Disjoint, each in a stable order: creates and updates by ordinal and key, deletes reversed."""
+    """Disjoint, each in a stable order: by ordinal, instance and key; deletes go down from the highest instance."""
 
     creates: list[Desired] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
     deletes: list[Entry] = field(default_factory=list)
     conflicts: list[Foreign] = field(default_factory=list)
+    held: list[Update] = field(default_factory=list)
+    """Left as they are: only a new builder would make them in another way."""
 
     def __bool__(self) -> bool:
+        """Whether there is anything to do or to report; what is held back is neither."""
         return bool(self.creates or self.updates or self.deletes or self.conflicts)
 
 
@@ -90,13 +97,23 @@ def difference(
         return None if _tracked(desired, entry, owner) else Reason.TRACKING
     if entry.annotations.get(REVISION) != desired.revision:
         was_current = current or (settled is not None and settled.revision == desired.revision)
-        return Reason.DRIFT if was_current and not _owns_revision(entry) else Reason.REVISION
+        if was_current and not _owns_revision(entry):
+            return Reason.DRIFT
+        return Reason.BUILDER if is_builder_change(desired, entry) else Reason.REVISION
     if not _tracked(desired, entry, owner):
         return Reason.TRACKING
     if settled is not None and _is_untouched(entry, settled):
         return None
     before = None if settled is None or settled.uid != entry.uid else settled.owned
     return None if is_recorded(desired, entry, owner, before) else Reason.DRIFT
+
+
+def is_builder_change(desired: Desired, entry: Entry) -> bool:
+    """Whether only the builder makes `desired` differ from `entry`, and nobody wants it followed."""
+    if not desired.inputs or desired.follow_builder or REVISION not in entry.annotations:
+        return False
+    same = entry.annotations.get(INPUTS) == desired.inputs
+    return same and entry.annotations[REVISION] != desired.revision
 
 
 def is_recorded(desired: Desired, entry: Entry, owner: Owner, before: bytes | None = None) -> bool:
@@ -146,7 +163,7 @@ def diff(
     """
     wanted = {item.key: item for item in desired}
     result = Diff()
-    for key, item in sorted(wanted.items(), key=lambda pair: (pair[1].ordinal, pair[0])):
+    for key, item in sorted(wanted.items(), key=_upwards):
         entry = current.get(key)
         if entry is None:
             result.creates.append(item)
@@ -159,8 +176,10 @@ def diff(
         elif entry.deletion_timestamp is None:
             reason = difference(item, entry, owner, verdict, known)
             if reason is not None:
-                result.updates.append(Update(item, entry, reason))
-    for key in sorted(set(current) - set(wanted), reverse=True):
+                place = result.held if reason is Reason.BUILDER else result.updates
+                place.append(Update(item, entry, reason))
+    surplus = set(current) - set(wanted)
+    for key in sorted(surplus, key=lambda key: (ordinal_of(current[key]), key), reverse=True):
         entry = current[key]
         ours = judge(entry, owner, alive=alive).standing is not Standing.FOREIGN
         if ours and entry.deletion_timestamp is None:
@@ -168,8 +187,13 @@ def diff(
     return result
 
 
+def _upwards(pair: tuple[ObjectKey, Desired]) -> tuple[int, int, ObjectKey]:
+    key, item = pair
+    return item.ordinal, item.instance or 0, key
+
+
 def _tracked(desired: Desired, entry: Entry, owner: Owner) -> bool:
-    annotations = {OWNER_UID: owner.uid, **desired.annotations}
+    annotations = {OWNER_UID: owner.uid, **desired.records}
     if any(entry.annotations.get(name) != value for name, value in annotations.items()):
         return False
     if any(entry.labels.get(name) != value for name, value in desired.labels.items()):

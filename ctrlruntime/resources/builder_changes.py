@@ -1,0 +1,21 @@
+"""Changes that come from a new builder alone: nobody asked for them, so they are held back.
+
+A builder is a part of the program, and a new release may build the same resource in another way. What
+the builder was given is recorded beside what it made. If only the second changes, the object stays as it
+is until its resource changes, or until somebody wants the builder followed.
+"""
+
+from typing import Any, Final
+
+from ctrlruntime.resources.revision import canonical, revision_of_bytes
+
+INPUTS: Final = "ctrlruntime.dev/inputs"
+"""Annotation: the hash of what the builder was given."""
+
+
+def inputs_of(*parts: Any) -> str:
+    """The hash of what a builder is given: JSON values, the parts of a spec, checksums and versions.
+
+    Give what the user wrote, not what a model fills in: a new release may have more defaults.
+    """
+    return revision_of_bytes(canonical(parts))
