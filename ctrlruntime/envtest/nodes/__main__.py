@@ -1,81 +1,9 @@
 """`python -m ctrlruntime.envtest.nodes`: simulated nodes as a process of their own."""
 
-from __future__ import annotations
+from ctrlruntime.imports import lasting
 
-import asyncio
-import signal
-from dataclasses import dataclass
-from pathlib import Path
-
-import click
-import msgspec
-import uvloop
-
-from ctrlruntime.client.config import Config
-from ctrlruntime.envtest.kubeconfig import is_marked
-from ctrlruntime.envtest.nodes.cluster import NodeOptions
-from ctrlruntime.envtest.nodes.program import SimulatedNodes
-from ctrlruntime.envtest.process import report_ready
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What the command line says."""
-
-    kubeconfig: Path
-    pods: bool
-    start_delay: float
-    run_local: bool
-    workers: int
-    namespace: tuple[str, ...]
-    ready: str | None
-
-
-async def serve(settings: Settings) -> None:
-    """Runs until SIGTERM or SIGINT."""
-    config = await Config.load(settings.kubeconfig)
-    if settings.run_local and not is_marked(settings.kubeconfig, config.host):
-        raise click.UsageError(
-            f"--run-local: {config.host} was not started by the test environment that wrote "
-            f"{settings.kubeconfig}. Commands of Pods are run only for such servers."
-        )
-    options = NodeOptions(
-        pods=settings.pods,
-        start_delay=settings.start_delay,
-        run_local=settings.run_local,
-        workers=settings.workers,
-        namespaces=settings.namespace or None,
-    )
-    nodes = SimulatedNodes(config, options, kubeconfig=settings.kubeconfig)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, nodes.manager.stop)
-    running = asyncio.create_task(nodes.start())
-    elected = asyncio.create_task(nodes.manager.elected.wait())
-    await asyncio.wait({running, elected}, return_when=asyncio.FIRST_COMPLETED)
-    if not running.done():
-        report_ready(settings.ready, {"ready": True})
-        click.echo(f"simulated nodes run on {config.host}")
-    elected.cancel()
-    await running
-
-
-@click.command(context_settings={"show_default": True})
-@click.option(
-    "--kubeconfig",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    required=True,
-    help="How to reach the API server.",
-)
-@click.option("--pods/--no-pods", default=True, help="Make ReplicaSets and Pods for workloads.")
-@click.option("--start-delay", default=0.0, help="Seconds a Pod stays Pending.")
-@click.option("--run-local", is_flag=True, help="Run commands of Pods annotated for it, here.")
-@click.option("--workers", default=4, help="Concurrent reconciles of each kind.")
-@click.option("--namespace", multiple=True, help="Look after this one only. Repeatable.")
-@click.option("--ready", help="File that gets one line of JSON once everything is watched.")
-def main(**options: object) -> None:
-    """Simulated nodes: workloads progress, nothing is really run but what asks for it."""
-    uvloop.run(serve(msgspec.convert(options, Settings)))
-
+with lasting():
+    from ctrlruntime.envtest.nodes.command import main
 
 if __name__ == "__main__":
     main()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ctrlruntime.envtest.nodes.kinds import Manifest
-from ctrlruntime.envtest.nodes.podstatus import HOST_IP, pod_ip
+from ctrlruntime.envtest.nodes.podstatus import HOST_IP
 
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][-A-Za-z0-9_.]*)\)")
 
@@ -29,13 +29,18 @@ class Command:
     env: dict[str, str]
 
 
-def command_of(pod: Manifest, container: Manifest, sources: Sources) -> Command:
-    """Raises CannotStart, as a kubelet would, for missing references and a missing command."""
+def command_of(
+    pod: Manifest, container: Manifest, sources: Sources, *, address: str = ""
+) -> Command:
+    """What the container is started with; `address` is its Pod's.
+
+    Raises CannotStart, as a kubelet would, for missing references and a missing command.
+    """
     env: dict[str, str] = {}
     for source in container.get("envFrom", []):
         env.update(_all_keys(source, sources))
     for item in container.get("env", []):
-        value = _value(pod, item, sources)
+        value = _value(pod, item, sources, address)
         if value is not None:
             env[item["name"]] = expand(value, env)
     words = [*container.get("command", []), *container.get("args", [])]
@@ -103,12 +108,12 @@ def _all_keys(source: Mapping[str, Any], sources: Sources) -> dict[str, str]:
     return {}
 
 
-def _value(pod: Manifest, item: Mapping[str, Any], sources: Sources) -> str | None:
+def _value(pod: Manifest, item: Mapping[str, Any], sources: Sources, address: str) -> str | None:
     if "valueFrom" not in item:
         return str(item.get("value", ""))
     origin = item["valueFrom"]
     if "fieldRef" in origin:
-        return field(pod, origin["fieldRef"]["fieldPath"])
+        return field(pod, origin["fieldRef"]["fieldPath"], address)
     for kind, name in _named(origin, "configMapKeyRef", "secretKeyRef"):
         reference = origin["secretKeyRef" if kind == "Secret" else "configMapKeyRef"]
         found = sources.get((kind, name))
@@ -127,7 +132,7 @@ def _data(kind: str, source: Manifest) -> dict[str, str]:
     return {key: base64.b64decode(value).decode() for key, value in data.items()}
 
 
-def field(pod: Manifest, path: str) -> str:
+def field(pod: Manifest, path: str, address: str) -> str:
     """A field of the downward API."""
     metadata = pod["metadata"]
     keyed = re.fullmatch(r"metadata\.(labels|annotations)\['([^']+)'\]", path)
@@ -140,7 +145,7 @@ def field(pod: Manifest, path: str) -> str:
         "spec.nodeName": pod["spec"].get("nodeName", ""),
         "spec.serviceAccountName": pod["spec"].get("serviceAccountName", "default"),
         "status.hostIP": HOST_IP,
-        "status.podIP": pod_ip(metadata["uid"]),
+        "status.podIP": address,
     }
     if path not in fields:
         raise CannotStart(f"fieldPath {path!r} is not supported")

@@ -43,6 +43,7 @@ class PodReconciler:
         entry = self._cluster.cache.entry(POD, request.name, request.namespace)
         await self._stop_old(request, entry)
         if entry is None:
+            self._cluster.addresses.release((request.namespace, request.name))
             return None
         if entry.deletion_timestamp is not None:
             if not entry.finalizers:
@@ -167,7 +168,11 @@ class PodReconciler:
             *(self._source(kind, name, pod["metadata"]["namespace"]) for kind, name in wanted)
         )
         sources = dict(zip(wanted, found, strict=True))
-        commands = {c["name"]: command_of(pod, c, sources) for c in pod["spec"]["containers"]}
+        address = self._cluster.addresses.of(pod)
+        commands = {
+            c["name"]: command_of(pod, c, sources, address=address)
+            for c in pod["spec"]["containers"]
+        }
         return commands, volume_files(pod, sources)
 
     async def _source(self, kind: str, name: str, namespace: str) -> Manifest | None:
@@ -180,7 +185,8 @@ class PodReconciler:
             raise CannotStart(f"{kind} {name!r} cannot be read: {error}") from error
 
     async def _write(self, pod: Manifest, status: Manifest) -> None:
-        await self._cluster.set_status(POD, pod, status)
+        addressed = podstatus.with_address(status, self._cluster.addresses.of(pod))
+        await self._cluster.set_status(POD, pod, addressed)
 
 
 def phase_of(pod: Manifest) -> str:

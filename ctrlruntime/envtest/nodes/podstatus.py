@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,12 +20,6 @@ class Exit:
     code: int
     message: str = ""
     started: str = ""
-
-
-def pod_ip(uid: str) -> str:
-    """An address that is the Pod's own, as far as 23 bits go."""
-    bits = zlib.crc32(uid.encode())
-    return f"10.{128 + (bits >> 16) % 127}.{(bits >> 8) % 256}.{1 + bits % 254}"
 
 
 def simulated(pod: Mapping[str, Any]) -> str:
@@ -92,6 +85,13 @@ def finished(
     return _status(pod, now, phase, containers, ready=False, reason=reason)
 
 
+def with_address(status: Manifest, address: str) -> Manifest:
+    """The status of a Pod that has an address as soon as it is no longer Pending."""
+    if status["phase"] == "Pending":
+        return status
+    return status | {"podIP": address, "podIPs": [{"ip": address}]}
+
+
 def _started(pod: Mapping[str, Any], now: datetime) -> str:
     return str((pod.get("status") or {}).get("startTime") or timestamp(now))
 
@@ -140,9 +140,6 @@ def _status(
         "hostIPs": [{"ip": HOST_IP}],
         "startTime": _started(pod, now),
     }
-    if phase != "Pending":
-        address = pod_ip(pod["metadata"]["uid"])
-        status |= {"podIP": address, "podIPs": [{"ip": address}]}
     init = pod["spec"].get("initContainers")
     if init:
         status["initContainerStatuses"] = [_init(c, _started(pod, now)) for c in init]

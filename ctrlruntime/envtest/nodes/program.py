@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.cache.backoff import BackoffOptions
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.events import Generic
+from ctrlruntime.cache.informer import InformerOptions
+from ctrlruntime.cache.options import CacheOptions
+from ctrlruntime.cache.reflector import ReflectorOptions
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import AlreadyExists
@@ -48,6 +52,9 @@ from ctrlruntime.manager.options import ManagerOptions
 from ctrlruntime.manager.runnables import FuncRunnable
 from ctrlruntime.queue import Request
 
+EAGER = InformerOptions(reflector=ReflectorOptions(backoff=BackoffOptions(cap=2.0)))
+"""Servers of tests are restarted, and are not spared: nobody waits half a minute for a node."""
+
 
 class SimulatedNodes:
     """All controllers on one manager; `start` runs until cancelled.
@@ -70,6 +77,7 @@ class SimulatedNodes:
                     max_concurrent_reconciles=self.options.workers, needs_leader_election=False
                 ),
             ),
+            cache_options=CacheOptions(namespaces=self.options.namespaces, informers=EAGER),
         )
         self.cluster = Cluster(self.manager.cache, self.manager.client, self.options)
         self._changes = Channel()
