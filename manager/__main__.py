@@ -2,13 +2,15 @@
 
 import sys
 
-if sys.argv[1:2] == [
-    "task"
-]:  # a run of a task: without the controllers, whose imports take a second
+from ctrlruntime.imports import lasting
+
+if sys.argv[1:2] == ["task"]:
+    # A run of a task: without the controllers, whose imports take a second.
     from manager.task import task
 
     task(args=sys.argv[2:], prog_name="manager task")
 else:
-    from manager.cli import main
+    with lasting():
+        from manager.cli import main
 
     main(prog_name="manager")

@@ -22,8 +22,8 @@ from apis import tenancy
 from ctrlruntime import resources
 from ctrlruntime.controller import directives
 from ctrlruntime.envtest import Environment, fixtures
-from ctrlruntime.envtest.__main__ import main as envtest_main
 from ctrlruntime.envtest.backends.kube_apiserver import KubeApiserverOptions
+from ctrlruntime.envtest.command import main as envtest_main
 from ctrlruntime.envtest.environment import BACKENDS
 from ctrlruntime.envtest.nodes import kinds as node_kinds
 from ctrlruntime.envtest.proxy import Action

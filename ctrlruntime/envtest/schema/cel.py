@@ -15,12 +15,11 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
 
-import cel
-
 from ctrlruntime.envtest.merge.typed import equal
 from ctrlruntime.envtest.schema import causes
 from ctrlruntime.envtest.schema.causes import Cause
 from ctrlruntime.envtest.schema.cel_library import FUNCTIONS, NATIVE, SIZE
+from ctrlruntime.envtest.schema.evaluator import cel
 from ctrlruntime.envtest.schema.structural import Structural
 from ctrlruntime.envtest.schema.validation import ABSENT, NOWHERE, kind_of, partner_items
 

@@ -15,8 +15,7 @@ from itertools import pairwise
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from cel import stdlib
-
+from ctrlruntime.envtest.schema.evaluator import stdlib
 from ctrlruntime.envtest.schema.formats import go_regex
 from ctrlruntime.envtest.schema.quantity import QuantityError, value_of
 

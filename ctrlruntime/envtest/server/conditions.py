@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import cel
+from ctrlruntime.envtest.schema.evaluator import cel
 
 
 class ConditionError(Exception):
