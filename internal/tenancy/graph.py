@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-
-import networkx as nx
+from graphlib import TopologicalSorter
 
 from apis.tenancy import TResource
 
@@ -59,10 +58,7 @@ class Graph:
     def build(cls, resources: Sequence[tuple[str, Sequence[str]]]) -> Graph:
         """The graph of `(id, ids it depends on)`. Raises GraphError with every problem at once."""
         problems = _problems(resources)
-        graph: nx.DiGraph[str] = nx.DiGraph()
-        graph.add_nodes_from(name for name, _ in resources)
-        graph.add_edges_from((name, other) for name, others in resources for other in others)
-        cycle = _cycle(graph, resources)
+        cycle = _cycle(resources)
         if cycle:
             problems.append(f"circular dependency detected: {' -> '.join(cycle)}")
         if problems:
@@ -91,25 +87,38 @@ def _problems(resources: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
     return problems
 
 
-def _cycle(graph: nx.DiGraph[str], resources: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
-    """One cycle, `a -> b -> a`, the same for equal input: from the first resource that is in one."""
-    if nx.is_directed_acyclic_graph(graph):
-        return []
-    for name, _ in resources:
-        try:
-            edges = nx.find_cycle(graph, name)
-        except nx.NetworkXNoCycle:
-            continue
-        found = [edge[0] for edge in edges]
-        return [*found, found[0]]
+def _cycle(resources: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
+    """One cycle, `a -> b -> a`, the same for equal input: the first met from the first resource on."""
+    edges: dict[str, list[str]] = {}
+    for name, others in resources:
+        edges.setdefault(name, []).extend(others)
+    done: set[str] = set()
+    for start in edges:
+        path: dict[str, Iterator[str]] = {} if start in done else {start: iter(edges[start])}
+        while path:
+            here = next(reversed(path))
+            for other in path[here]:
+                if other in path:
+                    names = list(path)
+                    return [*names[names.index(other) :], other]
+                if other in edges and other not in done:
+                    path[other] = iter(edges[other])
+                    break
+            else:
+                done.add(here)
+                del path[here]
     return []
 
 
 def _levels(dependencies: Mapping[str, Sequence[str]]) -> tuple[tuple[str, ...], ...]:
-    graph: nx.DiGraph[str] = nx.DiGraph()
-    graph.add_nodes_from(dependencies)
-    graph.add_edges_from((other, name) for name, others in dependencies.items() for other in others)
+    sorter: TopologicalSorter[str] = TopologicalSorter()
+    for name, others in dependencies.items():
+        sorter.add(name, *others)
+    sorter.prepare()
     place = {name: i for i, name in enumerate(dependencies)}
-    return tuple(
-        tuple(sorted(level, key=place.__getitem__)) for level in nx.topological_generations(graph)
-    )
+    levels: list[tuple[str, ...]] = []
+    while sorter.is_active():
+        ready = sorter.get_ready()
+        levels.append(tuple(sorted(ready, key=place.__getitem__)))
+        sorter.done(*ready)
+    return tuple(levels)
