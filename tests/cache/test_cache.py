@@ -66,7 +66,7 @@ async def cache(make_cache: MakeCache) -> Cache:
 
 async def started(cache: Cache) -> Cache:
     await cache.start()
-    await cache.wait_synced(10.0)
+    await cache.wait_synced(60.0)
     return cache
 
 
@@ -82,7 +82,7 @@ class Told:
         self._news.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(60.0):
             while not condition():
                 self._news.clear()
                 await self._news.wait()
@@ -114,7 +114,7 @@ class TestReadErrors:
         informer = cache.declare(CONFIG_MAP).informer
         with pytest.raises(NotSynced, match="wait_synced"):
             cache.get(CONFIG_MAP, "a", "default")
-        await informer.wait_synced(10.0)
+        await informer.wait_synced(60.0)
         assert cache.get(CONFIG_MAP, "a", "default")
 
     @pytest.mark.criterion("CA-02")
@@ -211,7 +211,7 @@ class TestReads:
         await install_widgets(client)
         cache.declare(Widget)
         await started(cache)
-        await cache.informer(Widget).wait_synced(10.0)
+        await cache.informer(Widget).wait_synced(60.0)
         manifest = {"metadata": {"name": "w", "namespace": "default"}, "spec": {"size": 5}}
         await cache.client().create(Widget.from_manifest(manifest))
         typed = cache.get(Widget, "w", "default")
@@ -345,7 +345,7 @@ class TestHandlers:
             writer.delete(CONFIG_MAP, "m248", "default"),
             writer.create(config_map("new", labels={"test": "1"})),
         )
-        await registration.wait_synced(10.0)
+        await registration.wait_synced(60.0)
         state: dict[str, Entry] = {}
         for event in told.events:
             match event:
@@ -453,7 +453,7 @@ class TestDeclarations:
         with pytest.raises(UndeclaredKind):
             cache.get(CONFIG_MAP, "a", "default")
         fresh = cache.declare(CONFIG_MAP)
-        await fresh.informer.wait_synced(10.0)
+        await fresh.informer.wait_synced(60.0)
         assert fresh.informer is not first.informer
         assert cache.get(CONFIG_MAP, "a", "default")
 
@@ -472,7 +472,7 @@ class TestDeclarations:
         await client.apply(config_map("a", {"k": "1"}), field_manager="me")
         await started(cache)
         cache.declare(CONFIG_MAP, track_manager="me")
-        await informer.wait_synced(10.0)
+        await informer.wait_synced(60.0)
         entry = cache.entry(CONFIG_MAP, "a", "default")
         assert entry is not None
         assert entry.field("data") == {"k": "1"}
@@ -492,7 +492,7 @@ class TestDeclarations:
         assert cache.list(WIDGET) == []
         await client.create(widget_crd())
         cache.notify_discovery_changed()
-        await informer.wait_synced(10.0)
+        await informer.wait_synced(60.0)
         assert cache.missing() == {}
 
     async def test_waiting_in_vain_says_for_what(self, make_cache: MakeCache) -> None:

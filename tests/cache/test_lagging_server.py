@@ -44,7 +44,7 @@ async def shown(cache: Cache, *names: str) -> None:
             reached.set()
 
     registration = cache.informer(CONFIG_MAP).add_handler(check)
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(60.0):
         await reached.wait()
     registration.remove()
 

@@ -59,7 +59,7 @@ async def follow(peer: Peer, script: ListAndWatch, *, until: set[str]) -> Any:
 
         informer.add_handler(check)
         await cache.start()
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(60.0):
             await reached.wait()
         await cache.stop()
     return informer

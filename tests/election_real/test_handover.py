@@ -52,8 +52,8 @@ async def either(request: pytest.FixtureRequest) -> AsyncIterator[Contest]:
 
 
 async def test_a_stopped_leader_hands_over_at_once(either: Contest) -> None:
-    """With the usual times, where polls alone would take up to 4.4 s."""
-    await either.enter_both(("--usual-times",), ("--usual-times",))
+    """With times where polls alone would take up to 44 s."""
+    await either.enter_both(("--slow-times",), ("--slow-times",))
     assert (await either.metric("one"), await either.metric("two")) == (1, 0)
     stopped = either.signal("one", signal.SIGTERM)
     taken = await either.handed_over("two")
