@@ -11,8 +11,7 @@ from typing import Any
 
 import orjson
 
-from ctrlruntime.envtest.merge.patch_error import PatchError
-from ctrlruntime.envtest.merge.strategic import strategic_merge
+from ctrlruntime.client.strategic import PatchError, strategic_merge
 from ctrlruntime.envtest.merge.typed import equal
 
 __all__ = ["PatchError", "json_patch", "merge_patch", "strategic_merge"]

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 import orjson
 
+from ctrlruntime.client.strategic import go_value
 from ctrlruntime.envtest.merge import fields
 from ctrlruntime.envtest.merge.fields import FieldSet
 
@@ -365,18 +366,3 @@ def _go_type(value: Any) -> str:
     if isinstance(value, float):
         return "float64"
     return "map[string]interface {}" if isinstance(value, dict) else "[]interface {}"
-
-
-def go_value(value: Any) -> str:
-    """A value as Go's ``%v`` prints it: ``map[a:1 b:[x y]]``."""
-    if isinstance(value, dict):
-        return "map[" + " ".join(f"{key}:{go_value(value[key])}" for key in sorted(value)) + "]"
-    if isinstance(value, list):
-        return "[" + " ".join(map(go_value, value)) + "]"
-    if value is None:
-        return "<nil>"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return f"{value:g}"
-    return str(value)

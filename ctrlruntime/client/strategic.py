@@ -12,8 +12,15 @@ from typing import Any, Protocol
 
 import orjson
 
-from ctrlruntime.envtest.merge.patch_error import PatchError
-from ctrlruntime.envtest.merge.typed import go_value
+
+class PatchError(Exception):
+    """A patch that cannot be carried out; ``code`` and ``reason`` are those of the server's answer."""
+
+    def __init__(self, message: str, *, code: int, reason: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+
 
 _PATCH = "$patch"
 _RETAIN = "$retainKeys"
@@ -209,3 +216,18 @@ def _cleaned(value: Any) -> Any:
             if not (isinstance(item, dict) and item.get(_PATCH) == "delete")
         ]
     return value
+
+
+def go_value(value: Any) -> str:
+    """A value as Go's ``%v`` prints it: ``map[a:1 b:[x y]]``."""
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{key}:{go_value(value[key])}" for key in sorted(value)) + "]"
+    if isinstance(value, list):
+        return "[" + " ".join(map(go_value, value)) + "]"
+    if value is None:
+        return "<nil>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)

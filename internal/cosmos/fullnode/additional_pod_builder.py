@@ -1,0 +1,78 @@
+"""The Pods beside the nodes, such as an indexer for each of them. Pure."""
+
+import copy
+from typing import Any, Final
+
+from apis.cosmos import AdditionalPod, CosmosFullNode
+from ctrlruntime.controller.failures import UnrecoverableError
+from ctrlruntime.resources import Desired
+from internal.cosmos import marks
+from internal.cosmos.fullnode.built import POD, built, inputs_of
+from internal.cosmos.fullnode.metadata import default_labels, metadata, named, node_ordinals
+from internal.cosmos.fullnode.pod_builder import is_built, set_images
+from internal.cosmos.fullnode.versions import node_version
+from internal.cosmos.marks import pod_name
+from internal.cosmos.names import to_label_value
+
+_WEIGHT: Final = 100
+_PER_NODE: Final = 100
+"""Additional Pods of one node are ordered within so many numbers."""
+
+
+def build_additional_pods(node_set: CosmosFullNode) -> list[Desired]:
+    """Those of each node that is to run. While a node is away nothing stands beside it: it could be
+    writing to its disk.
+
+    Raises UnrecoverableError for a name that is the set's own, or is given twice.
+    """
+    templates = node_set.spec.additional_versioned_pods
+    names = [each.name for each in templates]
+    if named(node_set) in names or len(set(names)) < len(names):
+        raise UnrecoverableError(
+            "spec.additionalVersionedPods: names have to differ from each other and from the set's"
+        )
+    return [
+        _pod(node_set, template, ordinal, place)
+        for ordinal in node_ordinals(node_set)
+        if is_built(node_set, ordinal)
+        for place, template in enumerate(templates)
+    ]
+
+
+def _pod(node_set: CosmosFullNode, template: AdditionalPod, ordinal: int, place: int) -> Desired:
+    node, name = pod_name(named(node_set), ordinal), pod_name(template.name, ordinal)
+    spec: dict[str, Any] = copy.deepcopy(template.spec)
+    version = node_version(node_set, node)
+    if version is not None:
+        set_images(spec, version)
+    if template.prefer_same_node:
+        _prefer(spec, node)
+    images = [each.get("image", "") for each in spec.get("containers") or []]
+    labels = {
+        **default_labels(node_set, component=marks.ADDITIONAL, image=next(iter(images), "")),
+        marks.INSTANCE: to_label_value(name),
+        marks.BELONGS_TO: to_label_value(node),
+    }
+    return built(
+        node_set,
+        POD,
+        {"metadata": metadata(node_set, name, labels, template.metadata), "spec": spec},
+        inputs_of(labels, template, version),
+        ordinal=ordinal * _PER_NODE + place,
+        instance=ordinal,
+    )
+
+
+def _prefer(spec: dict[str, Any], node: str) -> None:
+    """Rather on the machine that the node runs on, if there is room."""
+    affinity = spec.setdefault("affinity", {}).setdefault("podAffinity", {})
+    preferred = affinity.setdefault("preferredDuringSchedulingIgnoredDuringExecution", [])
+    preferred.append(
+        {
+            "weight": _WEIGHT,
+            "podAffinityTerm": {
+                "labelSelector": {"matchLabels": {marks.INSTANCE: to_label_value(node)}},
+                "topologyKey": "kubernetes.io/hostname",
+            },
+        }
+    )

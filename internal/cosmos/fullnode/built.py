@@ -1,0 +1,64 @@
+"""What all builders return: a manifest, whose it is, and what it was built from. Pure."""
+
+from typing import Any, Final
+
+from apis.cosmos import BuilderChanges, CosmosFullNode
+from ctrlruntime.api import ApiModel
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.resources import Desired
+from ctrlruntime.resources import inputs_of as hash_of
+
+POD: Final = BUILTIN[GroupVersionKind("", "v1", "Pod")]
+CLAIM: Final = BUILTIN[GroupVersionKind("", "v1", "PersistentVolumeClaim")]
+CONFIG_MAP: Final = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
+SECRET: Final = BUILTIN[GroupVersionKind("", "v1", "Secret")]
+SERVICE: Final = BUILTIN[GroupVersionKind("", "v1", "Service")]
+ACCOUNT: Final = BUILTIN[GroupVersionKind("", "v1", "ServiceAccount")]
+_RBAC: Final = "rbac.authorization.k8s.io"
+ROLE: Final = BUILTIN[GroupVersionKind(_RBAC, "v1", "Role")]
+ROLE_BINDING: Final = BUILTIN[GroupVersionKind(_RBAC, "v1", "RoleBinding")]
+
+
+def inputs_of(*parts: Any) -> str:
+    """A short name for what a builder is given.
+
+    It does not change with the builder, and what equals its default counts as absent: neither a new
+    manager nor a field that it adds makes an unchanged resource look changed.
+    """
+    return hash_of(*(plain(part) if isinstance(part, ApiModel) else part for part in parts))
+
+
+def plain(part: ApiModel, *without: str) -> Manifest:
+    """What a part of a spec says, but for the fields named and what equals its default."""
+    return part.model_dump(
+        mode="json", by_alias=True, exclude_defaults=True, exclude=set(without) or None
+    )
+
+
+def built(
+    node_set: CosmosFullNode,
+    mapping: RESTMapping,
+    parts: Manifest,
+    inputs: str,
+    *,
+    ordinal: int = 0,
+    instance: int | None = None,
+    once: bool = False,
+) -> Desired:
+    """The desired object. `ordinal` orders objects of one kind; `instance` is the number of the node."""
+    gvk = mapping.gvk
+    return Desired(
+        mapping=mapping,
+        manifest={"apiVersion": gvk.api_version, "kind": gvk.kind, **parts},
+        ordinal=ordinal,
+        once=once,
+        instance=instance,
+        inputs=inputs,
+        follow_builder=follows_builder(node_set),
+    )
+
+
+def follows_builder(node_set: CosmosFullNode) -> bool:
+    """Whether objects are brought up to date that only a new manager would build in another way."""
+    return node_set.spec.strategy.builder_changes is BuilderChanges.ROLL

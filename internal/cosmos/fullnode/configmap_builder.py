@@ -1,0 +1,57 @@
+"""ConfigMaps with what is laid over the configuration of each node. Pure."""
+
+from collections.abc import Mapping
+
+from apis.cosmos import CosmosFullNode
+from ctrlruntime.resources import Desired
+from internal.cosmos.fullnode.built import CONFIG_MAP, built, inputs_of
+from internal.cosmos.fullnode.metadata import default_labels, metadata, named, node_ordinals
+from internal.cosmos.fullnode.node_key import NodeKey
+from internal.cosmos.fullnode.peers import Peers
+from internal.cosmos.fullnode.toml_overlay import (
+    APP_OVERLAY,
+    CONFIG_OVERLAY,
+    app_overlay,
+    config_overlay,
+)
+from internal.cosmos.fullnode.versions import halt_height
+from internal.cosmos.marks import pod_name
+
+
+def build_config_maps(
+    node_set: CosmosFullNode, keys: Mapping[str, NodeKey], peers: Peers
+) -> list[Desired]:
+    """One for each node, also for those that are disabled or paused.
+
+    `keys` are those of the nodes, by name of the Pod: a node without one gets no ConfigMap yet. Raises
+    UnrecoverableError for overrides that are no TOML, with the name of the field.
+    """
+    return [
+        _config_map(node_set, ordinal, peers)
+        for ordinal in node_ordinals(node_set)
+        if pod_name(named(node_set), ordinal) in keys
+    ]
+
+
+def _config_map(node_set: CosmosFullNode, ordinal: int, peers: Peers) -> Desired:
+    pod, chain = pod_name(named(node_set), ordinal), node_set.spec.chain
+    labels = default_labels(node_set, ordinal=ordinal)
+    nodes = [(peer.pod, peer.id, peer.address, peer.external) for peer in peers.nodes]
+    inputs = inputs_of(
+        labels,
+        chain.config,
+        chain.app,
+        chain.database_backend.value,
+        chain.log_level and chain.log_level.value,
+        chain.log_format and chain.log_format.value,
+        halt_height(node_set, pod),
+        nodes,
+    )
+    parts = {
+        "metadata": metadata(node_set, pod, labels),
+        "data": {
+            CONFIG_OVERLAY: config_overlay(node_set, pod, peers),
+            APP_OVERLAY: app_overlay(node_set, pod),
+        },
+    }
+    return built(node_set, CONFIG_MAP, parts, inputs, ordinal=ordinal, instance=ordinal)

@@ -1,0 +1,170 @@
+"""What prepares a node's disk each time its Pod starts. Pure.
+
+Every step can be cut off at any point and goes on from there at the next start: what is on the disk is
+kept, and a disk that was being filled is filled again from the beginning.
+"""
+
+from typing import Any, Final
+
+from apis.cosmos import CosmosFullNode
+from internal.cosmos import marks
+from internal.cosmos.fullnode.containers import SIDECAR, pulled, version_check_arguments
+from internal.cosmos.fullnode.home import (
+    WORK,
+    common_mounts,
+    environment,
+    init_mounts,
+)
+from internal.cosmos.marks import pod_name
+
+Part = dict[str, Any]
+CLEAN: Final = "clean-init"
+CHAIN: Final = "chain-init"
+GENESIS: Final = "genesis-init"
+ADDRBOOK: Final = "addrbook-init"
+CONFIG: Final = "config-merge"
+SNAPSHOT: Final = "snapshot-restore"
+
+_CLEAN = 'find "$HOME/.tmp" -mindepth 1 -delete'
+_CHAIN = """\
+set -eu
+if [ -d "$DATA_DIR" ]; then
+  echo "The disk has a chain already."
+else
+  "$0" "$@" --home "$CHAIN_HOME"
+fi
+"$0" "$@" --home "$HOME/.tmp"
+"""
+_HAS_BLOCKS = '[ -n "$(find "$DATA_DIR" -mindepth 1 -maxdepth 1 -name "*.db" 2>/dev/null)" ]'
+_GENESIS_OF_INIT = """\
+set -eu
+if [ -s "$GENESIS_FILE" ]; then
+  echo "There is a genesis file already."
+else
+  mkdir -p "$CONFIG_DIR"
+  cp "$HOME/.tmp/config/genesis.json" "$GENESIS_FILE"
+fi
+"""
+_GENESIS_SCRIPT = f"""\
+set -eu
+if [ -s "$GENESIS_FILE" ] && {_HAS_BLOCKS}; then
+  echo "The chain has begun, with its genesis file."
+else
+  mkdir -p "$CONFIG_DIR"
+  sh -c "$0"
+fi
+"""
+_ADDRBOOK_SCRIPT = """\
+set -eu
+if [ -s "$ADDRBOOK_FILE" ]; then
+  echo "There is an address book already."
+else
+  mkdir -p "$CONFIG_DIR"
+  sh -c "$0"
+fi
+"""
+_NO_ADDRBOOK = 'echo "No address book is fetched."'
+RESTORING: Final = ".restoring"
+"""File in the node's folder while its disk is filled."""
+_SNAPSHOT_SCRIPT = f"""\
+set -eu
+if [ ! -e "$CHAIN_HOME/{RESTORING}" ] && {_HAS_BLOCKS}; then
+  echo "The disk has data already."
+else
+  touch "$CHAIN_HOME/{RESTORING}"
+  sh -c "$0"
+  rm "$CHAIN_HOME/{RESTORING}"
+fi
+"""
+
+
+def init_containers(node_set: CosmosFullNode, ordinal: int, sidecar_image: str) -> list[Part]:
+    """All of them, in order."""
+    chain = node_set.spec.chain
+    made = [
+        _of_sidecar(node_set, CLEAN, sidecar_image, _shell(_CLEAN)),
+        _chain(node_set, ordinal),
+        _of_sidecar(node_set, GENESIS, sidecar_image, _genesis(node_set)),
+        _of_sidecar(node_set, ADDRBOOK, sidecar_image, _addrbook(node_set)),
+        _of_sidecar(node_set, CONFIG, sidecar_image, {"args": ["node", CONFIG]}, SIDECAR),
+    ]
+    if chain.snapshot_script or chain.snapshot_url:
+        made.append(_of_sidecar(node_set, SNAPSHOT, sidecar_image, _snapshot(node_set)))
+    if chain.versions:
+        arguments = [*version_check_arguments(node_set, ordinal), "--once"]
+        check = {"args": arguments, "volumeMounts": common_mounts(node_set)}
+        made.append(_of_sidecar(node_set, marks.VERSION_CHECK, sidecar_image, check, SIDECAR))
+    return made
+
+
+def _shell(script: str, *arguments: str) -> Part:
+    return (
+        {"command": ["sh", "-c", script], "args": list(arguments)}
+        if arguments
+        else {"command": ["sh", "-c", script]}
+    )
+
+
+def _fetch(what: str, url: str) -> Part:
+    return {"args": ["node", "fetch", what, url]}
+
+
+def _chain(node_set: CosmosFullNode, ordinal: int) -> Part:
+    """Arguments are handed to the shell as they are: nothing in them is read as a command."""
+    chain = node_set.spec.chain
+    arguments = [
+        chain.binary,
+        "init",
+        pod_name(node_set.metadata.name or "", ordinal),
+        "--chain-id",
+        chain.chain_id,
+        *chain.additional_init_args,
+    ]
+    return {
+        "name": CHAIN,
+        "image": node_set.spec.pod_template.image,
+        **_shell(_CHAIN, *arguments),
+        "env": environment(node_set),
+        "volumeMounts": init_mounts(node_set),
+        "workingDir": WORK,
+        **pulled(node_set),
+    }
+
+
+def _genesis(node_set: CosmosFullNode) -> Part:
+    chain = node_set.spec.chain
+    if chain.genesis_script:
+        return _shell(_GENESIS_SCRIPT, chain.genesis_script)
+    if chain.genesis_url:
+        return _fetch("genesis", chain.genesis_url)
+    return _shell(_GENESIS_OF_INIT)
+
+
+def _addrbook(node_set: CosmosFullNode) -> Part:
+    chain = node_set.spec.chain
+    if chain.addrbook_script:
+        return _shell(_ADDRBOOK_SCRIPT, chain.addrbook_script)
+    if chain.addrbook_url:
+        return _fetch("addrbook", chain.addrbook_url)
+    return _shell(_NO_ADDRBOOK)
+
+
+def _snapshot(node_set: CosmosFullNode) -> Part:
+    chain = node_set.spec.chain
+    if chain.snapshot_script:
+        return _shell(_SNAPSHOT_SCRIPT, chain.snapshot_script)
+    return _fetch("snapshot", chain.snapshot_url or "")
+
+
+def _of_sidecar(
+    node_set: CosmosFullNode, name: str, image: str, work: Part, more: Part | None = None
+) -> Part:
+    return {
+        "name": name,
+        "image": image,
+        "env": environment(node_set),
+        "volumeMounts": init_mounts(node_set),
+        **pulled(node_set),
+        **work,
+        **(more or {}),
+    }

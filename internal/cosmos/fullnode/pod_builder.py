@@ -1,0 +1,204 @@
+"""The Pods of the nodes. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from apis.cosmos import ChainVersion, CosmosFullNode
+from ctrlruntime.controller.failures import UnrecoverableError
+from ctrlruntime.resources import CONFIG_CHECKSUM, Desired
+from internal.cosmos import marks
+from internal.cosmos.fullnode.built import POD, built, inputs_of, plain
+from internal.cosmos.fullnode.containers import containers
+from internal.cosmos.fullnode.home import volumes
+from internal.cosmos.fullnode.init_containers import CHAIN, init_containers
+from internal.cosmos.fullnode.metadata import (
+    default_labels,
+    metadata,
+    named,
+    node_ordinals,
+)
+from internal.cosmos.fullnode.pod_merge import with_theirs
+from internal.cosmos.fullnode.service_account_builder import account_of
+from internal.cosmos.fullnode.versions import node_version
+from internal.cosmos.marks import pod_name
+from internal.cosmos.names import to_host
+
+Part = dict[str, Any]
+USER: Final = 1025
+"""User and group that everything in a Pod runs as, and that owns its disk."""
+GRACE_SECONDS: Final = 30
+"""What a node has to end, unless its template says otherwise."""
+
+
+def sidecar_image_of(node_set: CosmosFullNode, default: str) -> str:
+    """The image beside the nodes: the spec's, else the one recorded when the set was first built, else `default`."""
+    template = node_set.spec.pod_template
+    return template.sidecar_image or node_set.status.sidecar_image or default
+
+
+def paused_pods(node_set: CosmosFullNode) -> set[str]:
+    """Names of the Pods that are to be away while their disk is copied."""
+    return {each.pod_candidate for each in node_set.status.scheduled_snapshot_status.values()}
+
+
+def is_built(node_set: CosmosFullNode, ordinal: int) -> bool:
+    """Whether a node is to run: it is neither disabled nor paused."""
+    pod = pod_name(named(node_set), ordinal)
+    override = node_set.spec.instance_overrides.get(pod)
+    disabled = override is not None and override.disable is not None
+    return not disabled and pod not in paused_pods(node_set)
+
+
+def build_pods(
+    node_set: CosmosFullNode, checksums: Mapping[str, str], *, sidecar_image: str
+) -> list[Desired]:
+    """The Pod of each node that is to run, by number.
+
+    `checksums`: of the configuration in effect, by name of the Pod. Raises UnrecoverableError for a
+    template that makes no Pod, naming the field, and if there is no `sidecar_image`.
+    """
+    if not sidecar_image:
+        raise UnrecoverableError(
+            "no image is known for the containers beside the nodes: give spec.podTemplate.sidecarImage, "
+            "or start the manager with --node-sidecar-image"
+        )
+    return [
+        _pod(node_set, ordinal, checksums, sidecar_image)
+        for ordinal in node_ordinals(node_set)
+        if is_built(node_set, ordinal)
+    ]
+
+
+def _pod(
+    node_set: CosmosFullNode, ordinal: int, checksums: Mapping[str, str], sidecar_image: str
+) -> Desired:
+    pod = pod_name(named(node_set), ordinal)
+    spec = _spec(node_set, ordinal, sidecar_image)
+    image = _image_of(spec, marks.NODE)
+    _tell_image(spec, image)
+    checksum = checksums.get(pod, "")
+    labels = default_labels(node_set, ordinal=ordinal, image=image)
+    noted = {CONFIG_CHECKSUM: checksum} if checksum else None
+    given = node_set.spec.pod_template.metadata
+    return built(
+        node_set,
+        POD,
+        {"metadata": metadata(node_set, pod, labels, given, noted), "spec": spec},
+        _inputs(node_set, ordinal, checksum, sidecar_image),
+        ordinal=ordinal,
+        instance=ordinal,
+    )
+
+
+def _spec(node_set: CosmosFullNode, ordinal: int, sidecar_image: str) -> Part:
+    """In the order of precedence: ours, the template's, the version's, the node's own."""
+    template, pod = node_set.spec.pod_template, pod_name(named(node_set), ordinal)
+    ours = {
+        **_placed(node_set),
+        "hostname": to_host(pod),
+        "serviceAccountName": account_of(node_set),
+        "securityContext": security_context(),
+        "initContainers": init_containers(node_set, ordinal, sidecar_image),
+        "containers": containers(node_set, ordinal, sidecar_image),
+        "volumes": volumes(node_set, ordinal),
+    }
+    theirs = {
+        "initContainers": template.init_containers,
+        "containers": template.containers,
+        "volumes": template.volumes,
+    }
+    spec = with_theirs(ours, theirs, "spec.podTemplate")
+    version = node_version(node_set, pod)
+    if version is not None:
+        set_images(spec, version)
+        _set_node_image(spec, version.image)
+    override = node_set.spec.instance_overrides.get(pod)
+    if override is not None and override.image:
+        _set_node_image(spec, override.image)
+    if override is not None and override.node_selector:
+        spec["nodeSelector"] = dict(override.node_selector)
+    return spec
+
+
+def _placed(node_set: CosmosFullNode) -> Part:
+    """What the template says of the Pod itself."""
+    template = node_set.spec.pod_template
+    grace = template.termination_grace_period_seconds
+    said: Part = {
+        "affinity": template.affinity,
+        "imagePullSecrets": template.image_pull_secrets,
+        "nodeSelector": template.node_selector,
+        "priorityClassName": template.priority_class_name,
+        "tolerations": template.tolerations,
+    }
+    made = {key: value for key, value in said.items() if value}
+    if template.priority is not None:
+        made["priority"] = template.priority
+    return {**made, "terminationGracePeriodSeconds": GRACE_SECONDS if grace is None else grace}
+
+
+def security_context() -> Part:
+    """Of the Pod: nobody is root, and the disk's owner is changed only where it has to be."""
+    return {
+        "runAsUser": USER,
+        "runAsGroup": USER,
+        "runAsNonRoot": True,
+        "fsGroup": USER,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def set_images(spec: Part, version: ChainVersion) -> None:
+    """Put the images of a version on the containers that it names; others keep theirs."""
+    for place, images in (
+        ("initContainers", version.init_containers),
+        ("containers", version.containers),
+    ):
+        for container in spec.get(place) or []:
+            if container.get("name") in images:
+                container["image"] = images[container["name"]]
+
+
+def _set_node_image(spec: Part, image: str) -> None:
+    """The chain's binary is in the node's container, and in the one that makes its first files."""
+    for place, name in (("containers", marks.NODE), ("initContainers", CHAIN)):
+        for container in spec[place]:
+            if container["name"] == name:
+                container["image"] = image
+
+
+def _image_of(spec: Part, name: str) -> str:
+    for container in spec["containers"]:
+        if container["name"] == name:
+            return str(container["image"])
+    raise UnrecoverableError(f"spec.podTemplate.containers takes the container {name} away")
+
+
+def _tell_image(spec: Part, image: str) -> None:
+    """The version check compares with the image that this very Pod has."""
+    checks = (marks.VERSION_CHECK, marks.VERSION_CHECK_INTERVAL)
+    for container in [*spec["initContainers"], *spec["containers"]]:
+        if container["name"] in checks and "args" in container:
+            container["args"] = [*container["args"], f"--image={image}"]
+
+
+def _inputs(node_set: CosmosFullNode, ordinal: int, checksum: str, sidecar_image: str) -> str:
+    """All that the Pod depends on; of the versions only the one that counts."""
+    pod, spec = pod_name(named(node_set), ordinal), node_set.spec
+    chain = plain(spec.chain, "versions", "config", "app", "database_backend")
+    return inputs_of(
+        pod,
+        ordinal,
+        spec.type.value,
+        chain,
+        spec.chain.config.rpc_listen_address,
+        spec.chain.config.p2p_listen_address,
+        bool(spec.chain.versions),
+        node_version(node_set, pod),
+        spec.pod_template,
+        spec.instance_overrides.get(pod),
+        spec.service_account_name,
+        sidecar_image,
+        checksum,
+    )

@@ -1,0 +1,31 @@
+"""What the Pods of a set may do: the version check reads the set and tells the height. Pure."""
+
+from apis.cosmos import GROUP, CosmosFullNode
+from ctrlruntime.resources import Desired
+from internal.cosmos.fullnode.built import ROLE, built, inputs_of
+from internal.cosmos.fullnode.metadata import default_labels, metadata, named
+from internal.cosmos.marks import role_name
+
+
+def build_roles(node_set: CosmosFullNode) -> list[Desired]:
+    """One, with rights to this one set; none if the set names an account."""
+    if node_set.spec.service_account_name:
+        return []
+    name, labels = named(node_set), default_labels(node_set, component="vc")
+    plural = node_set.mapping().plural
+    rules = [
+        {
+            "apiGroups": [GROUP],
+            "resources": [plural],
+            "resourceNames": [name],
+            "verbs": ["get"],
+        },
+        {
+            "apiGroups": [GROUP],
+            "resources": [f"{plural}/status"],
+            "resourceNames": [name],
+            "verbs": ["patch"],
+        },
+    ]
+    parts = {"metadata": metadata(node_set, role_name(name), labels), "rules": rules}
+    return [built(node_set, ROLE, parts, inputs_of(name, labels))]

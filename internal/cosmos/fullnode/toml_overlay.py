@@ -1,0 +1,133 @@
+"""What is laid over the configuration that a chain's `init` makes: config.toml and app.toml. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from apis.cosmos import Chain, Comet, CosmosFullNode, FullNodeType, Pruning
+from ctrlruntime.controller.failures import UnrecoverableError
+from internal.cosmos.fullnode.peers import Peers
+from internal.cosmos.fullnode.ports import API, GRPC, GRPC_WEB, PRIVVAL
+from internal.cosmos.fullnode.versions import halt_height
+
+CONFIG_OVERLAY = "config-overlay.toml"
+APP_OVERLAY = "app-overlay.toml"
+
+Document = dict[str, Any]
+
+
+def config_overlay(node_set: CosmosFullNode, pod: str, peers: Peers) -> str:
+    """What goes over config.toml of one node. Raises UnrecoverableError for overrides that are no TOML."""
+    chain = node_set.spec.chain
+    comet = chain.config
+    document: Document = {
+        "db_backend": chain.database_backend.value,
+        "rpc": {
+            "laddr": comet.rpc_listen_address,
+            "cors_allowed_origins": list(comet.cors_allowed_origins),
+        },
+        "p2p": _p2p(comet, pod, peers),
+    }
+    document.update(_logging(chain))
+    if node_set.spec.type is FullNodeType.SENTRY:
+        document["priv_validator_laddr"] = f"tcp://0.0.0.0:{PRIVVAL}"
+        document["tx_index"] = {"indexer": "null"}
+    return _laid(document, comet.overrides, "spec.chain.config.overrides")
+
+
+def _p2p(comet: Comet, pod: str, peers: Peers) -> Document:
+    """A node trusts the others of its set: it keeps their ids to itself and always lets them in."""
+    others, own = peers.others(pod), peers.get(pod)
+    ids = [peer.id for peer in others]
+    made: Document = {
+        "laddr": comet.p2p_listen_address,
+        "seeds": _joined(comet.seeds),
+        "persistent_peers": _joined(*(peer.private_peer for peer in others), comet.peers),
+        "private_peer_ids": _joined(*ids, comet.private_peer_ids),
+        "unconditional_peer_ids": _joined(*ids, comet.unconditional_peer_ids),
+        "max_num_inbound_peers": comet.max_inbound_peers,
+        "max_num_outbound_peers": comet.max_outbound_peers,
+    }
+    if own is not None and own.external:
+        made["external_address"] = own.external
+    return made
+
+
+def _logging(chain: Chain) -> Document:
+    said = {"log_level": chain.log_level, "log_format": chain.log_format}
+    return {key: value.value for key, value in said.items() if value is not None}
+
+
+def app_overlay(node_set: CosmosFullNode, pod: str) -> str:
+    """What goes over app.toml of one node. Raises UnrecoverableError for overrides that are no TOML."""
+    chain = node_set.spec.chain
+    app = chain.app
+    document: Document = {
+        "app-db-backend": chain.database_backend.value,
+        "minimum-gas-prices": app.min_gas_price,
+        "api": {
+            "enable": True,
+            "address": f"tcp://0.0.0.0:{API}",
+            "enabled-unsafe-cors": app.api_enable_unsafe_cors,
+        },
+        "grpc": {"enable": True, "address": f"0.0.0.0:{GRPC}"},
+        "grpc-web": {
+            "enable": True,
+            "address": f"0.0.0.0:{GRPC_WEB}",
+            "enable-unsafe-cors": app.grpc_web_enable_unsafe_cors,
+        },
+    }
+    if app.pruning is not None:
+        document.update(_pruning(app.pruning))
+    ends = halt_height(node_set, pod)
+    if ends is not None:
+        document["halt-height"] = ends
+    return _laid(document, app.overrides, "spec.chain.app.overrides")
+
+
+def _pruning(pruning: Pruning) -> Document:
+    """Numbers of a custom strategy are texts in app.toml; the number of blocks kept is none."""
+    texts = {
+        "pruning-interval": pruning.interval,
+        "pruning-keep-every": pruning.keep_every,
+        "pruning-keep-recent": pruning.keep_recent,
+    }
+    made: Document = {"pruning": pruning.strategy.value}
+    made.update({key: str(value) for key, value in texts.items() if value is not None})
+    if pruning.min_retain_blocks is not None:
+        made["min-retain-blocks"] = pruning.min_retain_blocks
+    return made
+
+
+def _joined(*parts: str) -> str:
+    """The parts by comma, each once, without what is empty."""
+    each = (item.strip() for part in parts for item in part.split(","))
+    return ",".join(dict.fromkeys(item for item in each if item))
+
+
+def _laid(document: Document, overrides: str, field: str) -> str:
+    try:
+        over = tomlkit.parse(overrides).unwrap()
+    except TOMLKitError as error:
+        raise UnrecoverableError(f"{field} is no TOML: {error}") from error
+    return tomlkit.dumps(merged(document, over), sort_keys=True)
+
+
+def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> Document:
+    """Two TOML documents, `over` upon `under`: tables are merged, everything else is replaced."""
+    made = dict(under)
+    for key, value in over.items():
+        before = made.get(key)
+        both = isinstance(before, Mapping) and isinstance(value, Mapping)
+        made[key] = merged(before, value) if both else value  # type: ignore[arg-type]
+    return made
+
+
+def merged_files(texts: Iterable[str]) -> str:
+    """Several TOML documents as one, each upon those before it. Raises TOMLKitError."""
+    made: Document = {}
+    for text in texts:
+        made = merged(made, tomlkit.parse(text).unwrap())
+    return tomlkit.dumps(made)
