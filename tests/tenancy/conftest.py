@@ -21,6 +21,9 @@ SHARED = {"shared_world", "shared_world_with_nodes"}
 WORLDS = {"world", "tmp_path", *SHARED}
 """What a test asks for that has a world, or makes one."""
 
+LIMIT = 400
+"""Seconds for a test that says nothing of it: each wait in it may last its PATIENCE."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     for line in (
@@ -61,6 +64,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     gone = set(left_out)
     items[:] = [item for item in items if item not in gone]
     for item in items:
+        if item.path.parent == HERE and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LIMIT))
         if isinstance(item, pytest.Function) and SHARED.intersection(item.fixturenames):
             item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} of tenancy"))
 

@@ -195,7 +195,7 @@ async def change(world: World) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(1500)
 @pytest.mark.criterion("sigkill-at-each-write")
 @pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.matrix), "after"])
 async def test_a_kill_at_the_nth_write_of_a_tenant_leaves_no_trace(
@@ -266,7 +266,7 @@ def host_free_lists() -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(1500)
 @pytest.mark.matrix
 @pytest.mark.criterion("sigkill-at-each-write")
 async def test_a_manager_killed_at_each_of_its_writes_ends_in_the_same_state(

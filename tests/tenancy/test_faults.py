@@ -48,7 +48,7 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.criterion("faults"),
     pytest.mark.xdist_group("faults of tenancy"),
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(900),
 ]
 
 INACTIVITY = 2.0

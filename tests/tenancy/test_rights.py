@@ -12,14 +12,14 @@ from tests.tenancy.world import permissive
 
 
 @pytest.mark.criterion("rbac")
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 async def test_every_verb_of_every_kind_is_used_in_a_whole_life(tmp_path: Path) -> None:
     async with LeadersWorld.start(tmp_path, manager=False) as world:
         await live(world, cases(await served_kinds(world.client)))
 
 
 @pytest.mark.criterion("rbac")
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 async def test_webhooks_and_their_certificates_are_served_with_the_roles_of_the_overlay(
     tmp_path: Path,
 ) -> None:

@@ -27,7 +27,7 @@ from tests.tenancy.world import (
     mapping,
 )
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
 POD = mapping("v1", "Pod")
 JOB = mapping("batch/v1", "Job")
