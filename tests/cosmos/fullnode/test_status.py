@@ -14,7 +14,7 @@ from apis.cosmos import (
     RolloutStatus,
     ScheduledSnapshotStatus,
 )
-from ctrlruntime.api import Condition, find_condition
+from ctrlruntime.api import Condition, Quantity, find_condition
 from internal.cosmos.cache.observation import Observation
 from internal.cosmos.fullnode.status import CRDS, Facts, next_heights, tell
 
@@ -102,7 +102,7 @@ def test_heights_are_kept_while_the_disk_is_there() -> None:
 
 
 def test_what_others_write_stays() -> None:
-    request = PVCAutoScaleRequest(requested_size="2Gi", requested_at=NOON)
+    request = PVCAutoScaleRequest(requested_size=Quantity("2Gi"), requested_at=NOON)
     pause = ScheduledSnapshotStatus(pod_candidate="hub-1")
     before = CosmosFullNodeStatus(scheduled_snapshot_status={"key": pause})
     before.self_healing.pvc_auto_scaler = {"pvc-hub-0": request, "pvc-hub-1": request}

@@ -1,0 +1,72 @@
+"""The ConfigMaps with what is laid over the configuration of each node."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from apis.cosmos import CosmosFullNode
+from ctrlruntime.controller.failures import Failures, TransientError, UnrecoverableError
+from ctrlruntime.resources import Action, Desired, Outcome, Owner
+from ctrlruntime.resources.checksums import CONFIG_CHECKSUM, checksum_in_effect, checksummed
+from internal.cosmos.fullnode.configmap_builder import build_config_maps
+from internal.cosmos.fullnode.metadata import named, node_ordinals
+from internal.cosmos.fullnode.node_key import NodeKey
+from internal.cosmos.fullnode.objects import Objects
+from internal.cosmos.fullnode.peers import Peers
+from internal.cosmos.marks import pod_name
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMapControl:
+    """Makes, updates and deletes them."""
+
+    config_maps: Objects
+
+    async def reconcile(
+        self,
+        node_set: CosmosFullNode,
+        owner: Owner,
+        keys: Mapping[str, NodeKey],
+        peers: Peers,
+        failures: Failures,
+    ) -> dict[str, str]:
+        """Returns the checksum of what each node reads, by name of its Pod.
+
+        That is of what is there, not of what should be: a Pod that was made anew before its configuration
+        was written would never learn of it. A node is left out if nothing is there.
+        """
+        desired: dict[str, Desired] = {}
+        done: dict[str, Outcome] = {}
+        try:
+            built = [checksummed(item) for item in build_config_maps(node_set, keys, peers)]
+            _check_keys(node_set, keys)
+        except (UnrecoverableError, TransientError) as error:
+            failures.append(error)
+        else:
+            desired = {item.name: item for item in built}
+            done = await self.config_maps.bring_about(built, owner, failures)
+            await self.config_maps.remove_others(built, owner, failures)
+        found = {
+            pod: self._checksum(node_set, pod, desired.get(pod), done.get(pod))
+            for pod in _pods(node_set)
+        }
+        return {pod: checksum for pod, checksum in found.items() if checksum}
+
+    def _checksum(
+        self, node_set: CosmosFullNode, pod: str, desired: Desired | None, outcome: Outcome | None
+    ) -> str:
+        if desired is not None and outcome is not None and outcome.action is not Action.CONFLICT:
+            return checksum_in_effect(desired, outcome.entry)
+        objects = self.config_maps
+        entry = objects.cache.entry(objects.mapping, pod, node_set.metadata.namespace)
+        return "" if entry is None else entry.annotations.get(CONFIG_CHECKSUM, "")
+
+
+def _pods(node_set: CosmosFullNode) -> list[str]:
+    return [pod_name(named(node_set), ordinal) for ordinal in node_ordinals(node_set)]
+
+
+def _check_keys(node_set: CosmosFullNode, keys: Mapping[str, NodeKey]) -> None:
+    """Raises TransientError while others cannot be told of a node: their configuration would change twice."""
+    lacking = [pod for pod in _pods(node_set) if pod not in keys]
+    if lacking:
+        raise TransientError(f"no ConfigMap is changed while {lacking[0]} has no node key")

@@ -1,0 +1,84 @@
+"""What is told of a set of nodes by events: troubles and what was done about them, never the happy path."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from apis.cosmos import CosmosFullNodeStatus, FullNodePhase
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.events import EventRecorder
+
+
+class Reason(StrEnum):
+    """Reasons of events of this controller."""
+
+    P2P_INCOMPLETE = "P2PIncomplete"
+    """Addresses for peers outside are not there yet."""
+    ERROR_TRANSIENT = "ErrorTransient"
+    """Something failed that is tried again."""
+    ERROR = "Error"
+    """Something failed that needs somebody."""
+    PVC_PATCH_FAILED = "PVCPatchFailed"
+    """A disk could not be made larger."""
+    ROLLOUT_BLOCKED = "RolloutBlocked"
+    """Pods are outdated, and too few nodes are in sync to replace one."""
+    NODE_REPLACED = "NodeReplaced"
+    """A Pod was deleted, to be made anew as the spec says."""
+    BUILDER_CHANGE_HELD = "BuilderChangeHeld"
+    """A new manager would build something in another way, and does not."""
+    IMMUTABLE_FIELD_CHANGED = "ImmutableFieldChanged"
+    """A claim differs from the spec in what cannot be changed."""
+
+
+ACTION: Final = "Reconcile"
+"""What led to an event of a phase."""
+
+_OF_PHASE = {
+    FullNodePhase.TRANSIENT_ERROR: Reason.ERROR_TRANSIENT,
+    FullNodePhase.ERROR: Reason.ERROR,
+    FullNodePhase.WAITING_FOR_P2P_SERVICES: Reason.P2P_INCOMPLETE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """An event to record."""
+
+    reason: StrEnum
+    text: str
+    warning: bool = True
+
+
+def of_status(before: CosmosFullNodeStatus, after: CosmosFullNodeStatus) -> list[Note]:
+    """What the change of a status is worth telling. A status that stays tells nothing, whoever restarts."""
+    found: list[Note] = []
+    reason = _OF_PHASE.get(after.phase) if after.phase is not None else None
+    if reason is not None and (before.phase, before.status) != (after.phase, after.status):
+        found.append(Note(reason, after.status))
+    blocked = after.rollout.blocked
+    if blocked and not before.rollout.blocked:
+        found.append(Note(Reason.ROLLOUT_BLOCKED, blocked))
+    for kind, bad, told in (
+        ("BuilderChangeHeld", "True", Reason.BUILDER_CHANGE_HELD),
+        ("ClaimsAsSpecified", "False", Reason.IMMUTABLE_FIELD_CHANGED),
+    ):
+        message = _message(after, kind, bad)
+        if message and message != _message(before, kind, bad):
+            found.append(Note(told, message, warning=told is not Reason.BUILDER_CHANGE_HELD))
+    return found
+
+
+def record(recorder: EventRecorder, entry: Entry, notes: Iterable[Note]) -> None:
+    """Record them on a set."""
+    for note in notes:
+        recorder.event(
+            entry, "Warning" if note.warning else "Normal", note.reason, ACTION, note.text
+        )
+
+
+def _message(status: CosmosFullNodeStatus, kind: str, bad: str) -> str:
+    for condition in status.conditions:
+        if (condition.type, condition.status) == (kind, bad):
+            return condition.message
+    return ""

@@ -1,0 +1,89 @@
+"""The keys of the nodes: found, or made once and stored before anybody is told of them."""
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Final
+
+from apis.cosmos import CosmosFullNode
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.controller.failures import Failures, UnrecoverableError
+from ctrlruntime.resources import Owner
+from internal.cosmos.fullnode.metadata import named, node_ordinals
+from internal.cosmos.fullnode.node_key import FILE, BadNodeKey, NodeKey
+from internal.cosmos.fullnode.node_key_builder import build_node_keys, with_missing
+from internal.cosmos.fullnode.objects import Objects
+from internal.cosmos.marks import node_key_name, pod_name
+
+_HELP: Final = f"put a key into `data.{FILE}`, or delete the Secret and a new identity is made"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKeyCollector:
+    """Reads and makes the Secrets with keys. They are never deleted but with the set: a node that comes
+    back is known to its peers."""
+
+    secrets: Objects
+
+    async def collect(
+        self, node_set: CosmosFullNode, owner: Owner, failures: Failures
+    ) -> dict[str, NodeKey]:
+        """The stored key of each node, by name of its Pod. A node is left out if its key cannot be had."""
+        existing, bad = self._existing(node_set, failures)
+        desired = [
+            item
+            for item in build_node_keys(node_set, with_missing(node_set, existing))
+            if item.name not in bad
+        ]
+        done = await self.secrets.bring_about(desired, owner, failures)
+        keys: dict[str, NodeKey] = {}
+        for pod, secret in self._names(node_set).items():
+            outcome = done.get(secret)
+            entry = None if outcome is None or outcome.conflict else outcome.entry
+            try:
+                if entry is not None:
+                    keys[pod] = key_of(entry)
+            except BadNodeKey as error:
+                failures.append(_unreadable(secret, error))
+        return keys
+
+    def _existing(
+        self, node_set: CosmosFullNode, failures: Failures
+    ) -> tuple[dict[str, NodeKey], set[str]]:
+        """The keys that are stored, by Pod, and the Secrets that hold something else."""
+        found: dict[str, NodeKey] = {}
+        bad: set[str] = set()
+        for pod, secret in self._names(node_set).items():
+            entry = self.secrets.cache.entry(
+                self.secrets.mapping, secret, node_set.metadata.namespace
+            )
+            try:
+                if entry is not None:
+                    found[pod] = key_of(entry)
+            except BadNodeKey as error:
+                failures.append(_unreadable(secret, error))
+                bad.add(secret)
+        return found, bad
+
+    @staticmethod
+    def _names(node_set: CosmosFullNode) -> dict[str, str]:
+        name = named(node_set)
+        return {
+            pod_name(name, ordinal): node_key_name(name, ordinal)
+            for ordinal in node_ordinals(node_set)
+        }
+
+
+def key_of(entry: Entry) -> NodeKey:
+    """The key in a Secret. Raises BadNodeKey."""
+    encoded = (entry.field("data") or {}).get(FILE)
+    if not isinstance(encoded, str):
+        raise BadNodeKey(f"there is no {FILE}")
+    try:
+        return NodeKey.parse(base64.b64decode(encoded, validate=True))
+    except binascii.Error:
+        raise BadNodeKey(f"{FILE} is not base64") from None
+
+
+def _unreadable(secret: str, error: BadNodeKey) -> UnrecoverableError:
+    return UnrecoverableError(f"Secret {secret}: {error}: {_HELP}")

@@ -1,0 +1,32 @@
+"""How nodes are, as a rollout sees it: by what they said themselves, not by the readiness of their Pods. Pure.
+
+A sentry is ready only once a signer has found it, and the signer finds it only where it is told of: so
+what Kubernetes calls ready says nothing about whether it does its work.
+"""
+
+from collections.abc import Iterable
+
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.resources.probe import Health, Probe
+from internal.cosmos.cache.observation import Observation
+
+
+def observed(observations: Iterable[Observation]) -> Probe:
+    """Health by the last answer of the node in this very Pod. A Pod that nobody has asked yet is as good as down."""
+    known = {each.uid: each for each in observations}
+
+    def probe(entry: Entry) -> Health:
+        found = known.get(entry.uid)
+        if found is None or found.at is None:
+            return Health(available=False, reachable=False, detail="not asked yet", known=False)
+        return Health(found.is_in_sync, found.is_reachable, _why(found))
+
+    return probe
+
+
+def _why(found: Observation) -> str:
+    if found.is_in_sync:
+        return ""
+    if found.is_reachable:
+        return f"catching up, at height {found.height}"
+    return found.error or "no answer"

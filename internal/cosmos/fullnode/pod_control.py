@@ -1,0 +1,115 @@
+"""The Pods of a set of nodes: as many as wanted first, then those that are outdated, within the budget."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from apis.cosmos import CosmosFullNode
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.controller.failures import Failures, UnrecoverableError
+from ctrlruntime.resources import Owner, Update
+from ctrlruntime.resources.checksums import CONFIG_CHECKSUM
+from ctrlruntime.resources.workload import Progress, WorkloadControl
+from internal.cosmos.cache.observation import Observation, Observations
+from internal.cosmos.fullnode.metadata import named, node_ordinals, node_selector
+from internal.cosmos.fullnode.metrics import NodeSetMetrics
+from internal.cosmos.fullnode.objects import Objects, conflict
+from internal.cosmos.fullnode.observed_health import observed
+from internal.cosmos.fullnode.pod_builder import build_pods, is_built, paused_pods
+from internal.cosmos.marks import BELONGS_TO, NODE, pod_name
+
+
+@dataclass(frozen=True, slots=True)
+class PodControl:
+    """Makes and deletes them. What they said is forgotten with them."""
+
+    pods: Objects
+    workload: WorkloadControl
+    observations: Observations
+
+    async def reconcile(
+        self,
+        node_set: CosmosFullNode,
+        owner: Owner,
+        checksums: Mapping[str, str],
+        said: Sequence[Observation],
+        failures: Failures,
+        *,
+        sidecar_image: str,
+    ) -> Progress:
+        """One pass. Raises UnrecoverableError for a template that makes no Pod."""
+        current = main_pods(self.pods.of(owner).values())
+        known = {**_in_use(current), **checksums}
+        existing = {entry.name for entry in current}
+        desired = [
+            item
+            for item in build_pods(node_set, known, sidecar_image=sidecar_image)
+            if item.name in known or item.name in existing
+        ]
+        progress = await self.workload.reconcile(
+            desired,
+            current,
+            owner,
+            replicas=wanted_nodes(node_set) + len(paused_nodes(node_set)),
+            max_unavailable=node_set.spec.strategy.max_unavailable,
+            probe=observed(said),
+            urgent=_has_another_image,
+            paused=paused_nodes(node_set),
+            selector=node_selector(node_set),
+        )
+        take_down(self.pods.metrics, progress, failures)
+        gone = [*progress.deleted, *progress.replaced]
+        if gone:
+            self.observations.invalidate(owner.namespace, owner.name, gone)
+        return progress
+
+
+def take_down(metrics: NodeSetMetrics, progress: Progress, failures: Failures) -> None:
+    """Note what failed, and count what was done."""
+    for error in progress.errors:
+        failures.append(error)
+    for foreign in progress.conflicts:
+        why = f"it belongs to {foreign.holder}"
+        failures.append(UnrecoverableError(conflict(foreign.desired, why)))
+    metrics.counted("Pod", "create", len(progress.created))
+    metrics.counted("Pod", "update", len(progress.replaced) + len(progress.repaired))
+    metrics.counted("Pod", "delete", len(progress.deleted))
+    metrics.counted("Pod", "conflict", len(progress.conflicts))
+
+
+def wanted_nodes(node_set: CosmosFullNode) -> int:
+    """Nodes that are to run now."""
+    return sum(is_built(node_set, ordinal) for ordinal in node_ordinals(node_set))
+
+
+def paused_nodes(node_set: CosmosFullNode) -> list[str]:
+    """Pods that are away for a while, and were to run otherwise."""
+    paused, overrides = paused_pods(node_set), node_set.spec.instance_overrides
+    disabled = {name for name, override in overrides.items() if override.disable is not None}
+    names = (pod_name(named(node_set), ordinal) for ordinal in node_ordinals(node_set))
+    return [name for name in names if name in paused and name not in disabled]
+
+
+def main_pods(entries: Iterable[Entry]) -> list[Entry]:
+    """The Pods of the nodes themselves, without those beside them."""
+    return [entry for entry in entries if BELONGS_TO not in entry.labels]
+
+
+def _in_use(current: Sequence[Entry]) -> dict[str, str]:
+    """The checksums that Pods were made with: they stay so while nothing is known of the configuration."""
+    return {
+        entry.name: entry.annotations[CONFIG_CHECKSUM]
+        for entry in current
+        if CONFIG_CHECKSUM in entry.annotations
+    }
+
+
+def _has_another_image(update: Update) -> bool:
+    """Whether the node is to run another version: such go first."""
+    return _image(update.desired.manifest["spec"]) != _image(update.entry.field("spec") or {})
+
+
+def _image(spec: Mapping[str, object]) -> object:
+    containers = spec.get("containers")
+    if not isinstance(containers, list):
+        return None
+    return next((each.get("image") for each in containers if each.get("name") == NODE), None)

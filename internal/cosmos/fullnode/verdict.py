@@ -1,0 +1,213 @@
+"""What a pass comes to: the phase, a sentence, conditions, and when to look again. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from apis.cosmos import CosmosFullNode, FullNodePhase, RolloutStatus
+from ctrlruntime.api import Condition
+from ctrlruntime.controller.failures import Failures
+from ctrlruntime.resources.claims import ClaimProgress
+from ctrlruntime.resources.workload import Progress
+from internal.cosmos.fullnode.status import CLAIMS, CRDS, HELD
+
+LONGEST_MESSAGE: Final = 1000
+SHOWN: Final = 3
+"""Objects that a sentence names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """Seconds until a set is looked at again. One that is as it should be is not looked at."""
+
+    progress: float = 3.0
+    """While something is being brought about, or after a failure that is likely to pass."""
+    external: float = 30.0
+    """While somebody else has to do something: a load balancer, a node that catches up, a snapshot."""
+    failure: float = 60.0
+    """After a failure that needs somebody, who may mend it where nothing is seen of it."""
+    upgrade: float = 10.0
+    """That a node stands at the height of another version before it is taken down; see Crossings."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """What the steps of a pass found out; None: the step failed as a whole."""
+
+    failures: Failures = field(default_factory=Failures)
+    pods: Progress | None = None
+    additional: Progress | None = None
+    claims: ClaimProgress | None = None
+    held: list[str] = field(default_factory=list)
+    """Other objects that only a new builder would make in another way."""
+    awaited: Sequence[str] = ()
+    """Pods without the address for peers outside that they are to have."""
+    paused: Sequence[str] = ()
+    """Pods that are down for a snapshot."""
+    crossing: float = 0.0
+    """Seconds until a node may change its version."""
+    snapshots_served: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is told, and when to look again (seconds; None: when something changes)."""
+
+    phase: FullNodePhase
+    message: str
+    requeue_after: float | None = None
+
+
+def verdict(found: Found, ready: int, wanted: int, times: Times) -> Verdict:
+    """Decide. Failures go before progress, progress before what others have to do."""
+    failures = found.failures
+    if failures.any:
+        transient = failures.is_transient
+        return Verdict(
+            FullNodePhase.TRANSIENT_ERROR if transient else FullNodePhase.ERROR,
+            _sentence(failures.message),
+            times.progress if transient else times.failure,
+        )
+    waits = [found.crossing] if found.crossing else []
+    progress = _progress(found)
+    if progress:
+        waits.append(times.progress if _is_busy(found) else times.external)
+        return Verdict(FullNodePhase.PROGRESSING, _sentence(progress), min(waits))
+    if found.awaited:
+        message = f"No load balancer has given an address to {_names(found.awaited)} yet."
+        waits.append(times.external)
+        return Verdict(FullNodePhase.WAITING_FOR_P2P_SERVICES, message, min(waits))
+    return Verdict(
+        FullNodePhase.COMPLETE, _complete(found, ready, wanted), min(waits, default=None)
+    )
+
+
+def rollout_of(progress: Progress | None) -> RolloutStatus | None:
+    """`status.rollout`."""
+    if progress is None:
+        return None
+    outdated = progress.outdated
+    return RolloutStatus(
+        outdated=outdated,
+        budget=progress.budget if outdated else 0,
+        blocked=progress.blocked,
+    )
+
+
+def conditions(node_set: CosmosFullNode, found: Found) -> list[Condition]:
+    """Those beside Ready and Progressing."""
+    told = []
+    if found.claims is not None:
+        told.append(_claims(found.claims))
+    if held := _held(found):
+        told.append(held)
+    if _wants_snapshots(node_set):
+        told.append(_crds(found.snapshots_served))
+    return told
+
+
+def _is_busy(found: Found) -> bool:
+    """Whether something was done just now, so that more is to do soon."""
+    claims = found.claims
+    for pods in (found.pods, found.additional):
+        if pods and (pods.created or pods.deleted or pods.replaced or pods.repaired):
+            return True
+    return claims is not None and bool(claims.created or claims.deleted or claims.resized)
+
+
+def _progress(found: Found) -> str:
+    """What is under way, in words; empty if nothing is."""
+    claims = found.claims or ClaimProgress()
+    for pods in filter(None, (found.pods, found.additional)):
+        if told := _pods(pods):
+            return told
+    if claims.waiting:
+        name, why = next(iter(claims.waiting.items()))
+        return f"Claim {name} waits: {why}"
+    return "Disks come and go." if claims.requeue else ""
+
+
+def _pods(pods: Progress) -> str:
+    if pods.blocked:
+        return f"{_count(pods.outdated, 'Pod is', 'Pods are')} outdated: {pods.blocked}"
+    if pods.outdated:
+        return f"{_count(pods.outdated, 'Pod is', 'Pods are')} outdated and made anew one by one."
+    return "Pods come and go." if pods.requeue else ""
+
+
+def _complete(found: Found, ready: int, wanted: int) -> str:
+    message = f"{ready} of {wanted} nodes have caught up."
+    if found.paused:
+        message += f" {_names(found.paused)} is down for a snapshot."
+    return message
+
+
+def _claims(progress: ClaimProgress) -> Condition:
+    if progress.cannot_expand:
+        names = _names(progress.cannot_expand)
+        message = (
+            f"{names} should grow, and its StorageClass does not allow it (allowVolumeExpansion)."
+        )
+        return Condition(type=CLAIMS, status="False", reason="CannotExpand", message=message)
+    if progress.immutable:
+        parts = [
+            f"{each.claim}: {each.field} is {each.has!r}, not {each.wanted!r}"
+            for each in progress.immutable[:SHOWN]
+        ]
+        message = (
+            f"{'; '.join(parts)}. This cannot be changed: put the old value back, or delete the claims one "
+            "by one so that their nodes begin anew."
+        )
+        return Condition(
+            type=CLAIMS, status="False", reason="ImmutableFieldChanged", message=message
+        )
+    return Condition(type=CLAIMS, status="True", reason="AsSpecified", message="")
+
+
+def _held(found: Found) -> Condition | None:
+    parts = (found.pods, found.additional, found.claims)
+    names = [name for part in parts if part is not None for name in part.held]
+    names += found.held
+    if not names:
+        return None
+    message = (
+        f"This manager would build {_names(names)} in another way. Nothing is changed until the set itself "
+        "is, or strategy.builderChanges is Roll."
+    )
+    return Condition(type=HELD, status="True", reason="ManagerChanged", message=message)
+
+
+def _crds(served: bool) -> Condition:
+    if served:
+        return Condition(type=CRDS, status="True", reason="Served", message="")
+    message = (
+        "The cluster does not serve VolumeSnapshots, which disks are to be filled from: install the CRDs of "
+        "snapshot.storage.k8s.io/v1. It is noticed when they are there."
+    )
+    return Condition(type=CRDS, status="False", reason="NotServed", message=message)
+
+
+def _wants_snapshots(node_set: CosmosFullNode) -> bool:
+    spec = node_set.spec
+    templates = [spec.volume_claim_template]
+    overrides = spec.instance_overrides.values()
+    templates += [item.volume_claim_template for item in overrides if item.volume_claim_template]
+    return any(
+        item.auto_data_source is not None
+        or (item.data_source is not None and item.data_source.kind == "VolumeSnapshot")
+        for item in templates
+    )
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:SHOWN])
+    return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
+
+
+def _sentence(text: str) -> str:
+    short = text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}…"
+    return short if short.endswith((".", "…")) else f"{short}."
