@@ -346,7 +346,6 @@ async def test_nothing_gets_through_for_a_while(world: World, calm: Ending) -> N
     compare(await story.end(), calm)
 
 
-@pytest.mark.timeout(900)
 async def test_the_server_restarts(world: World, calm: Ending) -> None:
     """It is gone for two seconds in the midst of the work, and comes back with what it had.
 
