@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import orjson
+
 from ctrlruntime.api.kinds import Manifest
 
 
@@ -36,9 +38,43 @@ def override_pod(
 
     `container`: the one whose image is overridden. ValueError if the Pod has none of that name.
     """
-    raise NotImplementedError
+    if override is None:
+        return _copy(manifest)
+    if override.disable is not None:
+        return None
+    pod = _copy(manifest)
+    if override.image is not None:
+        _named(pod, container)["image"] = override.image
+    if override.node_selector:
+        pod["spec"]["nodeSelector"] = dict(override.node_selector)
+    return pod
 
 
 def override_claim(manifest: Manifest, override: Override | None) -> Manifest | None:
     """The claim with what is different, a copy; None if it is to be taken away."""
-    raise NotImplementedError
+    if override is None:
+        return _copy(manifest)
+    if override.disable is Disable.ALL:
+        return None
+    claim = _copy(manifest)
+    if override.claim_template is not None:
+        template = _copy(override.claim_template)
+        claim["spec"] = template.get("spec") or {}
+        for name in ("labels", "annotations"):
+            given = (template.get("metadata") or {}).get(name)
+            if given:
+                claim["metadata"][name] = {**(claim["metadata"].get(name) or {}), **given}
+    return claim
+
+
+def _named(pod: Manifest, container: str) -> Manifest:
+    containers: list[Manifest] = pod["spec"].get("containers") or []
+    for each in containers:
+        if each["name"] == container:
+            return each
+    raise ValueError(f"Pod {pod['metadata']['name']!r} has no container {container!r}")
+
+
+def _copy(manifest: Manifest) -> Manifest:
+    copied: Manifest = orjson.loads(orjson.dumps(manifest))
+    return copied
