@@ -114,7 +114,8 @@ class DataSources:
 
     def newest(self, labels: Mapping[str, str], namespace: str) -> FoundSource:
         """The newest snapshot of these labels that is ready. Raises SourceMissing."""
-        found = newest_ready(self._cache.entries(VOLUME_SNAPSHOT, namespace, labels=dict(labels)))
+        here = self._cache.entries(VOLUME_SNAPSHOT, namespace)
+        found = newest_ready(entry for entry in here if labels.items() <= entry.labels.items())
         if found is None:
             selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
             raise SourceMissing(

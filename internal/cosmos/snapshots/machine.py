@@ -1,0 +1,383 @@
+"""The state machine of regular snapshots: from a status and the facts to the next status. Pure.
+
+A phase is written down before anything is done in it, and what it does may be done again: a program that
+dies anywhere goes on where the status says. A node is taken down only between the finalizer's going on and
+its coming off, so nothing that ends a snapshot early (a failure, a deadline, `suspend`, deletion, a lost
+kind) leaves one down.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from apis.cosmos import (
+    LastSnapshot,
+    ScheduledVolumeSnapshotSpec,
+    ScheduledVolumeSnapshotStatus,
+    SnapshotCandidate,
+    SnapshotPhase,
+)
+from internal.cosmos.snapshots.candidate import NoCandidate, choose, is_still
+from internal.cosmos.snapshots.effects import (
+    Create,
+    Delete,
+    Effect,
+    Hold,
+    Pause,
+    Release,
+    Restore,
+)
+from internal.cosmos.snapshots.facts import Facts
+from internal.cosmos.snapshots.naming import snapshot_name
+
+Spec = ScheduledVolumeSnapshotSpec
+Status = ScheduledVolumeSnapshotStatus
+Phase = SnapshotPhase
+
+IDLE: Final = frozenset({Phase.WAITING_FOR_NEXT, Phase.SUSPENDED, Phase.MISSING_CRDS})
+"""Phases in which no snapshot is being made and no node is down."""
+_DOWN: Final = frozenset(
+    {
+        Phase.WAITING_FOR_POD_DELETION,
+        Phase.CREATING_SNAPSHOT,
+        Phase.WAITING_FOR_SNAPSHOT_CREATION,
+    }
+)
+"""Phases in which a node is down, where nodes are taken down at all."""
+_RESTORING: Final = frozenset({Phase.RESTORING_POD, Phase.WAITING_FOR_POD_RESTORATION})
+_MOST_TURNS: Final = 12
+"""Phases that can follow each other without anything being done in between are fewer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one look at the facts leads to."""
+
+    status: Status
+    """To be written before the effects."""
+    effects: tuple[Effect, ...]
+    """To be done in this order."""
+
+
+def step(spec: Spec, status: Status, facts: Facts, now: datetime) -> Step:
+    """Go on until something is to be done or waited for."""
+    if facts.deleting:
+        return Step(status, _last_effects(facts))
+    status = status.model_copy(deep=True)
+    if status.created_at is None:
+        status.created_at = now
+    if status.phase is None:
+        _enter(status, Phase.WAITING_FOR_NEXT, now)
+    for _ in range(_MOST_TURNS):
+        before = status.phase
+        _turn(spec, status, facts, now)
+        wanted = effects(spec, status, facts)
+        if status.phase == before or wanted:
+            break
+    return Step(status, wanted)
+
+
+def effects(spec: Spec, status: Status, facts: Facts) -> tuple[Effect, ...]:
+    """What is to be done in the phase that the status tells."""
+    candidate, last = status.candidate, status.last_snapshot
+    if facts.paused and not facts.held and status.phase in _DOWN:
+        return (Hold(),)  # somebody took the finalizer off
+    match status.phase:
+        case Phase.WAITING_FOR_NEXT | Phase.SUSPENDED if facts.surplus:
+            return (Delete(facts.surplus),)
+        case Phase.DELETING_POD if candidate is not None and not facts.paused:
+            return (*(() if facts.held else (Hold(),)), Pause(candidate.pod_name))
+        case Phase.CREATING_SNAPSHOT if candidate and last and facts.made is None:
+            return (Create(last.name, candidate.pvc_name, candidate.pod_labels),)
+        case Phase.RESTORING_POD if facts.paused:
+            return (_restore(facts),)
+        case Phase.WAITING_FOR_POD_RESTORATION if facts.held and not facts.paused:
+            return (Release(),)
+    return ()
+
+
+def deadline(spec: Spec, status: Status) -> datetime | None:
+    """When the phase is given up; None for those that may last."""
+    limits, since = spec.deadlines, status.phase_since
+    seconds = {
+        Phase.FINDING_CANDIDATE: limits.finding_candidate,
+        Phase.DELETING_POD: limits.pod_deletion,
+        Phase.WAITING_FOR_POD_DELETION: limits.pod_deletion,
+        Phase.CREATING_SNAPSHOT: limits.snapshot_creation,
+        Phase.WAITING_FOR_SNAPSHOT_CREATION: limits.snapshot_creation,
+        Phase.RESTORING_POD: limits.pod_restoration,
+        Phase.WAITING_FOR_POD_RESTORATION: limits.pod_restoration,
+    }.get(status.phase or Phase.WAITING_FOR_NEXT)
+    return None if seconds is None or since is None else since + timedelta(seconds=seconds)
+
+
+def give_up(status: Status, facts: Facts, why: str, now: datetime) -> Status:
+    """The status after something that cannot be mended by trying again; the node is restored next."""
+    status = status.model_copy(deep=True)
+    if status.scheduled_at is not None and status.phase not in _RESTORING | IDLE:
+        _fail(status, facts, why, now)
+    return status
+
+
+# -- phases ---------------------------------------------------------------------------------------
+
+
+def _turn(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
+    phase = status.phase or Phase.WAITING_FOR_NEXT
+    if phase in IDLE:
+        _idle(spec, status, facts, now)
+    elif phase in _TOO_LATE and _is_late(spec, status, now) and not _is_done(status, facts):
+        _fail(status, facts, f"{_TOO_LATE[phase]} in time ({status.status.rstrip('.')})", now)
+    else:
+        _TURNS[phase](spec, status, facts, now)
+
+
+def _is_done(status: Status, facts: Facts) -> bool:
+    """Whether the snapshot became ready, however late it is seen."""
+    waiting = status.phase is Phase.WAITING_FOR_SNAPSHOT_CREATION
+    return waiting and facts.made is not None and facts.made.ready and not facts.made.holder
+
+
+_TOO_LATE: Final = {
+    Phase.FINDING_CANDIDATE: "no node could be taken",
+    Phase.DELETING_POD: "the node could not be taken down",
+    Phase.WAITING_FOR_POD_DELETION: "the node's Pod did not end",
+    Phase.CREATING_SNAPSHOT: "the VolumeSnapshot could not be made",
+    Phase.WAITING_FOR_SNAPSHOT_CREATION: "the VolumeSnapshot did not become ready",
+}
+
+
+def _idle(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
+    if facts.paused or facts.held:
+        _enter(status, Phase.RESTORING_POD, now, "A node is still down from before.")
+        return
+    status.candidate, status.scheduled_at = None, None
+    phase = _idle_phase(spec, facts)
+    if status.phase != phase:
+        _enter(status, phase, now)
+    if phase is not Phase.WAITING_FOR_NEXT:
+        status.next_at = None
+        status.status = _IDLE_WORDS[phase]
+        return
+    _wait(status, facts, now)
+
+
+def _wait(status: Status, facts: Facts, now: datetime) -> None:
+    schedule, start = facts.schedule, status.created_at or now
+    if schedule is None:
+        status.next_at, status.status = None, facts.problem
+        return
+    last = status.last_snapshot
+    # What is made for a time is named by its minute.
+    after = start if last is None else last.scheduled_at.replace(second=59)
+    due = schedule.latest(after, now, start)
+    status.next_at = schedule.next(after if due is None else due, start)
+    if due is not None:
+        status.scheduled_at = due
+        _enter(status, Phase.FINDING_CANDIDATE, now, "Looking for a node.")
+        return
+    ended = "" if last is None or not last.failed else f" The last one failed: {last.failed}"
+    status.status = f"Waiting for the next time.{ended}"
+
+
+_IDLE_WORDS: Final = {
+    Phase.SUSPENDED: "Suspended.",
+    Phase.MISSING_CRDS: "The cluster does not serve VolumeSnapshots: install the snapshot controller and "
+    "its CustomResourceDefinitions.",
+}
+
+
+def _find(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
+    if facts.paused:
+        _enter(status, Phase.RESTORING_POD, now, "A node is still down from before.")
+    elif spec.suspend or not facts.served:
+        _leave(status, facts, now)
+    else:
+        try:
+            node = choose(spec, facts)
+        except NoCandidate as error:
+            status.status = f"Cannot take a node yet: {error}."
+            return
+        status.candidate = SnapshotCandidate(
+            pod_name=node.pod, pvc_name=node.claim, pod_labels=dict(node.labels)
+        )
+        if spec.delete_pod:
+            _enter(status, Phase.DELETING_POD, now, f"Taking {node.pod} down.")
+        else:
+            _begin(status, facts, now)
+
+
+def _take_down(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
+    pod = _pod(status)
+    if facts.paused:
+        ours = facts.paused[0].node_set == spec.full_node_ref.name and facts.paused[0].pod == pod
+        if ours and len(facts.paused) == 1:
+            _enter(status, Phase.WAITING_FOR_POD_DELETION, now, f"Waiting for {pod} to end.")
+        else:
+            _enter(status, Phase.RESTORING_POD, now, "A node is still down from before.")
+    elif spec.suspend or not facts.served:
+        _leave(status, facts, now)
+    elif not spec.delete_pod or not is_still(pod, spec, facts):
+        status.candidate = None
+        _enter(status, Phase.FINDING_CANDIDATE, now, f"Looking for another node than {pod}.")
+
+
+def _await_end(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
+    pod = _pod(status)
+    if spec.suspend or not facts.served:
+        _leave(status, facts, now)
+    elif not facts.node_set:
+        _fail(status, facts, f"CosmosFullNode {spec.full_node_ref.name} is gone", now)
+    elif not facts.paused:
+        _fail(status, facts, f"somebody let {pod} come back", now)
+    elif not facts.wanted:
+        _fail(status, facts, f"{pod} is no longer a node of the set", now)
+    elif facts.pod_gone:
+        _begin(status, facts, now)
+
+
+def _create(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
+    made = facts.made
+    if made is not None and made.holder:
+        name = status.last_snapshot.name if status.last_snapshot else ""
+        _fail(status, facts, f"VolumeSnapshot {name} exists and belongs to {made.holder}", now)
+    elif made is not None:
+        words = f"Waiting for the VolumeSnapshot of {_pod(status)}."
+        _enter(status, Phase.WAITING_FOR_SNAPSHOT_CREATION, now, words)
+    elif why := _interruption(spec, status, facts):
+        _fail(status, facts, why, now)
+    elif facts.paused and not facts.pod_gone:
+        words = f"Waiting for {_pod(status)} to end."
+        _enter(status, Phase.WAITING_FOR_POD_DELETION, now, words)
+
+
+def _await_snapshot(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
+    made, last = facts.made, status.last_snapshot
+    if _is_done(status, facts) and made is not None and last is not None:
+        last.status, last.failed = dict(made.status), ""
+        _enter(status, Phase.RESTORING_POD, now, "The VolumeSnapshot is ready.")
+    elif made is not None and made.error is not None:
+        _fail(status, facts, made.error, now)
+    elif (made is None or made.holder) and facts.served:
+        _fail(status, facts, "the VolumeSnapshot was deleted before it was ready", now)
+    elif facts.node_set and facts.wanted:  # a node that leaves has a last copy made all the same
+        if why := _interruption(spec, status, facts):
+            _fail(status, facts, why, now)
+    elif spec.suspend or not facts.served:
+        _fail(status, facts, _interruption(spec, status, facts), now)
+
+
+def _interruption(spec: Spec, status: Status, facts: Facts) -> str:
+    """Why a snapshot that was begun cannot go on; empty if it can."""
+    if spec.suspend:
+        return "suspended"
+    if not facts.served:
+        return "the cluster no longer serves VolumeSnapshots"
+    if not facts.node_set:
+        return f"CosmosFullNode {spec.full_node_ref.name} is gone"
+    if facts.held and not facts.paused:
+        return f"somebody let {_pod(status)} come back"
+    if not facts.wanted:
+        return f"{_pod(status)} is no longer a node of the set"
+    return ""
+
+
+def _restore_turn(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
+    if facts.paused:
+        return
+    if facts.held:
+        words = f"Waiting for {_pod(status) or 'the node'} to be back in sync."
+        _enter(status, Phase.WAITING_FOR_POD_RESTORATION, now, words)
+    else:
+        _finish(spec, status, facts, now)
+
+
+def _await_return(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
+    if facts.paused:
+        _enter(status, Phase.RESTORING_POD, now, "A node is still down.")
+    elif facts.held:
+        return
+    elif facts.back or _is_gone(status, facts) or _is_late(spec, status, now):
+        _finish(spec, status, facts, now)
+
+
+def _is_gone(status: Status, facts: Facts) -> bool:
+    """Whether there is no node to come back."""
+    return status.candidate is None or not facts.node_set or not facts.wanted
+
+
+_TURNS: Final[dict[Phase, Callable[[Spec, Status, Facts, datetime], None]]] = {
+    Phase.FINDING_CANDIDATE: _find,
+    Phase.DELETING_POD: _take_down,
+    Phase.WAITING_FOR_POD_DELETION: _await_end,
+    Phase.CREATING_SNAPSHOT: _create,
+    Phase.WAITING_FOR_SNAPSHOT_CREATION: _await_snapshot,
+    Phase.RESTORING_POD: _restore_turn,
+    Phase.WAITING_FOR_POD_RESTORATION: _await_return,
+}
+
+
+# -- transitions ----------------------------------------------------------------------------------
+
+
+def _enter(status: Status, phase: Phase, now: datetime, words: str = "") -> None:
+    status.phase, status.phase_since = phase, now
+    status.status = words
+
+
+def _begin(status: Status, facts: Facts, now: datetime) -> None:
+    """Record the snapshot that is to be made, before it is."""
+    status.last_snapshot = _record(status, facts, now)
+    _enter(status, Phase.CREATING_SNAPSHOT, now, f"Making a VolumeSnapshot of {_pod(status)}.")
+
+
+def _record(status: Status, facts: Facts, now: datetime) -> LastSnapshot:
+    at = status.scheduled_at or now
+    return LastSnapshot(name=snapshot_name(facts.name, at), scheduled_at=at, started_at=now)
+
+
+def _fail(status: Status, facts: Facts, why: str, now: datetime) -> None:
+    """No snapshot for this time. The node is restored before anything else."""
+    last = status.last_snapshot
+    if last is None or last.scheduled_at != status.scheduled_at:
+        last = status.last_snapshot = _record(status, facts, now)
+    last.failed = why
+    _enter(status, Phase.RESTORING_POD, now, f"No snapshot: {why}.")
+
+
+def _leave(status: Status, facts: Facts, now: datetime) -> None:
+    """Nothing was begun: the time stays due."""
+    _enter(status, Phase.RESTORING_POD, now, "No snapshot for now.")
+
+
+def _finish(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
+    status.candidate, status.scheduled_at = None, None
+    phase = _idle_phase(spec, facts)
+    _enter(status, phase, now, _IDLE_WORDS.get(phase, ""))
+
+
+def _idle_phase(spec: Spec, facts: Facts) -> Phase:
+    if spec.suspend:
+        return Phase.SUSPENDED
+    return Phase.WAITING_FOR_NEXT if facts.served else Phase.MISSING_CRDS
+
+
+def _last_effects(facts: Facts) -> tuple[Effect, ...]:
+    """What is left to do for an object that is being deleted."""
+    if facts.paused:
+        return (_restore(facts),)
+    return (Release(),) if facts.held else ()
+
+
+def _restore(facts: Facts) -> Restore:
+    return Restore(tuple(sorted({each.node_set for each in facts.paused})))
+
+
+def _is_late(spec: Spec, status: Status, now: datetime) -> bool:
+    limit = deadline(spec, status)
+    return limit is not None and now >= limit
+
+
+def _pod(status: Status) -> str:
+    return status.candidate.pod_name if status.candidate else ""

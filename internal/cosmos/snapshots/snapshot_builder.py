@@ -1,0 +1,37 @@
+"""The VolumeSnapshot of one time. Pure."""
+
+from apis.cosmos import ScheduledVolumeSnapshot
+from ctrlruntime.resources import Desired
+from internal.cosmos.marks import COMPONENT, CREATED_BY, FIELD_MANAGER, SOURCE
+from internal.cosmos.names import to_label_value
+from internal.cosmos.snapshots.effects import Create
+from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
+
+
+def source_label(schedule: str) -> str:
+    """Value of the label SOURCE."""
+    return to_label_value(schedule)
+
+
+def build(schedule: ScheduledVolumeSnapshot, create: Create) -> Desired:
+    """It is made once and never changed, and has no owner reference: it outlives who asked for it."""
+    gvk = VOLUME_SNAPSHOT.gvk
+    manifest = {
+        "apiVersion": gvk.api_version,
+        "kind": gvk.kind,
+        "metadata": {
+            "name": create.name,
+            "namespace": schedule.metadata.namespace,
+            "labels": {
+                **create.labels,
+                CREATED_BY: FIELD_MANAGER,
+                COMPONENT: type(schedule).gvk().kind,
+                SOURCE: source_label(schedule.metadata.name or ""),
+            },
+        },
+        "spec": {
+            "volumeSnapshotClassName": schedule.spec.volume_snapshot_class_name,
+            "source": {"persistentVolumeClaimName": create.claim},
+        },
+    }
+    return Desired(mapping=VOLUME_SNAPSHOT, manifest=manifest, once=True, reference=False)
