@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from tests.backends import SharedServer
 
 pytest_plugins = ["tests.catalogue.plugin", "tests.audit.plugin", "tests.tenancy.untold"]
+
+# What is imported and collected lasts, and there is nothing in it that could be thrown away.
+gc.disable()
 
 BACKENDS = ("embedded", "kube-apiserver", "apiextensions")
 
@@ -42,6 +46,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         group = group_of(item)
         if group and not item.nodeid.endswith(f"@{group}") and hasattr(item, "_id"):
             item._id = type(item._id).parse(f"{item.nodeid}@{group}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """From here on garbage is looked for: in what the tests themselves make."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
