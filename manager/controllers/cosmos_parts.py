@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from apis.cosmos import CosmosFullNode
+from prometheus_client import Counter
+
+from apis.cosmos import CosmosFullNode, CosmosFullNodeSpec, CosmosFullNodeStatus
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client.statuses import StatusClient
 from ctrlruntime.manager import Manager
 from internal.cosmos.clock import Clock, SystemClock
 from internal.cosmos.marks import CREATED_BY, FIELD_MANAGER
@@ -66,6 +69,16 @@ class CosmosParts:
     claims: InformerHandle
     snapshots: InformerHandle
     """Every VolumeSnapshot: claims are filled from others' too. The server may lack the kind."""
+    statuses: StatusClient[CosmosFullNodeSpec, CosmosFullNodeStatus]
+    """The one way to write the status of a set of nodes, which several controllers do."""
+
+
+def _conflicts(manager: Manager) -> Counter:
+    return Counter(
+        "cosmos_status_conflicts_total",
+        "Writes of a status of a set of nodes that were tried again, since others were faster.",
+        registry=manager.metrics.registry,
+    )
 
 
 def declare_parts(manager: Manager, options: CosmosOptions) -> CosmosParts:
@@ -81,4 +94,10 @@ def declare_parts(manager: Manager, options: CosmosOptions) -> CosmosParts:
         pods=declare(POD, labels=OURS, track_manager=FIELD_MANAGER, indexes=indexes),
         claims=declare(CLAIM, labels=OURS, track_manager=FIELD_MANAGER, indexes=indexes),
         snapshots=declare(VOLUME_SNAPSHOT, track_manager=FIELD_MANAGER),
+        statuses=StatusClient(
+            manager.client,
+            CosmosFullNode,
+            field_manager=FIELD_MANAGER,
+            conflicted=_conflicts(manager).inc,
+        ),
     )

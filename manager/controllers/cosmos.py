@@ -1,0 +1,187 @@
+"""The cosmos system's controllers, wired to the runtime."""
+
+import time
+from functools import partial
+from typing import Final
+
+from apis.cosmos import GROUP, CosmosFullNode
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.cache.events import Event
+from ctrlruntime.client.selectors import label_text
+from ctrlruntime.controller.builder import Builder
+from ctrlruntime.controller.intake import EventQueue
+from ctrlruntime.controller.options import ControllerOptions
+from ctrlruntime.controller.predicates import Predicate, entry_of
+from ctrlruntime.manager import Manager
+from ctrlruntime.resources import Control
+from ctrlruntime.resources.claims import ClaimControl, StorageClasses
+from ctrlruntime.resources.workload import WorkloadControl
+from internal.cosmos.cache.observation import Observations
+from internal.cosmos.datasource import DataSources
+from internal.cosmos.fullnode.additional_pod_control import AdditionalPodControl
+from internal.cosmos.fullnode.configmap_control import ConfigMapControl
+from internal.cosmos.fullnode.crossings import Crossings
+from internal.cosmos.fullnode.metrics import NodeSetMetrics
+from internal.cosmos.fullnode.node_key_collector import NodeKeyCollector
+from internal.cosmos.fullnode.objects import Objects
+from internal.cosmos.fullnode.peer_collector import PeerCollector
+from internal.cosmos.fullnode.pod_control import PodControl
+from internal.cosmos.fullnode.pvc_control import PVCControl
+from internal.cosmos.fullnode.reconciler import FullNodeReconciler
+from internal.cosmos.fullnode.role_binding_control import RoleBindingControl
+from internal.cosmos.fullnode.role_control import RoleControl
+from internal.cosmos.fullnode.service_account_control import ServiceAccountControl
+from internal.cosmos.fullnode.service_control import ServiceControl
+from internal.cosmos.fullnode.steps import Controls
+from internal.cosmos.fullnode.verdict import Times
+from internal.cosmos.fullnode.waking import (
+    more_than_heartbeats,
+    node_set_changed,
+    object_changed,
+)
+from internal.cosmos.marks import FIELD_MANAGER
+from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
+from internal.tenancy.wakeups import Wakeups
+from manager.controllers.cosmos_parts import (
+    CLAIM,
+    OF_OWNER,
+    OURS,
+    POD,
+    SERVICE,
+    CosmosOptions,
+    CosmosParts,
+    declare_parts,
+    owner_index,
+)
+
+_RBAC: Final = "rbac.authorization.k8s.io"
+CONFIG_MAP: Final = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
+SECRET: Final = BUILTIN[GroupVersionKind("", "v1", "Secret")]
+ACCOUNT: Final = BUILTIN[GroupVersionKind("", "v1", "ServiceAccount")]
+ROLE: Final = BUILTIN[GroupVersionKind(_RBAC, "v1", "Role")]
+ROLE_BINDING: Final = BUILTIN[GroupVersionKind(_RBAC, "v1", "RoleBinding")]
+STORAGE_CLASS: Final = BUILTIN[GroupVersionKind("storage.k8s.io", "v1", "StorageClass")]
+
+READ: Final = (POD, CLAIM, SERVICE, SECRET)
+"""Kinds that are read, not only tracked: Secrets of ours hold the keys that ids of nodes come from."""
+TRACKED: Final = (CONFIG_MAP, ACCOUNT, ROLE, ROLE_BINDING)
+"""Kinds whose metadata tells all that is wanted of them."""
+PREDICATES: Final[dict[RESTMapping, Predicate]] = {POD: more_than_heartbeats}
+"""Where not every change matters."""
+SELECTED: Final = label_text(OURS)
+
+
+def add_cosmos(manager: Manager, options: CosmosOptions) -> None:
+    """Add the controllers of the cosmos system to a manager. From within its loop."""
+    parts = declare_parts(manager, options)
+    _ = parts
+
+
+def add_node_sets(
+    parts: CosmosParts, observations: Observations, times: Times | None = None
+) -> FullNodeReconciler:
+    """The controller of sets of nodes. `observations`: what the nodes said, from memory."""
+    manager, options = parts.manager, parts.options
+    chosen = times or Times()
+    wakeups = Wakeups("what nodes say")
+    reconciler = _reconciler(parts, observations, chosen)
+    observations.subscribe(partial(wakeups.wake, reason="what its nodes say"))
+
+    def snapshot_changed(event: Event, queue: EventQueue) -> None:
+        """A claim may be filled from it now."""
+        entry = entry_of(event)
+        for request in list(reconciler.waiting):
+            if entry is not None and request.namespace == entry.namespace:
+                queue.add(request)
+
+    builder = (
+        Builder(manager)
+        .for_(CosmosFullNode, predicates=[node_set_changed])
+        .watches(VOLUME_SNAPSHOT, snapshot_changed, track_manager=FIELD_MANAGER)
+        .watches_source(wakeups)
+        .declares_writes()
+        .permission(GROUP, "cosmosfullnodes", "get")  # live, before a status is written
+        .permission(GROUP, "cosmosfullnodes/status", "patch")
+        .permission(GROUP, "cosmosfullnodes/finalizers", "update")  # as owner of all of these
+        .permission("", "pods", "create", "delete", "patch")
+        .permission("", "persistentvolumeclaims", "get", "create", "delete", "patch")
+        .permission("", "services", "create", "patch")
+        .permission("", "configmaps", "create", "delete", "patch")
+        .permission("", "secrets", "create", "patch")
+        .permission("", "serviceaccounts", "create", "patch")
+        .permission(_RBAC, "roles", "create", "patch")
+        .permission(_RBAC, "rolebindings", "create", "patch")
+        .permission("storage.k8s.io", "storageclasses", "list", "watch")
+        .options(ControllerOptions(max_concurrent_reconciles=options.fullnode_concurrency))
+    )
+    for mapping in (*READ, *TRACKED):
+        builder.owns(
+            mapping,
+            labels=SELECTED,
+            track_manager=FIELD_MANAGER,
+            metadata_only=mapping in TRACKED,
+            indexes={OF_OWNER: owner_index},
+            predicates=[PREDICATES.get(mapping, object_changed)],
+        )
+    builder.build(reconciler)
+    return reconciler
+
+
+def _reconciler(parts: CosmosParts, observations: Observations, times: Times) -> FullNodeReconciler:
+    manager = parts.manager
+    metrics = NodeSetMetrics(manager.metrics.registry)
+    snapshots = parts.snapshots.informer
+    return FullNodeReconciler(
+        node_sets=parts.node_sets.informer.store,
+        controls=_controls(parts, observations, metrics),
+        observations=observations,
+        statuses=parts.statuses,
+        recorder=manager.recorder,
+        metrics=metrics,
+        crossings=Crossings(time.monotonic, times.upgrade),
+        clock=parts.options.clock.now,
+        snapshots_served=lambda: snapshots.missing_since is None,
+        sidecar_image=parts.options.node_sidecar_image,
+        times=times,
+    )
+
+
+def _controls(parts: CosmosParts, observations: Observations, metrics: NodeSetMetrics) -> Controls:
+    manager, cache = parts.manager, parts.manager.cache
+    node_sets = parts.node_sets.informer.store
+
+    def alive(uid: str) -> bool:
+        return bool(node_sets.count("uid", uid))
+
+    control = Control(cache, field_manager=FIELD_MANAGER, alive=alive)
+    cache.declare(STORAGE_CLASS)
+
+    def objects(mapping: RESTMapping) -> Objects:
+        cache.declare(
+            mapping,
+            labels=OURS,
+            track_manager=FIELD_MANAGER,
+            metadata_only=mapping in TRACKED,
+            indexes={OF_OWNER: owner_index},
+        )
+        return Objects(cache, control, mapping, metrics)
+
+    services, pods = objects(SERVICE), objects(POD)
+    workload = WorkloadControl(control, manager.client, POD)
+    return Controls(
+        services=ServiceControl(services),
+        node_keys=NodeKeyCollector(objects(SECRET)),
+        peers=PeerCollector(services),
+        config_maps=ConfigMapControl(objects(CONFIG_MAP)),
+        accounts=ServiceAccountControl(objects(ACCOUNT)),
+        roles=RoleControl(objects(ROLE)),
+        role_bindings=RoleBindingControl(objects(ROLE_BINDING)),
+        pods=PodControl(pods, workload, observations),
+        additional_pods=AdditionalPodControl(pods, workload),
+        claims=PVCControl(
+            objects(CLAIM),
+            ClaimControl(control, expandable=StorageClasses(cache)),
+            DataSources(cache, manager.live_client),
+        ),
+    )
