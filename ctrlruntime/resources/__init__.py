@@ -31,11 +31,12 @@ from ctrlruntime.resources.drift import missing_leaves
 from ctrlruntime.resources.ordinal import ORDINAL, ordinal_of, ordinals
 from ctrlruntime.resources.overrides import Disable, Override, override_claim, override_pod
 from ctrlruntime.resources.ownership import OWNER, OWNER_UID, Owner, Standing, judge, owner_key
+from ctrlruntime.resources.plan import Plan, Urgent, plan
 from ctrlruntime.resources.probe import Health, Probe, pod_readiness
 from ctrlruntime.resources.readiness import Readiness, assess
 from ctrlruntime.resources.revision import REVISION, canonical, revision, revision_of_bytes
 from ctrlruntime.resources.rollout import compute_rollout, tolerated
-from ctrlruntime.resources.workload import Plan, Progress, WorkloadControl, plan
+from ctrlruntime.resources.workload import Progress, WorkloadControl
 
 __all__ = [
     "CONFIG_CHECKSUM",
@@ -70,6 +71,7 @@ __all__ = [
     "Standing",
     "StorageClasses",
     "Update",
+    "Urgent",
     "WorkloadControl",
     "assess",
     "canonical",

@@ -30,7 +30,16 @@ from ctrlruntime.resources.desired import (
     owner_reference,
     reference_manifest,
 )
-from ctrlruntime.resources.diff import Reason, Settled, difference, is_recorded, settle
+from ctrlruntime.resources.diff import (
+    Diff,
+    Reason,
+    Settled,
+    diff,
+    difference,
+    is_builder_change,
+    is_recorded,
+    settle,
+)
 from ctrlruntime.resources.ownership import OWNER, OWNER_UID, Owner, Standing, Verdict, judge
 from ctrlruntime.resources.revision import REVISION
 
@@ -131,6 +140,13 @@ class Control:
         known = self._settled.get(desired.key)
         same = known is not None and (known.owner, known.uid) == (owner.uid, entry.uid)
         return judge(entry, owner, alive=self._alive, wrote=wrote, same=same)
+
+    def compare(self, current: Iterable[Entry], desired: Iterable[Desired], owner: Owner) -> Diff:
+        """What separates `current`, entries of any kinds, from `desired`; see :func:`diff`. No request is made."""
+        found = {
+            ObjectKey(each.gvk.group_kind, each.namespace, each.name): each for each in current
+        }
+        return diff(found, desired, owner, alive=self._alive, settled=self._settled.get)
 
     def pending(
         self, desired: Desired, owner: Owner, *, wrote: bool = False, current: bool = False
@@ -323,6 +339,9 @@ class Control:
     async def _update(
         self, desired: Desired, entry: Entry, owner: Owner, reason: Reason
     ) -> Outcome:
+        if reason is Reason.ADOPTION and is_builder_change(desired, entry):
+            # Ours again, and held back as before: what it was made from is left on record.
+            desired = replace(desired, once=True, revision=entry.annotations[REVISION])
         if desired.once:
             answer = await self._merge(
                 desired.mapping, entry.name, entry.namespace, self._record(desired, entry, owner)

@@ -3,61 +3,25 @@
 A Pod is brought up to date by deleting it; the next pass makes it anew.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.cache import CachedClient
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.client.selectors import LabelSelector
-from ctrlruntime.resources.control import Control
-from ctrlruntime.resources.desired import Desired, ObjectKey
-from ctrlruntime.resources.diff import Diff, Foreign, Update
+from ctrlruntime.client.turns import Turns
+from ctrlruntime.resources.control import Action, Control
+from ctrlruntime.resources.desired import Desired
+from ctrlruntime.resources.diff import Foreign
 from ctrlruntime.resources.ownership import Owner
+from ctrlruntime.resources.plan import Availability, Plan, Urgent, plan
 from ctrlruntime.resources.probe import Health, Probe, pod_readiness
 from ctrlruntime.resources.rollout import MaxUnavailable
 
-Urgent = Callable[[Update], bool]
-"""Whether an outdated Pod goes before others, such as one whose image is another."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What one pass does. Creates and deletes are done first; replacements only where there are none."""
-
-    creates: Sequence[Desired] = ()
-    deletes: Sequence[Entry] = ()
-    """Pods no longer wanted, highest number first."""
-    pauses: Sequence[Entry] = ()
-    """Pods that are to be away for a while, as far as the budget allows it now."""
-    repairs: Sequence[Update] = ()
-    """Pods to be put right in place: somebody changed them, or our record on them is not as it should be."""
-    replacements: Sequence[Update] = ()
-    """Outdated Pods to be deleted now, within the budget."""
-    outdated: int = 0
-    """Pods of another revision, those to be replaced now among them."""
-    budget: int = 0
-    """How many Pods that work may be taken down now."""
-    blocked: str = ""
-    """Why outdated Pods have to wait, in words."""
-
-
-def plan(
-    diff: Diff,
-    pods: Iterable[Entry],
-    health: Mapping[str, Health],
-    *,
-    replicas: int,
-    max_unavailable: MaxUnavailable,
-    urgent: Urgent = lambda _update: False,
-    paused: Collection[str] = (),
-) -> Plan:
-    """What to do about the differences of the Pods of one workload. Pure.
-
-    `pods`: all that exist, those being deleted too; `health` of each by name, none being unknown.
-    `replicas`: how many there are to be, with those that are `paused` (by name).
-    """
-    raise NotImplementedError
+T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,7 +51,11 @@ class Progress:
 
 
 class WorkloadControl:
-    """Brings the Pods of numbered instances about. One for each kind of instance; it keeps no state."""
+    """Brings the Pods of numbered instances about. One for all workloads of a kind.
+
+    What is told of Pods comes from the cache and the probe. Before one is taken down, the server is asked
+    which are there: one that somebody else has just deleted counts as down.
+    """
 
     def __init__(
         self,
@@ -97,8 +65,12 @@ class WorkloadControl:
         *,
         default_probe: Probe = pod_readiness,
     ) -> None:
-        """`mapping` is that of Pods. `client` reads them live before one is taken down."""
-        raise NotImplementedError
+        """`mapping` is that of Pods, which have to be declared with all their fields if the probe reads them."""
+        self._control = control
+        self._client = client
+        self._mapping = mapping
+        self._default_probe = default_probe
+        self._turns = Turns()
 
     async def reconcile(
         self,
@@ -119,7 +91,39 @@ class WorkloadControl:
         name) that are missing from `desired` for a while only; one that works is taken away only if the
         budget allows it. `selector` chooses the Pods where they are listed live (default: all of the namespace).
         """
-        raise NotImplementedError
+        pods = list(current)
+        diff = self._control.compare(pods, desired, owner)
+        held = [update.entry.name for update in diff.held]
+        progress = Progress(conflicts=list(diff.conflicts), held=held)
+        health = self._health(pods, probe)
+
+        def planned(present: Iterable[Entry]) -> Plan:
+            return plan(
+                diff,
+                present,
+                health,
+                replicas=replicas,
+                max_unavailable=max_unavailable,
+                urgent=urgent,
+                paused=paused,
+            )
+
+        made = planned(pods)
+        _report(progress, made)
+        await self._repair(made, owner, progress)
+        await self._scale(made, owner, progress)
+        if made.takes_down:
+            async with self._turns.of(owner.uid):
+                there = await self._try(progress, self._live(pods, owner, selector))
+                if there is not None:
+                    made = planned(there)
+                    _report(progress, made)
+                    await self._take_down(made, owner, progress)
+        done = progress.created or progress.deleted or progress.replaced
+        progress.requeue = bool(
+            done or made.creates or made.deletes or made.outdated or made.waiting
+        )
+        return progress
 
     async def disrupt(
         self,
@@ -132,11 +136,78 @@ class WorkloadControl:
         probe: Probe | None = None,
         selector: LabelSelector | None = None,
     ) -> list[str]:
-        """Delete chosen Pods, in the order given, as far as the budget goes. Returns the names of those deleted."""
-        raise NotImplementedError
+        """Delete chosen Pods, in the order given, as far as the budget goes. Returns the names of those deleted.
+
+        Raises the client's errors.
+        """
+        pods, wanted = list(current), list(chosen)
+        health = self._health(pods, probe)
+        if not Availability.of(pods, health).budget(max_unavailable, replicas):
+            return []
+        async with self._turns.of(owner.uid):
+            known = Availability.of(await self._live(pods, owner, selector), health)
+            budget = known.budget(max_unavailable, replicas)
+            there = [entry for entry in wanted if known.holds(entry)][:budget]
+            return [
+                entry.name
+                for entry in there
+                if await self._control.delete(self._mapping, entry, owner)
+            ]
+
+    def _health(self, pods: Iterable[Entry], probe: Probe | None) -> dict[str, Health]:
+        look = probe or self._default_probe
+        return {pod.name: look(pod) for pod in pods if pod.deletion_timestamp is None}
+
+    async def _live(
+        self, pods: Iterable[Entry], owner: Owner, selector: LabelSelector | None
+    ) -> list[Entry]:
+        """Those of `pods` that the server has and that are not being deleted."""
+        namespace = owner.namespace or next((pod.namespace for pod in pods), None)
+        found = await self._client.live.list(
+            self._mapping, namespace, labels=selector, metadata_only=True
+        )
+        metadata = [each["metadata"] for each in found]
+        there = {each["uid"] for each in metadata if not each.get("deletionTimestamp")}
+        return [pod for pod in pods if pod.uid in there]
+
+    async def _repair(self, made: Plan, owner: Owner, progress: Progress) -> None:
+        for update in made.repairs:
+            outcome = await self._try(progress, self._control.ensure(update.desired, owner))
+            if outcome is None:
+                continue
+            if outcome.action is Action.CONFLICT:
+                progress.conflicts.append(Foreign(update.desired, update.entry, outcome.conflict))
+            elif outcome.action is Action.UPDATED:
+                progress.repaired.append(update.entry.name)
+
+    async def _scale(self, made: Plan, owner: Owner, progress: Progress) -> None:
+        for desired in made.creates:
+            outcome = await self._try(progress, self._control.ensure(desired, owner))
+            if outcome is None:
+                continue
+            if outcome.action is Action.CREATED:
+                progress.created.append(desired.name)
+            elif outcome.action is Action.CONFLICT and outcome.entry is not None:
+                progress.conflicts.append(Foreign(desired, outcome.entry, outcome.conflict))
+        for entry in made.deletes:
+            if await self._try(progress, self._control.delete(self._mapping, entry, owner)):
+                progress.deleted.append(entry.name)
+
+    async def _take_down(self, made: Plan, owner: Owner, progress: Progress) -> None:
+        for entry in made.pauses:
+            if await self._try(progress, self._control.delete(self._mapping, entry, owner)):
+                progress.deleted.append(entry.name)
+        for update in made.replacements:
+            if await self._try(progress, self._control.delete(self._mapping, update.entry, owner)):
+                progress.replaced.append(update.entry.name)
+
+    async def _try(self, progress: Progress, step: Awaitable[T]) -> T | None:
+        try:
+            return await step
+        except (APIError, TransportError) as error:
+            progress.errors.append(error)
+            return None
 
 
-def keyed(mapping: RESTMapping, entries: Iterable[Entry]) -> dict[ObjectKey, Entry]:
-    """Entries of one kind by their key, as `diff` takes them."""
-    kind = mapping.gvk.group_kind
-    return {ObjectKey(kind, entry.namespace, entry.name): entry for entry in entries}
+def _report(progress: Progress, made: Plan) -> None:
+    progress.outdated, progress.budget, progress.blocked = made.outdated, made.budget, made.blocked
