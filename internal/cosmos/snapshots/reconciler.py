@@ -1,0 +1,242 @@
+"""Carries the state machine out: writes the status down, then does what it says, then looks again."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from apis.cosmos import (
+    CosmosFullNodeSpec,
+    CosmosFullNodeStatus,
+    ScheduledVolumeSnapshot,
+    ScheduledVolumeSnapshotStatus,
+    SnapshotPhase,
+)
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.store import Store
+from ctrlruntime.client.errors import APIError
+from ctrlruntime.client.statuses import StatusClient
+from ctrlruntime.controller.failures import is_transient
+from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.events import EventRecorder
+from ctrlruntime.queue import Request
+from ctrlruntime.resources import Action, Control
+from internal.cloud.records import Records
+from internal.cosmos.marks import PAUSE_FINALIZER
+from internal.cosmos.snapshots.conditions import conclude
+from internal.cosmos.snapshots.effects import (
+    Create,
+    Delete,
+    Effect,
+    Hold,
+    Pause,
+    Release,
+    Restore,
+)
+from internal.cosmos.snapshots.events import OF_PHASE, Note, Reason, of_step
+from internal.cosmos.snapshots.facts import Facts
+from internal.cosmos.snapshots.machine import IDLE, deadline, give_up, step
+from internal.cosmos.snapshots.metrics import SnapshotMetrics
+from internal.cosmos.snapshots.naming import pause_key
+from internal.cosmos.snapshots.pausing import AnotherIsDown, pause, restore
+from internal.cosmos.snapshots.snapshot_builder import build
+from internal.cosmos.snapshots.world import World, owner_of
+from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
+
+LOOKS: Final = 8
+"""Most rounds of writing and doing in one go."""
+RETRY: Final = timedelta(seconds=10)
+"""Until what is waited for is looked at again, though nobody told of a change."""
+APPEARING: Final = timedelta(seconds=1)
+"""The same for VolumeSnapshots that are defined, and not read yet."""
+LONGEST: Final = timedelta(hours=1)
+"""The longest wait for a time of the schedule: clocks are set, machines sleep."""
+
+NodeSetStatuses = StatusClient[CosmosFullNodeSpec, CosmosFullNodeStatus]
+Status = ScheduledVolumeSnapshotStatus
+
+
+class GivenUp(Exception):
+    """An effect that no repetition would bring about; the message says why."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SnapshotReconciler:
+    """Works on one ScheduledVolumeSnapshot at a time."""
+
+    schedules: Store
+    """ScheduledVolumeSnapshots."""
+    world: World
+    """Facts."""
+    statuses: NodeSetStatuses
+    """Writes the status of sets of nodes together with others."""
+    control: Control
+    """Writes snapshots."""
+    records: Records
+    """Writes status and finalizer of a ScheduledVolumeSnapshot."""
+    recorder: EventRecorder
+    """Events."""
+    metrics: SnapshotMetrics
+    """Metrics."""
+    clock: Callable[[], datetime]
+    """The time that schedules go by."""
+    is_defined: Callable[[], bool]
+    """Whether VolumeSnapshots are defined, be they served yet or not."""
+
+    async def reconcile(self, request: Request) -> Result | None:
+        """Go as far as possible without waiting."""
+        for _ in range(LOOKS):
+            entry = self.schedules.get(request.namespace, request.name)
+            if entry is None:
+                await self._forget(request)
+                return None
+            if not await self._look(entry, request):
+                break
+        return self._wait(request)
+
+    async def _look(self, entry: Entry, request: Request) -> bool:
+        """One round. Whether another is worth it at once."""
+        schedule, now = entry.typed(ScheduledVolumeSnapshot), self._now()
+        facts = await self.world.facts(entry, schedule, now)
+        outcome = step(schedule.spec, schedule.status, facts, now)
+        if not facts.deleting:
+            await self._record(entry, request, schedule.status, outcome.status, facts, now)
+        try:
+            return await self._carry_out(entry, schedule, outcome.effects, now)
+        except GivenUp as error:
+            given_up = give_up(outcome.status, facts, str(error), now)
+            await self._record(entry, request, outcome.status, given_up, facts, now)
+            return True
+        except Exception as error:
+            phase = outcome.status.phase or SnapshotPhase.WAITING_FOR_NEXT
+            reason = OF_PHASE.get(phase, Reason.RESTORE_POD)
+            self._tell(entry, [(reason, f"{type(error).__name__}: {error}")])
+            raise
+
+    async def _record(
+        self,
+        entry: Entry,
+        request: Request,
+        before: Status,
+        after: Status,
+        facts: Facts,
+        now: datetime,
+    ) -> None:
+        """Write down what is intended, before it is done."""
+        conclude(before, after, facts, now)
+        await self.records.status(ScheduledVolumeSnapshot.mapping(), entry, before, after)
+        self._tell(entry, of_step(before, after, facts))
+        self.metrics.show(request, before, after)
+
+    # -- effects ----------------------------------------------------------------------------------
+
+    async def _carry_out(
+        self,
+        entry: Entry,
+        schedule: ScheduledVolumeSnapshot,
+        effects: tuple[Effect, ...],
+        now: datetime,
+    ) -> bool:
+        """Do everything. Whether it was done: else it is tried again after a while."""
+        for effect in effects:
+            match effect:
+                case Hold():
+                    await self.records.add_finalizer(
+                        ScheduledVolumeSnapshot.mapping(), entry, PAUSE_FINALIZER
+                    )
+                case Release():
+                    await self.records.remove_finalizer(
+                        ScheduledVolumeSnapshot.mapping(), entry, PAUSE_FINALIZER
+                    )
+                case Pause():
+                    if not await self._pause(entry, schedule, effect, now):
+                        return False
+                case Restore():
+                    await self._restore(entry.namespace, entry.name, effect.node_sets)
+                case Create():
+                    await self._create(entry, schedule, effect)
+                case Delete():
+                    if not await self._delete(entry, effect):
+                        return False
+        return bool(effects)
+
+    async def _pause(
+        self, entry: Entry, schedule: ScheduledVolumeSnapshot, effect: Pause, now: datetime
+    ) -> bool:
+        key = pause_key(entry.namespace, entry.name)
+        change = pause(key, entry.namespace, effect.pod, now)
+        try:
+            await self.statuses.sync_update(
+                entry.namespace, schedule.spec.full_node_ref.name, change
+            )
+        except AnotherIsDown:
+            return False  # the watch tells of it, and then of its end
+        return True
+
+    async def _restore(self, namespace: str, name: str, node_sets: tuple[str, ...]) -> None:
+        change = restore(pause_key(namespace, name))
+        for node_set in node_sets:
+            await self.statuses.sync_update(namespace, node_set, change)
+
+    async def _create(
+        self, entry: Entry, schedule: ScheduledVolumeSnapshot, effect: Create
+    ) -> None:
+        desired = build(schedule, effect)
+        try:
+            outcome = await self.control.ensure(desired, owner_of(entry))
+        except APIError as error:
+            if is_transient(error):
+                raise
+            raise GivenUp(f"the server refuses the VolumeSnapshot: {error}") from error
+        if outcome.action is Action.CONFLICT:
+            raise GivenUp(f"VolumeSnapshot {effect.name}: {outcome.conflict}")
+        if outcome.action is Action.TERMINATING:
+            raise GivenUp(f"VolumeSnapshot {effect.name} is being deleted")
+
+    async def _delete(self, entry: Entry, effect: Delete) -> bool:
+        """Each by itself; what cannot be deleted keeps nothing else from being done."""
+        troubles: list[Note] = []
+        for name in effect.names:
+            found = self.world.snapshots.get(entry.namespace, name)
+            if found is None:
+                continue
+            try:
+                await self.control.delete(VOLUME_SNAPSHOT, found, owner_of(entry))
+            except APIError as error:
+                troubles.append((Reason.DELETE_OLD_SNAPSHOTS, f"{name}: {error}"))
+        self._tell(entry, troubles)
+        return not troubles
+
+    async def _forget(self, request: Request) -> None:
+        """It is gone. Its finalizer may have been taken off by force: its nodes come back nevertheless."""
+        self.metrics.forget(request)
+        paused = self.world.paused(request.namespace, request.name)
+        sets = tuple(sorted({each.node_set for each in paused}))
+        await self._restore(request.namespace, request.name, sets)
+
+    # -- waiting ----------------------------------------------------------------------------------
+
+    def _wait(self, request: Request) -> Result | None:
+        entry = self.schedules.get(request.namespace, request.name)
+        if entry is None:
+            return None
+        schedule = entry.typed(ScheduledVolumeSnapshot)
+        status, now = schedule.status, self.clock()
+        if status.phase is SnapshotPhase.MISSING_CRDS and not schedule.spec.suspend:
+            return Result(requeue_after=APPEARING.total_seconds()) if self.is_defined() else None
+        limit = deadline(schedule.spec, status)
+        moments = [] if limit is None or limit <= now else [limit]
+        if status.phase not in IDLE or entry.deletion_timestamp is not None:
+            moments.append(now + RETRY)
+        elif status.next_at is not None:
+            moments.append(min(status.next_at, now + LONGEST))
+        if not moments:
+            return None
+        return Result(requeue_after=max((min(moments) - now).total_seconds(), 0.01))
+
+    def _now(self) -> datetime:
+        return self.clock().replace(microsecond=0)
+
+    def _tell(self, entry: Entry, notes: list[Note]) -> None:
+        for reason, text in notes:
+            self.recorder.event(entry, "Warning", reason, "Snapshot", text)

@@ -1,0 +1,219 @@
+"""The facts around a ScheduledVolumeSnapshot, from the cache."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from pydantic import ValidationError
+
+from apis.cosmos import (
+    CosmosFullNode,
+    ScheduledSnapshotStatus,
+    ScheduledVolumeSnapshot,
+    ScheduledVolumeSnapshotStatus,
+    SnapshotPhase,
+)
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.store import Store
+from ctrlruntime.resources import Control, Owner
+from ctrlruntime.resources.ownership import Standing
+from ctrlruntime.resources.rollout import compute_rollout
+from internal.cosmos.cache.observation import Observation, Observations
+from internal.cosmos.fullnode.metadata import node_ordinals
+from internal.cosmos.marks import PAUSE_FINALIZER, claim_name, pod_name
+from internal.cosmos.schedule import BadSchedule, Schedule, parse
+from internal.cosmos.snapshots.facts import Facts, Made, Node, Paused
+from internal.cosmos.snapshots.machine import IDLE
+from internal.cosmos.snapshots.naming import pause_key
+from internal.cosmos.snapshots.pausing import others_down
+from internal.cosmos.snapshots.retention import Kept, surplus
+from internal.cosmos.snapshots.snapshot_builder import source_label
+from internal.cosmos.volumesnapshots import error_of, is_ready, made_at, status_of, taken_at
+
+PAUSES: Final = "pauses"
+"""Index of sets of nodes: the keys that nodes of theirs are down for."""
+OF_SET: Final = "node set"
+"""Index of ScheduledVolumeSnapshots: the set of nodes."""
+SOURCES: Final = "source"
+"""Index of VolumeSnapshots: label SOURCE."""
+
+
+def pauses_of(entry: Entry) -> list[str]:
+    """Index function of PAUSES."""
+    return sorted(_raw_pauses(entry))
+
+
+def set_of(entry: Entry) -> list[str]:
+    """Index function of ScheduledVolumeSnapshots: `<namespace>/<name>` of the set of nodes."""
+    name = ((entry.field("spec") or {}).get("fullNodeRef") or {}).get("name")
+    return [f"{entry.namespace}/{name}"] if name else []
+
+
+def _raw_pauses(entry: Entry) -> dict[str, dict[str, str]]:
+    return (entry.field("status") or {}).get("scheduledSnapshotStatus") or {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Where facts come from. Nothing but `is_gone` makes a request."""
+
+    node_sets: Store
+    """CosmosFullNodes, with the index PAUSES."""
+    pods: Store
+    """Pods of nodes."""
+    snapshots: Store
+    """VolumeSnapshots, with the index SOURCES."""
+    observations: Observations
+    """What nodes last said."""
+    control: Control
+    """Knows whose a snapshot is."""
+    is_served: Callable[[], bool]
+    """Whether the cluster serves VolumeSnapshots."""
+    is_gone: Callable[[str, str], Awaitable[bool]]
+    """Whether the server itself has no Pod of a namespace and name."""
+
+    async def facts(self, entry: Entry, schedule: ScheduledVolumeSnapshot, now: datetime) -> Facts:
+        """What is so now. Raises the client's errors."""
+        status, owner = schedule.status, owner_of(entry)
+        times, problem = _schedule(schedule)
+        found = self.node_sets.get(entry.namespace, schedule.spec.full_node_ref.name)
+        node_set = None if found is None else _read(found)
+        ready = self._synced(node_set)
+        pod = status.candidate.pod_name if status.candidate else ""
+        idle = (status.phase or SnapshotPhase.WAITING_FOR_NEXT) in IDLE
+        wanted = _wanted(node_set)
+        return Facts(
+            name=entry.name,
+            generation=entry.generation,
+            deleting=entry.deletion_timestamp is not None,
+            held=PAUSE_FINALIZER in entry.finalizers,
+            schedule=times,
+            problem=problem,
+            served=self.is_served(),
+            node_set=found is not None and found.deletion_timestamp is None,
+            synced=self._nodes(node_set, ready),
+            budget=_budget(node_set, len(wanted), len(ready)),
+            paused=tuple(self.paused(entry.namespace, entry.name)),
+            others=() if found is None else tuple(_others(found, entry.name)),
+            pod_gone=bool(pod) and await self._pod_gone(entry.namespace, pod, status),
+            wanted=node_set is None or not pod or pod in wanted,
+            back=any(each.pod == pod for each in ready),
+            made=None if idle else self._made(entry.namespace, status, owner),
+            surplus=self._surplus(schedule, owner, now) if idle else (),
+        )
+
+    def paused(self, namespace: str, name: str) -> Iterator[Paused]:
+        """The nodes that are down for a ScheduledVolumeSnapshot, whether or not it still exists."""
+        key = pause_key(namespace, name)
+        for node_set in self.node_sets.by_index(PAUSES, key):
+            if node_set.namespace == namespace:
+                asked = _raw_pauses(node_set)[key]
+                yield Paused(node_set.name, str(asked.get("podCandidate", "")))
+
+    def _synced(self, node_set: CosmosFullNode | None) -> list[Observation]:
+        if node_set is None:
+            return []
+        return self.observations.synced(
+            node_set.metadata.namespace or "", node_set.metadata.name or ""
+        )
+
+    def _nodes(self, node_set: CosmosFullNode | None, ready: list[Observation]) -> tuple[Node, ...]:
+        if node_set is None:
+            return ()
+        namespace, name = node_set.metadata.namespace or "", node_set.metadata.name or ""
+        found = []
+        for each in ready:
+            pod = self.pods.get(namespace, each.pod)
+            if pod is not None and pod.deletion_timestamp is None:
+                claim = claim_name(name, each.ordinal)
+                found.append(Node(each.pod, each.ordinal, claim, dict(pod.labels)))
+        return tuple(found)
+
+    async def _pod_gone(
+        self, namespace: str, pod: str, status: ScheduledVolumeSnapshotStatus
+    ) -> bool:
+        if self.pods.get(namespace, pod) is not None:
+            return False
+        if status.phase is not SnapshotPhase.WAITING_FOR_POD_DELETION:
+            return True
+        return await self.is_gone(namespace, pod)  # nobody may write while the disk is copied
+
+    def _made(
+        self, namespace: str, status: ScheduledVolumeSnapshotStatus, owner: Owner
+    ) -> Made | None:
+        last = status.last_snapshot
+        if last is None or last.scheduled_at != status.scheduled_at:
+            return None
+        entry = self.snapshots.get(namespace, last.name)
+        if entry is None:
+            return None
+        verdict = self.control.judge(entry, owner)
+        holder = verdict.holder if verdict.standing is Standing.FOREIGN else ""
+        return Made(holder, is_ready(entry), error_of(entry), status_of(entry))
+
+    def _surplus(
+        self, schedule: ScheduledVolumeSnapshot, owner: Owner, now: datetime
+    ) -> tuple[str, ...]:
+        kept = [
+            Kept(
+                entry.name,
+                is_ready(entry),
+                error_of(entry) is not None,
+                made_at(entry),
+                taken_at(entry),
+            )
+            for entry in self.snapshots.by_index(SOURCES, source_label(owner.name))
+            if entry.namespace == owner.namespace
+            and entry.deletion_timestamp is None
+            and self.control.holds(entry, owner)
+        ]
+        return surplus(schedule.spec, schedule.status, kept, now)
+
+
+def owner_of(entry: Entry) -> Owner:
+    """A ScheduledVolumeSnapshot as the owner of its snapshots."""
+    gvk = ScheduledVolumeSnapshot.gvk()
+    return Owner(gvk=gvk, namespace=entry.namespace, name=entry.name, uid=entry.uid)
+
+
+def _schedule(schedule: ScheduledVolumeSnapshot) -> tuple[Schedule | None, str]:
+    try:
+        return parse(schedule.spec.schedule, schedule.spec.time_zone), ""
+    except BadSchedule as error:
+        return None, str(error)
+
+
+def _read(entry: Entry) -> CosmosFullNode | None:
+    try:
+        return entry.typed(CosmosFullNode)
+    except ValidationError:
+        return None  # its own controller says so; a node that is down is restored all the same
+
+
+def _wanted(node_set: CosmosFullNode | None) -> set[str]:
+    """Names of the Pods that a set would have if no node were down."""
+    if node_set is None:
+        return set()
+    overrides = node_set.spec.instance_overrides
+    names = (pod_name(node_set.metadata.name or "", each) for each in node_ordinals(node_set))
+    return {
+        name for name in names if overrides.get(name) is None or overrides[name].disable is None
+    }
+
+
+def _budget(node_set: CosmosFullNode | None, desired: int, ready: int) -> int:
+    if node_set is None:
+        return 0
+    try:
+        return compute_rollout(node_set.spec.strategy.max_unavailable, desired, ready)
+    except ValueError:
+        return 0
+
+
+def _others(node_set: Entry, name: str) -> list[str]:
+    paused = {
+        key: ScheduledSnapshotStatus(pod_candidate=str(each.get("podCandidate", "")))
+        for key, each in _raw_pauses(node_set).items()
+    }
+    return others_down(paused, pause_key(node_set.namespace, name), node_set.namespace)

@@ -1,0 +1,210 @@
+"""The controller of regular snapshots, wired to the runtime."""
+
+from collections.abc import Iterable
+
+from apis.cosmos import GROUP, CosmosFullNode, ScheduledVolumeSnapshot
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.cache.cache import InformerHandle
+from ctrlruntime.cache.entry import Entry, label_value
+from ctrlruntime.cache.events import Event, Updated
+from ctrlruntime.client.errors import NotFound
+from ctrlruntime.client.statuses import StatusClient
+from ctrlruntime.controller.builder import Builder
+from ctrlruntime.controller.handlers import enqueue_mapped
+from ctrlruntime.controller.intake import EventQueue
+from ctrlruntime.controller.options import ControllerOptions
+from ctrlruntime.queue import Request
+from ctrlruntime.resources import OWNER, Control
+from internal.cloud.records import Records
+from internal.cosmos.cache.observation import Observations
+from internal.cosmos.marks import FIELD_MANAGER, SOURCE
+from internal.cosmos.snapshots.metrics import SnapshotMetrics
+from internal.cosmos.snapshots.naming import schedule_of
+from internal.cosmos.snapshots.reconciler import NodeSetStatuses, SnapshotReconciler
+from internal.cosmos.snapshots.world import OF_SET, PAUSES, SOURCES, World, pauses_of, set_of
+from internal.cosmos.volumesnapshots import DEFINITION, VOLUME_SNAPSHOT
+from internal.cosmos.volumesnapshots import GROUP as SNAPSHOT_GROUP
+from internal.tenancy.children import entries_of
+from internal.tenancy.wakeups import Wakeups, more_than_status_changed
+from manager.controllers.cosmos_parts import OURS, POD, CosmosParts
+
+CRD: RESTMapping = BUILTIN[
+    GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+]
+CONCURRENCY = 10
+"""ScheduledVolumeSnapshots worked on at once."""
+
+
+def add_snapshots(parts: CosmosParts, observations: Observations) -> None:
+    """Add the controller of ScheduledVolumeSnapshots. Its clock is that of the options."""
+    manager = parts.manager
+    schedules = manager.cache.declare(ScheduledVolumeSnapshot, indexes={OF_SET: set_of})
+    definitions = manager.cache.declare(CRD, metadata_only=True)
+    schedules.informer.store.add_index("uid", lambda entry: (entry.uid,))
+    parts.node_sets.informer.store.add_index(PAUSES, pauses_of)
+    parts.snapshots.informer.store.add_index(SOURCES, label_value(SOURCE))
+    wakeups = _wakeups(parts, observations, schedules)
+    _build(parts, _reconciler(parts, observations, schedules, definitions), schedules, wakeups)
+
+
+def is_defined(definitions: InformerHandle) -> bool:
+    """Whether VolumeSnapshots are defined, be they served yet or not."""
+    found = definitions.informer.store.get("", DEFINITION)
+    return found is not None and found.deletion_timestamp is None
+
+
+def is_served(parts: CosmosParts, definitions: InformerHandle) -> bool:
+    """Whether the cluster serves VolumeSnapshots, and they have been read."""
+    informer = parts.snapshots.informer
+    return is_defined(definitions) and informer.missing_since is None and informer.readable
+
+
+def _reconciler(
+    parts: CosmosParts,
+    observations: Observations,
+    schedules: InformerHandle,
+    definitions: InformerHandle,
+) -> SnapshotReconciler:
+    manager, store = parts.manager, schedules.informer.store
+
+    async def is_gone(namespace: str, pod: str) -> bool:
+        try:
+            await manager.live_client.get(POD, pod, namespace, metadata_only=True)
+        except NotFound:
+            return True
+        return False
+
+    control = Control(
+        manager.cache, field_manager=FIELD_MANAGER, alive=lambda uid: bool(store.count("uid", uid))
+    )
+    statuses: NodeSetStatuses = StatusClient(
+        manager.client, CosmosFullNode, field_manager=FIELD_MANAGER
+    )
+    return SnapshotReconciler(
+        schedules=store,
+        world=World(
+            node_sets=parts.node_sets.informer.store,
+            pods=parts.pods.informer.store,
+            snapshots=parts.snapshots.informer.store,
+            observations=observations,
+            control=control,
+            is_served=lambda: is_served(parts, definitions),
+            is_gone=is_gone,
+        ),
+        statuses=statuses,
+        control=control,
+        records=Records(manager.client, FIELD_MANAGER),
+        recorder=manager.recorder,
+        metrics=SnapshotMetrics(manager.metrics.registry),
+        clock=parts.options.clock.now,
+        is_defined=lambda: is_defined(definitions),
+    )
+
+
+def _wakeups(parts: CosmosParts, observations: Observations, schedules: InformerHandle) -> Wakeups:
+    wakeups, store = Wakeups("nodes in sync, and the clock"), schedules.informer.store
+
+    def nodes_changed(node_set: Request) -> None:
+        for entry in store.by_index(OF_SET, f"{node_set.namespace}/{node_set.name}"):
+            wakeups.wake(Request(entry.namespace, entry.name), "nodes in sync changed")
+
+    def clock_jumped() -> None:
+        for namespace, name in list(store.keys()):
+            wakeups.wake(Request(namespace, name), "the clock jumped")
+
+    observations.subscribe(nodes_changed)
+    parts.options.clock.subscribe(clock_jumped)
+    return wakeups
+
+
+def _build(
+    parts: CosmosParts, reconciler: SnapshotReconciler, schedules: InformerHandle, wakeups: Wakeups
+) -> None:
+    store = schedules.informer.store
+
+    def of_set(key: str) -> Iterable[Request]:
+        return [Request(entry.namespace, entry.name) for entry in store.by_index(OF_SET, key)]
+
+    def of_node_set(entry: Entry) -> Iterable[Request]:
+        """Those for this set, and those that it has a node down for, though they may be gone."""
+        names = (schedule_of(key, entry.namespace) for key in pauses_of(entry))
+        paused = {Request(entry.namespace, name) for name in names if name}
+        return paused | set(of_set(f"{entry.namespace}/{entry.name}"))
+
+    def of_pod(entry: Entry) -> Iterable[Request]:
+        owner = entry.controller
+        return () if owner is None else of_set(f"{entry.namespace}/{owner.name}")
+
+    def definition_changed(_event: Event, queue: EventQueue) -> None:
+        parts.manager.cache.notify_discovery_changed()
+        for namespace, name in list(store.keys()):
+            queue.add(Request(namespace, name))
+
+    plural = ScheduledVolumeSnapshot.mapping().plural
+    (
+        Builder(parts.manager)
+        .for_(ScheduledVolumeSnapshot, predicates=[more_than_status_changed])
+        .watches(CosmosFullNode, enqueue_mapped(of_node_set), predicates=[pauses_or_spec_changed])
+        .watches(
+            POD,
+            enqueue_mapped(of_pod),
+            labels=_labels(),
+            track_manager=FIELD_MANAGER,
+            predicates=[comes_or_goes],
+        )
+        .watches(
+            VOLUME_SNAPSHOT,
+            enqueue_mapped(of_snapshot),
+            track_manager=FIELD_MANAGER,
+            optional=True,
+        )
+        .watches(CRD, definition_changed, metadata_only=True, predicates=[defines_snapshots])
+        .watches_source(wakeups)
+        .declares_writes()
+        .permission(GROUP, plural, "patch")  # the finalizer
+        .permission(GROUP, f"{plural}/status", "patch")
+        .permission(GROUP, "cosmosfullnodes", "get")  # their status, live
+        .permission(GROUP, "cosmosfullnodes/status", "patch")  # nodes that are down
+        .permission("", "pods", "get")  # whether one has really ended
+        .permission(SNAPSHOT_GROUP, VOLUME_SNAPSHOT.plural, "create", "delete", "patch")
+        .options(ControllerOptions(max_concurrent_reconciles=CONCURRENCY))
+        .build(reconciler)
+    )
+
+
+def _labels() -> str:
+    return ",".join(f"{key}={value}" for key, value in OURS.items())
+
+
+def of_snapshot(entry: Entry) -> Iterable[Request]:
+    """The ScheduledVolumeSnapshot that a VolumeSnapshot is recorded to belong to."""
+    kind, _, place = entry.annotations.get(OWNER, "").partition("/")
+    namespace, _, name = place.partition("/")
+    if kind != str(ScheduledVolumeSnapshot.gvk().group_kind) or not name:
+        return ()
+    return (Request(namespace, name),)
+
+
+def pauses_or_spec_changed(event: Event) -> bool:
+    """Predicate: blocks the rest of the status of a set of nodes: heights come every minute."""
+    if not isinstance(event, Updated):
+        return True
+    told = [
+        (each.uid, each.generation, each.deletion_timestamp, pauses_of(each))
+        for each in entries_of(event)
+    ]
+    return told[0] != told[-1]
+
+
+def comes_or_goes(event: Event) -> bool:
+    """Predicate: a Pod that is new, is to end, or has ended."""
+    if not isinstance(event, Updated):
+        return True
+    old, new = event.old, event.new
+    return (old.uid, old.deletion_timestamp) != (new.uid, new.deletion_timestamp)
+
+
+def defines_snapshots(event: Event) -> bool:
+    """Predicate: the definition of VolumeSnapshots."""
+    return any(entry.name == DEFINITION for entry in entries_of(event))
