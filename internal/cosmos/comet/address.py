@@ -1,0 +1,51 @@
+"""Where the node of a Pod, and the container beside it, answer. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from internal.cosmos.fullnode.ports import RPC
+from internal.cosmos.marks import HEALTH, HEALTH_PORT, HEALTHCHECK, NODE, RPC_PORT
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Of one Pod."""
+
+    host: str
+    """The Pod's IP address; empty as long as it has none."""
+    rpc_port: int
+    """Of the node."""
+    health_port: int
+    """Of the container beside it."""
+
+    @property
+    def rpc(self) -> str:
+        """Base of the node's URLs."""
+        return f"http://{self._host}:{self.rpc_port}"
+
+    @property
+    def health(self) -> str:
+        """Base of the URLs of the container beside it."""
+        return f"http://{self._host}:{self.health_port}"
+
+    @property
+    def _host(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+
+def address_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Address:
+    """The address that a Pod's spec and status tell."""
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    return Address(
+        host=str(status.get("podIP") or ""),
+        rpc_port=_port(containers, NODE, RPC_PORT, RPC),
+        health_port=_port(containers, HEALTHCHECK, HEALTH, HEALTH_PORT),
+    )
+
+
+def _port(containers: list[Any], container: str, name: str, default: int) -> int:
+    found = (each for each in containers if each.get("name") == container)
+    ports = (port for each in found for port in each.get("ports") or ())
+    named = (int(port["containerPort"]) for port in ports if port.get("name") == name)
+    return next(named, default)

@@ -1,0 +1,100 @@
+"""Asks nodes: one session for all of them, a deadline for each question."""
+
+import asyncio
+import os
+from typing import Final
+
+import aiohttp
+
+from internal.cosmos.comet import status, usage
+from internal.cosmos.comet.address import Address
+from internal.cosmos.comet.failures import Failure, NodeError
+from internal.cosmos.comet.status import NodeStatus, parse_status
+from internal.cosmos.comet.usage import DiskUsage, parse_usage
+
+LIMIT: Final = 256 * 1024
+"""Bytes of an answer; a status has about 2 KB."""
+KEEP_ALIVE: Final = 60.0
+"""Seconds that a connection is kept for the next question."""
+
+
+class NodeClient:
+    """Asks for the status of nodes and the usage of their disks. Close it when nobody asks any more.
+
+    How many are asked at once is the caller's to limit. Redirects are not followed: a node is not to
+    send its manager anywhere.
+    """
+
+    def __init__(self, *, deadline: float) -> None:
+        """`deadline`: seconds for a question, from the connection to the last byte."""
+        self._deadline = deadline
+        self._session: aiohttp.ClientSession | None = None
+
+    async def status(self, address: Address) -> NodeStatus:
+        """How far the node is. Raises NodeError."""
+        return parse_status(await self._get(address.rpc + status.PATH))
+
+    async def usage(self, address: Address, folder: str) -> DiskUsage:
+        """How full the disk is that `folder` is on. Raises NodeError."""
+        body = await self._get(address.health + usage.PATH, {"dir": folder}, errors=True)
+        return parse_usage(body)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _get(
+        self, url: str, params: dict[str, str] | None = None, *, errors: bool = False
+    ) -> bytes:
+        """The body; with `errors` also that of an answer with code 500, which says what is wrong."""
+        try:
+            async with (
+                asyncio.timeout(self._deadline),
+                self._open().get(url, params=params, allow_redirects=False) as response,
+            ):
+                if response.status != 200 and not (errors and response.status == 500):
+                    raise NodeError(Failure.REFUSED, f"The node answered {response.status}.")
+                return await _read(response)
+        except TimeoutError:
+            why = f"The node did not answer within {self._deadline:g} s."
+            raise NodeError(Failure.DEADLINE, why) from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            # ValueError: what a server sends may break the parser of headers in ways of its own.
+            why = f"The node cannot be reached: {_word(error)}"
+            raise NodeError(Failure.UNREACHABLE, why) from None
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None or self._session.closed:
+            connector = aiohttp.TCPConnector(
+                limit=0, use_dns_cache=False, keepalive_timeout=KEEP_ALIVE
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None),
+                auto_decompress=False,
+                skip_auto_headers=("Accept-Encoding", "User-Agent"),
+            )
+        return self._session
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > LIMIT:
+            raise NodeError(Failure.INVALID, f"The node's answer has more than {LIMIT} bytes.")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _word(error: Exception) -> str:
+    """Without addresses, which change with every Pod: a status would be written for them."""
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the connection was closed"
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    number = getattr(cause, "errno", None)
+    return os.strerror(number) if number else type(error).__name__

@@ -1,0 +1,30 @@
+"""Why a node could not be asked."""
+
+from enum import StrEnum
+
+
+class Failure(StrEnum):
+    """What went wrong, in one word."""
+
+    NO_ADDRESS = "NoAddress"
+    """Its Pod has no address."""
+    UNREACHABLE = "Unreachable"
+    """No connection, or it broke."""
+    DEADLINE = "Deadline"
+    """No answer in time."""
+    REFUSED = "Refused"
+    """An answer that says no: another code than 200, or an error of the node's own."""
+    INVALID = "Invalid"
+    """An answer that makes no sense."""
+
+
+class NodeError(Exception):
+    """A question without a useful answer. The text is short, and safe to put into a status."""
+
+    def __init__(self, failure: Failure, text: str) -> None:
+        super().__init__(text[:_LIMIT])
+        self.failure = failure
+
+
+_LIMIT = 200
+"""Characters: what a node says of itself is not to fill a status."""

@@ -1,0 +1,72 @@
+"""What a node says of itself at /status. Pure."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from internal.cosmos.comet.failures import Failure, NodeError
+
+PATH: Final = "/status"
+GREATEST: Final = 2**63 - 1
+"""The greatest height that a chain can have."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """How far a node is."""
+
+    height: int
+    """Its last block; 0 before the first."""
+    catching_up: bool
+    """Whether it is behind the network, as far as it knows."""
+
+
+class _SyncInfo(msgspec.Struct, gc=False):
+    latest_block_height: str | int
+    catching_up: bool
+
+
+class _Result(msgspec.Struct, gc=False):
+    sync_info: _SyncInfo
+
+
+class _Envelope(msgspec.Struct, gc=False):
+    result: _Result | None = None
+    error: Any = None
+
+
+_decoder = msgspec.json.Decoder(_Envelope)
+
+
+def parse_status(body: bytes) -> NodeStatus:
+    """The status in the answer of a node. Numbers come as strings there. Raises NodeError."""
+    try:
+        envelope = _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _invalid(str(error)) from None
+    if envelope.error is not None:
+        raise NodeError(Failure.REFUSED, f"The node answered with an error: {_word(envelope)}")
+    if envelope.result is None:
+        raise _invalid("there is no result")
+    info = envelope.result.sync_info
+    return NodeStatus(_height(info.latest_block_height), info.catching_up)
+
+
+def _height(given: str | int) -> int:
+    text = str(given)
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise _invalid(f"latest_block_height is {text[:30]!r}")
+    height = int(text)
+    if height > GREATEST:
+        raise _invalid(f"latest_block_height is {text}")
+    return height
+
+
+def _word(envelope: _Envelope) -> str:
+    error = envelope.error
+    return str(error.get("message") or error) if isinstance(error, dict) else str(error)
+
+
+def _invalid(why: str) -> NodeError:
+    return NodeError(Failure.INVALID, f"The node's status cannot be read: {why}")
