@@ -256,7 +256,7 @@ class Comet(ApiModel):
 
     rpc_listen_address: str = "tcp://0.0.0.0:26657"
     """Where the node answers requests."""
-    p2p_listen_address: str = "tcp://0.0.0.0:26656"
+    p2p_listen_address: str = Field(default="tcp://0.0.0.0:26656", alias="p2pListenAddress")
     """Where peers connect."""
     peers: str = ""
     """Persistent peers outside of the set: `id@host:port`, by comma. Those of the set are added."""

@@ -31,11 +31,13 @@ set -eu
 if [ -d "$DATA_DIR" ]; then
   echo "The disk has a chain already."
 else
+  rm -f "$GENESIS_FILE"
   "$0" "$@" --home "$CHAIN_HOME"
 fi
+rm -rf "$HOME/.tmp/config" "$HOME/.tmp/data"
 "$0" "$@" --home "$HOME/.tmp"
 """
-_HAS_BLOCKS = '[ -n "$(find "$DATA_DIR" -mindepth 1 -maxdepth 1 -name "*.db" 2>/dev/null)" ]'
+_HAS_BLOCKS = 'ls -d "$DATA_DIR"/*.db >/dev/null 2>&1'
 _GENESIS_OF_INIT = """\
 set -eu
 if [ -s "$GENESIS_FILE" ]; then

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from apis.cosmos import ChainVersion, CosmosFullNode
 from ctrlruntime.controller.failures import UnrecoverableError
-from ctrlruntime.resources import CONFIG_CHECKSUM, Desired
+from ctrlruntime.resources import CONFIG_CHECKSUM, Desired, Override, override_pod
 from internal.cosmos import marks
 from internal.cosmos.fullnode.built import POD, built, inputs_of, plain
 from internal.cosmos.fullnode.containers import containers
@@ -110,14 +110,28 @@ def _spec(node_set: CosmosFullNode, ordinal: int, sidecar_image: str) -> Part:
     spec = with_theirs(ours, theirs, "spec.podTemplate")
     version = node_version(node_set, pod)
     if version is not None:
+        _set_image(spec, "initContainers", CHAIN, version.image)
         set_images(spec, version)
-        _set_node_image(spec, version.image)
-    override = node_set.spec.instance_overrides.get(pod)
-    if override is not None and override.image:
-        _set_node_image(spec, override.image)
-    if override is not None and override.node_selector:
-        spec["nodeSelector"] = dict(override.node_selector)
-    return spec
+        _set_image(spec, "containers", marks.NODE, version.image)
+    return _overridden(node_set, pod, spec)
+
+
+def _overridden(node_set: CosmosFullNode, pod: str, spec: Part) -> Part:
+    given = node_set.spec.instance_overrides.get(pod)
+    if given is None:
+        return spec
+    override = Override(image=given.image or None, node_selector=given.node_selector)
+    try:
+        made = override_pod(
+            {"metadata": {"name": pod}, "spec": spec}, override, container=marks.NODE
+        )
+    except ValueError as error:
+        raise UnrecoverableError(f"spec.instanceOverrides.{pod}: {error}") from error
+    if made is None:
+        return spec
+    if given.image:
+        _set_image(made["spec"], "initContainers", CHAIN, given.image)
+    return dict(made["spec"])
 
 
 def _placed(node_set: CosmosFullNode) -> Part:
@@ -160,12 +174,10 @@ def set_images(spec: Part, version: ChainVersion) -> None:
                 container["image"] = images[container["name"]]
 
 
-def _set_node_image(spec: Part, image: str) -> None:
-    """The chain's binary is in the node's container, and in the one that makes its first files."""
-    for place, name in (("containers", marks.NODE), ("initContainers", CHAIN)):
-        for container in spec[place]:
-            if container["name"] == name:
-                container["image"] = image
+def _set_image(spec: Part, place: str, name: str, image: str) -> None:
+    for container in spec[place]:
+        if container["name"] == name:
+            container["image"] = image
 
 
 def _image_of(spec: Part, name: str) -> str:

@@ -57,8 +57,9 @@ def with_theirs(
 ) -> dict[str, Any]:
     """A Pod's spec with users' containers, init containers and volumes.
 
-    One of a name we use is merged into ours, others come after ours in the order given. A volume whose
-    source is another replaces ours. `place` is the field that the lists are of, for the error.
+    One of a name we use is merged into ours, others come after ours in the order given; so do variables,
+    mounts and ports within a container. A volume whose source is another replaces ours. `place` is the
+    field that the lists are of, for the error.
 
     Raises UnrecoverableError for lists that cannot be merged.
     """
@@ -66,17 +67,42 @@ def with_theirs(
     for name, given in theirs.items():
         if not given:
             continue
-        ours = [item.get("name") for item in made.get(name, [])]
-        added = [item["name"] for item in given if item.get("name") not in [*ours, None]]
-        patch = {
-            name: [_whole(item) for item in given] if name == "volumes" else given,
-            f"{_ORDER}{name}": [{"name": each} for each in [*ours, *added]],
-        }
+        whole = [_whole(item) for item in given] if name == "volumes" else given
+        patch = _in_order(made, {name: whole}, POD_SPEC)
         try:
             made = strategic_merge(made, patch, POD_SPEC)
         except PatchError as error:
             raise UnrecoverableError(f"{place}.{name} cannot be merged: {error}") from error
     return made
+
+
+def _in_order(ours: Mapping[str, Any], patch: dict[str, Any], schema: ListOrMap) -> dict[str, Any]:
+    """The patch, which also says that in lists that it adds to, ours come first.
+
+    Left to itself a strategic merge puts what is added in front; variables that refer to ours would not
+    find them, and the first container is the one that `kubectl logs` shows.
+    """
+    made = dict(patch)
+    for name, listed in schema.fields.items():
+        given, key = patch.get(name) or [], listed.merge_key
+        if not given or not _is_keyed(given, key):
+            continue
+        before = {item.get(key): item for item in ours.get(name) or []}
+        made[name] = [_in_order(before.get(item[key]) or {}, item, listed) for item in given]
+        order = f"{_ORDER}{name}"
+        made.setdefault(order, [{key: each} for each in {**before, **_keys(given, key)}])
+    return made
+
+
+def _is_keyed(given: Any, key: str) -> bool:
+    """Whether it is a list of items with their key; what else it may be, the merge tells."""
+    return isinstance(given, list) and all(
+        isinstance(item, dict) and isinstance(item.get(key), str | int) for item in given
+    )
+
+
+def _keys(given: list[dict[str, Any]], key: str) -> dict[Any, None]:
+    return {item[key]: None for item in given if item.get(_PATCH) != "delete"}
 
 
 def _whole(volume: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,87 @@
+"""What the builders make of each sample, as files that are committed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from apis.cosmos import CosmosFullNode
+from ctrlruntime.resources import Desired
+from internal.cosmos.fullnode.additional_pod_builder import build_additional_pods
+from internal.cosmos.fullnode.configmap_builder import build_config_maps
+from internal.cosmos.fullnode.node_key_builder import build_node_keys
+from internal.cosmos.fullnode.peers import build_peers
+from internal.cosmos.fullnode.pod_builder import build_pods, sidecar_image_of
+from internal.cosmos.fullnode.pvc_builder import build_claims
+from internal.cosmos.fullnode.role_binding_builder import build_role_bindings
+from internal.cosmos.fullnode.role_builder import build_roles
+from internal.cosmos.fullnode.service_account_builder import build_service_accounts
+from internal.cosmos.fullnode.service_builder import build_services
+from internal.cosmos.fullnode.toml_overlay import APP_OVERLAY, CONFIG_OVERLAY
+
+from .samples import NAMES, SIDECAR, balanced, keys_of, sample
+
+FOLDER = Path(__file__).parent / "golden"
+RENEW = (
+    "What is built of an unchanged resource has changed: at run time it is held back until the resource "
+    "changes or somebody opts in (spec.strategy.builderChanges: Roll), and then Pods are rolled. If that "
+    "is meant: python -m tests.cosmos.builders --write, and say so in the notes of the release."
+)
+
+
+def built(nodes: CosmosFullNode) -> list[Desired]:
+    """All that a set consists of. Its first node has an address for peers outside."""
+    keys = keys_of(nodes)
+    first = nodes.spec.ordinals.start
+    service = balanced(nodes, first, ip="203.0.113.7")
+    known = nodes.spec.service.max_p2p_external_addresses > 0
+    peers = build_peers(nodes, keys, {service["metadata"]["name"]: service} if known else {})
+    checksums = {pod: f"checksum-of-{pod}" for pod in keys}
+    image = sidecar_image_of(nodes, SIDECAR)
+    return [
+        *build_service_accounts(nodes),
+        *build_roles(nodes),
+        *build_role_bindings(nodes),
+        *build_services(nodes),
+        *build_node_keys(nodes, keys),
+        *build_config_maps(nodes, keys, peers),
+        *(claim.desired for claim in build_claims(nodes)),
+        *build_pods(nodes, checksums, sidecar_image=image),
+        *build_additional_pods(nodes),
+    ]
+
+
+def text_of(desired: list[Desired]) -> str:
+    """One document for each object: what it is, and what is recorded beside it."""
+    documents: list[dict[str, Any]] = [
+        {**item.manifest, "built": {"inputs": item.inputs, "revision": item.revision}}
+        for item in desired
+    ]
+    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=True, width=110)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts of several lines are written so that people can read them."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def files() -> dict[Path, str]:
+    """What each file has to say."""
+    made = {FOLDER / f"{name}.yaml": text_of(built(sample(name))) for name in NAMES}
+    for name in NAMES:
+        first = next(item for item in built(sample(name)) if item.mapping.gvk.kind == "ConfigMap")
+        for file in (CONFIG_OVERLAY, APP_OVERLAY):
+            made[FOLDER / f"{name}.{file}"] = first.manifest["data"][file]
+    return made

@@ -1,0 +1,55 @@
+"""What is built of the samples stays what it is, from one release to the next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from .golden import FOLDER, RENEW, built, files
+from .samples import NAMES, sample
+
+FILES = tuple(sorted(f"{name}{ending}" for name in NAMES for ending in (".yaml",))) + tuple(
+    sorted(
+        f"{name}.{file}" for name in NAMES for file in ("app-overlay.toml", "config-overlay.toml")
+    )
+)
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[Path, str]:
+    return files()
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_an_unchanged_resource_is_built_as_before(file: str, made: dict[Path, str]) -> None:
+    path = FOLDER / file
+    assert made[path] == path.read_text(), f"{file}: {RENEW}"
+
+
+def test_no_file_is_left_over(made: dict[Path, str]) -> None:
+    assert set(FOLDER.iterdir()) == set(made), RENEW
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_built_knows_the_manager_it_was_built_by(name: str) -> None:
+    """Only an image of the set's own is in a Pod: an upgrade of the manager changes none of them."""
+    images = {
+        container["image"]
+        for item in built(sample(name))
+        if item.mapping.gvk.kind == "Pod"
+        for place in ("containers", "initContainers")
+        for container in item.manifest["spec"].get(place, [])
+    }
+    manifest = yaml.safe_load((FOLDER.parents[3] / "config" / "samples" / f"{name}.yaml").read_text())
+    assert images <= set(_texts(manifest))
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [text for each in value.values() for text in _texts(each)]
+    if isinstance(value, list):
+        return [text for each in value for text in _texts(each)]
+    return [value] if isinstance(value, str) else []
