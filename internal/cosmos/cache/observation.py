@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from ctrlruntime.queue import Request
+from internal.cosmos.comet.usage import DiskUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,22 @@ class Observation:
     def is_in_sync(self) -> bool:
         """Whether it answered, and has caught up."""
         return self.is_reachable and self.catching_up is False
+
+
+@dataclass(frozen=True, slots=True)
+class DiskObservation:
+    """How full the disk of one node is, as it was last told."""
+
+    pod: str
+    """Name of the node's Pod."""
+    ordinal: int
+    """Number of the node."""
+    at: datetime | None = None
+    """When it was asked about; None before the first time."""
+    usage: DiskUsage | None = None
+    """Size and what is free, if it was told."""
+    error: str = ""
+    """Why it is not known."""
 
 
 class Observations(Protocol):

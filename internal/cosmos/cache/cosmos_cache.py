@@ -1,0 +1,269 @@
+"""Asks all nodes in the background, and answers everybody from memory."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final, TypeVar
+
+from prometheus_client import CollectorRegistry
+
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.queue import Request
+from ctrlruntime.resources.ordinal import ordinal_of
+from internal.cosmos.cache.memory import Record
+from internal.cosmos.cache.metrics import CacheMetrics
+from internal.cosmos.cache.news import News
+from internal.cosmos.cache.observation import DiskObservation, Observation
+from internal.cosmos.cache.pace import Pace
+from internal.cosmos.cache.pods import (
+    TERMINATING,
+    Target,
+    by_ordinal,
+    is_main,
+    is_settled,
+    is_terminating,
+    target_of,
+)
+from internal.cosmos.cache.poller import Poller, Repeat
+from internal.cosmos.cache.pool import Pool
+from internal.cosmos.cache.questions import Questions
+from internal.cosmos.comet.client import NodeClient
+from internal.cosmos.comet.status import NodeStatus
+from internal.cosmos.comet.usage import DiskUsage
+
+T = TypeVar("T")
+
+_UNTOLD: Final = object()
+
+PodsOf = Callable[[str, str], Iterable[Entry]]
+"""All Pods of the set of this namespace and name, those beside its nodes too, from the informer."""
+
+
+def wall_clock() -> datetime:
+    """The machine's time, in UTC."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheOptions:
+    """How nodes are asked. Times in seconds."""
+
+    interval: float = 5.0
+    """Between two questions to the same node."""
+    deadline: float = 5.0
+    """That a node has to answer."""
+    at_once: int = 100
+    """Questions under way, of all sets."""
+    disk_interval: float = 60.0
+    """Between two looks at the usage of the same disk."""
+
+
+@dataclass(slots=True)
+class _Followed:
+    poller: Poller
+    uids: frozenset[str] = frozenset()
+    disks: dict[str, object] = field(default_factory=dict)
+    """What was told of the disk of each Pod, by UID."""
+
+
+class CosmosCache:
+    """What all nodes last said; see `Observations`. It is a runnable: when its manager stops, nothing is asked
+    any more, and nothing is under way when that has ended."""
+
+    def __init__(
+        self,
+        pods_of: PodsOf,
+        options: CacheOptions,
+        registry: CollectorRegistry,
+        *,
+        now: Callable[[], datetime] = wall_clock,
+    ) -> None:
+        self._pods_of = pods_of
+        self._now = now
+        self._client = NodeClient(deadline=options.deadline)
+        self._pool = Pool(options.at_once)
+        self.metrics = CacheMetrics(registry)
+        self._statuses = self._questions("status", self._ask_status, options.interval)
+        self._disks = self._questions("disk", self._ask_disk, options.disk_interval)
+        self._sets: dict[tuple[str, str], _Followed] = {}
+        self._news = News()
+        self._listeners: list[Callable[[Request], None]] = []
+        self._disk_listeners: list[Callable[[Request], None]] = []
+        self._closed = False
+        self.metrics.read(
+            age=self._age,
+            under_way=lambda: self._pool.under_way,
+            waiting=lambda: self._pool.waiting,
+            nodes=self._count,
+        )
+
+    # -- what is known -------------------------------------------------------------------------
+
+    def collect(self, namespace: str, name: str) -> list[Observation]:
+        """One for each main Pod that exists, by ordinal. Nodes of Pods that are being deleted do not count as
+        reachable, whatever they said."""
+        return [self._observation(entry) for entry in self._pods(namespace, name)]
+
+    def synced(self, namespace: str, name: str) -> list[Observation]:
+        """Those in sync whose Pod has been ready for the minimum time, by ordinal."""
+        now = self._now()
+        seen = ((entry, self._observation(entry)) for entry in self._pods(namespace, name))
+        return [found for entry, found in seen if found.is_in_sync and is_settled(entry, now)]
+
+    def disks(self, namespace: str, name: str) -> list[DiskObservation]:
+        """The usage of the disk of each main Pod that is not being deleted, by ordinal."""
+        found: list[DiskObservation] = []
+        for entry in self._pods(namespace, name):
+            if not is_terminating(entry):
+                record = self._disks.memory.get(entry.uid)
+                ordinal = ordinal_of(entry)
+                usage, error = record.answer, record.error
+                found.append(DiskObservation(entry.name, ordinal, record.at, usage, error))
+        return found
+
+    def invalidate(self, namespace: str, name: str, pods: Iterable[str]) -> None:
+        """Forget what these Pods said, and what they may be saying to a question already under way."""
+        named = set(pods)
+        for entry in self._pods(namespace, name):
+            if entry.name in named:
+                self._statuses.memory.invalidate(entry.uid)
+
+    def subscribe(self, changed: Callable[[Request], None]) -> None:
+        """Be told of news of a set; see `Observations`."""
+        self._listeners.append(changed)
+
+    def subscribe_disks(self, changed: Callable[[Request], None]) -> None:
+        """Be told of sets where a disk became fuller or emptier by a percent, or was not told or told again."""
+        self._disk_listeners.append(changed)
+
+    # -- who is asked --------------------------------------------------------------------------
+
+    def follow(self, namespace: str, name: str, *, folder: str = "") -> None:
+        """Ask the nodes of a set as its Pods now are. `folder`: where the disk of each is mounted; empty if
+        nobody wants to know its usage."""
+        if self._closed:
+            return
+        key, pods = (namespace, name), self._pods(namespace, name)
+        followed = self._sets.get(key)
+        if followed is None:
+            poller = Poller(f"nodes of {namespace}/{name}", partial(self._repeats, namespace, name))
+            followed = self._sets[key] = _Followed(poller)
+        targets = [target for entry in pods if (target := target_of(entry, folder)) is not None]
+        asked = frozenset(target.uid for target in targets)
+        # One that is being deleted is asked no more; what it said last is of no use either.
+        for uid in followed.uids - asked:
+            self._drop(uid)
+            followed.disks.pop(uid, None)
+        followed.uids = asked
+        for target in targets:
+            self._statuses.memory.add(target.uid)
+            (self._disks.memory.add if folder else self._disks.memory.drop)(target.uid)
+        followed.poller.follow(targets)
+        self._tell(namespace, name)
+
+    async def forget(self, namespace: str, name: str) -> None:
+        """Ask the nodes of a set no more. Returns when none of it is under way."""
+        followed = self._sets.pop((namespace, name), None)
+        self._news.forget((namespace, name))
+        if followed is not None:
+            await followed.poller.stop()
+            for uid in followed.uids:
+                self._drop(uid)
+
+    async def start(self) -> None:
+        """Until cancelled; then ask no more."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Ask nobody any more. Returns when nothing is under way."""
+        self._closed = True
+        followed = list(self._sets.values())
+        self._sets.clear()
+        await asyncio.gather(*(each.poller.stop() for each in followed))
+        await self._client.close()
+
+    # -- questions -----------------------------------------------------------------------------
+
+    def _questions(
+        self, name: str, ask: Callable[[Target], Awaitable[T]], interval: float
+    ) -> Questions[T]:
+        return Questions(
+            name=name,
+            ask=ask,
+            pace=Pace(interval=interval),
+            pool=self._pool,
+            metrics=self.metrics,
+            now=self._now,
+        )
+
+    def _repeats(self, namespace: str, name: str, target: Target) -> Sequence[Repeat]:
+        told = partial(self._tell, namespace, name)
+        status = partial(self._statuses.repeat, answered=told)
+        if not target.folder:
+            return (status,)
+        disk_told = partial(self._tell_disk, namespace, name, target.uid)
+        return status, partial(self._disks.repeat, answered=disk_told)
+
+    async def _ask_status(self, target: Target) -> NodeStatus:
+        return await self._client.status(target.address)
+
+    async def _ask_disk(self, target: Target) -> DiskUsage:
+        return await self._client.usage(target.address, target.folder)
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _pods(self, namespace: str, name: str) -> list[Entry]:
+        return sorted(filter(is_main, self._pods_of(namespace, name)), key=by_ordinal)
+
+    def _observation(self, entry: Entry) -> Observation:
+        record = self._statuses.memory.get(entry.uid)
+        place = entry.name, entry.uid, ordinal_of(entry)
+        if is_terminating(entry):
+            return Observation(*place, at=record.at, error=TERMINATING)
+        if record.answer is None:
+            return Observation(*place, at=record.at, error=record.error)
+        said = record.answer
+        return Observation(*place, record.at, said.height, said.catching_up)
+
+    def _tell(self, namespace: str, name: str) -> None:
+        seen = self.collect(namespace, name)
+        if self._news.is_news((namespace, name), seen, time.monotonic()):
+            for listener in self._listeners:
+                listener(Request(namespace, name))
+
+    def _tell_disk(self, namespace: str, name: str, uid: str) -> None:
+        followed = self._sets.get((namespace, name))
+        usage = self._disks.memory.get(uid).answer
+        word = None if usage is None else usage.percent
+        if followed is None or followed.disks.get(uid, _UNTOLD) == word:
+            return
+        followed.disks[uid] = word
+        for listener in self._disk_listeners:
+            listener(Request(namespace, name))
+
+    def _drop(self, uid: str) -> None:
+        self._statuses.memory.drop(uid)
+        self._disks.memory.drop(uid)
+
+    # -- metrics -------------------------------------------------------------------------------
+
+    def _age(self) -> float:
+        times = [record.at for record in self._statuses.memory.records() if record.at is not None]
+        return max(0.0, (self._now() - min(times)).total_seconds()) if times else 0.0
+
+    def _count(self, state: str) -> float:
+        return sum(_state(record) == state for record in self._statuses.memory.records())
+
+
+def _state(record: Record[NodeStatus]) -> str:
+    if record.at is None:
+        return "not_asked"
+    if record.answer is None:
+        return "unreachable"
+    return "catching_up" if record.answer.catching_up else "in_sync"

@@ -1,0 +1,47 @@
+"""What of the answers is worth waking somebody for. Pure."""
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from internal.cosmos.cache.observation import Observation
+
+SECONDS_OF_HEIGHTS: Final = 60.0
+"""Heights alone are told once in that many seconds at most."""
+
+
+@dataclass(slots=True)
+class _Told:
+    words: dict[str, Hashable] = field(default_factory=dict)
+    """By UID: whether it is in sync, whether it can be reached."""
+    heights: dict[str, int | None] = field(default_factory=dict)
+    at: float = 0.0
+
+
+class News:
+    """Remembers what was told of each set."""
+
+    def __init__(self) -> None:
+        self._told: dict[Hashable, _Told] = {}
+
+    def is_news(self, key: Hashable, observations: Iterable[Observation], now: float) -> bool:
+        """Whether the set's listeners are to be told; if so, it counts as told. `now` in seconds, never going
+        back. The first look at a set without an answer is no news."""
+        seen = list(observations)
+        words = {each.uid: _word(each) for each in seen if each.at is not None}
+        heights = {each.uid: each.height for each in seen if each.is_reachable}
+        told = self._told.get(key)
+        if told is None:
+            told = self._told[key] = _Told(at=now)
+        if words == told.words and (heights == told.heights or now - told.at < SECONDS_OF_HEIGHTS):
+            return False
+        self._told[key] = _Told(words, heights, now)
+        return True
+
+    def forget(self, key: Hashable) -> None:
+        """The set is gone."""
+        self._told.pop(key, None)
+
+
+def _word(observation: Observation) -> Hashable:
+    return observation.is_in_sync, observation.is_reachable

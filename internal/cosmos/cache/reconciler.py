@@ -1,0 +1,48 @@
+"""Keeps who is asked up to date: a controller without a kind of its own, of every set of nodes."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from apis.cosmos import CosmosFullNode
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.controller.failures import UnrecoverableError
+from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.queue import Request
+from internal.cosmos.cache.cosmos_cache import CosmosCache
+from internal.cosmos.fullnode.home import chain_home
+from internal.cosmos.fullnode.reading import read
+
+
+class NodeSets(Protocol):
+    """The sets as the informer has them."""
+
+    def get(self, namespace: str, name: str) -> Entry | None:
+        """One of them, if it exists."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheReconciler:
+    """Has the nodes of a set asked as long as the set exists. It asks nobody itself, and writes nothing."""
+
+    node_sets: NodeSets
+    cache: CosmosCache
+
+    async def reconcile(self, request: Request) -> Result | None:
+        """One set."""
+        entry = self.node_sets.get(request.namespace, request.name)
+        if entry is None:
+            await self.cache.forget(request.namespace, request.name)
+        else:
+            folder = disk_of(entry)
+            self.cache.follow(request.namespace, request.name, folder=folder)
+        return None
+
+
+def disk_of(entry: Entry) -> str:
+    """The folder whose disk is to be looked at; empty if the set does not want its disks to grow."""
+    try:
+        node_set: CosmosFullNode = read(entry)
+    except UnrecoverableError:
+        return ""
+    heal = node_set.spec.self_heal
+    return chain_home(node_set) if heal is not None and heal.pvc_auto_scale is not None else ""
