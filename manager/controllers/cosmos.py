@@ -98,7 +98,9 @@ def add_node_sets(
     builder = (
         Builder(manager)
         .for_(CosmosFullNode, predicates=[node_set_changed])
-        .watches(VOLUME_SNAPSHOT, snapshot_changed, track_manager=FIELD_MANAGER)
+        .watches(
+            VOLUME_SNAPSHOT, snapshot_changed, track_manager=FIELD_MANAGER, optional=True
+        )
         .watches_source(wakeups)
         .declares_writes()
         .permission(GROUP, "cosmosfullnodes", "get")  # live, before a status is written

@@ -7,7 +7,7 @@ from typing import Final
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.client.errors import APIError, TransportError
+from ctrlruntime.client.errors import AlreadyExists, APIError, Conflict, TransportError
 from ctrlruntime.controller.failures import Failures, UnrecoverableError
 from ctrlruntime.resources import Action, Control, Desired, ObjectKey, Outcome, Owner
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
@@ -44,7 +44,7 @@ class Objects:
             try:
                 outcome = await self.control.ensure(item, owner)
             except (APIError, TransportError) as error:
-                failures.append(error)
+                failures.append(explained(error))
                 continue
             if outcome.action is Action.CONFLICT:
                 failures.append(UnrecoverableError(conflict(item, outcome.conflict)))
@@ -65,6 +65,19 @@ class Objects:
                     self.metrics.counted(self.mapping.gvk.kind, "delete", 1)
             except (APIError, TransportError) as error:
                 failures.append(error)
+
+
+def explained(error: Exception) -> Exception:
+    """The error, or what a conflict that does not go away means.
+
+    What has none of our labels is not in the cache: of such an object we know only that its name is taken.
+    """
+    taken = isinstance(error, AlreadyExists | Conflict)
+    if not taken or (isinstance(error, Conflict) and error.is_field_conflict):
+        return error
+    return UnrecoverableError(
+        f"{error}; an object that is not ours has that name: rename or delete it"
+    )
 
 
 def conflict(desired: Desired, why: str) -> str:

@@ -12,10 +12,12 @@ from ctrlruntime.resources.workload import Progress, WorkloadControl
 from internal.cosmos.cache.observation import Observation, Observations
 from internal.cosmos.fullnode.metadata import named, node_ordinals, node_selector
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
-from internal.cosmos.fullnode.objects import Objects, conflict
+from internal.cosmos.fullnode.objects import Objects, conflict, explained
 from internal.cosmos.fullnode.observed_health import observed
 from internal.cosmos.fullnode.pod_builder import build_pods, is_built, paused_pods
 from internal.cosmos.marks import BELONGS_TO, NODE, pod_name
+
+_ENDED = ("Failed", "Succeeded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class PodControl:
         sidecar_image: str,
     ) -> Progress:
         """One pass. Raises UnrecoverableError for a template that makes no Pod."""
+        await remove_ended(self.pods, owner)
         current = main_pods(self.pods.of(owner).values())
         known = {**_in_use(current), **checksums}
         existing = {entry.name for entry in current}
@@ -66,7 +69,7 @@ class PodControl:
 def take_down(metrics: NodeSetMetrics, progress: Progress, failures: Failures) -> None:
     """Note what failed, and count what was done."""
     for error in progress.errors:
-        failures.append(error)
+        failures.append(explained(error))
     for foreign in progress.conflicts:
         why = f"it belongs to {foreign.holder}"
         failures.append(UnrecoverableError(conflict(foreign.desired, why)))
@@ -74,6 +77,15 @@ def take_down(metrics: NodeSetMetrics, progress: Progress, failures: Failures) -
     metrics.counted("Pod", "update", len(progress.replaced) + len(progress.repaired))
     metrics.counted("Pod", "delete", len(progress.deleted))
     metrics.counted("Pod", "conflict", len(progress.conflicts))
+
+
+async def remove_ended(pods: Objects, owner: Owner) -> None:
+    """Delete Pods that have ended, as one does whose machine had no room for it any more: such never start
+    again by themselves, and nothing runs in them. Raises the client's errors."""
+    for entry in pods.of(owner).values():
+        phase = (entry.field("status") or {}).get("phase")
+        if phase in _ENDED and entry.deletion_timestamp is None:
+            await pods.control.delete(pods.mapping, entry, owner)
 
 
 def wanted_nodes(node_set: CosmosFullNode) -> int:

@@ -10,7 +10,7 @@ from ctrlruntime.resources.claims import ClaimControl, ClaimProgress, Source
 from internal.cosmos.datasource import DataSources, FoundSource, SourceMissing, SourceReason
 from internal.cosmos.fullnode.events import Note
 from internal.cosmos.fullnode.metadata import named, node_ordinals
-from internal.cosmos.fullnode.objects import Objects, conflict
+from internal.cosmos.fullnode.objects import Objects, conflict, explained
 from internal.cosmos.fullnode.pvc_builder import build_claims, claim_template, has_claim
 from internal.cosmos.marks import claim_name, pod_name
 
@@ -36,7 +36,7 @@ class PVCControl:
             retain=node_set.spec.volume_retention_policy is RetentionPolicy.RETAIN,
         )
         for error in progress.errors:
-            failures.append(error)
+            failures.append(explained(error))
         for foreign in progress.conflicts:
             failures.append(
                 UnrecoverableError(conflict(foreign.desired, f"it belongs to {foreign.holder}"))

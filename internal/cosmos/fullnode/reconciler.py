@@ -92,10 +92,12 @@ class FullNodeReconciler:
             self.controls, node_set, owner, said, sidecar_image=self.sidecar_image
         )
         found = outcome.found
-        found.crossing, found.snapshots_served = admitted.wait, self.snapshots_served()
+        found.snapshots_served = self.snapshots_served()
         waits = found.claims is not None and bool(found.claims.waiting)
         (self.waiting.add if waits else self.waiting.discard)(request)
         said = self.observations.collect(request.namespace, request.name)
+        admitted = self._admit(request, node_set, said)
+        found.crossing = admitted.wait
         wanted = wanted_nodes(node_set)
         final = verdict(found, sum(each.is_in_sync for each in said), wanted, self.times)
         facts = self._facts(node_set, owner, outcome, said, final, admitted.heights)
@@ -129,16 +131,16 @@ class FullNodeReconciler:
             if admitted.crossed:
                 status.height = highest(status.height, admitted.heights)
 
-        written = await self._sync(request, record)
+        written = await self._sync(request, record, node_set.metadata.uid)
         if written is None:
             return False
         node_set.status = written.status
         return True
 
     async def _sync(
-        self, request: Request, update: Callable[[CosmosFullNodeStatus], None]
+        self, request: Request, update: Callable[[CosmosFullNodeStatus], None], uid: str | None
     ) -> Resource[Any, CosmosFullNodeStatus] | None:
-        return await self.statuses.sync_update(request.namespace, request.name, update)
+        return await self.statuses.sync_update(request.namespace, request.name, update, uid=uid)
 
     # -- what is told afterwards ---------------------------------------------------------------
 
@@ -194,7 +196,8 @@ class FullNodeReconciler:
         tell(after, facts, now)
         self.metrics.show(request, facts.phase, after.rollout)
         if after != before:
-            await self._sync(request, lambda status: tell(status, facts, now))
+            uid = node_set.metadata.uid
+            await self._sync(request, lambda status: tell(status, facts, now), uid)
         events.record(self.recorder, entry, [*notes, *events.of_status(before, after)])
 
     async def _refuse(self, entry: Entry, message: str) -> None:
@@ -204,7 +207,7 @@ class FullNodeReconciler:
             status.phase, status.status = FullNodePhase.ERROR, message
             status.observed_generation = entry.generation
 
-        await self._sync(Request(entry.namespace, entry.name), refuse)
+        await self._sync(Request(entry.namespace, entry.name), refuse, entry.uid)
 
     def _forget(self, request: Request) -> None:
         self.waiting.discard(request)
