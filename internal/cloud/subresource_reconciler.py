@@ -13,13 +13,16 @@ from ctrlruntime.queue import Request
 from ctrlruntime.resources.revision import REVISION
 from internal.cloud.content import spec_revision
 from internal.cloud.instance.extraction import is_extracted, is_paused
+from internal.cloud.instance.reading import read
+from internal.cloud.instance.teardown import is_protected
 from internal.cloud.marks import FIELD_MANAGER, RUNS_FINALIZER
 from internal.cloud.records import Records
-from internal.cloud.subresource import Subresource
+from internal.cloud.subresource import Subresource, Upstream
 from internal.cloud.taskdriver import EnsureOptions, Tools, ensure
 from internal.cloud.taskdriver.owners import owner_of
 from internal.cloud.taskdriver.reading import instance_name, instance_reference, typed
 from internal.cloud.taskdriver.record import is_live
+from internal.cloud.taskdriver.situation import Leaving
 
 R = TypeVar("R", bound=Resource[Any, TaskStatus])
 
@@ -94,8 +97,27 @@ class SubresourceReconciler(Generic[R]):
             config_maps=self._config_maps(resource),
             period=sub.period(resource),
             paused=instance is not None and is_paused(instance.annotations),
+            leaving=self._leaving(resource, instance),
             held=held(resource),
         )
+
+    def _leaving(self, resource: R, instance: Entry | None) -> Leaving:
+        """Under deletion protection nothing is torn down, whoever deletes the object.
+
+        What the instance still wants is made anew and finds what its predecessor made; what it no
+        longer wants stays, since nobody would know of what it made.
+        """
+        deleting = resource.metadata.deletion_timestamp is not None
+        if not deleting or instance is None or not is_protected(instance):
+            return Leaving.TEAR_DOWN
+        return Leaving.KEEP if self._is_wanted(instance) else Leaving.HOLD
+
+    def _is_wanted(self, entry: Entry) -> bool:
+        if entry.deletion_timestamp is not None:
+            return False
+        instance, flaw = read(entry)
+        upstream = Upstream(version=instance.status.version or instance.spec.sourcegraph_version)
+        return flaw is None and self.subresource.desired(instance, upstream) is not None
 
     def _config_maps(self, resource: R) -> dict[str, Mapping[str, str]]:
         """Those that there are; the task says which it misses."""

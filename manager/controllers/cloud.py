@@ -158,6 +158,7 @@ def add_instance_controller(parts: Parts) -> None:
         conflict=Domains(store).conflict,
         clock=_now,
         quiet=Quiet(time.monotonic),
+        recorder=parts.manager.recorder,
     )
 
     def shares_a_name(event: Event, queue: EventQueue) -> None:
@@ -183,7 +184,7 @@ def add_instance_controller(parts: Parts) -> None:
         .watches(Instance, shares_a_name, predicates=[names_changed])
         .watches(CONFIG_MAP, bundle_changed, labels=bundles.SELECTOR)
         .declares_writes()
-        .permission(GROUP, "instances", "get", "patch", "delete")  # finalizers, ends of leases
+        .permission(GROUP, "instances", "patch", "delete")  # finalizers, ends of leases
         .permission(GROUP, "instances/status", "patch")
         .permission(GROUP, "instances/finalizers", "update")  # as owner of its subresources
         .options(ControllerOptions(max_concurrent_reconciles=parts.options.instance_concurrency))
@@ -191,7 +192,7 @@ def add_instance_controller(parts: Parts) -> None:
     for item in parts.subresources:
         builder.watches(item.kind, child_changed)
         plural = item.kind.mapping().plural
-        builder.permission(GROUP, plural, "get", "create", "delete", "patch")
+        builder.permission(GROUP, plural, "create", "delete", "patch")
     builder.build(reconciler)
 
 
@@ -280,7 +281,7 @@ def _add_subresource_controller(
         .watches(Instance, instance_changed, predicates=[steering_changed])
         .watches_source(wakeups)
         .declares_writes()
-        .permission(GROUP, plural, "get", "patch")  # finalizers, and what is in doubt
+        .permission(GROUP, plural, "patch")  # finalizers
         .permission(GROUP, f"{plural}/status", "patch")
         .permission(GROUP, f"{plural}/finalizers", "update")  # as owner of its runs and outputs
         .permission("", "secrets", "get", "create", "patch", "delete")  # outputs not to be seen
@@ -292,8 +293,12 @@ def _add_subresource_controller(
 
 
 def steering_changed(event: Event) -> bool:
-    """Predicate: an instance that comes or goes, or whose annotations change."""
-    told = [(entry.uid, entry.annotations, entry.deletion_timestamp) for entry in entries_of(event)]
+    """Predicate: an instance that comes or goes, or whose annotations or spec change: its spec says
+    whether it is protected from deletion."""
+    told = [
+        (entry.uid, entry.annotations, entry.deletion_timestamp, entry.generation)
+        for entry in entries_of(event)
+    ]
     return len(told) != 2 or told[0] != told[1]
 
 

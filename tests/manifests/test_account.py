@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from apis.tenancy import Tenant
+from apis.tenancy import Tenant, TenantTemplate
+from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.errors import Forbidden
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.users import User
+from ctrlruntime.generate.discovery import find_kinds, load
 from tests.backends import SharedServer
 from tests.manifests.installation import (
     account_token,
@@ -32,15 +34,19 @@ async def test_the_right_to_finalizers_is_what_owner_references_take(tmp_path: P
             folder=tmp_path / "u", users=users
         ) as environment:
             account = environment.client(USER)
-            await account.create(owned_by("Tenant"), dry_run=True)
+            for owner in [
+                Tenant.gvk(),
+                *(kind.gvk() for kind in find_kinds(load(("apis.cloud",)))),
+            ]:
+                await account.create(owned_by(owner), dry_run=True)
             with pytest.raises(Forbidden, match="cannot set blockOwnerDeletion"):
-                await account.create(owned_by("TenantTemplate"), dry_run=True)
+                await account.create(owned_by(TenantTemplate.gvk()), dry_run=True)
 
 
-def owned_by(kind: str) -> dict[str, Any]:
+def owned_by(owner: GroupVersionKind) -> dict[str, Any]:
     reference = {
-        "apiVersion": Tenant.gvk().api_version,
-        "kind": kind,
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
         "name": "x",
         "uid": "0d1e6e4e-0000-0000-0000-000000000000",
         "controller": True,

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from apis.cloud import Instance, InstanceKubernetes, Phase
+from apis.cloud import Instance, InstanceKubernetes, InstanceStatus, Phase
 from ctrlruntime.cache.cache import CachedClient
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import Conflict, NotFound
 from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Owner
 from internal.cloud.instance.bundles import BundleMissing, Bundles
@@ -23,6 +24,7 @@ from internal.cloud.instance.quiet import Quiet
 from internal.cloud.instance.reading import read
 from internal.cloud.instance.status import Facts, Hindrance, is_news, leaving, summarize
 from internal.cloud.instance.teardown import PROTECTED, is_protected, next_to_go, progress
+from internal.cloud.instance.telling import tell_phase
 from internal.cloud.instance.walk import Walk
 from internal.cloud.marks import FINALIZER, RETRY
 from internal.cloud.records import Records
@@ -56,6 +58,7 @@ class InstanceReconciler:
     """Whether another instance has a name that this one wants."""
     clock: Callable[[], datetime]
     quiet: Quiet
+    recorder: EventRecorder
 
     async def reconcile(self, request: Request) -> Result | None:
         """One pass. Raises the client's errors when the server gives no usable answer."""
@@ -142,8 +145,12 @@ class InstanceReconciler:
         wait = self.quiet.left(Request(entry.namespace, entry.name), silent=_is_silent(facts))
         at_risk = before.version != after.version and any(_rolls(child) for child in walked(facts))
         if is_news(before, after, quiet=wait > 0 and not at_risk):
-            await self.records.status(Instance.mapping(), entry, before, after)
+            await self._write(entry, before, after)
         return wait
+
+    async def _write(self, entry: Entry, before: InstanceStatus, after: InstanceStatus) -> None:
+        if await self.records.status(Instance.mapping(), entry, before, after):
+            tell_phase(self.recorder, entry, before, after)
 
     # -- the end ---------------------------------------------------------------------------
 
@@ -186,7 +193,7 @@ class InstanceReconciler:
     async def _leave(self, instance: Instance, entry: Entry, message: str) -> None:
         status = leaving(instance.status, entry.generation, message, self.clock())
         status.last_handled_retry = retry_asked(instance)
-        await self.records.status(Instance.mapping(), entry, instance.status, status)
+        await self._write(entry, instance.status, status)
 
 
 def _rolls(child: Child) -> bool:

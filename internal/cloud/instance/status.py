@@ -181,7 +181,7 @@ def _sentence(child: Child, gating: Sequence[Child]) -> str:
         case Phase.PAUSED:
             return f"{name} is paused by an annotation of its own: remove it to go on."
         case Phase.DELETING:
-            return f"{name} is being torn down{_next(child, gating)}"
+            return f"{name} is {said[:1].lower()}{said[1:]}{_next(child, gating)}"
     run = child.status.run
     if run is not None and run.state in _LIVE and not child.silent:
         return f"{name} is at work as {run.run_id}{_next(child, gating)}"

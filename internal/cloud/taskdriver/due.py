@@ -8,7 +8,14 @@ from internal.cloud.taskdriver.identity import Identity
 from internal.cloud.taskdriver.inputs import Inputs
 from internal.cloud.taskdriver.periods import covers
 from internal.cloud.taskdriver.record import last_attempt, retry_time, tries_of
-from internal.cloud.taskdriver.situation import CleanUp, Next, Rest, Situation, Wanted
+from internal.cloud.taskdriver.situation import (
+    CleanUp,
+    Leaving,
+    Next,
+    Rest,
+    Situation,
+    Wanted,
+)
 
 
 def next_run(s: Situation, status: TaskStatus, *, made_something: bool = False) -> Next:
@@ -18,7 +25,7 @@ def next_run(s: Situation, status: TaskStatus, *, made_something: bool = False) 
     """
     if s.deleting and not needs_teardown(s, status, made_something=made_something):
         return CleanUp()
-    if s.paused or (s.held and not s.deleting):
+    if s.paused or (s.held and not s.deleting) or (s.deleting and s.leaving is Leaving.HOLD):
         return Rest()
     if not s.deleting and is_done(s, status):
         return Rest(None if s.slot is None else s.slot.end)
@@ -76,7 +83,7 @@ def _was_undone(status: TaskStatus, done: TaskSuccess) -> bool:
 
 def needs_teardown(s: Situation, status: TaskStatus, *, made_something: bool) -> bool:
     """Whether what runs of a leaving object made has to be undone by a run first."""
-    if not s.definition.teardown:
+    if not s.definition.teardown or s.leaving is Leaving.KEEP:
         return False
     last = status.run
     if last is not None and last.operation is TaskOperation.TEARDOWN:

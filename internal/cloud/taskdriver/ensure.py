@@ -36,7 +36,7 @@ from internal.cloud.taskdriver.outputs import OutputsRefused, keep_outputs
 from internal.cloud.taskdriver.owners import owner_of
 from internal.cloud.taskdriver.record import is_live
 from internal.cloud.taskdriver.reports import tell_end, tell_steps
-from internal.cloud.taskdriver.situation import CleanUp, Decision, Rest, Situation
+from internal.cloud.taskdriver.situation import CleanUp, Decision, Leaving, Rest, Situation
 from internal.cloud.taskdriver.statuses import let_go, write_status
 from internal.cloud.taskdriver.summary import summarize
 from internal.cloud.taskdriver.tools import Tools
@@ -66,6 +66,8 @@ class EnsureOptions(Generic[R]):
     """Seconds of the period; None: the definition's."""
     paused: bool = False
     """No run is started; the annotation of the object itself is heeded anyway."""
+    leaving: Leaving = Leaving.TEAR_DOWN
+    """What it means if the object is being deleted."""
     held: str = ""
     """Why no run is started for now, for people; empty: nothing is in the way."""
 
@@ -131,6 +133,7 @@ def _situation(tools: Tools, options: EnsureOptions[R]) -> Situation:
         status=status,
         now=now,
         deleting=resource.metadata.deletion_timestamp is not None,
+        leaving=options.leaving,
         paused=options.paused
         or annotations.get(PAUSED, "").lower() == "true"
         or is_paused(annotations),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 from apis.cloud import TaskCondition, TaskOperation, TaskRun, TaskStatus
 from internal.cloud.runs import RunName, RunOwner
@@ -33,6 +34,17 @@ class Pace:
     """After the deadline, until a run that does not heed its cancellation is deleted."""
 
 
+class Leaving(StrEnum):
+    """What becomes of what runs made, when their object is deleted."""
+
+    TEAR_DOWN = "TearDown"
+    """A run undoes it, if the task has a teardown."""
+    KEEP = "Keep"
+    """It stays: the object will be made anew, and finds it."""
+    HOLD = "Hold"
+    """It stays, and so does the object, until that is decided otherwise."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
     """One object at one moment."""
@@ -46,6 +58,8 @@ class Situation:
     """As it stands; it is not changed."""
     now: datetime
     deleting: bool = False
+    leaving: Leaving = Leaving.TEAR_DOWN
+    """What a deletion means."""
     paused: bool = False
     held: str = ""
     """Why no run is started although one may be due, for people; empty: nothing is in the way."""

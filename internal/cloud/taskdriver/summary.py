@@ -7,7 +7,7 @@ from ctrlruntime.api import Condition, format_time, set_condition
 from internal.cloud.marks import PAUSED, RETRY
 from internal.cloud.taskdriver.due import is_current
 from internal.cloud.taskdriver.record import ENDS, is_live
-from internal.cloud.taskdriver.situation import Situation
+from internal.cloud.taskdriver.situation import Leaving, Situation
 from internal.cloud.taskdriver.waiting import waiting_message
 from internal.cloud.tasks.definition import Supersede
 
@@ -103,6 +103,12 @@ def _leaving(s: Situation, status: TaskStatus) -> str:
     run = status.run
     if status.waiting is not None:
         return f"Being deleted. {waiting_message(s.definition.name, status.waiting)}"
+    if s.definition.teardown and s.leaving is Leaving.HOLD:
+        return "Being deleted, and held back: its instance is protected, so nothing is torn down."
+    if s.definition.teardown and s.leaving is Leaving.KEEP:
+        return (
+            "Being deleted: its instance is protected, so what it made stays and it is made anew."
+        )
     if run is None or not s.definition.teardown:
         return "Being deleted: its runs are removed."
     if is_live(run) and run.operation is TaskOperation.APPLY:

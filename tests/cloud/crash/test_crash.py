@@ -25,6 +25,7 @@ from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.proxy import Kill, Match
 from ctrlruntime.generate.discovery import find_kinds, load
+from tests.cloud.account import embedded
 from tests.tenancy.nursery import Child, Nursery
 
 KINDS = find_kinds(load(("apis.cloud",)))
@@ -48,8 +49,7 @@ class Scene:
     @classmethod
     @asynccontextmanager
     async def start(cls, folder: Path) -> AsyncIterator[Scene]:
-        env = Environment(users=("admin", "manager"), proxy=True, folder=folder)
-        async with env, Nursery.running() as nursery:
+        async with embedded("manager", folder=folder) as env, Nursery.running() as nursery:
             await env.install_crds(*KINDS)
             yield cls(env, nursery, folder)
 

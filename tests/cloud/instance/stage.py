@@ -35,6 +35,7 @@ from ctrlruntime.manager.logs import make_logger
 from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.taskdriver.inputs import inputs_of
 from manager.controllers.cloud import CloudOptions, add_instance_controller, make_parts
+from tests.cloud.account import embedded
 
 KINDS = (
     Instance,
@@ -80,8 +81,7 @@ class Stage:
     @contextlib.asynccontextmanager
     async def start(cls, folder: Path, **more: Any) -> AsyncIterator[Self]:
         """A server with our kinds, and the controller."""
-        env = Environment(users=("admin", "manager"), proxy=True, folder=folder)
-        async with env:
+        async with embedded("manager", folder=folder) as env:
             await env.install_crds(*KINDS)
             stage = cls(env, folder, **more)
             await stage.start_manager()

@@ -27,6 +27,7 @@ from ctrlruntime.manager.logs import make_logger
 from internal.cloud.runs.jobs import JobOptions, JobRuns
 from manager.controllers.cloud import CloudOptions, add_cloud
 from tests.backends import SharedServer
+from tests.cloud.account import audited
 from tests.cloud.lifecycle.chronicle import Chronicle
 from tests.cloud.servers.hcp import Clock, HCPServer, Run, World
 from tests.cloud.servers.hcp.server import TOKEN
@@ -34,6 +35,7 @@ from tests.cloud.servers.site import Asked, Say, Site
 from tests.cloud.tasks.kubeconfigs import inline
 from tests.envtest.kubectl.binaries import provisioned
 from tests.envtest.kubectl.runner import Kubectl
+from tests.tenancy.ground import Ground
 
 KINDS = find_kinds(load(("apis.cloud",)))
 NAME = "src-1"
@@ -170,8 +172,9 @@ class Scenery:
     async def set_up(cls, server: SharedServer, folder: Path) -> AsyncIterator[Scenery]:
         """A namespace on the real server with all around it; nothing of it stays."""
         namespace = f"lifecycle-{secrets.token_hex(4)}"
+        managers = await Ground(server).users(["manager"])
         environment = server.environment(
-            users=("people", "manager", CUSTOMER),
+            users=("people", CUSTOMER, *managers),
             tls=True,
             proxy=True,
             nodes=True,
@@ -190,6 +193,7 @@ class Scenery:
             async with (
                 _running(application.follow(client, f"{namespace}-app", since)),
                 Chronicle.of(client, kinds, namespace, since) as chronicle,
+                _audited(environment),
                 _manager(environment, namespace, folder),
             ):
                 kubectl = Kubectl(
@@ -335,6 +339,13 @@ async def _clear(client: Client, namespace: str) -> None:
 
 def _namespace(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+@asynccontextmanager
+async def _audited(environment: Environment) -> AsyncIterator[None]:
+    """The manager is its ServiceAccount, with the roles that are shipped."""
+    with audited(environment, ["manager"]):
+        yield
 
 
 @asynccontextmanager

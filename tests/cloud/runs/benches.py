@@ -18,6 +18,7 @@ from apis.references import SecretKeyRef
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
+from ctrlruntime.envtest import Environment
 from internal.cloud.runs import RunInput, RunOwner, RunProvider, RunRequest
 from internal.cloud.runs.cloudrun import CloudRunOptions, CloudRunRuns
 from internal.cloud.runs.jobs import JobOptions, JobRuns
@@ -81,18 +82,19 @@ class LocalBench:
 class JobBench:
     """Runs as Jobs, whose Pods simulated nodes run as processes."""
 
-    def __init__(self, client: Client, kubeconfig: Path, namespace: str, cache: Cache) -> None:
-        self.client = client
+    def __init__(self, environment: Environment, namespace: str, cache: Cache) -> None:
+        self.client = environment.client("envtest")
+        """Of people. The provider's own is that of the user `manager`."""
         self.namespace = namespace
-        self._kubeconfig = kubeconfig
+        self._environment = environment
         self._cache = cache
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"kubeconfig": str(self._kubeconfig)}
+        return {"kubeconfig": str(self._environment.kubeconfig("manager"))}
 
     def provider(self) -> RunProvider:
-        return JobRuns(self.client, JOBS, self._cache)
+        return JobRuns(self._environment.client("manager"), JOBS, self._cache)
 
     async def owner(self, name: str = "shop") -> RunOwner:
         body: dict[str, Any] = {

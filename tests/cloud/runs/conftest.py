@@ -13,6 +13,7 @@ from ctrlruntime.envtest.nodes.cluster import NodeOptions
 from ctrlruntime.envtest.nodes.program import SimulatedNodes
 from internal.cloud.runs import RunOwner, RunProvider
 from internal.cloud.runs.local import supervisor
+from tests.cloud.account import embedded
 from tests.cloud.runs.benches import Bench, CloudRunBench, JobBench, LocalBench
 from tests.cloud.servers.cloudrun import CloudServer
 
@@ -36,7 +37,7 @@ async def jobs_on(environment: Environment, namespace: str) -> AsyncIterator[Job
     try:
         await nodes.manager.elected.wait()
         await cache.start()
-        yield JobBench(client, environment.kubeconfig("manager"), namespace, cache)
+        yield JobBench(environment, namespace, cache)
     finally:
         await cache.stop()
         nodes.manager.stop()
@@ -45,8 +46,8 @@ async def jobs_on(environment: Environment, namespace: str) -> AsyncIterator[Job
 
 @pytest.fixture
 async def job_bench() -> AsyncIterator[JobBench]:
-    async with Environment(users=("manager",)) as environment, jobs_on(environment, "default") as b:
-        yield b
+    async with embedded("manager") as environment, jobs_on(environment, "default") as bench:
+        yield bench
 
 
 @pytest.fixture

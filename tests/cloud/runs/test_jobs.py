@@ -17,12 +17,13 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound, TransportError, WriteOutcomeUnknown
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.eventually import eventually_gone
-from ctrlruntime.envtest.proxy import LoseReply, Match, ProxyOptions
+from ctrlruntime.envtest.proxy import LoseReply, Match
 from internal.cloud import marks
 from internal.cloud.runs import RunOwner, RunRefused, RunState
 from internal.cloud.runs.jobs import JobOptions, JobRuns
 from internal.cloud.runs.jobs.manifest import JOB, POD, SECRET, job_of
 from tests.backends import SharedServer
+from tests.cloud.account import embedded
 from tests.cloud.runs.benches import JOBS, JobBench, owner_of, request_of
 from tests.cloud.runs.conftest import jobs_on
 from tests.cloud.runs.test_contract import RUN, carried_out, ended, gone, runs, shows, starts
@@ -101,18 +102,19 @@ class TestShape:
 @pytest.fixture
 async def environment() -> AsyncIterator[Environment]:
     """Without nodes: what becomes of a Job is up to the test."""
-    async with Environment(users=("manager",), proxy=ProxyOptions()) as environment:
+    async with embedded("manager") as environment:
         yield environment
 
 
 @pytest.fixture
 def client(environment: Environment) -> Client:
-    return environment.client("manager")
+    """Of people."""
+    return environment.client("envtest")
 
 
 @pytest.fixture
-def provider(client: Client) -> JobRuns:
-    return JobRuns(client, JOBS)
+def provider(environment: Environment) -> JobRuns:
+    return JobRuns(environment.client("manager"), JOBS)
 
 
 @pytest.fixture
@@ -159,9 +161,11 @@ class TestOthers:
         assert (await client.get(SECRET, RUN, "default"))["data"] == {"a": "Yg=="}
 
     async def test_what_the_server_refuses_is_refused(
-        self, client: Client, owner: RunOwner
+        self, environment: Environment, owner: RunOwner
     ) -> None:
-        provider = JobRuns(client, replace(JOBS, resources={"limits": {"memory": "much"}}))
+        provider = JobRuns(
+            environment.client("manager"), replace(JOBS, resources={"limits": {"memory": "much"}})
+        )
         with pytest.raises(RunRefused, match="look at the options of runs"):
             await provider.start(request_of(owner))
 

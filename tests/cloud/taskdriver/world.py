@@ -29,6 +29,7 @@ from internal.cloud.marks import RUNS_FINALIZER
 from internal.cloud.runs import RunOwner, RunState
 from internal.cloud.taskdriver import EnsureOptions, Progress, TaskMetrics, Tools, ensure
 from internal.cloud.tasks.definition import Retries, TaskDefinition
+from tests.cloud.account import embedded
 from tests.cloud.taskdriver.outside import Outside
 
 NAMESPACE = "default"
@@ -67,7 +68,7 @@ class World:
     @asynccontextmanager
     async def start(cls) -> AsyncIterator[World]:
         clock = Clock()
-        async with Environment(proxy=True, users=("admin", "manager", "recorder")) as env:
+        async with embedded("manager", "recorder") as env:
             await env.install_crds(*KINDS)
             yield cls(env, clock, Outside(clock))
 
