@@ -16,6 +16,7 @@ JSON = st.recursive(
 
 
 @pytest.mark.criterion("revision-vectors")
+@pytest.mark.criterion("A2.2-revision")
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [(b"", "811c9dc5"), (b"a", "e40c292c"), (b'{"a":1}', "8b9e4511")],
