@@ -1,0 +1,1 @@
+"""What runs beside a node, and before it, in its Pod."""

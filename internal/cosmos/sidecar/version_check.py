@@ -1,0 +1,124 @@
+"""Tells the set of nodes which height a node makes next, and whether it has the version for it."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from apis.cosmos import CosmosFullNode, CosmosFullNodeStatus
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import APIError, NotFound, TransportError
+from ctrlruntime.client.statuses import StatusClient
+from internal.cosmos.comet.address import Address
+from internal.cosmos.comet.client import NodeClient
+from internal.cosmos.comet.failures import NodeError
+from internal.cosmos.fullnode.versions import image_at, version_at
+from internal.cosmos.marks import FIELD_MANAGER
+
+UPGRADE_INFO: Final = "upgrade-info.json"
+"""File in the node's folder `data`: a chain writes it when it stops for the next version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Which node it is, and what it runs."""
+
+    namespace: str
+    node_set: str
+    pod: str
+    home: Path
+    """The folder of its files."""
+    image: str
+    """Image of its container `node`."""
+
+
+class WrongVersion(Exception):
+    """The Pod has another version of the chain's binary than its height wants. It is replaced."""
+
+
+def upgrade_height(home: Path) -> int:
+    """The height that the chain last stopped at for another version; 0 if it never did.
+
+    That height is the first to be made by the other version. A file that cannot be read says nothing.
+    """
+    try:
+        found = orjson.loads((home / "data" / UPGRADE_INFO).read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return 0
+    height = found.get("height") if isinstance(found, dict) else None
+    text = str(height)
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+class VersionCheck:
+    """Looks at the node and its files, and writes `status.height` of its set, that of its own Pod only.
+
+    The manager writes heights as well, once a minute; so this writes only what decides on a version: a
+    height that is not known yet, or that wants another version than the one known.
+    """
+
+    def __init__(self, client: Client, place: Place) -> None:
+        self._client = client
+        self._place = place
+        self._statuses = StatusClient(client, CosmosFullNode, field_manager=FIELD_MANAGER)
+
+    async def before_start(self) -> str:
+        """What is known before the node starts. Returns that in words.
+
+        Raises WrongVersion if the Pod is not to start the node, and the client's errors.
+        """
+        place = self._place
+        node_set = await self._client.get(CosmosFullNode, place.node_set, place.namespace)
+        known = node_set.status.height.get(place.pod, 0)
+        height = max(known, upgrade_height(place.home))
+        await self._tell(node_set, height)
+        wanted = image_at(node_set, place.pod, height)
+        if version_at(node_set.spec.chain.versions, height) is not None and wanted != place.image:
+            raise WrongVersion(
+                f"height {height} wants {wanted}, and this Pod has {place.image}; it is replaced"
+            )
+        return f"height {height} is made with {place.image}"
+
+    async def look(self, nodes: NodeClient, address: Address) -> int:
+        """The next height of the running node; 0 if nothing is known. It is told to the set.
+
+        Raises the client's errors.
+        """
+        try:
+            height = (await nodes.status(address)).height + 1
+        except NodeError:
+            height = 0
+        height = max(height, upgrade_height(self._place.home))
+        if height:
+            place = self._place
+            node_set = await self._client.get(CosmosFullNode, place.node_set, place.namespace)
+            await self._tell(node_set, height)
+        return height
+
+    async def keep_looking(self, nodes: NodeClient, address: Address, *, seconds: float) -> None:
+        """Look every so many seconds, for good. A server that cannot be asked is asked again next time."""
+        while True:
+            try:
+                await self.look(nodes, address)
+            except NotFound:
+                return
+            except (APIError, TransportError, TimeoutError):
+                pass
+            await asyncio.sleep(seconds)
+
+    async def _tell(self, node_set: CosmosFullNode, height: int) -> None:
+        pod, versions = self._place.pod, node_set.spec.chain.versions
+        known = node_set.status.height.get(pod)
+        if known is not None and version_at(versions, known) == version_at(versions, height):
+            return
+        if not height:
+            return
+
+        def update(status: CosmosFullNodeStatus) -> None:
+            status.height = {**status.height, pod: height}
+
+        await self._statuses.sync_update(
+            self._place.namespace, self._place.node_set, update, uid=node_set.metadata.uid
+        )
