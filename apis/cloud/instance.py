@@ -259,6 +259,8 @@ class DiskPolicy(ApiModel):
     """No claim grows beyond."""
     cooldown: Duration | None = None
     """Between two steps of one claim; default 6 h, the least that cloud disks allow."""
+    period: Duration | None = None
+    """How often claims are looked at; by default every 10 min to 6 h, the rarer the more room there is."""
     usage: HTTPRequest
     """Answers `{"claims": [{"name": …, "usedBytes": …, "capacityBytes": …}]}`, such as a Prometheus
     exporter beside the cluster."""

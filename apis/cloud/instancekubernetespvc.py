@@ -25,7 +25,7 @@ class InstanceKubernetesPVCSpec(ApiModel):
     disks: DiskPolicy
     """How they grow."""
     period: Duration | None = None
-    """How often they are looked at; default 10 min."""
+    """How often they are looked at; by default every 10 min to 6 h, the rarer the more room there is."""
     outputs_secret_name: str = ""
     """Secret with the outputs of the infrastructure that must not be seen."""
 

@@ -62,10 +62,12 @@ def unmet(subresource: Subresource[Any], before: Iterable[Child]) -> tuple[str, 
 
 
 def outputs(children: Iterable[Child]) -> dict[str, str]:
-    """What the subresources handed back, in their order; later ones win."""
+    """What the subresources handed back, in their order; later ones win. What an instance does not
+    wait for is no input of anything either."""
     joined: dict[str, str] = {}
     for child in children:
-        joined |= child.status.outputs
+        if child.subresource.gates:
+            joined |= child.status.outputs
     return joined
 
 

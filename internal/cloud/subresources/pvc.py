@@ -5,6 +5,7 @@ from typing import Final
 from apis.cloud import Instance, InstanceKubernetesPVC, InstanceKubernetesPVCSpec
 from apis.references import SecretKeyRef
 from internal.cloud.subresource import Subresource, Upstream
+from internal.cloud.subresources.disks import SOON, looks_apart
 from internal.cloud.subresources.secrets import of_cluster, of_requests, unique
 from internal.cloud.tasks.definition import Concurrency, Retries, Supersede, TaskDefinition
 
@@ -14,7 +15,7 @@ DEFINITION: Final = TaskDefinition(
     retries=Retries(limit=0),
     supersede=Supersede.CANCEL,
     concurrency=Concurrency(limit=50, starts_per_minute=600),
-    period=600.0,
+    period=SOON,
 )
 
 
@@ -27,6 +28,7 @@ def desired(instance: Instance, upstream: Upstream) -> InstanceKubernetesPVCSpec
         kubeconfig_from=cluster.kubeconfig_from,
         namespace=cluster.namespace,
         disks=cluster.disks,
+        period=cluster.disks.period,
         outputs_secret_name=upstream.outputs_secret_name,
     )
 
@@ -39,9 +41,11 @@ def secrets(resource: InstanceKubernetesPVC) -> list[SecretKeyRef]:
 
 
 def period(resource: InstanceKubernetesPVC) -> float | None:
-    """As often as the object says."""
+    """As often as the object says, or else as what the last look found makes sensible."""
     given = resource.spec.period
-    return None if given is None else given.total_seconds()
+    if given is not None:
+        return given.total_seconds()
+    return looks_apart(resource.status.outputs, resource.spec.disks.usage_threshold_percent)
 
 
 SUBRESOURCE: Final = Subresource(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from ctrlruntime.api.kinds import GroupVersionKind
 from internal.cloud.marks import BUNDLE
+from internal.cloud.subresources import pvc
+from internal.cloud.subresources.disks import SELDOM
 from tests.cloud.instance.stage import NAMESPACE, instance, ready_of
 from tests.cloud.instance.theatre import Theatre
 
@@ -97,3 +101,22 @@ async def test_a_bundle_of_config_maps_is_given_to_the_task(theatre: Theatre) ->
     await theatre.phase("Ready")
     others = [item for item in theatre.elsewhere.started if item.input.task != "kubernetes"]
     assert all(item.input.config_maps == {} for item in others)
+
+
+async def test_what_is_found_of_disks_starts_nothing_else(theatre: Theatre) -> None:
+    """Looks come again and again, and find something else each time."""
+    theatre.elsewhere.outputs["resize"] = {"fullest": "40", "size.data": "12Gi"}
+    disks = {"maxSize": "100Gi", "usage": {"url": "http://127.0.0.1:9/usage"}}
+    await theatre.apply(instance(cluster={"disks": disks}))
+    await theatre.until(
+        "InstanceKubernetesPVC", lambda found: found is not None and found.status.phase == "Ready"
+    )
+    ready = await theatre.phase("Ready")
+    await theatre.rest()
+    assert sorted(theatre.elsewhere.tasks()) == ["invariants", "kubernetes", "resize", "terraform"]
+    assert ready.status.outputs == {}
+    looked = await theatre.get("InstanceKubernetesPVC")
+    assert looked.status.outputs == theatre.elsewhere.outputs["resize"]
+    assert pvc.period(looked) == SELDOM
+    looked.spec.period = timedelta(minutes=5)
+    assert pvc.period(looked) == 300

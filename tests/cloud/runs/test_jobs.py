@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -22,6 +23,7 @@ from internal.cloud import marks
 from internal.cloud.runs import RunOwner, RunRefused, RunState
 from internal.cloud.runs.jobs import JobOptions, JobRuns
 from internal.cloud.runs.jobs.manifest import JOB, POD, SECRET, job_of
+from manager.controllers.runs import NoImage, RunsOptions, with_own_image
 from tests.backends import SharedServer
 from tests.cloud.account import embedded
 from tests.cloud.runs.benches import JOBS, JobBench, owner_of, request_of
@@ -268,6 +270,32 @@ async def real_bench(real_server: SharedServer) -> AsyncIterator[JobBench]:
         async with jobs_on(environment, namespace) as bench:
             yield bench
         await client.delete(NAMESPACE, namespace)
+
+
+class TestOfWhichImage:
+    """Runs are of the manager's own image, unless told otherwise."""
+
+    async def test_it_is_read_from_the_managers_pod(
+        self, environment: Environment, client: Client
+    ) -> None:
+        images = {"sidecar": "proxy:1", "manager": "registry.example.com/manager:2"}
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": socket.gethostname(), "namespace": "default"},
+            "spec": {"containers": [{"name": n, "image": i} for n, i in images.items()]},
+        }
+        await client.create(pod)
+        options = RunsOptions(provider="jobs")
+        found = await with_own_image(options, environment.config("manager"), "default")
+        assert found.job_image == images["manager"]
+
+    async def test_it_says_what_to_do_if_there_is_no_such_pod(
+        self, environment: Environment
+    ) -> None:
+        options = RunsOptions(provider="jobs")
+        with pytest.raises(NoImage, match="name the image with --job-image"):
+            await with_own_image(options, environment.config("manager"), "default")
 
 
 class TestOnTheRealServer:

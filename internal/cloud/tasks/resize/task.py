@@ -10,6 +10,7 @@ from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.api.scalars import Quantity, format_time, parse_time
 from ctrlruntime.client import Client
 from ctrlruntime.client.errors import Conflict, Invalid, NotFound
+from internal.cloud.subresources.disks import FULLEST
 from internal.cloud.tasks.kubernetes.access import cluster, kubeconfig_ref
 from internal.cloud.tasks.places import Places
 from internal.cloud.tasks.requests import Requests
@@ -154,6 +155,8 @@ def _result(decisions: Sequence[Decision], spec: InstanceKubernetesPVCSpec) -> T
         done = f"Grown: {sizes}. " if grown else ""
         raise TaskRejected(f"{done}{'; '.join(stuck)}")
     outputs = {f"size.{each.claim.name}": written(each.size) for each in grown}
+    if all(each.claim.used is not None for each in decisions):
+        outputs[FULLEST] = str(max((each.claim.percent for each in decisions), default=0))
     message = f"{len(decisions)} claims, {len(grown)} grown{f': {sizes}' if grown else ''}."
     return TaskResult(message=message, outputs=outputs)
 

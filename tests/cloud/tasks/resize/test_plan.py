@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from internal.cloud.subresources.disks import looks_apart
 from internal.cloud.tasks.resize.plan import Claim, Policy, Verdict, decide, written
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -84,3 +85,20 @@ def test_no_claim_shrinks_or_passes_the_ceiling(
     decision = decide(claim, replace(POLICY, increase=increase, ceiling=ceiling), NOW)
     if decision.verdict is Verdict.GROWS:
         assert requested < decision.size <= ceiling
+
+
+@pytest.mark.parametrize(
+    ("outputs", "hours"),
+    [
+        ({}, 1 / 6),
+        ({"fullest": "soon"}, 1 / 6),
+        ({"fullest": "99"}, 1 / 6),
+        ({"fullest": "71"}, 1 / 6),
+        ({"fullest": "70"}, 1),
+        ({"fullest": "51"}, 1),
+        ({"fullest": "50"}, 6),
+        ({"fullest": "0"}, 6),
+    ],
+)
+def test_claims_with_room_are_looked_at_seldom(outputs: dict[str, str], hours: float) -> None:
+    assert looks_apart(outputs, 80) == hours * 3600
