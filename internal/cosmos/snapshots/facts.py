@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from internal.cosmos.schedule import Schedule
+from internal.cosmos.snapshots.retention import Kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,5 +82,5 @@ class Facts:
     """Whether the candidate's Pod is in sync."""
     made: Made | None = None
     """The VolumeSnapshot, if it exists."""
-    surplus: tuple[str, ...] = ()
-    """Our VolumeSnapshots that are to go."""
+    kept: tuple[Kept, ...] = ()
+    """Our VolumeSnapshots."""

@@ -30,6 +30,7 @@ from internal.cosmos.snapshots.effects import (
 )
 from internal.cosmos.snapshots.facts import Facts
 from internal.cosmos.snapshots.naming import snapshot_name
+from internal.cosmos.snapshots.retention import surplus
 
 Spec = ScheduledVolumeSnapshotSpec
 Status = ScheduledVolumeSnapshotStatus
@@ -69,23 +70,24 @@ def step(spec: Spec, status: Status, facts: Facts, now: datetime) -> Step:
         status.created_at = now
     if status.phase is None:
         _enter(status, Phase.WAITING_FOR_NEXT, now)
+    doomed: tuple[str, ...] = ()
     for _ in range(_MOST_TURNS):
         before = status.phase
+        if before in IDLE and not facts.paused and not facts.held:
+            doomed = surplus(spec, status, facts.kept, now)
         _turn(spec, status, facts, now)
         wanted = effects(spec, status, facts)
         if status.phase == before or wanted:
             break
-    return Step(status, wanted)
+    return Step(status, (Delete(doomed), *wanted) if doomed else wanted)
 
 
 def effects(spec: Spec, status: Status, facts: Facts) -> tuple[Effect, ...]:
-    """What is to be done in the phase that the status tells."""
+    """What is to be done in the phase that the status tells, old snapshots aside."""
     candidate, last = status.candidate, status.last_snapshot
     if facts.paused and not facts.held and status.phase in _DOWN:
         return (Hold(),)  # somebody took the finalizer off
     match status.phase:
-        case Phase.WAITING_FOR_NEXT | Phase.SUSPENDED if facts.surplus:
-            return (Delete(facts.surplus),)
         case Phase.DELETING_POD if candidate is not None and not facts.paused:
             return (*(() if facts.held else (Hold(),)), Pause(candidate.pod_name))
         case Phase.CREATING_SNAPSHOT if candidate and last and facts.made is None:

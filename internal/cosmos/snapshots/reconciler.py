@@ -97,7 +97,7 @@ class SnapshotReconciler:
     async def _look(self, entry: Entry, request: Request) -> bool:
         """One round. Whether another is worth it at once."""
         schedule, now = entry.typed(ScheduledVolumeSnapshot), self._now()
-        facts = await self.world.facts(entry, schedule, now)
+        facts = await self.world.facts(entry, schedule)
         outcome = step(schedule.spec, schedule.status, facts, now)
         if not facts.deleting:
             await self._record(entry, request, schedule.status, outcome.status, facts, now)
@@ -138,6 +138,7 @@ class SnapshotReconciler:
         now: datetime,
     ) -> bool:
         """Do everything. Whether it was done: else it is tried again after a while."""
+        done = bool(effects)
         for effect in effects:
             match effect:
                 case Hold():
@@ -149,16 +150,14 @@ class SnapshotReconciler:
                         ScheduledVolumeSnapshot.mapping(), entry, PAUSE_FINALIZER
                     )
                 case Pause():
-                    if not await self._pause(entry, schedule, effect, now):
-                        return False
+                    done &= await self._pause(entry, schedule, effect, now)
                 case Restore():
                     await self._restore(entry.namespace, entry.name, effect.node_sets)
                 case Create():
                     await self._create(entry, schedule, effect)
                 case Delete():
-                    if not await self._delete(entry, effect):
-                        return False
-        return bool(effects)
+                    done &= await self._delete(entry, effect)
+        return done
 
     async def _pause(
         self, entry: Entry, schedule: ScheduledVolumeSnapshot, effect: Pause, now: datetime

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 from pydantic import ValidationError
@@ -27,7 +26,7 @@ from internal.cosmos.snapshots.facts import Facts, Made, Node, Paused
 from internal.cosmos.snapshots.machine import IDLE
 from internal.cosmos.snapshots.naming import pause_key
 from internal.cosmos.snapshots.pausing import others_down
-from internal.cosmos.snapshots.retention import Kept, surplus
+from internal.cosmos.snapshots.retention import Kept
 from internal.cosmos.snapshots.snapshot_builder import source_label
 from internal.cosmos.volumesnapshots import error_of, is_ready, made_at, status_of, taken_at
 
@@ -73,7 +72,7 @@ class World:
     is_gone: Callable[[str, str], Awaitable[bool]]
     """Whether the server itself has no Pod of a namespace and name."""
 
-    async def facts(self, entry: Entry, schedule: ScheduledVolumeSnapshot, now: datetime) -> Facts:
+    async def facts(self, entry: Entry, schedule: ScheduledVolumeSnapshot) -> Facts:
         """What is so now. Raises the client's errors."""
         status, owner = schedule.status, owner_of(entry)
         times, problem = _schedule(schedule)
@@ -100,7 +99,7 @@ class World:
             wanted=node_set is None or not pod or pod in wanted,
             back=any(each.pod == pod for each in ready),
             made=None if idle else self._made(entry.namespace, status, owner),
-            surplus=self._surplus(schedule, owner, now) if idle else (),
+            kept=self._kept(owner),
         )
 
     def paused(self, namespace: str, name: str) -> Iterator[Paused]:
@@ -152,10 +151,8 @@ class World:
         holder = verdict.holder if verdict.standing is Standing.FOREIGN else ""
         return Made(holder, is_ready(entry), error_of(entry), status_of(entry))
 
-    def _surplus(
-        self, schedule: ScheduledVolumeSnapshot, owner: Owner, now: datetime
-    ) -> tuple[str, ...]:
-        kept = [
+    def _kept(self, owner: Owner) -> tuple[Kept, ...]:
+        return tuple(
             Kept(
                 entry.name,
                 is_ready(entry),
@@ -167,8 +164,7 @@ class World:
             if entry.namespace == owner.namespace
             and entry.deletion_timestamp is None
             and self.control.holds(entry, owner)
-        ]
-        return surplus(schedule.spec, schedule.status, kept, now)
+        )
 
 
 def owner_of(entry: Entry) -> Owner:

@@ -1,0 +1,163 @@
+"""Two schedules on one set of nodes, and a program that dies wherever it hurts: what always holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from apis.cosmos import SnapshotPhase
+from internal.cosmos.snapshots.effects import Create, Effect
+from internal.cosmos.snapshots.machine import IDLE
+from internal.cosmos.snapshots.naming import pause_key
+from tests.cosmos.snapshots.play import NAMESPACE, SET, Cluster, Schedule, spec
+
+WHICH = st.integers(0, 1)
+NODE = st.integers(0, 2)
+
+
+class Faults(RuleBasedStateMachine):
+    """Steps of the program, of the cluster and of people, in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster = Cluster()
+        self.schedules = [
+            Schedule(self.cluster, spec(schedule="*/10 * * * *", limit=2), "often"),
+            Schedule(self.cluster, spec(schedule="*/15 * * * *", limit=1), "seldom"),
+        ]
+
+    def work(self, schedule: Schedule, most: int | None = None) -> None:
+        """One look, of which `most` writes and effects come to pass before the program dies."""
+        if schedule.gone:
+            schedule.forget()
+            return
+        decided = schedule.decide()
+        parts: list[Effect | None] = [None, *decided.effects]
+        for part in parts[:most]:
+            if part is None:
+                if not schedule.deleting:
+                    schedule.write(decided)
+            else:
+                self.check_before(schedule, part)
+                schedule.do(part)
+
+    def check_before(self, schedule: Schedule, effect: Effect) -> None:
+        if isinstance(effect, Create) and schedule.held:
+            pod = schedule.status.candidate
+            assert pod is not None
+            assert pod.pod_name not in self.cluster.pods, "its disk is still written to"
+
+    # -- the program ------------------------------------------------------------------------------
+
+    @rule(which=WHICH)
+    def goes_on(self, which: int) -> None:
+        self.work(self.schedules[which])
+
+    @rule(which=WHICH, most=st.integers(0, 2))
+    def dies(self, which: int, most: int) -> None:
+        self.work(self.schedules[which], most)
+
+    @rule(which=WHICH)
+    def does_the_same_twice(self, which: int) -> None:
+        schedule = self.schedules[which]
+        if schedule.gone or schedule.deleting:
+            return
+        decided = schedule.decide()
+        schedule.write(decided)
+        for effect in decided.effects * 2:
+            self.check_before(schedule, effect)
+            schedule.do(effect)
+
+    # -- the cluster ------------------------------------------------------------------------------
+
+    @rule(minutes=st.sampled_from([1, 5, 11, 61]))
+    def time_passes(self, minutes: int) -> None:
+        self.cluster.pass_time(minutes=minutes)
+
+    @rule()
+    def pods_end_and_come(self) -> None:
+        self.cluster.settle()
+
+    @rule(node=NODE)
+    def node_falls_behind(self, node: int) -> None:
+        self.cluster.lagging ^= {f"{SET}-{node}"}
+
+    @rule()
+    def snapshots_become_ready(self) -> None:
+        for copy in self.cluster.copies.values():
+            copy.ready = copy.error is None
+
+    @rule()
+    def snapshots_fail(self) -> None:
+        for copy in self.cluster.copies.values():
+            copy.error = None if copy.ready else "no space"
+
+    # -- people -----------------------------------------------------------------------------------
+
+    @rule(which=WHICH)
+    def suspend_or_go_on(self, which: int) -> None:
+        schedule = self.schedules[which]
+        schedule.spec = schedule.spec.model_copy(update={"suspend": not schedule.spec.suspend})
+
+    @rule()
+    def definitions_come_or_go(self) -> None:
+        self.cluster.served = not self.cluster.served
+        if not self.cluster.served:
+            self.cluster.copies.clear()
+
+    @rule()
+    def a_finalizer_is_taken_off(self) -> None:
+        for schedule in self.schedules:
+            schedule.held = schedule.held and schedule.deleting
+
+    @rule()
+    def nodes_leave_or_come(self) -> None:
+        self.cluster.replicas = 5 - self.cluster.replicas
+
+    @rule(which=WHICH)
+    def it_is_deleted(self, which: int) -> None:
+        schedule = self.schedules[which]
+        schedule.deleting = True
+        schedule.gone = schedule.gone or not schedule.held
+
+    # -- what always holds --------------------------------------------------------------------------
+
+    @invariant()
+    def at_most_one_node_is_down(self) -> None:
+        assert len(self.cluster.down) <= 1
+
+    @invariant()
+    def a_time_has_one_snapshot(self) -> None:
+        assert all(count == 1 for count in Counter(self.cluster.made).values())
+
+    @invariant()
+    def who_waits_has_no_node_down(self) -> None:
+        for schedule in self.schedules:
+            if schedule.status.phase in IDLE and not schedule.gone:
+                assert pause_key(NAMESPACE, schedule.name) not in self.cluster.down
+
+    def teardown(self) -> None:
+        """Left alone, everything comes to rest: no node is down, and the next time is waited for."""
+        self.cluster.served, self.cluster.replicas, self.cluster.lagging = True, 3, set()
+        for schedule in self.schedules:
+            schedule.spec = schedule.spec.model_copy(update={"suspend": False})
+        for _ in range(12):
+            self.cluster.settle()
+            self.snapshots_become_ready()
+            for schedule in self.schedules:
+                schedule.forget() if schedule.gone else schedule.look()
+            self.cluster.pass_time(seconds=1)
+        assert self.cluster.down == {}
+        for schedule in self.schedules:
+            if not schedule.gone:
+                assert schedule.status.phase is SnapshotPhase.WAITING_FOR_NEXT, schedule.status
+                assert not schedule.held
+                assert schedule.status.next_at is not None
+                assert len(schedule.made_by_us()) <= schedule.spec.limit
+
+
+TestFaults = Faults.TestCase
+TestFaults.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
