@@ -84,7 +84,9 @@ class CometNode:
 class CometNodes:
     """The server. `blocks_per_second` is the pace of the chain, which starts at `height`."""
 
-    def __init__(self, client: Client, *, height: int = 100, blocks_per_second: float = 0) -> None:
+    def __init__(
+        self, client: Client | None, *, height: int = 100, blocks_per_second: float = 0
+    ) -> None:
         self._client = client
         self._height = height
         self._pace = blocks_per_second
@@ -104,11 +106,12 @@ class CometNodes:
         """Questions that have no answer yet."""
         self.most_under_way = 0
         """The greatest number of them."""
+        self._seen: set[object] = set()
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def start(cls, client: Client, **options: Any) -> AsyncIterator[Self]:
-        """Listen. The client reads Pods: whose address is whose."""
+    async def start(cls, client: Client | None = None, **options: Any) -> AsyncIterator[Self]:
+        """Listen. The client reads Pods: whose address is whose. Without one, all is told by `place`."""
         nodes = cls(client, **options)
         application = web.Application()
         application.router.add_get(STATUS, nodes._status)
@@ -129,6 +132,10 @@ class CometNodes:
         """The node of the Pod of this name, now or later."""
         return self._nodes.setdefault((namespace, name), CometNode())
 
+    def place(self, address: str, name: str, namespace: str = "default") -> None:
+        """Say whose address it is."""
+        self._pods[address] = namespace, name
+
     @property
     def height(self) -> int:
         """The chain's last block."""
@@ -142,6 +149,11 @@ class CometNodes:
     def questions(self) -> int:
         """All that were ever asked."""
         return self.asked.total() + self.disk_asked.total()
+
+    @property
+    def connections(self) -> int:
+        """How many connections questions came by."""
+        return len(self._seen)
 
     async def until_asked(
         self, name: str, namespace: str = "default", *, more: int = 1, timeout: float = 60.0
@@ -214,6 +226,7 @@ class CometNodes:
 
     async def _pod(self, request: web.Request) -> Key:
         assert request.transport is not None
+        self._seen.add(request.transport.get_extra_info("peername"))
         address = str(request.transport.get_extra_info("sockname")[0])
         if address not in self._pods:
             async with self._looking:
@@ -223,7 +236,7 @@ class CometNodes:
         return self._pods[address]
 
     async def _look_for(self, address: str) -> None:
-        if address in self._pods:
+        if address in self._pods or self._client is None:
             return
         for pod in await self._client.list(POD):
             metadata, status = pod["metadata"], pod.get("status") or {}
