@@ -14,9 +14,7 @@ from ctrlruntime.controller.intake import EventQueue
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import Predicate, entry_of
 from ctrlruntime.manager import Manager
-from ctrlruntime.resources import Control
 from ctrlruntime.resources.claims import ClaimControl, StorageClasses
-from ctrlruntime.resources.workload import WorkloadControl
 from internal.cosmos.cache.observation import Observations
 from internal.cosmos.datasource import DataSources
 from internal.cosmos.fullnode.additional_pod_control import AdditionalPodControl
@@ -43,6 +41,7 @@ from internal.cosmos.fullnode.waking import (
 from internal.cosmos.marks import FIELD_MANAGER
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 from internal.tenancy.wakeups import Wakeups
+from manager.controllers.cosmos_cache import add_cache
 from manager.controllers.cosmos_parts import (
     CLAIM,
     OF_OWNER,
@@ -54,6 +53,7 @@ from manager.controllers.cosmos_parts import (
     declare_parts,
     owner_index,
 )
+from manager.controllers.cosmos_snapshots import add_snapshots
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 CONFIG_MAP: Final = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
@@ -75,7 +75,9 @@ SELECTED: Final = label_text(OURS)
 def add_cosmos(manager: Manager, options: CosmosOptions) -> None:
     """Add the controllers of the cosmos system to a manager. From within its loop."""
     parts = declare_parts(manager, options)
-    _ = parts
+    cache = add_cache(parts)
+    add_node_sets(parts, cache)
+    add_snapshots(parts, cache)
 
 
 def add_node_sets(
@@ -98,9 +100,7 @@ def add_node_sets(
     builder = (
         Builder(manager)
         .for_(CosmosFullNode, predicates=[node_set_changed])
-        .watches(
-            VOLUME_SNAPSHOT, snapshot_changed, track_manager=FIELD_MANAGER, optional=True
-        )
+        .watches(VOLUME_SNAPSHOT, snapshot_changed, track_manager=FIELD_MANAGER, optional=True)
         .watches_source(wakeups)
         .declares_writes()
         .permission(GROUP, "cosmosfullnodes", "get")  # live, before a status is written
@@ -151,12 +151,7 @@ def _reconciler(parts: CosmosParts, observations: Observations, times: Times) ->
 
 def _controls(parts: CosmosParts, observations: Observations, metrics: NodeSetMetrics) -> Controls:
     manager, cache = parts.manager, parts.manager.cache
-    node_sets = parts.node_sets.informer.store
-
-    def alive(uid: str) -> bool:
-        return bool(node_sets.count("uid", uid))
-
-    control = Control(cache, field_manager=FIELD_MANAGER, alive=alive)
+    control, workload = parts.control, parts.workload
     cache.declare(STORAGE_CLASS)
 
     def objects(mapping: RESTMapping) -> Objects:
@@ -170,7 +165,6 @@ def _controls(parts: CosmosParts, observations: Observations, metrics: NodeSetMe
         return Objects(cache, control, mapping, metrics)
 
     services, pods = objects(SERVICE), objects(POD)
-    workload = WorkloadControl(control, manager.client, POD)
     return Controls(
         services=ServiceControl(services),
         node_keys=NodeKeyCollector(objects(SECRET)),

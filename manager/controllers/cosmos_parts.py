@@ -12,6 +12,8 @@ from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.statuses import StatusClient
 from ctrlruntime.manager import Manager
+from ctrlruntime.resources import Control
+from ctrlruntime.resources.workload import WorkloadControl
 from internal.cosmos.clock import Clock, SystemClock
 from internal.cosmos.marks import CREATED_BY, FIELD_MANAGER
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
@@ -71,6 +73,10 @@ class CosmosParts:
     """Every VolumeSnapshot: claims are filled from others' too. The server may lack the kind."""
     statuses: StatusClient[CosmosFullNodeSpec, CosmosFullNodeStatus]
     """The one way to write the status of a set of nodes, which several controllers do."""
+    control: Control
+    """Applies and deletes what sets of nodes own."""
+    workload: WorkloadControl
+    """The one way to take Pods of nodes down: whoever does so keeps to the budget of the others' too."""
 
 
 def _conflicts(manager: Manager) -> Counter:
@@ -87,6 +93,12 @@ def declare_parts(manager: Manager, options: CosmosOptions) -> CosmosParts:
     node_sets = declare(CosmosFullNode)
     node_sets.informer.store.add_index("uid", lambda entry: (entry.uid,))
     indexes = {OF_OWNER: owner_index}
+    store = node_sets.informer.store
+
+    def alive(uid: str) -> bool:
+        return bool(store.count("uid", uid))
+
+    control = Control(manager.cache, field_manager=FIELD_MANAGER, alive=alive)
     return CosmosParts(
         manager=manager,
         options=options,
@@ -100,4 +112,6 @@ def declare_parts(manager: Manager, options: CosmosOptions) -> CosmosParts:
             field_manager=FIELD_MANAGER,
             conflicted=_conflicts(manager).inc,
         ),
+        control=control,
+        workload=WorkloadControl(control, manager.client, POD),
     )
