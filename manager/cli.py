@@ -13,10 +13,13 @@ from ctrlruntime.manager.options import SERVICE_ACCOUNT_NAMESPACE, lease_namespa
 from ctrlruntime.webhook.tls import CertificateError
 from internal.tenancy.privileges import parse_kind
 from manager.cloud_flags import cloud_options, take_cloud_options
+from manager.controllers.cosmos_image import NoSidecarImage
 from manager.controllers.runs import NoImage
 from manager.controllers.tenancy import STATUS_PERIOD, TenancyOptions
+from manager.cosmos_flags import cosmos_options, take_cosmos_options
 from manager.ephemeral import ephemeral
 from manager.instance import instance
+from manager.node import node
 from manager.options import LEADER_ELECTION_ID, SYSTEMS, RunOptions
 from manager.serving_flags import metrics_options, webhook_options
 from manager.task import task
@@ -31,7 +34,7 @@ def main() -> None:
     """The control plane for fleets of single-tenant deployments."""
 
 
-for group in (task, instance, ephemeral):
+for group in (task, instance, ephemeral, node):
     main.add_command(group)
 
 
@@ -112,6 +115,7 @@ for group in (task, instance, ephemeral):
     help="Write nothing to this namespace for any tenant; always so for the manager's own. Repeatable.",
 )
 @cloud_options
+@cosmos_options
 @click.option("--log-format", type=click.Choice(["json", "console"]), default="json")
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info"
@@ -124,7 +128,8 @@ def run(**given: Any) -> None:
     tenancy = TenancyOptions(**{name: given.pop(name) for name in TENANCY_OPTIONS})
     own = "".join(own_namespace())
     cloud = take_cloud_options(given, in_cluster=bool(own))
-    options = RunOptions(tenancy=tenancy, cloud=cloud, own_namespace=own, **given)
+    cosmos = take_cosmos_options(given)
+    options = RunOptions(tenancy=tenancy, cloud=cloud, cosmos=cosmos, own_namespace=own, **given)
     _check_serving(options)
     if options.leader_elect:
         try:
@@ -134,7 +139,7 @@ def run(**given: Any) -> None:
             raise click.UsageError(message) from None
     try:
         run_on_uvloop(run_manager(options))
-    except (ConfigError, AddressError, CertificateError, NoImage) as error:
+    except (ConfigError, AddressError, CertificateError, NoImage, NoSidecarImage) as error:
         raise click.ClickException(str(error)) from error
 
 

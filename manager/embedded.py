@@ -10,6 +10,7 @@ from apis.cloud import (
     InstanceTerraform,
     UpgradeInstanceTask,
 )
+from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.envtest import Environment
 
@@ -23,6 +24,9 @@ KINDS = (
     InstanceKubernetesPVC,
     InstanceInvariants,
     UpgradeInstanceTask,
+    CosmosFullNode,
+    ScheduledVolumeSnapshot,
+    StatefulJob,
 )
 
 OWN_KUBECONFIG = "embedded-cluster"

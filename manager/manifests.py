@@ -24,6 +24,8 @@ from ctrlruntime.generate.webhook import serves_webhooks
 from ctrlruntime.manager import Manager, ManagerOptions, Runnable
 from internal.tenancy.grants import AGGREGATE, verbs_for
 from manager.controllers.cloud import CloudOptions, add_cloud
+from manager.controllers.cosmos import add_cosmos
+from manager.controllers.cosmos_parts import CosmosOptions
 from manager.controllers.runs import RunsOptions
 from manager.controllers.tenancy import TenancyOptions, add_tenancy, webhooks
 from manager.options import LEADER_ELECTION_ID, RunOptions
@@ -72,6 +74,14 @@ SYSTEMS: Mapping[str, System] = {
         module="apis.cloud",
         add=lambda manager: add_cloud(
             manager, CloudOptions(runs=RunsOptions(provider="jobs", job_image="none"))
+        ),
+    ),
+    "cosmos": System(
+        module="apis.cosmos",
+        add=lambda manager: add_cosmos(manager, CosmosOptions()),
+        more=(
+            # In its own namespace it reads which image it runs in, where nodes are to have the same.
+            Rule(groups=("",), resources=("pods",), verbs=("get",)),
         ),
     ),
 }

@@ -7,10 +7,11 @@ from typing import Literal
 from ctrlruntime.events import EventOptions
 from ctrlruntime.manager import GCOptions, ManagerOptions, MetricsServing, WebhookOptions
 from manager.controllers.cloud import CloudOptions
+from manager.controllers.cosmos_parts import CosmosOptions
 from manager.controllers.tenancy import TenancyOptions
 
 LEADER_ELECTION_ID = "manager.ctrlruntime.dev"
-SYSTEMS = ("tenancy", "cloud")
+SYSTEMS = ("tenancy", "cloud", "cosmos")
 EVENTS_WAITING = 20_000
 """Events that may wait to be sent: those of a thousand instances that are rolled out at once."""
 
@@ -54,6 +55,7 @@ class RunOptions:
     log_level: str = "info"
     tenancy: TenancyOptions = field(default_factory=TenancyOptions)
     cloud: CloudOptions = field(default_factory=CloudOptions)
+    cosmos: CosmosOptions = field(default_factory=CosmosOptions)
 
     def manager_options(self) -> ManagerOptions:
         """The runtime's part of the options."""

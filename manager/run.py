@@ -7,6 +7,8 @@ from ctrlruntime.client.config import Config
 from ctrlruntime.manager import Manager
 from ctrlruntime.manager.logs import configure
 from manager.controllers.cloud import add_cloud
+from manager.controllers.cosmos import add_cosmos
+from manager.controllers.cosmos_image import with_sidecar_image
 from manager.controllers.runs import with_own_image
 from manager.controllers.tenancy import add_tenancy
 from manager.embedded import EmbeddedCluster
@@ -29,4 +31,7 @@ async def run_manager(options: RunOptions) -> None:
         if "cloud" in options.systems:
             runs = await with_own_image(options.cloud.runs, config, options.own_namespace)
             add_cloud(manager, replace(options.cloud, runs=runs))
+        if "cosmos" in options.systems:
+            cosmos = await with_sidecar_image(options.cosmos, config, options.own_namespace)
+            add_cosmos(manager, cosmos)
         await manager.start()
