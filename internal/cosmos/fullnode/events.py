@@ -21,10 +21,6 @@ class Reason(StrEnum):
     """Something failed that needs somebody."""
     PVC_PATCH_FAILED = "PVCPatchFailed"
     """A disk could not be made larger."""
-    ROLLOUT_BLOCKED = "RolloutBlocked"
-    """Pods are outdated, and too few nodes are in sync to replace one."""
-    NODE_REPLACED = "NodeReplaced"
-    """A Pod was deleted, to be made anew as the spec says."""
     BUILDER_CHANGE_HELD = "BuilderChangeHeld"
     """A new manager would build something in another way, and does not."""
     IMMUTABLE_FIELD_CHANGED = "ImmutableFieldChanged"
@@ -56,9 +52,6 @@ def of_status(before: CosmosFullNodeStatus, after: CosmosFullNodeStatus) -> list
     reason = _OF_PHASE.get(after.phase) if after.phase is not None else None
     if reason is not None and (before.phase, before.status) != (after.phase, after.status):
         found.append(Note(reason, after.status))
-    blocked = after.rollout.blocked
-    if blocked and not before.rollout.blocked:
-        found.append(Note(Reason.ROLLOUT_BLOCKED, blocked))
     for kind, bad, told in (
         ("BuilderChangeHeld", "True", Reason.BUILDER_CHANGE_HELD),
         ("ClaimsAsSpecified", "False", Reason.IMMUTABLE_FIELD_CHANGED),

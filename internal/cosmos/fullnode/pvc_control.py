@@ -8,7 +8,7 @@ from ctrlruntime.controller.failures import Failures, UnrecoverableError
 from ctrlruntime.resources import Owner
 from ctrlruntime.resources.claims import ClaimControl, ClaimProgress, Source
 from internal.cosmos.datasource import DataSources, FoundSource, SourceMissing, SourceReason
-from internal.cosmos.fullnode.events import Note
+from internal.cosmos.fullnode.events import Note, Reason
 from internal.cosmos.fullnode.metadata import named, node_ordinals
 from internal.cosmos.fullnode.objects import Objects, conflict, explained
 from internal.cosmos.fullnode.pvc_builder import build_claims, claim_template, has_claim
@@ -28,7 +28,8 @@ class PVCControl:
     ) -> ClaimProgress:
         """One pass. Raises the client's errors if a source cannot be looked up."""
         current = self.claims.of(owner)
-        found, waiting = await self._sources(node_set, {key.name for key in current}, notes)
+        missing = _missing(node_set, {key.name for key in current})
+        found, waiting = await self._sources(node_set, missing, notes)
         progress = await self.control.reconcile(
             build_claims(node_set, found, waiting),
             current.values(),
@@ -37,6 +38,8 @@ class PVCControl:
         )
         for error in progress.errors:
             failures.append(explained(error))
+            if not missing:
+                notes.append(Note(Reason.PVC_PATCH_FAILED, str(error)))
         for foreign in progress.conflicts:
             failures.append(
                 UnrecoverableError(conflict(foreign.desired, f"it belongs to {foreign.holder}"))
@@ -49,16 +52,14 @@ class PVCControl:
         return progress
 
     async def _sources(
-        self, node_set: CosmosFullNode, existing: Collection[str], notes: list[Note]
+        self, node_set: CosmosFullNode, missing: Collection[int], notes: list[Note]
     ) -> tuple[dict[str, Source], dict[str, str]]:
         """What the claims that are missing are filled from, and why some cannot be made yet."""
         found: dict[str, Source] = {}
         waiting: dict[str, str] = {}
         name, namespace = named(node_set), node_set.metadata.namespace or ""
-        for ordinal in node_ordinals(node_set):
+        for ordinal in missing:
             claim = claim_name(name, ordinal)
-            if claim in existing or not has_claim(node_set, ordinal):
-                continue
             template = claim_template(node_set, ordinal)
             try:
                 source = await self.sources.find(
@@ -75,6 +76,15 @@ class PVCControl:
                     text = f"{claim} is made from {source.name}"
                     notes.append(Note(SourceReason.FOUND, text, warning=False))
         return found, waiting
+
+
+def _missing(node_set: CosmosFullNode, existing: Collection[str]) -> list[int]:
+    """Nodes whose claim is to be made."""
+    return [
+        ordinal
+        for ordinal in node_ordinals(node_set)
+        if has_claim(node_set, ordinal) and claim_name(named(node_set), ordinal) not in existing
+    ]
 
 
 def _goes_without(template: VolumeClaimTemplate) -> bool:

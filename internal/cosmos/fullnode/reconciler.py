@@ -1,7 +1,7 @@
 """Reconciles one CosmosFullNode: what it wants, step by step, and what came of it, in its status."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -23,7 +23,14 @@ from internal.cosmos.fullnode.metadata import node_ordinals, node_selector
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
 from internal.cosmos.fullnode.pod_control import main_pods, wanted_nodes
 from internal.cosmos.fullnode.reading import read
-from internal.cosmos.fullnode.status import Facts, highest, next_heights, tell
+from internal.cosmos.fullnode.status import (
+    Facts,
+    highest,
+    next_heights,
+    ready_count,
+    synced,
+    tell,
+)
 from internal.cosmos.fullnode.steps import Controls, Outcome
 from internal.cosmos.fullnode.verdict import Times, Verdict, conditions, rollout_of, verdict
 from internal.cosmos.marks import claim_name, pod_name
@@ -59,6 +66,8 @@ class FullNodeReconciler:
     times: Times = field(default_factory=Times)
     waiting: set[Request] = field(default_factory=set)
     """Sets with a claim that waits for what it is to be filled from."""
+    made: dict[Request, set[str]] = field(default_factory=dict)
+    """Pods that were made, and that nobody has asked since."""
 
     async def reconcile(self, request: Request) -> Result | None:
         """One pass. Raises the client's errors when not even the status can be written."""
@@ -98,11 +107,15 @@ class FullNodeReconciler:
         said = self.observations.collect(request.namespace, request.name)
         admitted = self._admit(request, node_set, said)
         found.crossing = admitted.wait
-        wanted = wanted_nodes(node_set)
-        final = verdict(found, sum(each.is_in_sync for each in said), wanted, self.times)
-        facts = self._facts(node_set, owner, outcome, said, final, admitted.heights)
+        made = self._made(request, outcome, said)
+        now = self.clock()
+        sync = synced(node_set.status.sync, said, now, made)
+        final = verdict(found, ready_count(sync), wanted_nodes(node_set), self.times)
+        facts = replace(
+            self._facts(node_set, owner, outcome, final), sync=sync, heights=admitted.heights
+        )
         self.crossings.forget(request, facts.emptied_nodes)
-        await self._tell(request, node_set, facts, outcome.notes)
+        await self._tell(request, node_set, facts, now, outcome.notes)
         return Result(requeue_after=final.requeue_after) if final.requeue_after else None
 
     # -- what has to be known before anything is done -----------------------------------------
@@ -142,6 +155,16 @@ class FullNodeReconciler:
     ) -> Resource[Any, CosmosFullNodeStatus] | None:
         return await self.statuses.sync_update(request.namespace, request.name, update, uid=uid)
 
+    def _made(
+        self, request: Request, outcome: Outcome, said: Sequence[Observation]
+    ) -> Collection[str]:
+        """Pods that were made by this manager and that nobody has asked since."""
+        pods = outcome.found.pods
+        made = self.made.setdefault(request, set())
+        made |= {*pods.created, *pods.deleted, *pods.replaced} if pods is not None else set()
+        made -= {each.pod for each in said if each.at is not None}
+        return made
+
     # -- what is told afterwards ---------------------------------------------------------------
 
     def _facts(
@@ -149,9 +172,7 @@ class FullNodeReconciler:
         node_set: CosmosFullNode,
         owner: Owner,
         outcome: Outcome,
-        said: Sequence[Observation],
         final: Verdict,
-        heights: dict[str, int],
     ) -> Facts:
         found, controls = outcome.found, self.controls
         names = {
@@ -171,8 +192,6 @@ class FullNodeReconciler:
             replicas=len(main_pods(controls.pods.pods.of(owner).values())),
             wanted=wanted_nodes(node_set),
             nodes=kept | wanted,
-            observations=said,
-            heights=heights,
             peers=outcome.peers.external if complete else None,
             rollout=rollout_of(found.pods),
             emptied=emptied,
@@ -185,13 +204,14 @@ class FullNodeReconciler:
         request: Request,
         node_set: CosmosFullNode,
         facts: Facts,
-        notes: Collection[events.Note] = (),
+        now: datetime,
+        notes: Collection[events.Note],
     ) -> None:
         """Write the status if it is news; tell by events what changed for the worse."""
         entry = self.node_sets.get(request.namespace, request.name)
         if entry is None or entry.uid != node_set.metadata.uid:
             return
-        now, before = self.clock(), node_set.status
+        before = node_set.status
         after = before.model_copy(deep=True)
         tell(after, facts, now)
         self.metrics.show(request, facts.phase, after.rollout)
@@ -211,6 +231,7 @@ class FullNodeReconciler:
 
     def _forget(self, request: Request) -> None:
         self.waiting.discard(request)
+        self.made.pop(request, None)
         self.crossings.forget(request)
         self.metrics.forget(request)
 

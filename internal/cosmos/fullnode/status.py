@@ -43,7 +43,8 @@ class Facts:
     """Nodes that are to run: neither disabled nor down for a snapshot."""
     nodes: Collection[str] = ()
     """Names of the Pods whose height is kept: those wanted, and those whose disk is still there."""
-    observations: Sequence[Observation] = ()
+    sync: Mapping[str, SyncInfo] = field(default_factory=dict)
+    """What they said; see `synced`."""
     heights: Mapping[str, int] = field(default_factory=dict)
     """The next height of each node, as far as it is known from the nodes."""
     peers: Sequence[str] | None = None
@@ -64,7 +65,7 @@ def tell(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> None:
     status.observed_generation = facts.generation
     status.phase, status.status = facts.phase, facts.message
     status.replicas, status.selector = facts.replicas, facts.selector
-    status.ready_replicas = sum(each.is_in_sync for each in facts.observations)
+    status.ready_replicas = ready_count(facts.sync)
     if facts.peers is not None:
         status.peers = list(facts.peers)
     if facts.rollout is not None:
@@ -82,10 +83,9 @@ def tell_sync(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> None
     heights = {pod: height for pod, height in status.height.items() if pod in facts.nodes}
     for pod in facts.emptied_nodes:
         heights.pop(pod, None)
-    said = synced(status.sync, facts.observations, now)
-    fresh = is_due(status.sync.values(), now) or _word(status.sync) != _word(said)
+    fresh = is_due(status.sync.values(), now) or _word(status.sync) != _word(facts.sync)
     if fresh:
-        status.sync = said
+        status.sync = dict(facts.sync)
         known = {pod: height for pod, height in facts.heights.items() if pod in facts.nodes}
         heights = highest(heights, known)
     if heights != status.height:
@@ -111,21 +111,37 @@ def next_heights(observations: Iterable[Observation]) -> dict[str, int]:
 
 
 def synced(
-    before: Mapping[str, SyncInfo], observations: Iterable[Observation], now: datetime
+    before: Mapping[str, SyncInfo],
+    observations: Iterable[Observation],
+    now: datetime,
+    made: Collection[str] = (),
 ) -> dict[str, SyncInfo]:
-    """`status.sync`. The time of a node is kept as long as it says the same."""
+    """`status.sync`. The time of a node is kept as long as it says the same.
+
+    One that this manager has not asked yet is as an earlier one left it, unless its Pod was `made` anew.
+    """
     minute = now.replace(second=0, microsecond=0)
     found: dict[str, SyncInfo] = {}
     for each in sorted(observations, key=lambda item: (item.ordinal, item.pod)):
-        info = SyncInfo(timestamp=minute)
-        if each.is_reachable:
-            info.height, info.in_sync = each.height, each.is_in_sync
-        else:
-            info.error = each.error or "It has not been asked yet."
-        old = before.get(each.pod)
+        info, old = _info(each, minute), before.get(each.pod)
+        if old is not None and each.at is None and each.pod not in made:
+            info = old
         same = old is not None and old.model_copy(update={"timestamp": minute}) == info
         found[each.pod] = old if old is not None and same else info
     return found
+
+
+def ready_count(sync: Mapping[str, SyncInfo]) -> int:
+    """Nodes that have caught up."""
+    return sum(info.in_sync is True for info in sync.values())
+
+
+def _info(observation: Observation, minute: datetime) -> SyncInfo:
+    if observation.is_reachable:
+        in_sync = observation.is_in_sync
+        return SyncInfo(timestamp=minute, height=observation.height, in_sync=in_sync)
+    error = observation.error or "It has not been asked yet."
+    return SyncInfo(timestamp=minute, error=error)
 
 
 def is_due(sync: Iterable[SyncInfo], now: datetime) -> bool:

@@ -161,6 +161,14 @@ def _claims(progress: ClaimProgress) -> Condition:
         return Condition(
             type=CLAIMS, status="False", reason="ImmutableFieldChanged", message=message
         )
+    if progress.needs_restart:
+        message = (
+            f"{_names(progress.needs_restart)} has grown, and its file system grows when its Pod starts anew: "
+            "delete the Pod at a good time."
+        )
+        return Condition(
+            type=CLAIMS, status="False", reason="FileSystemResizePending", message=message
+        )
     return Condition(type=CLAIMS, status="True", reason="AsSpecified", message="")
 
 

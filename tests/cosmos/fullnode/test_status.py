@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ from apis.cosmos import (
 )
 from ctrlruntime.api import Condition, Quantity, find_condition
 from internal.cosmos.cache.observation import Observation
-from internal.cosmos.fullnode.status import CRDS, Facts, next_heights, tell
+from internal.cosmos.fullnode.status import CRDS, Facts, next_heights, synced, tell
 
 NOON = datetime(2026, 5, 1, 12, 0, 5, tzinfo=UTC)
 
@@ -28,7 +29,14 @@ def node(ordinal: int, height: int | None = 100, *, behind: bool = False) -> Obs
     )
 
 
-def facts(*observations: Observation, **more: Any) -> Facts:
+@dataclass(frozen=True)
+class Given:
+    facts: Facts
+    observations: tuple[Observation, ...]
+    made: tuple[str, ...] = ()
+
+
+def facts(*observations: Observation, made: tuple[str, ...] = (), **more: Any) -> Given:
     given = {
         "generation": 3,
         "phase": FullNodePhase.COMPLETE,
@@ -36,17 +44,17 @@ def facts(*observations: Observation, **more: Any) -> Facts:
         "replicas": len(observations),
         "wanted": len(observations),
         "nodes": [each.pod for each in observations],
-        "observations": observations,
         "heights": next_heights(observations),
         "rollout": RolloutStatus(),
         **more,
     }
-    return Facts(**given)
+    return Given(Facts(**given), observations, made)
 
 
-def told(status: CosmosFullNodeStatus, given: Facts, seconds: float = 0) -> CosmosFullNodeStatus:
-    after = status.model_copy(deep=True)
-    tell(after, given, NOON + timedelta(seconds=seconds))
+def told(status: CosmosFullNodeStatus, given: Given, seconds: float = 0) -> CosmosFullNodeStatus:
+    after, now = status.model_copy(deep=True), NOON + timedelta(seconds=seconds)
+    sync = synced(status.sync, given.observations, now, given.made)
+    tell(after, replace(given.facts, sync=sync), now)
     return after
 
 
@@ -60,7 +68,8 @@ def test_what_nodes_say_is_told_with_the_next_height() -> None:
     assert after.sync["hub-0"].timestamp == NOON.replace(second=0)
     assert after.ready_replicas == 1
     ready = find_condition(after.conditions, "Ready")
-    assert ready is not None and ready.status == "False"
+    assert ready is not None
+    assert ready.status == "False"
     assert ready.message == "1 of 3 nodes have caught up."
 
 
@@ -144,3 +153,12 @@ def test_conditions_that_say_nothing_any_more_go() -> None:
     before = told(CosmosFullNodeStatus(), facts(node(0), conditions=[missing]))
     assert find_condition(before.conditions, CRDS) is not None
     assert find_condition(told(before, facts(node(0))).conditions, CRDS) is None
+
+
+def test_a_node_that_nobody_asked_since_a_restart_is_as_it_was() -> None:
+    before = told(CosmosFullNodeStatus(), facts(node(0), node(1)))
+    unasked = [Observation(f"hub-{n}", f"uid-{n}", n, error="not asked yet") for n in (0, 1)]
+    assert told(before, facts(*unasked), seconds=600) == before
+    after = told(before, facts(*unasked, made=("hub-1",)), seconds=1)
+    assert after.ready_replicas == 1
+    assert after.sync["hub-1"].error == "not asked yet"

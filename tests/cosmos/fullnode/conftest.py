@@ -1,0 +1,21 @@
+"""One world for the tests of a module, and a place of its own for each test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.cosmos.fullnode.stage import Place, World
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    async with World.start(tmp_path_factory.mktemp("node-sets")) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def place(world: World) -> Place:
+    return await world.place()

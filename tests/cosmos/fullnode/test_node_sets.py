@@ -1,0 +1,296 @@
+"""Sets of nodes from apply to gone: what they have, how it is scaled, kept and put right."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from apis.cosmos import CosmosFullNode
+from ctrlruntime.api import find_condition
+from ctrlruntime.client.errors import Invalid
+from ctrlruntime.envtest.proxy import Fail, Match, Rule
+from tests.cosmos.fullnode.stage import (
+    CLAIM,
+    CONFIG_MAP,
+    NAME,
+    POD,
+    SECRET,
+    SERVICE,
+    Place,
+    World,
+    pods,
+)
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.xdist_group("sets of nodes"),
+]
+
+CLAIMS = [f"pvc-{NAME}-{number}" for number in range(5)]
+
+
+async def test_from_apply_to_complete_then_silence_and_a_restart_that_writes_nothing(
+    world: World, place: Place
+) -> None:
+    await place.apply(place.node_set())
+    found = await place.settled()
+    assert await place.names(POD) == pods(range(3))
+    assert await place.names(CLAIM) == CLAIMS[:3]
+    assert await place.names(CONFIG_MAP) == pods(range(3))
+    assert await place.names(SECRET) == [f"{name}-node-key" for name in pods(range(3))]
+    assert "hub-rpc" in await place.names(SERVICE)
+    assert found.status.height == dict.fromkeys(pods(range(3)), world.comet.height + 1)
+    assert found.status.sidecar_image == "manager:v1"
+    assert [item.type for item in found.status.conditions if item.status == "True"] == [
+        "ClaimsAsSpecified",
+        "Ready",
+    ]
+    pod = await place.object(POD, "hub-0")
+    owner = pod["metadata"]["ownerReferences"][0]
+    assert (owner["kind"], owner["name"], owner["controller"]) == ("CosmosFullNode", NAME, True)
+
+    await world.rest()
+    at_rest = world.mark()
+    await world.stop_manager()
+    await world.start_manager()
+    await world.rest()
+    assert world.writes(at_rest) == []
+    assert {item.verb for item in world.requests(at_rest)} <= {"list"}
+    before = world.comet.questions
+    silence = world.mark()
+    await world.comet.until_asked("hub-0", place.namespace, more=5)
+    assert world.comet.questions > before
+    assert world.requests(silence) == [], "the nodes were asked, the server was not"
+
+
+async def test_kubectl_scale_and_the_highest_goes_first(world: World, place: Place) -> None:
+    await place.apply(place.node_set())
+    await place.settled()
+    scale = await place.client.get_scale(CosmosFullNode, NAME, place.namespace)
+    assert (scale["spec"]["replicas"], scale["status"]["replicas"]) == (3, 3)
+    selector = scale["status"]["selector"]
+    chosen = await place.client.list(POD, place.namespace, labels=selector)
+    assert len(chosen) == 3
+
+    await place.client.patch_scale(CosmosFullNode, NAME, place.namespace, 5)
+    await place.settled()
+    assert await place.names(CLAIM) == CLAIMS
+    await world.rest()
+
+    before = await place.uids()
+    down = world.mark()
+    await place.client.patch_scale(CosmosFullNode, NAME, place.namespace, 2)
+    found = await place.settled()
+    gone = place.deletions(down)
+    assert gone[:3] == ["hub-4", "hub-3", "hub-2"]
+    await place.until_object(CLAIM, CLAIMS[2], lambda claim: claim is None)
+    assert await place.names(CLAIM) == CLAIMS[:2]
+    assert await place.names(POD) == pods(range(2))
+    assert found.status.replicas == 2
+    assert set(found.status.height) == set(pods(range(2)))
+    assert set(before) == set(pods(range(5)))
+    names = await place.names(SECRET)
+    assert "hub-4-node-key" in names, "a node that comes back is known to its peers"
+
+
+async def test_retained_claims_come_back_with_their_nodes(place: Place) -> None:
+    await place.apply(place.node_set(replicas=2, volumeRetentionPolicy="Retain"))
+    await place.settled()
+    kept = await place.object(CLAIM, CLAIMS[1])
+    key = await place.object(SECRET, "hub-1-node-key")
+    await place.edit(replicas=1)
+    found = await place.settled()
+    assert (await place.object(CLAIM, CLAIMS[1]))["metadata"]["uid"] == kept["metadata"]["uid"]
+    assert "hub-1" in found.status.height, "its disk is there, and so is what is known of it"
+    await place.edit(replicas=2)
+    await place.settled()
+    assert (await place.object(CLAIM, CLAIMS[1]))["metadata"]["uid"] == kept["metadata"]["uid"]
+    assert (await place.object(SECRET, "hub-1-node-key"))["data"] == key["data"]
+
+
+async def test_numbers_start_where_they_are_told_to(place: Place) -> None:
+    await place.apply(place.node_set(replicas=2, ordinals={"start": 4}))
+    await place.settled()
+    assert await place.names(POD) == pods([4, 5])
+
+
+async def test_a_set_goes_with_all_it_has_by_its_owner_references(
+    world: World, place: Place
+) -> None:
+    """The embedded server collects garbage, as a cluster does; there is no finalizer."""
+    await place.apply(place.node_set(replicas=1))
+    found = await place.settled()
+    assert not found.metadata.finalizers
+    gone = world.mark()
+    await place.client.delete(CosmosFullNode, NAME, place.namespace)
+    for kind in (POD, CLAIM, SERVICE, CONFIG_MAP, SECRET):
+        for name in await place.names(kind):
+            await place.until_object(kind, name, lambda item: item is None)
+    assert world.writes(gone) == []
+
+
+async def test_what_hands_change_or_delete_is_put_right(world: World, place: Place) -> None:
+    await place.apply(place.node_set(replicas=1))
+    await place.settled()
+    before = await place.uids()
+    config = await place.object(CONFIG_MAP, "hub-0")
+    await place.client.patch(
+        CONFIG_MAP, "hub-0", place.namespace, {"data": {"app-overlay.toml": "mine = true\n"}}
+    )
+    await place.until_object(CONFIG_MAP, "hub-0", lambda item: item["data"] == config["data"])
+    labels = {"metadata": {"labels": {"app.kubernetes.io/instance": "other"}}}
+    await place.client.patch(POD, "hub-0", place.namespace, labels)
+    await place.until_object(
+        POD,
+        "hub-0",
+        lambda item: item["metadata"]["labels"]["app.kubernetes.io/instance"] == "hub-0",
+    )
+    await world.rest()
+    assert await place.uids() == before, "nothing of it takes a Pod down"
+
+    for kind, name in ((SERVICE, "hub-rpc"), (CONFIG_MAP, "hub-0"), (POD, "hub-0")):
+        old = (await place.object(kind, name))["metadata"]["uid"]
+        await place.client.delete(kind, name, place.namespace)
+
+        def is_another(item: Any, old: str = old) -> bool:
+            return item is not None and item["metadata"]["uid"] != old
+
+        await place.until_object(kind, name, is_another)
+    await place.settled()
+
+
+async def test_a_key_of_ones_own_is_kept_and_told_to_peers(place: Place) -> None:
+    await place.apply(place.node_set(replicas=2))
+    await place.settled()
+    other = await place.object(SECRET, "hub-1-node-key")
+    patch = {"data": other["data"]}
+    await place.client.patch(SECRET, "hub-0-node-key", place.namespace, patch)
+    first = (await place.object(CONFIG_MAP, "hub-1"))["data"]
+    await place.until_object(CONFIG_MAP, "hub-1", lambda item: item["data"] != first)
+    await place.settled()
+    assert (await place.object(SECRET, "hub-0-node-key"))["data"] == other["data"]
+
+    bad = {"data": {"node_key.json": base64.b64encode(b"{}").decode()}}
+    await place.client.patch(SECRET, "hub-0-node-key", place.namespace, bad)
+    found = await place.phase("Error")
+    assert "hub-0-node-key" in found.status.status
+    assert (await place.object(SECRET, "hub-0-node-key"))["data"] == bad["data"]
+
+
+async def test_a_foreign_pod_is_left_alone_and_all_else_is_done(world: World, place: Place) -> None:
+    foreign: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "hub-1", "namespace": place.namespace},
+        "spec": {"containers": [{"name": "theirs", "image": "theirs:1"}]},
+    }
+    made = await place.client.create(foreign, kind=POD)
+    await place.apply(place.node_set())
+    found = await place.phase("Error")
+    assert "hub-1" in found.status.status
+    await place.until(lambda found: found.status.ready_replicas == 2)
+    assert await place.names(CLAIM) == CLAIMS[:3], "later steps were taken too"
+    assert (await place.uids())["hub-1"] == made["metadata"]["uid"]
+    assert "Error" in await place.reasons()
+
+    await place.client.delete(POD, "hub-1", place.namespace)
+    await place.settled()
+
+
+async def test_a_failure_that_passes_is_told_apart_and_keeps_no_step_from_being_taken(
+    world: World, place: Place
+) -> None:
+    proxy = world.environment.proxy
+    refusal = Rule(
+        match=Match(verb="apply", resource="services", namespace=place.namespace),
+        action=Fail(code=503, message="overloaded by the test"),
+        times=None,
+    )
+    rule = proxy.add_rule(refusal)
+    try:
+        await place.apply(place.node_set(replicas=1))
+        found = await place.phase("TransientError")
+        assert "overloaded by the test" in found.status.status
+        assert await place.names(POD) == ["hub-0"], "later steps were taken too"
+        await place.until_object(POD, "hub-0", lambda pod: pod is not None)
+    finally:
+        proxy.remove(rule)
+    await place.settled()
+    assert "ErrorTransient" in await place.reasons()
+
+
+async def test_what_cannot_be_built_is_an_error_that_names_the_field(place: Place) -> None:
+    await place.apply(place.node_set(replicas=1))
+    await place.settled()
+    before = await place.uids()
+    await place.edit(chain={"config": {"overrides": "this is = not [ toml"}})
+    found = await place.phase("Error")
+    assert "overrides" in found.status.status
+    assert await place.uids() == before
+    await place.edit(chain={"config": {"overrides": None}})
+    await place.settled()
+    assert await place.uids() == before
+
+
+async def test_instances_are_overridden(place: Place) -> None:
+    overrides = {
+        "hub-0": {"disable": "Pod"},
+        "hub-1": {"image": "gaia:patched", "nodeSelector": {"disk": "fast"}},
+        "hub-2": {"disable": "All"},
+    }
+    await place.apply(place.node_set(instanceOverrides=overrides))
+    found = await place.phase("Complete")
+    await place.until(lambda found: found.status.ready_replicas == 1)
+    assert await place.names(POD) == ["hub-1"]
+    assert await place.names(CLAIM) == CLAIMS[:2]
+    pod = await place.object(POD, "hub-1")
+    node = next(item for item in pod["spec"]["containers"] if item["name"] == "node")
+    assert node["image"] == "gaia:patched"
+    assert pod["spec"]["nodeSelector"] == {"disk": "fast"}
+    await place.edit(instanceOverrides=None)
+    found = await place.settled()
+    assert await place.names(POD) == pods(range(3))
+    assert found.status.ready_replicas == 3
+
+
+async def test_disks_grow_and_what_cannot_be_changed_is_told(place: Place) -> None:
+    await place.apply(place.node_set(replicas=1))
+    await place.settled()
+    before = await place.uids()
+    await place.edit(volumeClaimTemplate={"resources": {"requests": {"storage": "2Gi"}}})
+    await place.until_object(
+        CLAIM, CLAIMS[0], lambda item: item["spec"]["resources"]["requests"]["storage"] == "2Gi"
+    )
+    await place.edit(volumeClaimTemplate={"storageClassName": "fixed"})
+    found = await place.until(lambda found: _claims(found) == "False")
+    condition = find_condition(found.status.conditions, "ClaimsAsSpecified")
+    assert condition is not None
+    assert condition.reason == "ImmutableFieldChanged"
+    assert "storageClassName" in condition.message
+    assert "ImmutableFieldChanged" in await place.reasons()
+    await place.edit(volumeClaimTemplate={"storageClassName": "standard"})
+    await place.until(lambda found: _claims(found) == "True")
+    assert await place.uids() == before
+
+
+async def test_load_balancers_are_waited_for_and_their_addresses_told(place: Place) -> None:
+    await place.apply(place.node_set(replicas=2, service={"maxP2PExternalAddresses": 1}))
+    found = await place.until(lambda found: bool(found.status.peers))
+    service = await place.object(SERVICE, "hub-p2p-0")
+    address = service["status"]["loadBalancer"]["ingress"][0]["ip"]
+    assert [peer.partition("@")[2] for peer in found.status.peers] == [f"{address}:26656"]
+    await place.settled()
+
+
+async def test_a_template_that_is_no_spec_is_refused_by_the_server(place: Place) -> None:
+    manifest = place.node_set()
+    del manifest["spec"]["chain"]["network"]
+    with pytest.raises(Invalid):
+        await place.apply(manifest)
+
+
+def _claims(found: CosmosFullNode) -> str:
+    condition = find_condition(found.status.conditions, "ClaimsAsSpecified")
+    return "" if condition is None else condition.status
