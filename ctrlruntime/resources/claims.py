@@ -13,7 +13,7 @@ from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.resources.builder_changes import inputs_of
-from ctrlruntime.resources.control import Action, Control
+from ctrlruntime.resources.control import Action, Control, taken
 from ctrlruntime.resources.desired import Desired
 from ctrlruntime.resources.diff import Foreign, Update
 from ctrlruntime.resources.ownership import Owner
@@ -168,7 +168,7 @@ class ClaimControl:
             if outcome.action is Action.CREATED:
                 progress.created.append(desired.name)
             elif outcome.action is Action.CONFLICT and outcome.entry is not None:
-                progress.conflicts.append(Foreign(desired, outcome.entry, outcome.conflict))
+                progress.conflicts.append(taken(desired, outcome, outcome.entry))
 
     async def _delete(
         self, deletes: Iterable[Entry], owner: Owner, progress: ClaimProgress, *, retain: bool
@@ -190,7 +190,7 @@ class ClaimControl:
                 continue
             name = update.entry.name
             if outcome.action is Action.CONFLICT:
-                progress.conflicts.append(Foreign(update.desired, update.entry, outcome.conflict))
+                progress.conflicts.append(taken(update.desired, outcome, update.entry))
             elif outcome.action is Action.UPDATED:
                 (progress.resized if name in growing else progress.updated).append(name)
 

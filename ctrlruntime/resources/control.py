@@ -32,6 +32,7 @@ from ctrlruntime.resources.desired import (
 )
 from ctrlruntime.resources.diff import (
     Diff,
+    Foreign,
     Reason,
     Settled,
     diff,
@@ -81,6 +82,17 @@ class Outcome:
     """For a conflict: who holds the object or the field, in words."""
     overtaken: bool = False
     """Somebody wrote after us, and that is known already: no event will tell of a change."""
+
+
+BELONGS: Final = "it belongs to "
+
+
+def taken(desired: Desired, outcome: Outcome, entry: Entry) -> Foreign:
+    """A conflict that came up in writing, as `diff` tells of one."""
+    holder = outcome.conflict.removeprefix(BELONGS)
+    if outcome.reason is not None:
+        holder = f"somebody else in part ({outcome.conflict})"
+    return Foreign(desired, outcome.entry or entry, holder)
 
 
 class Control:
@@ -258,7 +270,7 @@ class Control:
         verdict = self._judge(desired, entry, owner, wrote=wrote)
         if verdict.standing is Standing.FOREIGN:
             if not desired.force or self._owned_elsewhere(entry, owner):
-                return Outcome(Action.CONFLICT, entry, None, f"it belongs to {verdict.holder}")
+                return Outcome(Action.CONFLICT, entry, None, f"{BELONGS}{verdict.holder}")
             return await self._update(desired, entry, owner, Reason.ADOPTION)
         reason = self._difference(desired, entry, owner, verdict, current=current)
         if reason is None:

@@ -13,7 +13,7 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.client.selectors import LabelSelector
 from ctrlruntime.client.turns import Turns
-from ctrlruntime.resources.control import Action, Control
+from ctrlruntime.resources.control import Action, Control, taken
 from ctrlruntime.resources.desired import Desired
 from ctrlruntime.resources.diff import Foreign
 from ctrlruntime.resources.ownership import Owner
@@ -176,7 +176,7 @@ class WorkloadControl:
             if outcome is None:
                 continue
             if outcome.action is Action.CONFLICT:
-                progress.conflicts.append(Foreign(update.desired, update.entry, outcome.conflict))
+                progress.conflicts.append(taken(update.desired, outcome, update.entry))
             elif outcome.action is Action.UPDATED:
                 progress.repaired.append(update.entry.name)
 
@@ -188,7 +188,7 @@ class WorkloadControl:
             if outcome.action is Action.CREATED:
                 progress.created.append(desired.name)
             elif outcome.action is Action.CONFLICT and outcome.entry is not None:
-                progress.conflicts.append(Foreign(desired, outcome.entry, outcome.conflict))
+                progress.conflicts.append(taken(desired, outcome, outcome.entry))
         for entry in made.deletes:
             if await self._try(progress, self._control.delete(self._mapping, entry, owner)):
                 progress.deleted.append(entry.name)
