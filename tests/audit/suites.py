@@ -10,7 +10,7 @@ from tests.audit.rights import Manifest, Right, granted, rights_of
 from tests.audit.verdict import Audit, shares
 from tests.manifests.installation import NAMESPACE, ROOT, manifests
 
-SUITES = {"tenancy": ROOT / "tests" / "tenancy"}
+SUITES = {"tenancy": ROOT / "tests" / "tenancy", "cloud": ROOT / "tests" / "cloud"}
 """By system of the manager, the suite whose worlds hand in what their managers ask."""
 COMMON = ("tenancy",)
 """Suites that show what every manager does, whatever its controllers: leading, events, metrics,
@@ -22,6 +22,17 @@ NOT_REQUESTED = frozenset(
         # an object gets an owner that must not go before it: no request names them.
         Right("update", "tenants.tenancy.ctrlruntime.dev/finalizers"),
         Right("update", "tenantregistries.tenancy.ctrlruntime.dev/finalizers"),
+        *(
+            Right("update", f"{plural}.cloud.ctrlruntime.dev/finalizers")
+            for plural in (
+                "instances",
+                "instanceinvariants",
+                "instancekubernetes",
+                "instancekubernetespvcs",
+                "instanceterraforms",
+                "upgradeinstancetasks",
+            )
+        ),
     }
 )
 
