@@ -2,6 +2,8 @@
 
 from typing import Any, Final
 
+import orjson
+
 from apis.cosmos import BuilderChanges, CosmosFullNode
 from ctrlruntime.api import ApiModel
 from ctrlruntime.api.builtin import BUILTIN
@@ -46,11 +48,15 @@ def built(
     instance: int | None = None,
     once: bool = False,
 ) -> Desired:
-    """The desired object. `ordinal` orders objects of one kind; `instance` is the number of the node."""
+    """The desired object. `ordinal` orders objects of one kind; `instance` is the number of the node.
+
+    Its manifest is a copy: it shares nothing with the set, nor with what else is built of it.
+    """
     gvk = mapping.gvk
+    manifest = {"apiVersion": gvk.api_version, "kind": gvk.kind, **parts}
     return Desired(
         mapping=mapping,
-        manifest={"apiVersion": gvk.api_version, "kind": gvk.kind, **parts},
+        manifest=orjson.loads(orjson.dumps(manifest)),
         ordinal=ordinal,
         once=once,
         instance=instance,

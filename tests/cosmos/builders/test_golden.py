@@ -43,7 +43,9 @@ def test_nothing_built_knows_the_manager_it_was_built_by(name: str) -> None:
         for place in ("containers", "initContainers")
         for container in item.manifest["spec"].get(place, [])
     }
-    manifest = yaml.safe_load((FOLDER.parents[3] / "config" / "samples" / f"{name}.yaml").read_text())
+    manifest = yaml.safe_load(
+        (FOLDER.parents[3] / "config" / "samples" / f"{name}.yaml").read_text()
+    )
     assert images <= set(_texts(manifest))
 
 

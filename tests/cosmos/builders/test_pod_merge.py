@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.client.strategic import PatchSchema
 from ctrlruntime.controller.failures import UnrecoverableError
-from ctrlruntime.envtest.schema import builtin_types
+from ctrlruntime.envtest.schema.registry import BuiltinSchema, SchemaRegistry
 from internal.cosmos.fullnode.pod_merge import POD_SPEC, ListOrMap, with_theirs
 
 from .samples import node_set
@@ -33,7 +35,10 @@ def test_one_of_our_name_is_merged_into_ours() -> None:
         "ports": [{"containerPort": 1317, "hostPort": 80}],
         "livenessProbe": {"httpGet": {"path": "/", "port": "rpc"}},
     }
-    usual, made = container(spec(), "node"), container(spec(podTemplate__containers=[theirs]), "node")
+    usual, made = (
+        container(spec(), "node"),
+        container(spec(podTemplate__containers=[theirs]), "node"),
+    )
     assert made["image"] == usual["image"]
     assert made["livenessProbe"] == theirs["livenessProbe"]
     variables = {each["name"]: each["value"] for each in made["env"]}
@@ -93,3 +98,19 @@ def test_nothing_given_is_changed() -> None:
     with_theirs(ours, theirs, "spec")
     assert ours == {"containers": [{"name": "a", "env": [{"name": "X", "value": "1"}]}]}
     assert theirs == {"containers": [{"name": "a", "env": [{"name": "Y", "value": "2"}]}]}
+
+
+def test_lists_are_merged_by_the_keys_of_the_api() -> None:
+    schema = SchemaRegistry().for_builtin(GroupVersionKind("", "v1", "Pod"))
+    assert isinstance(schema, BuiltinSchema)
+    api: PatchSchema | None = schema.patch.field("spec")
+    _compare(POD_SPEC, api, "spec")
+
+
+def _compare(ours: ListOrMap, api: PatchSchema | None, place: str) -> None:
+    assert api is not None, place
+    assert (ours.merge_key, ours.strategies) == (api.merge_key, api.strategies), place
+    inner = api.item() if ours.merge_key else api
+    assert inner is not None
+    for name, each in ours.fields.items():
+        _compare(each, inner.field(name), f"{place}.{name}")

@@ -239,7 +239,7 @@ def test_the_chain_and_where_its_files_are() -> None:
     mounts = {each["name"]: each["mountPath"] for each in node["volumeMounts"]}
     assert mounts == {
         "vol-chain-home": "/home/operator/osmosis",
-        "vol-system-tmp": "/tmp",  # noqa: S108
+        "vol-system-tmp": "/tmp",
         "vol-node-key": "/home/operator/osmosis/config/node_key.json",
     }
     assert container(spec(), "node")["args"][-1] == "/home/operator/cosmos"
@@ -332,7 +332,7 @@ def test_disks_and_configuration_are_those_of_the_node() -> None:
     made = {each["name"]: each for each in pod(node_set(), 1)["spec"]["volumes"]}
     assert made["vol-chain-home"]["persistentVolumeClaim"] == {"claimName": "pvc-test-1"}
     assert made["vol-config"]["configMap"]["name"] == "test-1"
-    assert made["vol-node-key"]["secret"]["secretName"] == "test-1-node-key"  # noqa: S105
+    assert made["vol-node-key"]["secret"]["secretName"] == "test-1-node-key"
 
 
 # -- what a Pod is built from ---------------------------------------------------------------------
