@@ -72,11 +72,11 @@ PREDICATES: Final[dict[RESTMapping, Predicate]] = {POD: more_than_heartbeats}
 SELECTED: Final = label_text(OURS)
 
 
-def add_cosmos(manager: Manager, options: CosmosOptions) -> None:
+def add_cosmos(manager: Manager, options: CosmosOptions, times: Times | None = None) -> None:
     """Add the controllers of the cosmos system to a manager. From within its loop."""
     parts = declare_parts(manager, options)
     cache = add_cache(parts)
-    add_node_sets(parts, cache)
+    add_node_sets(parts, cache, times)
     add_snapshots(parts, cache)
 
 
