@@ -237,6 +237,8 @@ def fitted(
     grows = grows and bound and not refused
     _set_size(wanted, size if grows else requested)
     desired = _finished(claim.desired, wanted, has.get("dataSource"))
+    # Who once made it larger by hand must not keep it from growing.
+    desired = replace(desired, insist=grows)
     return Fitted(desired, grows, waits, refused, immutable)
 
 

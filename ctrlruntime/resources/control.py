@@ -360,7 +360,7 @@ class Control:
             )
             return self._written(desired, owner, answer, Action.UPDATED, reason)
         await self._drop_stale_references(desired, entry, owner)
-        force = desired.force or reason is not Reason.REVISION
+        force = desired.force or desired.insist or reason is not Reason.REVISION
         try:
             answer = await self._write(desired, entry, owner, force=force)
         except Conflict as error:

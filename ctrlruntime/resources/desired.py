@@ -68,6 +68,7 @@ class Desired:
     instance: int | None = None
     inputs: str = ""
     follow_builder: bool = False
+    insist: bool = False
 
     def __post_init__(self) -> None:
         if not self.revision:

@@ -300,3 +300,25 @@ async def test_labels_change_and_what_cannot_is_told(stage: Stage) -> None:
     assert (told.updated, told.errors) == (["data-set-0"], [])
     assert [each.field for each in told.immutable] == ["spec.storageClassName"]
     assert (await stage.spec(0))["storageClassName"] == "fast"
+
+
+async def test_a_claim_that_somebody_made_larger_stays_so_and_still_grows(stage: Stage) -> None:
+    await stage.run(claims(0))
+    await stage.bound(0)
+    size = {"spec": {"resources": {"requests": {"storage": "12Gi"}}}}
+    await stage.admin.patch(CLAIM, "data-set-0", "default", size, field_manager="somebody")
+    await stage.cache.refresh(CLAIM, "data-set-0", "default")
+    assert (await stage.run(claims(0))).conflicts == []
+    assert (await stage.spec(0))["resources"]["requests"]["storage"] == "12Gi"
+    assert (await stage.run(claims(0)), stage.asked) == (ClaimProgress(), [])
+    grown = await stage.run(claims(0, size="20Gi"))
+    assert (grown.resized, grown.conflicts) == (["data-set-0"], [])
+    assert (await stage.spec(0))["resources"]["requests"]["storage"] == "20Gi"
+
+
+async def test_claims_of_others_are_told_and_left_alone(stage: Stage) -> None:
+    await stage.run(claims(0, 1))
+    other = Stage(stage.admin, stage.cache, stage.control, replace(OWNER, name="other", uid="x"))
+    told = await other.run([Claim(desired=claim(0, spec={"storageClassName": "slow"}))])
+    assert [foreign.holder for foreign in told.conflicts] == ["ConfigMap/default/set"]
+    assert (told.deleted, told.immutable) == ([], [])
