@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Self
 
 from ctrlruntime.api import Quantity
-from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.api.scalars import format_time
 from ctrlruntime.cache.backoff import BackoffOptions
 from ctrlruntime.cache.informer import InformerOptions
@@ -31,7 +31,8 @@ from ctrlruntime.controller.controller import Controller
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.queue import Request
-from tests.cosmos.servers.snapshotcrds import GROUP, SNAPSHOT
+from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT as SNAPSHOT
+from tests.cosmos.servers.snapshotcrds import GROUP
 
 CLAIM: Final = GroupVersionKind("", "v1", "PersistentVolumeClaim")
 NEVER: Final = 1 << 30
@@ -110,7 +111,7 @@ class Csi:
             for entry in self.manager.cache.informer(kind).store:
                 controller.queue.add(Request(entry.namespace, entry.name), reason="tick")
 
-    def _add(self, name: str, kind: GroupVersionKind, reconcile: Any) -> None:
+    def _add(self, name: str, kind: RESTMapping | GroupVersionKind, reconcile: Any) -> None:
         controller = Builder(self.manager).for_(kind, optional=True).named(name).build(reconcile)
         self._controllers.append(controller)
 
