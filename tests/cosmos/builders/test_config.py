@@ -23,16 +23,16 @@ def config_maps(nodes: CosmosFullNode, peers: Peers | None = None) -> list[Desir
     return build_config_maps(nodes, keys, peers or build_peers(nodes, keys, {}))
 
 
-def document(nodes: CosmosFullNode, file: str, place: int = 0) -> Document:
-    return tomllib.loads(config_maps(nodes)[place].manifest["data"][f"{file}-overlay.toml"])
+def document(nodes: CosmosFullNode, file: str) -> Document:
+    return tomllib.loads(config_maps(nodes)[0].manifest["data"][f"{file}-overlay.toml"])
 
 
-def config(place: int = 0, **changes: Any) -> Document:
-    return document(node_set(**changes), "config", place)
+def config(**changes: Any) -> Document:
+    return document(node_set(**changes), "config")
 
 
-def app(place: int = 0, **changes: Any) -> Document:
-    return document(node_set(**changes), "app", place)
+def app(**changes: Any) -> Document:
+    return document(node_set(**changes), "app")
 
 
 def at(value: Document, path: str) -> Any:

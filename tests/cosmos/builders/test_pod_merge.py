@@ -103,8 +103,8 @@ def test_nothing_given_is_changed() -> None:
 def test_lists_are_merged_by_the_keys_of_the_api() -> None:
     schema = SchemaRegistry().for_builtin(GroupVersionKind("", "v1", "Pod"))
     assert isinstance(schema, BuiltinSchema)
-    api: PatchSchema | None = schema.patch.field("spec")
-    _compare(POD_SPEC, api, "spec")
+    assert schema.patch is not None
+    _compare(POD_SPEC, schema.patch.field("spec"), "spec")
 
 
 def _compare(ours: ListOrMap, api: PatchSchema | None, place: str) -> None:
