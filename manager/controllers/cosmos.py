@@ -53,6 +53,7 @@ from manager.controllers.cosmos_parts import (
     declare_parts,
     owner_index,
 )
+from manager.controllers.cosmos_selfheal import add_selfhealing
 from manager.controllers.cosmos_snapshots import add_snapshots
 
 _RBAC: Final = "rbac.authorization.k8s.io"
@@ -77,6 +78,7 @@ def add_cosmos(manager: Manager, options: CosmosOptions, times: Times | None = N
     parts = declare_parts(manager, options)
     cache = add_cache(parts)
     add_node_sets(parts, cache, times)
+    add_selfhealing(parts, cache)
     add_snapshots(parts, cache)
 
 

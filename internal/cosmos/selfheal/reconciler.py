@@ -1,0 +1,55 @@
+"""Mends sets of nodes: disks that fill up, nodes that fall behind."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.controller.failures import UnrecoverableError
+from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.queue import Request
+from internal.cosmos.fullnode.reading import read
+from internal.cosmos.selfheal.disks import DiskHealing
+from internal.cosmos.selfheal.events import Notes
+from internal.cosmos.selfheal.heights import HeightHealing
+
+
+class NodeSets(Protocol):
+    """The sets as the informer has them."""
+
+    def get(self, namespace: str, name: str) -> Entry | None:
+        """One of them, if it exists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfHealReconciler:
+    """Looks at one set, from memory alone. What fails is told by events, and tried again at the next look."""
+
+    node_sets: NodeSets
+    disks: DiskHealing
+    heights: HeightHealing
+    notes: Notes
+    interval: float
+    """Seconds between two looks at a set where nothing happens."""
+
+    async def reconcile(self, request: Request) -> Result | None:
+        """One set."""
+        entry = self.node_sets.get(request.namespace, request.name)
+        if entry is None:
+            self.notes.forget(request.namespace, request.name)
+            return None
+        if entry.deletion_timestamp is not None:
+            return None
+        try:
+            node_set = read(entry)
+        except UnrecoverableError:
+            return None  # its own controller says so in its status
+        heal = node_set.spec.self_heal
+        if heal is None or (heal.pvc_auto_scale is None and heal.height_drift_mitigation is None):
+            self.notes.forget(request.namespace, request.name)
+            return None
+        if heal.pvc_auto_scale is not None:
+            requests = node_set.status.self_healing.pvc_auto_scaler
+            await self.disks.heal(entry, heal.pvc_auto_scale, requests)
+        if heal.height_drift_mitigation is not None:
+            await self.heights.heal(entry, node_set, heal.height_drift_mitigation.threshold)
+        return Result(requeue_after=self.interval)

@@ -1,0 +1,84 @@
+"""Self-healing of sets of nodes, wired to the runtime."""
+
+from collections.abc import Callable
+from functools import partial
+
+from apis.cosmos import GROUP, CosmosFullNode
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.cache.cache import InformerHandle
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.controller.builder import Builder
+from ctrlruntime.controller.options import ControllerOptions
+from ctrlruntime.resources import StorageClasses
+from internal.cosmos.cache.cosmos_cache import CosmosCache
+from internal.cosmos.selfheal.disks import DiskHealing
+from internal.cosmos.selfheal.events import Notes
+from internal.cosmos.selfheal.heights import HeightHealing
+from internal.cosmos.selfheal.metrics import SelfHealMetrics
+from internal.cosmos.selfheal.reconciler import SelfHealReconciler
+from internal.tenancy.wakeups import Wakeups, more_than_status_changed
+from manager.controllers.cosmos_parts import OF_OWNER, CosmosParts
+
+NAME = "cosmosselfheal"
+"""The controller's name: it has no kind of its own."""
+CONCURRENCY = 10
+"""Sets looked at at once."""
+STORAGE_CLASS = BUILTIN[GroupVersionKind("storage.k8s.io", "v1", "StorageClass")]
+
+
+def add_selfhealing(parts: CosmosParts, cache: CosmosCache) -> None:
+    """Add the controller that mends sets of nodes. It looks again when nodes or disks said something new."""
+    manager = parts.manager
+    manager.cache.declare(STORAGE_CLASS)
+    wakeups = Wakeups("what nodes and disks say")
+    wake = partial(wakeups.wake, reason="what its nodes or disks say")
+    cache.subscribe(wake)
+    cache.subscribe_disks(wake)
+    (
+        Builder(manager)
+        .named(NAME)
+        .for_(CosmosFullNode, predicates=[more_than_status_changed])
+        .watches_source(wakeups)
+        .declares_writes()
+        .permission(GROUP, "cosmosfullnodes", "get")  # live, before a status is written
+        .permission(GROUP, "cosmosfullnodes/status", "patch")
+        .permission("", "pods", "list", "watch", "delete")
+        .permission("", "persistentvolumeclaims", "list", "watch")
+        .permission("storage.k8s.io", "storageclasses", "list", "watch")
+        .options(ControllerOptions(max_concurrent_reconciles=CONCURRENCY))
+        .build(_reconciler(parts, cache))
+    )
+
+
+def _reconciler(parts: CosmosParts, cache: CosmosCache) -> SelfHealReconciler:
+    manager = parts.manager
+    notes = Notes(manager.recorder)
+    metrics = SelfHealMetrics(manager.metrics.registry)
+    return SelfHealReconciler(
+        node_sets=parts.node_sets.informer.store,
+        disks=DiskHealing(
+            usages=cache,
+            claims_of=_of_set(parts.claims),
+            expandable=StorageClasses(manager.cache),
+            statuses=parts.statuses,
+            notes=notes,
+            metrics=metrics,
+            clock=parts.options.clock.now,
+        ),
+        heights=HeightHealing(
+            observations=cache,
+            pods_of=_of_set(parts.pods),
+            workload=parts.workload,
+            notes=notes,
+            metrics=metrics,
+        ),
+        notes=notes,
+        interval=parts.options.heal_seconds,
+    )
+
+
+def _of_set(handle: InformerHandle) -> Callable[[str, str], list[Entry]]:
+    """What sets of nodes own of a kind."""
+    store, kind = handle.informer.store, CosmosFullNode.gvk().kind
+    return lambda namespace, name: store.by_index(OF_OWNER, f"{kind}/{namespace}/{name}")
