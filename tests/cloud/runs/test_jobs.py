@@ -198,7 +198,7 @@ class TestCrash:
             await provider.start(request_of(owner))
         run = await provider.start(request_of(owner))
         assert run.state is RunState.CREATED
-        client = environment.client("manager")
+        client = environment.client("envtest")
         (job,) = await client.list(JOB, "default")
         (secret,) = await client.list(SECRET, "default")
         assert secret["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]

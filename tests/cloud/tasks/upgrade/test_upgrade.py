@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from apis.cloud import TaskOperation
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
 from internal.cloud.tasks import TaskError, TaskResult
+from internal.cloud.tasks.kubernetes import KubernetesTask
+from internal.cloud.tasks.kubernetes.inventory import UPGRADES
 from internal.cloud.tasks.upgrade import UpgradeTask
 from tests.cloud.servers.site import Asked, Say, Site
 from tests.cloud.tasks.kubeconfigs import inline
@@ -274,3 +277,31 @@ class TestJobs:
             await asyncio.sleep(0.01)
         await self.end(client, "Complete")
         await running
+
+    async def test_they_go_with_the_workload(
+        self, run: Run, client: Client, bench: Workbench
+    ) -> None:
+        """Jobs and the record of what is done; not those of another instance."""
+        running = asyncio.ensure_future(run(migrate={"job": dict(self.HOOK)}))
+        await self.end(client, "Complete")
+        await running
+        [job] = await client.list(JOB, "acme")
+        await client.create(of_another_instance(job))
+        assert await client.list(CONFIG_MAP, "acme", labels={UPGRADES: "acme"}) != []
+
+        cluster = {"kubeconfigFrom": {"name": "cluster", "key": "kubeconfig"}, "namespace": "acme"}
+        spec = {"version": "5.3.0", "cluster": cluster}
+        context = bench.context("kubernetes", spec, operation=TaskOperation.TEARDOWN)
+        await KubernetesTask(poll=0.02).run(context)
+        assert [each["metadata"]["name"] for each in await client.list(JOB, "acme")] == ["other"]
+        assert await client.list(CONFIG_MAP, "acme", labels={UPGRADES: "acme"}) == []
+
+
+def of_another_instance(job: Manifest) -> Manifest:
+    pod = job["spec"]["template"]["spec"]
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "other", "namespace": "acme", "labels": {UPGRADES: "other"}},
+        "spec": {"template": {"spec": pod}},
+    }
