@@ -17,6 +17,7 @@ from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.envtest import Environment
 from tests.manifests.containerfile import Stage, build, make_read_only, make_writable, steps
 from tests.manifests.installation import ROOT
+from tests.packages import WHEELS, from_wheels
 
 pytestmark = [pytest.mark.xdist_group("manifests"), pytest.mark.timeout(300)]
 
@@ -33,6 +34,9 @@ def machines_pip(folder: Path) -> dict[str, str]:
             shutil.copy(place, copy)
             copy.chmod(0o644)
             found["PIP_CONFIG_FILE"] = str(copy)
+    if WHEELS.is_dir():
+        shutil.copytree(WHEELS, folder / "wheels")
+        found |= from_wheels(folder / "wheels")
     return found
 
 

@@ -14,6 +14,7 @@ from zipfile import ZipFile
 import pytest
 
 from tests.docs.blocks import ROOT, blocks
+from tests.packages import from_wheels
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("wheel")]
 
@@ -43,17 +44,37 @@ class Installed:
 
     def python(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run the environment's interpreter. The checkout is not on its path."""
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
         command = [str(self.prefix / "bin" / "python"), *arguments]
-        kept |= {key: os.environ[key] for key in os.environ if key.startswith(("PIP_", "SSL_"))}
         return subprocess.run(
-            command, cwd=self.folder, env=kept | environment, capture_output=True, text=True
+            command,
+            cwd=self.folder,
+            env=self.variables() | environment,
+            capture_output=True,
+            text=True,
         )
 
     def install(self, *what: str) -> None:
         """Install into it, in the versions of the lock file."""
-        done = self.python("-m", "pip", "install", *QUIETLY, "-c", str(self.constraints), *what)
+        done = self.pip("install", *QUIETLY, "-c", str(self.constraints), *what)
         assert done.returncode == 0, done.stderr
+
+    def pip(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Pip of the tests' own environment on this one: to install pip takes longer than to use it."""
+        command = [sys.executable, "-m", "pip", "--python", str(self.prefix / "bin" / "python")]
+        return subprocess.run(
+            [*command, *arguments],
+            cwd=self.folder,
+            env=self.variables(),
+            capture_output=True,
+            text=True,
+        )
+
+    @staticmethod
+    def variables() -> dict[str, str]:
+        """What the machine says of itself and of its packages, and nothing of the checkout."""
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+        kept |= {key: os.environ[key] for key in os.environ if key.startswith(("PIP_", "SSL_"))}
+        return kept | from_wheels()
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +94,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     pinned = re.findall(r"^[\w.-]+(?:\[[\w,-]+\])?==[^\s\\]+", lock(), re.MULTILINE)
     (folder / "constraints.txt").write_text("\n".join(pinned) + "\n")
     (folder / "work").mkdir()
-    venv.create(folder / "venv", with_pip=True)
+    venv.create(folder / "venv")
     made = Installed(folder / "venv", folder / "work", folder / "constraints.txt")
     made.install(str(wheel))
     return made
@@ -113,7 +134,7 @@ def test_it_imports_without_extras_and_without_the_repository(installed: Install
     program += "assert not [name for name in ours if util.find_spec(name)]\n"
     done = installed.python("-c", program)
     assert done.returncode == 0, done.stderr
-    assert installed.python("-m", "pip", "check").returncode == 0
+    assert installed.pip("check").returncode == 0
 
 
 def test_a_missing_extra_is_named(installed: Installed) -> None:
