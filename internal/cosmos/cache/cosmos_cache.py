@@ -65,6 +65,7 @@ class CacheOptions:
 class _Followed:
     poller: Poller
     uids: frozenset[str] = frozenset()
+    boundaries: tuple[int, ...] = ()
     disks: dict[str, object] = field(default_factory=dict)
     """What was told of the disk of each Pod, by UID."""
 
@@ -141,9 +142,11 @@ class CosmosCache:
 
     # -- who is asked --------------------------------------------------------------------------
 
-    def follow(self, namespace: str, name: str, *, folder: str = "") -> None:
+    def follow(
+        self, namespace: str, name: str, *, folder: str = "", boundaries: Iterable[int] = ()
+    ) -> None:
         """Ask the nodes of a set as its Pods now are. `folder`: where the disk of each is mounted; empty if
-        nobody wants to know its usage."""
+        nobody wants to know its usage. `boundaries`: heights of which listeners are told at once."""
         if self._closed:
             return
         key, pods = (namespace, name), self._pods(namespace, name)
@@ -151,6 +154,7 @@ class CosmosCache:
         if followed is None:
             poller = Poller(f"nodes of {namespace}/{name}", partial(self._repeats, namespace, name))
             followed = self._sets[key] = _Followed(poller)
+        followed.boundaries = tuple(boundaries)
         targets = [target for entry in pods if (target := target_of(entry, folder)) is not None]
         asked = frozenset(target.uid for target in targets)
         # One that is being deleted is asked no more; what it said last is of no use either.
@@ -232,8 +236,9 @@ class CosmosCache:
         return Observation(*place, record.at, said.height, said.catching_up)
 
     def _tell(self, namespace: str, name: str) -> None:
-        seen = self.collect(namespace, name)
-        if self._news.is_news((namespace, name), seen, time.monotonic()):
+        seen, followed = self.collect(namespace, name), self._sets.get((namespace, name))
+        boundaries = () if followed is None else followed.boundaries
+        if self._news.is_news((namespace, name), seen, time.monotonic(), boundaries):
             for listener in self._listeners:
                 listener(Request(namespace, name))
 

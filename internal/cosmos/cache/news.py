@@ -1,6 +1,6 @@
 """What of the answers is worth waking somebody for. Pure."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,11 +24,18 @@ class News:
     def __init__(self) -> None:
         self._told: dict[Hashable, _Told] = {}
 
-    def is_news(self, key: Hashable, observations: Iterable[Observation], now: float) -> bool:
+    def is_news(
+        self,
+        key: Hashable,
+        observations: Iterable[Observation],
+        now: float,
+        boundaries: Collection[int] = (),
+    ) -> bool:
         """Whether the set's listeners are to be told; if so, it counts as told. `now` in seconds, never going
-        back. The first look at a set without an answer is no news."""
+        back. The first look at a set without an answer is no news. `boundaries`: heights that somebody waits
+        for; that a node makes one of them next is told at once."""
         seen = list(observations)
-        words = {each.uid: _word(each) for each in seen if each.at is not None}
+        words = {each.uid: _word(each, boundaries) for each in seen if each.at is not None}
         heights = {each.uid: each.height for each in seen if each.is_reachable}
         told = self._told.get(key)
         if told is None:
@@ -43,5 +50,7 @@ class News:
         self._told.pop(key, None)
 
 
-def _word(observation: Observation) -> Hashable:
-    return observation.is_in_sync, observation.is_reachable
+def _word(observation: Observation, boundaries: Collection[int]) -> Hashable:
+    following = 0 if observation.height is None else observation.height + 1
+    reached = sum(boundary <= following for boundary in boundaries)
+    return observation.is_in_sync, observation.is_reachable, reached

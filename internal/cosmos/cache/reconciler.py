@@ -33,16 +33,24 @@ class CacheReconciler:
         if entry is None:
             await self.cache.forget(request.namespace, request.name)
         else:
-            folder = disk_of(entry)
-            self.cache.follow(request.namespace, request.name, folder=folder)
+            folder, boundaries = asked_of(entry)
+            self.cache.follow(request.namespace, request.name, folder=folder, boundaries=boundaries)
         return None
 
 
-def disk_of(entry: Entry) -> str:
-    """The folder whose disk is to be looked at; empty if the set does not want its disks to grow."""
+def asked_of(entry: Entry) -> tuple[str, list[int]]:
+    """The folder whose disk is to be looked at, and the heights at which another version is due.
+
+    The folder is empty if the set does not want its disks to grow.
+    """
     try:
         node_set: CosmosFullNode = read(entry)
     except UnrecoverableError:
-        return ""
+        return "", []
+    return disk_of(node_set), [version.height for version in node_set.spec.chain.versions]
+
+
+def disk_of(node_set: CosmosFullNode) -> str:
+    """The folder whose disk is to be looked at; empty if the set does not want its disks to grow."""
     heal = node_set.spec.self_heal
     return chain_home(node_set) if heal is not None and heal.pvc_auto_scale is not None else ""
