@@ -26,12 +26,15 @@ from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.nodes.addresses import PodNetwork
 from ctrlruntime.envtest.proxy import LogEntry, Mark
+from ctrlruntime.envtest.users import User, administrator
+from ctrlruntime.generate.permissions import policy_rules, writes_events
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
 from internal.cosmos.fullnode.verdict import Times
 from manager.controllers.cosmos import add_node_sets
 from manager.controllers.cosmos_cache import add_cache
 from manager.controllers.cosmos_parts import CosmosOptions, declare_parts
+from manager.manifests import rules_of
 from tests.cosmos.servers.comet import CometNode, CometNodes
 
 POD = BUILTIN[GroupVersionKind("", "v1", "Pod")]
@@ -72,7 +75,8 @@ class World:
     async def start(cls, folder: Path, **more: Any) -> AsyncIterator[Self]:
         """A server with our kinds, machines, nodes, and the controllers."""
         env = Environment(
-            users=("admin", "manager"),
+            users=(administrator("admin"), User(name="manager")),
+            authorization="RBAC",
             proxy=True,
             nodes=True,
             pod_network=PodNetwork.LOOPBACK,
@@ -80,6 +84,8 @@ class World:
         )
         async with env, CometNodes.start(env.client("envtest")) as comet:
             await env.install_crds(*KINDS)
+            for manifest in await asyncio.to_thread(_rights):
+                await env.client("envtest").create(manifest)
             for name, expands in (("standard", True), ("fixed", False)):
                 await env.client("envtest").create(_storage_class(name, expands))
             world = cls(env, folder, comet, **more)
@@ -297,6 +303,22 @@ def laid_over(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, An
 def pods(numbers: Sequence[int], name: str = NAME) -> list[str]:
     """Names of the Pods of these nodes."""
     return [f"{name}-{number}" for number in numbers]
+
+
+def _rights() -> list[dict[str, Any]]:
+    """What `manager run --system cosmos` needs, and nothing else: a part of the role that is shipped."""
+    group = "rbac.authorization.k8s.io"
+    common = {"apiVersion": f"{group}/v1", "metadata": {"name": "cosmos-manager"}}
+    rules = policy_rules([*writes_events(), *rules_of("cosmos")])
+    return [
+        {**common, "kind": "ClusterRole", "rules": rules},
+        {
+            **common,
+            "kind": "ClusterRoleBinding",
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cosmos-manager"},
+            "subjects": [{"kind": "User", "apiGroup": group, "name": "manager"}],
+        },
+    ]
 
 
 def _storage_class(name: str, expands: bool) -> dict[str, Any]:
