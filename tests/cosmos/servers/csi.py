@@ -107,7 +107,8 @@ class Csi:
     def tick(self) -> None:
         """Time passes: everything is looked at once more."""
         self._tick += 1
-        for controller, kind in zip(self._controllers, (SNAPSHOT, CLAIM), strict=False):
+        kinds: tuple[RESTMapping | GroupVersionKind, ...] = (SNAPSHOT, CLAIM)
+        for controller, kind in zip(self._controllers, kinds, strict=False):
             for entry in self.manager.cache.informer(kind).store:
                 controller.queue.add(Request(entry.namespace, entry.name), reason="tick")
 
@@ -176,7 +177,9 @@ class Csi:
         status = (found or {}).get("status") or {}
         return bool(status.get("readyToUse")) or status.get("phase") == "Bound"
 
-    async def _set_status(self, kind: GroupVersionKind, obj: Manifest, status: Manifest) -> None:
+    async def _set_status(
+        self, kind: GroupVersionKind | RESTMapping, obj: Manifest, status: Manifest
+    ) -> None:
         has = obj.get("status") or {}
         if all(has.get(key) == value for key, value in status.items()):
             return
