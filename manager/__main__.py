@@ -9,6 +9,11 @@ if sys.argv[1:2] == ["task"]:
     from manager.task import task
 
     task(args=sys.argv[2:], prog_name="manager task")
+elif sys.argv[1:2] == ["node"]:
+    # Beside every node: it costs half of the memory so.
+    from manager.node import node
+
+    node(args=sys.argv[2:], prog_name="manager node")
 else:
     with lasting():
         from manager.cli import main
