@@ -87,7 +87,8 @@ class Story:
     start: str
     """resourceVersion from before it began."""
     born: dict[str, str] = field(default_factory=dict)
-    timeout: float = 100.0
+    timeout: float = 300.0
+    """Seconds for each step. Fifty stories at once on a busy machine take more than a minute."""
     users: frozenset[str] = frozenset({"manager"})
 
     @classmethod

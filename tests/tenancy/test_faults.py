@@ -52,16 +52,20 @@ pytestmark = [
 ]
 
 INACTIVITY = 2.0
-QUICK = CacheOptions(
-    informers=InformerOptions(
-        reflector=ReflectorOptions(
-            inactivity=INACTIVITY, backoff=BackoffOptions(initial=0.1, cap=1.0)
-        ),
-        resync=None,
+"""Silent watches are noticed soon: the embedded server's bookmarks come four times as often."""
+INACTIVITY_REAL = 10.0
+"""A real server has one a minute. There a watch of an idle kind is taken up again and again."""
+
+
+def impatient() -> CacheOptions:
+    """A minute of faults is told in seconds: waits grow to one second in place of thirty."""
+    reflector = ReflectorOptions(
+        inactivity=INACTIVITY if World.ground is None else INACTIVITY_REAL,
+        backoff=BackoffOptions(initial=0.1, cap=1.0),
     )
-)
-"""Silent watches are noticed soon: the server's bookmarks come four times as often. And a minute of
-faults is told in seconds: waits grow to one second in place of thirty."""
+    return CacheOptions(informers=InformerOptions(reflector=reflector, resync=None))
+
+
 MOST_FAULTS = 12
 SMALL = {name: sample_lists()[name] for name in ("configMaps", "secrets")}
 UNORDERED = sample_lists(ordered=False)
@@ -74,7 +78,7 @@ async def world(ground: None, tmp_path_factory: pytest.TempPathFactory) -> Async
     """One world for all; bookmarks come often, so that a watch that brings none is silent."""
     folder = tmp_path_factory.mktemp("faults")
     server = {"bookmark_interval": INACTIVITY / 4}
-    async with World.start(folder, nodes=True, cache=QUICK, server=server) as world:
+    async with World.start(folder, nodes=True, cache=impatient(), server=server) as world:
         yield world
         await world.rest()
 
@@ -368,7 +372,6 @@ async def test_the_server_restarts(world: World, calm: Ending) -> None:
     A real one on a busy machine takes a minute for that, and waits between attempts have grown so long.
     """
     story = await Story.make(world)
-    story.timeout = 300.0
     await story.plant()
 
     async def at_work() -> bool:
@@ -391,8 +394,6 @@ async def test_a_storm_of_faults(world: World, calm: Ending, seed: int) -> None:
     print(f"STORM_SEED={seed}")
     chance = random.Random(seed)
     stories = [await Story.make(world) for _ in range(3)]
-    for story in stories:
-        story.timeout = 120.0  # waits between attempts have grown
     storm = asyncio.create_task(blow(world, chance))
     try:
         for step in (Story.begin, Story.change):

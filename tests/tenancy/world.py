@@ -29,7 +29,7 @@ from ctrlruntime.api.conditions import Condition, find_condition
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.cache.options import CacheOptions
 from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import Conflict, NotFound
+from ctrlruntime.client.errors import Conflict, Forbidden, NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.backends import EmbeddedBackend
 from ctrlruntime.envtest.proxy import Counts, Mark
@@ -37,7 +37,7 @@ from ctrlruntime.envtest.users import User
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
 from manager.controllers.tenancy import TenancyOptions, add_tenancy
-from tests.audit.ledger import Ledger
+from tests.audit.ledger import Audited, Ledger
 from tests.conformance.releases import CHANGES
 from tests.manifests.installation import install
 from tests.tenancy.ground import ADMIN, Ground, add_grants, embedded_users, names_of
@@ -83,6 +83,7 @@ class World:
     options: TenancyOptions = field(default_factory=TenancyOptions)
     cache: CacheOptions | None = None
     namespace: str = NAMESPACE
+    audited: Audited | None = None
     _task: asyncio.Task[None] | None = None
     _log: Any = None
 
@@ -126,8 +127,9 @@ class World:
                 namespace = namespace or cls.ground.namespace()
             await stack.enter_async_context(env)
             managers = [name for name in names_of(users) if name != ADMIN]
-            stack.enter_context(cls._audited(env, managers, denied))
+            audited = stack.enter_context(cls._audited(env, managers, denied))
             world = cls(env, folder, options=options or permissive(folder), cache=cache)
+            world.audited = audited
             world.namespace = namespace or NAMESPACE
             if cls.ground is None:
                 await install(world.client, users=managers)
@@ -144,10 +146,10 @@ class World:
     @contextlib.contextmanager
     def _audited(
         cls, env: Environment, users: list[str], denied: Collection[str]
-    ) -> Iterator[None]:
+    ) -> Iterator[Audited | None]:
         """What managers ask is taken down; nothing is refused to them but what may be."""
         if cls.ledger is None:
-            yield
+            yield None
             return
         server = EMBEDDED if cls.ground is None else REAL
         if cls.ground is not None:
@@ -156,7 +158,7 @@ class World:
         with cls.ledger.watch(
             log, suite=SUITE, server=server, users=users, expected=denied
         ) as audited:
-            yield
+            yield audited
         assert audited.refused == [], "forbidden to the manager"
 
     @property
@@ -218,10 +220,11 @@ class World:
     async def outage(self, seconds: float) -> None:
         """The API server is gone for a while, killed if it is a process, and keeps what it had."""
         if self.ground is not None:
-            real = self.ground.server.backend
-            await real.kill()
-            await asyncio.sleep(seconds)
-            await real.restart()
+            with self.audited.excusing() if self.audited else contextlib.nullcontext():
+                await self.ground.server.backend.kill()
+                await asyncio.sleep(seconds)
+                await self.ground.server.backend.restart()
+                await self.eventually(self._is_admitted)
             return
         assert isinstance(self.environment.backend, EmbeddedBackend)
         server = self.environment.backend.server
@@ -229,6 +232,14 @@ class World:
         await server.stop()
         await asyncio.sleep(seconds)
         await server.start()
+
+    async def _is_admitted(self) -> bool:
+        """Whether the server knows the manager's rights (again)."""
+        try:
+            await self.environment.client("manager").list(Tenant, self.namespace, limit=1)
+        except Forbidden:
+            return False
+        return True
 
     # -- the table -----------------------------------------------------------------------------
 
