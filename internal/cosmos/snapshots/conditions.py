@@ -16,7 +16,7 @@ def crds_available(served: bool, generation: int) -> Condition:
         type=CRDS_AVAILABLE,
         status="True" if served else "False",
         reason="Served" if served else "NotServed",
-        message=""
+        message="the cluster serves VolumeSnapshots"
         if served
         else "install the snapshot controller and the CustomResourceDefinitions of "
         "snapshot.storage.k8s.io; it goes on by itself then",
