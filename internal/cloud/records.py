@@ -1,5 +1,6 @@
 """What a controller writes to the very object it works for: its status and its finalizer."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,11 @@ from ctrlruntime.client.patches import difference
 from internal.cloud.sparing import sparing
 
 
+def news(before: ApiModel, after: ApiModel) -> dict[str, Any]:
+    """What of a status has to be written: the merge patch between the two, empty if they are equal."""
+    return difference(sparing(before), sparing(after))
+
+
 @dataclass(frozen=True, slots=True)
 class Records:
     """Small patches, each bound to the object's UID: a successor of the same name is not written to."""
@@ -24,11 +30,26 @@ class Records:
         self, mapping: RESTMapping, entry: Entry, before: ApiModel, after: ApiModel
     ) -> bool:
         """Patch what differs between two statuses. Returns whether anything was written."""
-        changed = difference(sparing(before), sparing(after))
-        if not changed:
-            return False
-        patch = {"metadata": {"uid": entry.uid}, "status": changed}
-        return await self._patch(mapping, entry, patch, PatchType.MERGE, subresource="status")
+        changed = news(before, after)
+        condition = {"uid": entry.uid}
+        return bool(changed) and await self.patch_status(
+            mapping, entry.name, entry.namespace, condition, changed
+        )
+
+    async def patch_status(
+        self,
+        mapping: RESTMapping,
+        name: str,
+        namespace: str,
+        condition: Mapping[str, str],
+        changed: Mapping[str, Any],
+    ) -> bool:
+        """Merge `changed` into a status, if the object's metadata are what `condition` says. False if
+        there is no object; raises Conflict if there is another."""
+        patch = {"metadata": dict(condition), "status": dict(changed)}
+        return await self._patch(
+            mapping, name, namespace, patch, PatchType.MERGE, subresource="status"
+        )
 
     async def add_finalizer(self, mapping: RESTMapping, entry: Entry, finalizer: str) -> None:
         """Put a finalizer on, unless there are others than those that were seen."""
@@ -39,7 +60,7 @@ class Records:
         if entry.finalizers:
             seen = {"op": "test", "path": path, "value": list(entry.finalizers)}
         add = {"op": "add", "path": path, "value": [*entry.finalizers, finalizer]}
-        await self._patch(mapping, entry, [seen, add], PatchType.JSON)
+        await self._patch(mapping, entry.name, entry.namespace, [seen, add], PatchType.JSON)
 
     async def remove_finalizer(self, mapping: RESTMapping, entry: Entry, finalizer: str) -> None:
         """Take a finalizer off, guarded by a test so that no other is lost by it."""
@@ -47,12 +68,14 @@ class Records:
             return
         path = f"/metadata/finalizers/{entry.finalizers.index(finalizer)}"
         test = {"op": "test", "path": path, "value": finalizer}
-        await self._patch(mapping, entry, [test, {"op": "remove", "path": path}], PatchType.JSON)
+        remove = {"op": "remove", "path": path}
+        await self._patch(mapping, entry.name, entry.namespace, [test, remove], PatchType.JSON)
 
     async def _patch(
         self,
         mapping: RESTMapping,
-        entry: Entry,
+        name: str,
+        namespace: str,
         patch: Any,
         kind: PatchType,
         subresource: str | None = None,
@@ -60,8 +83,8 @@ class Records:
         try:
             await self.client.patch(
                 mapping,
-                entry.name,
-                entry.namespace or None,
+                name,
+                namespace or None,
                 patch,
                 type=kind,
                 subresource=subresource,

@@ -72,7 +72,12 @@ def make_provider(options: RunsOptions, manager: Manager) -> RunProvider:
         return JobRuns(manager.live_client, job_options(options), cache=manager.cache)
     if options.provider == "cloudrun":
         token = metadata_token(time.monotonic)
-        return CloudRunRuns(cloud_run_options(options), token, secrets_of(manager.live_client))
+        return CloudRunRuns(
+            cloud_run_options(options),
+            token,
+            secrets_of(manager.live_client),
+            fence=manager.fence,
+        )
     local = LocalOptions(folder=options.folder, environment=options.environment)
     if options.command:
         local = LocalOptions(

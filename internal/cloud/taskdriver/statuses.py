@@ -5,12 +5,9 @@ from typing import Any
 from apis.cloud import TaskStatus
 from ctrlruntime.api import Resource
 from ctrlruntime.cache.cached import CachedClient
-from ctrlruntime.client.client import PatchType
-from ctrlruntime.client.errors import Conflict, NotFound
-from ctrlruntime.client.patches import difference
+from ctrlruntime.client.errors import Conflict
 from internal.cloud.marks import FIELD_MANAGER
-from internal.cloud.records import Records
-from internal.cloud.sparing import sparing
+from internal.cloud.records import Records, news
 
 
 async def write_status(
@@ -21,28 +18,18 @@ async def write_status(
     The patch names the version that the decision rests on, so that nothing is decided on a state
     older than the last write of anybody. After a refusal the cache is brought up to date.
     """
-    changed = difference(sparing(resource.status), sparing(after))
+    changed = news(resource.status, after)
     if not changed:
         return True
-    metadata = resource.metadata
-    name, namespace = metadata.name or "", metadata.namespace
+    mapping, metadata = type(resource).mapping(), resource.metadata
     condition = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
     try:
-        await client.patch(
-            type(resource),
-            name,
-            namespace,
-            {"metadata": condition, "status": changed},
-            type=PatchType.MERGE,
-            subresource="status",
-            field_manager=FIELD_MANAGER,
+        return await Records(client, FIELD_MANAGER).patch_status(
+            mapping, metadata.name, metadata.namespace, condition, changed
         )
     except Conflict:
-        await client.cache.refresh(type(resource).mapping(), name, namespace)
+        await client.cache.refresh(mapping, metadata.name, metadata.namespace)
         return False
-    except NotFound:
-        return False
-    return True
 
 
 async def let_go(client: CachedClient, resource: Resource[Any, TaskStatus], finalizer: str) -> None:

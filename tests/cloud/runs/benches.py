@@ -18,6 +18,7 @@ from apis.references import SecretKeyRef
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
+from ctrlruntime.client.fence import Fence
 from ctrlruntime.envtest import Environment
 from internal.cloud.runs import RunInput, RunOwner, RunProvider, RunRequest
 from internal.cloud.runs.cloudrun import CloudRunOptions, CloudRunRuns
@@ -149,7 +150,9 @@ class CloudRunBench:
             said.raise_for_status()
 
 
-def cloud_run(url: str, token: str, secrets: SecretReader | None = None) -> CloudRunRuns:
+def cloud_run(
+    url: str, token: str, secrets: SecretReader | None = None, fence: Fence = lambda: None
+) -> CloudRunRuns:
     async def give() -> str:
         return token
 
@@ -164,7 +167,7 @@ def cloud_run(url: str, token: str, secrets: SecretReader | None = None) -> Clou
         run_url=url,
         storage_url=url,
     )
-    return CloudRunRuns(options, give, secrets)
+    return CloudRunRuns(options, give, secrets, fence=fence)
 
 
 JOBS = JobOptions(

@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from apis.references import SecretKeyRef
+from ctrlruntime.manager.leadership import LeaderElectionLost
 from internal.cloud.runs import RunOwner, RunRefused, RunState
 from internal.cloud.runs.cloudrun import (
     CloudError,
@@ -240,3 +241,20 @@ async def test_without_a_metadata_server_the_error_says_so() -> None:
         token = metadata_token(lambda: 0, str(metadata.make_url("")).rstrip("/"))
         with pytest.raises(CloudError, match="which only Google's machines have"):
             await token()
+
+
+async def test_a_lead_that_is_lost_on_the_way_starts_nothing(
+    server: CloudServer, owner: RunOwner
+) -> None:
+    """Files go first: the leader's fence is asked about every request, as it leaves."""
+
+    def fence() -> None:
+        if any("/upload/" in said for said in server.requests):
+            raise LeaderElectionLost
+
+    provider = cloud_run(server.url, server.token, fence=fence)
+    with pytest.raises(LeaderElectionLost):
+        await provider.start(request_of(owner))
+    assert server.jobs == []
+    assert await provider.get(owner, RUN) is None  # reads pass
+    await provider.aclose()

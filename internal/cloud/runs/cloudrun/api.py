@@ -6,6 +6,8 @@ from typing import Any, Final, TypeAlias
 import aiohttp
 import orjson
 
+from ctrlruntime.client.fence import Fence, fenced
+
 __all__ = ["CloudAPI", "CloudError", "TokenSource", "metadata_token"]
 
 TokenSource: TypeAlias = Callable[[], Awaitable[str]]
@@ -27,10 +29,12 @@ class CloudError(Exception):
 
 
 class CloudAPI:
-    """One session for all of a provider's requests."""
+    """One session for all of a provider's requests. `fence`: asked as each leaves that may change
+    something; raises to keep it from being sent."""
 
-    def __init__(self, token: TokenSource) -> None:
+    def __init__(self, token: TokenSource, fence: Fence = lambda: None) -> None:
         self._token = token
+        self._request_class = fenced(fence)
         self._session: aiohttp.ClientSession | None = None
 
     async def json(
@@ -77,7 +81,9 @@ class CloudAPI:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=_TIMEOUT)
+            self._session = aiohttp.ClientSession(
+                timeout=_TIMEOUT, request_class=self._request_class
+            )
         return self._session
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
 
+from ctrlruntime.client.fence import Fence
 from internal.cloud.runs.cloudrun.api import CloudAPI, CloudError, TokenSource
 from internal.cloud.runs.cloudrun.files import INPUT, RESULT, SEAL_KEY, SECRETS, BucketFiles
 from internal.cloud.runs.cloudrun.job import OWNER_LABEL, check, is_ours, job_of
@@ -33,11 +34,16 @@ class CloudRunRuns:
     """
 
     def __init__(
-        self, options: CloudRunOptions, token: TokenSource, secrets: SecretReader | None = None
+        self,
+        options: CloudRunOptions,
+        token: TokenSource,
+        secrets: SecretReader | None = None,
+        *,
+        fence: Fence = lambda: None,
     ) -> None:
-        """Without `secrets` no task gets any."""
+        """Without `secrets` no task gets any. `fence`: the leader's (`Manager.fence`)."""
         self._options = options
-        self._api = CloudAPI(token)
+        self._api = CloudAPI(token, fence)
         self._files = BucketFiles(self._api, options)
         self._secrets = secrets
 
