@@ -32,7 +32,6 @@ from internal.cosmos.fullnode.role_control import RoleControl
 from internal.cosmos.fullnode.service_account_control import ServiceAccountControl
 from internal.cosmos.fullnode.service_control import ServiceControl
 from internal.cosmos.fullnode.steps import Controls
-from internal.cosmos.fullnode.verdict import Times
 from internal.cosmos.fullnode.waking import (
     more_than_heartbeats,
     node_set_changed,
@@ -73,23 +72,20 @@ PREDICATES: Final[dict[RESTMapping, Predicate]] = {POD: more_than_heartbeats}
 SELECTED: Final = label_text(OURS)
 
 
-def add_cosmos(manager: Manager, options: CosmosOptions, times: Times | None = None) -> None:
+def add_cosmos(manager: Manager, options: CosmosOptions) -> None:
     """Add the controllers of the cosmos system to a manager. From within its loop."""
     parts = declare_parts(manager, options)
     cache = add_cache(parts)
-    add_node_sets(parts, cache, times)
+    add_node_sets(parts, cache)
     add_selfhealing(parts, cache)
     add_snapshots(parts, cache)
 
 
-def add_node_sets(
-    parts: CosmosParts, observations: Observations, times: Times | None = None
-) -> FullNodeReconciler:
+def add_node_sets(parts: CosmosParts, observations: Observations) -> FullNodeReconciler:
     """The controller of sets of nodes. `observations`: what the nodes said, from memory."""
     manager, options = parts.manager, parts.options
-    chosen = times or Times()
     wakeups = Wakeups("what nodes say")
-    reconciler = _reconciler(parts, observations, chosen)
+    reconciler = _reconciler(parts, observations)
     observations.subscribe(partial(wakeups.wake, reason="what its nodes say"))
 
     def snapshot_changed(event: Event, queue: EventQueue) -> None:
@@ -132,8 +128,8 @@ def add_node_sets(
     return reconciler
 
 
-def _reconciler(parts: CosmosParts, observations: Observations, times: Times) -> FullNodeReconciler:
-    manager = parts.manager
+def _reconciler(parts: CosmosParts, observations: Observations) -> FullNodeReconciler:
+    manager, times = parts.manager, parts.options.times
     metrics = NodeSetMetrics(manager.metrics.registry)
     snapshots = parts.snapshots.informer
     return FullNodeReconciler(
@@ -146,6 +142,7 @@ def _reconciler(parts: CosmosParts, observations: Observations, times: Times) ->
         crossings=Crossings(time.monotonic, times.upgrade),
         clock=parts.options.clock.now,
         snapshots_served=lambda: snapshots.missing_since is None,
+        roll_builder_changes=parts.options.roll_builder_changes,
         sidecar_image=parts.options.node_sidecar_image,
         times=times,
     )

@@ -15,6 +15,7 @@ from ctrlruntime.manager import Manager
 from ctrlruntime.resources import Control
 from ctrlruntime.resources.workload import WorkloadControl
 from internal.cosmos.clock import Clock, SystemClock
+from internal.cosmos.fullnode.verdict import Times
 from internal.cosmos.marks import CREATED_BY, FIELD_MANAGER
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 
@@ -47,6 +48,8 @@ class CosmosOptions:
     """Image of the containers beside a node, where its set names none."""
     roll_builder_changes: bool = False
     """Bring objects up to date that only a new manager would build in another way; else each set decides."""
+    times: Times = field(default_factory=Times)
+    """When a set of nodes is looked at again while it is not as it should be."""
     clock: Clock = field(default_factory=SystemClock)
     """The time that schedules go by."""
 

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from apis.cosmos import CosmosFullNode
-from ctrlruntime.controller.failures import Failures
 from ctrlruntime.resources import Owner
 from ctrlruntime.resources.probe import pod_readiness
 from ctrlruntime.resources.workload import Progress, WorkloadControl
 from internal.cosmos.fullnode.additional_pod_builder import build_additional_pods
+from internal.cosmos.fullnode.findings import Findings
 from internal.cosmos.fullnode.metadata import default_labels
 from internal.cosmos.fullnode.objects import Objects
 from internal.cosmos.fullnode.pod_control import take_down
@@ -22,7 +22,7 @@ class AdditionalPodControl:
     workload: WorkloadControl
 
     async def reconcile(
-        self, node_set: CosmosFullNode, owner: Owner, failures: Failures
+        self, node_set: CosmosFullNode, owner: Owner, findings: Findings
     ) -> Progress:
         """One pass. Raises UnrecoverableError for names that are taken."""
         current = [entry for entry in self.pods.of(owner).values() if BELONGS_TO in entry.labels]
@@ -39,5 +39,5 @@ class AdditionalPodControl:
             probe=pod_readiness,
             selector={NAME: labels[NAME], COMPONENT: ADDITIONAL},
         )
-        take_down(self.pods.metrics, progress, failures)
+        take_down(self.pods.metrics, progress, findings)
         return progress

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from apis.cosmos import CosmosFullNode
-from ctrlruntime.controller.failures import Failures, TransientError, UnrecoverableError
+from ctrlruntime.controller.failures import TransientError, UnrecoverableError
 from ctrlruntime.resources import Action, Desired, Outcome, Owner
 from ctrlruntime.resources.checksums import CONFIG_CHECKSUM, checksum_in_effect, checksummed
 from internal.cosmos.fullnode.configmap_builder import build_config_maps
+from internal.cosmos.fullnode.findings import Findings
 from internal.cosmos.fullnode.metadata import named, node_ordinals
 from internal.cosmos.fullnode.node_key import NodeKey
 from internal.cosmos.fullnode.objects import Objects
@@ -27,7 +28,7 @@ class ConfigMapControl:
         owner: Owner,
         keys: Mapping[str, NodeKey],
         peers: Peers,
-        failures: Failures,
+        findings: Findings,
     ) -> dict[str, str]:
         """Returns the checksum of what each node reads, by name of its Pod.
 
@@ -40,11 +41,11 @@ class ConfigMapControl:
             built = [checksummed(item) for item in build_config_maps(node_set, keys, peers)]
             _check_keys(node_set, keys)
         except (UnrecoverableError, TransientError) as error:
-            failures.append(error)
+            findings.append(error)
         else:
             desired = {item.name: item for item in built}
-            done = await self.config_maps.bring_about(built, owner, failures)
-            await self.config_maps.remove_others(built, owner, failures)
+            done = await self.config_maps.bring_about(built, owner, findings)
+            await self.config_maps.remove_others(built, owner, findings)
         found = {
             pod: self._checksum(node_set, pod, desired.get(pod), done.get(pod))
             for pod in _pods(node_set)

@@ -7,8 +7,9 @@ from typing import Final
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.controller.failures import Failures, UnrecoverableError
+from ctrlruntime.controller.failures import UnrecoverableError
 from ctrlruntime.resources import Owner
+from internal.cosmos.fullnode.findings import Findings
 from internal.cosmos.fullnode.metadata import named, node_ordinals
 from internal.cosmos.fullnode.node_key import FILE, BadNodeKey, NodeKey
 from internal.cosmos.fullnode.node_key_builder import build_node_keys, with_missing
@@ -26,16 +27,16 @@ class NodeKeyCollector:
     secrets: Objects
 
     async def collect(
-        self, node_set: CosmosFullNode, owner: Owner, failures: Failures
+        self, node_set: CosmosFullNode, owner: Owner, findings: Findings
     ) -> dict[str, NodeKey]:
         """The stored key of each node, by name of its Pod. A node is left out if its key cannot be had."""
-        existing, bad = self._existing(node_set, failures)
+        existing, bad = self._existing(node_set, findings)
         desired = [
             item
             for item in build_node_keys(node_set, with_missing(node_set, existing))
             if item.name not in bad
         ]
-        done = await self.secrets.bring_about(desired, owner, failures)
+        done = await self.secrets.bring_about(desired, owner, findings)
         keys: dict[str, NodeKey] = {}
         for pod, secret in self._names(node_set).items():
             outcome = done.get(secret)
@@ -44,11 +45,11 @@ class NodeKeyCollector:
                 if entry is not None:
                     keys[pod] = key_of(entry)
             except BadNodeKey as error:
-                failures.append(_unreadable(secret, error))
+                findings.append(_unreadable(secret, error))
         return keys
 
     def _existing(
-        self, node_set: CosmosFullNode, failures: Failures
+        self, node_set: CosmosFullNode, findings: Findings
     ) -> tuple[dict[str, NodeKey], set[str]]:
         """The keys that are stored, by Pod, and the Secrets that hold something else."""
         found: dict[str, NodeKey] = {}
@@ -61,7 +62,7 @@ class NodeKeyCollector:
                 if entry is not None:
                     found[pod] = key_of(entry)
             except BadNodeKey as error:
-                failures.append(_unreadable(secret, error))
+                findings.append(_unreadable(secret, error))
                 bad.add(secret)
         return found, bad
 

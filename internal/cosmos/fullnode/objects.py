@@ -8,8 +8,9 @@ from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import AlreadyExists, APIError, Conflict, TransportError
-from ctrlruntime.controller.failures import Failures, UnrecoverableError
+from ctrlruntime.controller.failures import UnrecoverableError
 from ctrlruntime.resources import Action, Control, Desired, ObjectKey, Outcome, Owner
+from internal.cosmos.fullnode.findings import Findings
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
 
 OF_OWNER: Final = "controller"
@@ -33,7 +34,7 @@ class Objects:
         return {ObjectKey(kind, entry.namespace, entry.name): entry for entry in found}
 
     async def bring_about(
-        self, desired: Iterable[Desired], owner: Owner, failures: Failures
+        self, desired: Iterable[Desired], owner: Owner, findings: Findings
     ) -> dict[str, Outcome]:
         """Make each object what it should be; one that fails keeps no other from it.
 
@@ -44,16 +45,18 @@ class Objects:
             try:
                 outcome = await self.control.ensure(item, owner)
             except (APIError, TransportError) as error:
-                failures.append(explained(error))
+                findings.append(explained(error))
                 continue
             if outcome.action is Action.CONFLICT:
-                failures.append(UnrecoverableError(conflict(item, outcome.conflict)))
+                findings.append(UnrecoverableError(conflict(item, outcome.conflict)))
+            if outcome.action is Action.HELD:
+                findings.held.append(f"{item.mapping.gvk.kind} {item.name}")
             self.metrics.wrote(self.mapping.gvk.kind, outcome.action)
             done[item.name] = outcome
         return done
 
     async def remove_others(
-        self, desired: Iterable[Desired], owner: Owner, failures: Failures
+        self, desired: Iterable[Desired], owner: Owner, findings: Findings
     ) -> None:
         """Delete what the owner has and no longer wants, the last made first."""
         wanted = {item.key for item in desired}
@@ -64,7 +67,7 @@ class Objects:
                 if await self.control.delete(self.mapping, entry, owner):
                     self.metrics.counted(self.mapping.gvk.kind, "delete", 1)
             except (APIError, TransportError) as error:
-                failures.append(error)
+                findings.append(error)
 
 
 def explained(error: Exception) -> Exception:

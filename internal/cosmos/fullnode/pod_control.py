@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.controller.failures import Failures, UnrecoverableError
+from ctrlruntime.controller.failures import UnrecoverableError
 from ctrlruntime.resources import Owner, Update
 from ctrlruntime.resources.checksums import CONFIG_CHECKSUM
 from ctrlruntime.resources.workload import Progress, WorkloadControl
 from internal.cosmos.cache.observation import Observation, Observations
+from internal.cosmos.fullnode.findings import Findings
 from internal.cosmos.fullnode.metadata import named, node_ordinals, node_selector
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
 from internal.cosmos.fullnode.objects import Objects, conflict, explained
@@ -34,7 +35,7 @@ class PodControl:
         owner: Owner,
         checksums: Mapping[str, str],
         said: Sequence[Observation],
-        failures: Failures,
+        findings: Findings,
         *,
         sidecar_image: str,
     ) -> Progress:
@@ -59,20 +60,20 @@ class PodControl:
             paused=paused_nodes(node_set),
             selector=node_selector(node_set),
         )
-        take_down(self.pods.metrics, progress, failures)
+        take_down(self.pods.metrics, progress, findings)
         gone = [*progress.deleted, *progress.replaced]
         if gone:
             self.observations.invalidate(owner.namespace, owner.name, gone)
         return progress
 
 
-def take_down(metrics: NodeSetMetrics, progress: Progress, failures: Failures) -> None:
+def take_down(metrics: NodeSetMetrics, progress: Progress, findings: Findings) -> None:
     """Note what failed, and count what was done."""
     for error in progress.errors:
-        failures.append(explained(error))
+        findings.append(explained(error))
     for foreign in progress.conflicts:
         why = f"it belongs to {foreign.holder}"
-        failures.append(UnrecoverableError(conflict(foreign.desired, why)))
+        findings.append(UnrecoverableError(conflict(foreign.desired, why)))
     metrics.counted("Pod", "create", len(progress.created))
     metrics.counted("Pod", "update", len(progress.replaced) + len(progress.repaired))
     metrics.counted("Pod", "delete", len(progress.deleted))

@@ -4,11 +4,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from apis.cosmos import CosmosFullNode, DataSourceFailure, RetentionPolicy, VolumeClaimTemplate
-from ctrlruntime.controller.failures import Failures, UnrecoverableError
+from ctrlruntime.controller.failures import UnrecoverableError
 from ctrlruntime.resources import Owner
 from ctrlruntime.resources.claims import ClaimControl, ClaimProgress, Source
 from internal.cosmos.datasource import DataSources, FoundSource, SourceMissing, SourceReason
 from internal.cosmos.fullnode.events import Note, Reason
+from internal.cosmos.fullnode.findings import Findings
 from internal.cosmos.fullnode.metadata import named, node_ordinals
 from internal.cosmos.fullnode.objects import Objects, conflict, explained
 from internal.cosmos.fullnode.pvc_builder import build_claims, claim_template, has_claim
@@ -24,12 +25,12 @@ class PVCControl:
     sources: DataSources
 
     async def reconcile(
-        self, node_set: CosmosFullNode, owner: Owner, failures: Failures, notes: list[Note]
+        self, node_set: CosmosFullNode, owner: Owner, findings: Findings
     ) -> ClaimProgress:
         """One pass. Raises the client's errors if a source cannot be looked up."""
         current = self.claims.of(owner)
         missing = _missing(node_set, {key.name for key in current})
-        found, waiting = await self._sources(node_set, missing, notes)
+        found, waiting = await self._sources(node_set, missing, findings.notes)
         progress = await self.control.reconcile(
             build_claims(node_set, found, waiting),
             current.values(),
@@ -37,11 +38,11 @@ class PVCControl:
             retain=node_set.spec.volume_retention_policy is RetentionPolicy.RETAIN,
         )
         for error in progress.errors:
-            failures.append(explained(error))
+            findings.append(explained(error))
             if not missing:
-                notes.append(Note(Reason.PVC_PATCH_FAILED, str(error)))
+                findings.notes.append(Note(Reason.PVC_PATCH_FAILED, str(error)))
         for foreign in progress.conflicts:
-            failures.append(
+            findings.append(
                 UnrecoverableError(conflict(foreign.desired, f"it belongs to {foreign.holder}"))
             )
         metrics, kind = self.claims.metrics, "PersistentVolumeClaim"

@@ -5,7 +5,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from apis.cosmos import CosmosFullNode, CosmosFullNodeSpec, CosmosFullNodeStatus, FullNodePhase
+from apis.cosmos import (
+    BuilderChanges,
+    CosmosFullNode,
+    CosmosFullNodeSpec,
+    CosmosFullNodeStatus,
+    FullNodePhase,
+)
 from ctrlruntime.api import Resource
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.selectors import label_text
@@ -61,6 +67,8 @@ class FullNodeReconciler:
     crossings: Crossings
     clock: Callable[[], datetime]
     snapshots_served: Callable[[], bool]
+    roll_builder_changes: bool = False
+    """Whether every set follows a new builder, whatever it says of its own."""
     sidecar_image: str = ""
     """The image beside the nodes of sets that name none and have none recorded."""
     times: Times = field(default_factory=Times)
@@ -82,6 +90,8 @@ class FullNodeReconciler:
         except UnrecoverableError as error:
             await self._refuse(entry, str(error))
             return None
+        if self.roll_builder_changes:
+            node_set.spec.strategy.builder_changes = BuilderChanges.ROLL
         return await self._bring_about(request, entry, node_set)
 
     async def _bring_about(
@@ -115,7 +125,7 @@ class FullNodeReconciler:
             self._facts(node_set, owner, outcome, final), sync=sync, heights=admitted.heights
         )
         self.crossings.forget(request, facts.emptied_nodes)
-        await self._tell(request, node_set, facts, now, outcome.notes)
+        await self._tell(request, node_set, facts, now, found.findings.notes)
         return Result(requeue_after=final.requeue_after) if final.requeue_after else None
 
     # -- what has to be known before anything is done -----------------------------------------

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from apis.cosmos import CosmosFullNode
-from ctrlruntime.controller.failures import Failures
 from ctrlruntime.resources import Owner
+from internal.cosmos.fullnode.findings import Findings
 from internal.cosmos.fullnode.objects import Objects
 from internal.cosmos.fullnode.role_binding_builder import build_role_bindings
 
@@ -15,6 +15,6 @@ class RoleBindingControl:
 
     bindings: Objects
 
-    async def reconcile(self, node_set: CosmosFullNode, owner: Owner, failures: Failures) -> None:
+    async def reconcile(self, node_set: CosmosFullNode, owner: Owner, findings: Findings) -> None:
         """One pass."""
-        await self.bindings.bring_about(build_role_bindings(node_set), owner, failures)
+        await self.bindings.bring_about(build_role_bindings(node_set), owner, findings)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from apis.cosmos import CosmosFullNode
-from ctrlruntime.controller.failures import Failures
 from ctrlruntime.resources import Owner
+from internal.cosmos.fullnode.findings import Findings
 from internal.cosmos.fullnode.objects import Objects
 from internal.cosmos.fullnode.service_builder import build_services
 
@@ -16,6 +16,6 @@ class ServiceControl:
 
     services: Objects
 
-    async def reconcile(self, node_set: CosmosFullNode, owner: Owner, failures: Failures) -> None:
+    async def reconcile(self, node_set: CosmosFullNode, owner: Owner, findings: Findings) -> None:
         """One pass."""
-        await self.services.bring_about(build_services(node_set), owner, failures)
+        await self.services.bring_about(build_services(node_set), owner, findings)

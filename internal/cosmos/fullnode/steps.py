@@ -11,12 +11,12 @@ from typing import TypeVar
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.client.errors import APIError, TransportError
-from ctrlruntime.controller.failures import Failures, TransientError, UnrecoverableError
+from ctrlruntime.controller.failures import TransientError, UnrecoverableError
 from ctrlruntime.resources import Owner
 from internal.cosmos.cache.observation import Observation
 from internal.cosmos.fullnode.additional_pod_control import AdditionalPodControl
 from internal.cosmos.fullnode.configmap_control import ConfigMapControl
-from internal.cosmos.fullnode.events import Note
+from internal.cosmos.fullnode.findings import Findings
 from internal.cosmos.fullnode.node_key_collector import NodeKeyCollector
 from internal.cosmos.fullnode.peer_collector import PeerCollector
 from internal.cosmos.fullnode.peers import Peers
@@ -57,7 +57,6 @@ class Outcome:
 
     found: Found = field(default_factory=Found)
     peers: Peers = field(default_factory=Peers)
-    notes: list[Note] = field(default_factory=list)
 
 
 async def take(
@@ -70,46 +69,46 @@ async def take(
 ) -> Outcome:
     """Take all steps for one set."""
     outcome = Outcome()
-    found, failures = outcome.found, outcome.found.failures
-    await _step(failures, "Services", controls.services.reconcile(node_set, owner, failures))
-    keys = await _step(failures, "node keys", controls.node_keys.collect(node_set, owner, failures))
+    found, findings = outcome.found, outcome.found.findings
+    await _step(findings, "Services", controls.services.reconcile(node_set, owner, findings))
+    keys = await _step(findings, "node keys", controls.node_keys.collect(node_set, owner, findings))
     outcome.peers = controls.peers.collect(node_set, owner, keys or {})
     checksums = await _step(
-        failures,
+        findings,
         "ConfigMaps",
-        controls.config_maps.reconcile(node_set, owner, keys or {}, outcome.peers, failures),
+        controls.config_maps.reconcile(node_set, owner, keys or {}, outcome.peers, findings),
     )
     for step, control in (
         ("ServiceAccount", controls.accounts),
         ("Role", controls.roles),
         ("RoleBinding", controls.role_bindings),
     ):
-        await _step(failures, step, control.reconcile(node_set, owner, failures))
+        await _step(findings, step, control.reconcile(node_set, owner, findings))
     image = sidecar_image_of(node_set, sidecar_image)
     found.pods = await _step(
-        failures,
+        findings,
         "Pods",
         controls.pods.reconcile(
-            node_set, owner, checksums or {}, said, failures, sidecar_image=image
+            node_set, owner, checksums or {}, said, findings, sidecar_image=image
         ),
     )
     found.additional = await _step(
-        failures,
+        findings,
         "additional Pods",
-        controls.additional_pods.reconcile(node_set, owner, failures),
+        controls.additional_pods.reconcile(node_set, owner, findings),
     )
     found.claims = await _step(
-        failures, "claims", controls.claims.reconcile(node_set, owner, failures, outcome.notes)
+        findings, "claims", controls.claims.reconcile(node_set, owner, findings)
     )
     found.awaited = outcome.peers.awaited
     found.paused = paused_nodes(node_set)
     return outcome
 
 
-async def _step(failures: Failures, step: str, work: Awaitable[T]) -> T | None:
+async def _step(findings: Findings, step: str, work: Awaitable[T]) -> T | None:
     """The step's result; None if it failed as a whole, which is noted."""
     try:
         return await work
     except _TOLD as error:
-        failures.append(error, step)
+        findings.append(error, step)
         return None

@@ -6,9 +6,9 @@ from typing import Final
 
 from apis.cosmos import CosmosFullNode, FullNodePhase, RolloutStatus
 from ctrlruntime.api import Condition
-from ctrlruntime.controller.failures import Failures
 from ctrlruntime.resources.claims import ClaimProgress
 from ctrlruntime.resources.workload import Progress
+from internal.cosmos.fullnode.findings import Findings
 from internal.cosmos.fullnode.status import CLAIMS, CRDS, HELD
 
 LONGEST_MESSAGE: Final = 1000
@@ -34,12 +34,10 @@ class Times:
 class Found:
     """What the steps of a pass found out; None: the step failed as a whole."""
 
-    failures: Failures = field(default_factory=Failures)
+    findings: Findings = field(default_factory=Findings)
     pods: Progress | None = None
     additional: Progress | None = None
     claims: ClaimProgress | None = None
-    held: list[str] = field(default_factory=list)
-    """Other objects that only a new builder would make in another way."""
     awaited: Sequence[str] = ()
     """Pods without the address for peers outside that they are to have."""
     paused: Sequence[str] = ()
@@ -60,12 +58,12 @@ class Verdict:
 
 def verdict(found: Found, ready: int, wanted: int, times: Times) -> Verdict:
     """Decide. Failures go before progress, progress before what others have to do."""
-    failures = found.failures
-    if failures.any:
-        transient = failures.is_transient
+    findings = found.findings
+    if findings.any:
+        transient = findings.is_transient
         return Verdict(
             FullNodePhase.TRANSIENT_ERROR if transient else FullNodePhase.ERROR,
-            _sentence(failures.message),
+            _sentence(findings.message),
             times.progress if transient else times.failure,
         )
     waits = [found.crossing] if found.crossing else []
@@ -169,13 +167,14 @@ def _claims(progress: ClaimProgress) -> Condition:
         return Condition(
             type=CLAIMS, status="False", reason="FileSystemResizePending", message=message
         )
-    return Condition(type=CLAIMS, status="True", reason="AsSpecified", message="")
+    message = "Every claim is as the spec says."
+    return Condition(type=CLAIMS, status="True", reason="AsSpecified", message=message)
 
 
 def _held(found: Found) -> Condition | None:
     parts = (found.pods, found.additional, found.claims)
     names = [name for part in parts if part is not None for name in part.held]
-    names += found.held
+    names += found.findings.held
     if not names:
         return None
     message = (
@@ -187,7 +186,8 @@ def _held(found: Found) -> Condition | None:
 
 def _crds(served: bool) -> Condition:
     if served:
-        return Condition(type=CRDS, status="True", reason="Served", message="")
+        message = "The cluster serves VolumeSnapshots."
+        return Condition(type=CRDS, status="True", reason="Served", message=message)
     message = (
         "The cluster does not serve VolumeSnapshots, which disks are to be filled from: install the CRDs of "
         "snapshot.storage.k8s.io/v1. It is noticed when they are there."

@@ -31,9 +31,8 @@ from ctrlruntime.generate.permissions import policy_rules, writes_events
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
 from internal.cosmos.fullnode.verdict import Times
-from manager.controllers.cosmos import add_node_sets
-from manager.controllers.cosmos_cache import add_cache
-from manager.controllers.cosmos_parts import CosmosOptions, declare_parts
+from manager.controllers.cosmos import add_cosmos
+from manager.controllers.cosmos_parts import CosmosOptions
 from manager.manifests import rules_of
 from tests.cosmos.servers.comet import CometNode, CometNodes
 
@@ -52,8 +51,11 @@ PATIENCE = 60.0
 REST = 0.5
 """Seconds without a request that count as rest."""
 NAME = "hub"
-OPTIONS = CosmosOptions(poll_seconds=0.2, poll_timeout_seconds=5.0, node_sidecar_image="manager:v1")
-TIMES = Times(progress=0.2, external=0.5, failure=0.5, upgrade=0.3)
+OPTIONS = CosmosOptions(
+    poll_seconds=0.2,
+    node_sidecar_image="manager:v1",
+    times=Times(progress=0.2, external=0.5, failure=0.5, upgrade=0.3),
+)
 
 
 @dataclass(slots=True)
@@ -64,7 +66,6 @@ class World:
     folder: Path
     comet: CometNodes
     options: CosmosOptions = OPTIONS
-    times: Times = TIMES
     manager: Manager | None = None
     _task: asyncio.Task[None] | None = None
     _numbers: Any = field(default_factory=count)
@@ -102,8 +103,7 @@ class World:
             ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
             logger=make_logger(format="console", stream=self._log),
         )
-        parts = declare_parts(self.manager, self.options)
-        add_node_sets(parts, add_cache(parts), self.times)
+        add_cosmos(self.manager, self.options)
         self._task = asyncio.create_task(self.manager.start())
         elected = asyncio.create_task(self.manager.elected.wait())
         await asyncio.wait({elected, self._task}, return_when=asyncio.FIRST_COMPLETED)
