@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctrlruntime.cache.entry import Entry
@@ -60,6 +60,11 @@ class TestScale:
         assert not replaced(made)
         assert made.outdated == 2
         assert "first" in made.blocked
+
+    def test_down_comes_before_updates_too(self) -> None:
+        made = planned(pods(0, 1, image="app:2"), there(0, 1, 2), replicas=2)
+        assert [entry.name for entry in made.deletes] == ["set-2"]
+        assert not replaced(made)
 
     def test_takes_down_whatever_is_too_much(self) -> None:
         made = planned([], there(0, 1, 2), dict.fromkeys(["set-0", "set-1"], DOWN), replicas=0)
@@ -205,6 +210,7 @@ STATES = st.lists(
 
 
 @pytest.mark.criterion("A2.7-rollout")
+@settings(deadline=None)
 @given(STATES, st.integers(1, 14), st.sets(st.integers(0, 11), max_size=1))
 def test_no_plan_takes_more_down_than_may_be(
     states: list[tuple[bool, Health, str]], limit: int, away: set[int]
