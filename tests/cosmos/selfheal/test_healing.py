@@ -1,0 +1,218 @@
+"""Self-healing against an API server, with nodes that answer over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from ctrlruntime.envtest.proxy import Fail, Match
+from tests.cosmos.selfheal.ward import POD, Bed, Ward, until
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("self-healing")]
+
+GIB = 1 << 30
+SCALE: dict[str, Any] = {"usedSpacePercentage": 80, "increaseQuantity": "20%"}
+HOURS = 3600
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def ward(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ward]:
+    async with Ward.start(tmp_path_factory.mktemp("ward")) as made:
+        yield made
+        assert made.refused() == []
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def bed(ward: Ward) -> AsyncIterator[Bed]:
+    made = await ward.bed()
+    yield made
+    await made.discharge()
+
+
+def fill(bed: Bed, *ordinals: int, percent: int = 90) -> None:
+    """Disks of these nodes are full to so much."""
+    for ordinal in ordinals:
+        bed.node(ordinal).disk_total = 100 * GIB
+        bed.node(ordinal).disk_free = (100 - percent) * GIB
+
+
+def scale(**more: Any) -> dict[str, Any]:
+    return {"pvcAutoScale": {**SCALE, **more}}
+
+
+class TestDisks:
+    async def test_full_ones_are_asked_to_grow_by_the_status(self, bed: Bed) -> None:
+        fill(bed, 0, 2)
+        others = {"peers": ["id@peer:26656"], "scheduledSnapshotStatus": {"x": {"podCandidate": "hub-7"}}}  # fmt: skip
+        await bed.admit(selfHeal=scale(), status=others)
+        await bed.until_requested(pvc_hub_0="120Gi", pvc_hub_2="120Gi")
+        found = await bed.get()
+        asked = {each.requested_at for each in found.status.self_healing.pvc_auto_scaler.values()}
+        assert asked == {bed.ward.clock.now()}
+        assert found.status.peers == others["peers"]
+        assert list(found.status.scheduled_snapshot_status) == ["x"]
+        await bed.until_event("PVCAutoScale")
+        told = ", ".join(note for _, note in await bed.events())
+        assert [each in told for each in ("pvc-hub-0 120Gi", "hub-1", "pvc-hub-2 120Gi")] == [
+            True,
+            False,
+            True,
+        ]
+        assert bed.ward.comet.folders[bed.namespace, "hub-0"] == "/home/operator/cosmos"
+
+    @pytest.mark.criterion("D5-3")
+    async def test_at_the_ceiling_a_disk_is_asked_for_once(self, bed: Bed) -> None:
+        mark = bed.mark()
+        fill(bed, 0)
+        await bed.admit(selfHeal=scale(maxSize="110Gi", cooldownSeconds=0))
+        await bed.until_requested(pvc_hub_0="110Gi")
+        # The claim does not grow, and the controller looks again and again.
+        bed.ward.clock.step(hours=1)
+        await bed.ward.until_looked()
+        fill(bed, 0, percent=99)
+        await bed.ward.until_looked()
+        assert [item.verb for item in bed.writes(mark)] == ["patch"]
+        assert len([1 for reason, _ in await bed.events() if reason == "PVCAutoScale"]) == 1
+        await bed.grow(0, "110Gi")
+        await bed.ward.until_looked()
+        assert len(bed.writes(mark)) == 1
+
+    async def test_the_next_request_waits_for_the_cooldown(self, bed: Bed) -> None:
+        fill(bed, 0)
+        await bed.admit(selfHeal=scale())
+        await bed.until_requested(pvc_hub_0="120Gi")
+        await bed.grow(0, "120Gi")
+        mark = bed.mark()
+        bed.ward.clock.step(seconds=6 * HOURS - 1)
+        await bed.ward.until_looked()
+        assert bed.writes(mark) == []
+        bed.ward.clock.step(seconds=1)
+        await bed.until_requested(pvc_hub_0="144Gi")
+
+    async def test_a_class_that_cannot_expand_is_told_once_and_nothing_asked(
+        self, bed: Bed
+    ) -> None:
+        fill(bed, 1)
+        await bed.admit(selfHeal=scale(), storage_class="fixed")
+        note = await bed.until_event("PVCAutoScaleCannotExpand")
+        assert "pvc-hub-1" in note
+        assert "StorageClass fixed does not let claims grow" in note
+        fill(bed, 1, percent=95)
+        await bed.ward.until_looked()
+        assert len(await bed.events()) == 1
+        assert await bed.requests() == {}
+
+    async def test_unknown_usage_is_told_only_if_none_is_known(self, bed: Bed) -> None:
+        for ordinal in range(3):
+            bed.node(ordinal).disk_error = "not mounted"
+        await bed.admit(selfHeal=scale())
+        note = await bed.until_event("PVCAutoScaleCollectUsage")
+        assert "hub-0: The usage of the disk is not known: not mounted" in note
+        await bed.ward.until_looked()
+        assert len(await bed.events()) == 1
+        bed.node(1).disk_error = ""
+        fill(bed, 1)
+        await bed.until_requested(pvc_hub_1="120Gi")
+
+    async def test_a_write_that_fails_is_told_and_done_at_the_next_look(self, bed: Bed) -> None:
+        proxy = bed.ward.environment.proxy
+        match = Match(user="manager", verb="patch", namespace=bed.namespace)
+        proxy.add(Fail(code=503), match)
+        fill(bed, 0)
+        await bed.admit(selfHeal=scale())
+        await bed.until_event("PVCAutoScaleSignalResize")
+        await bed.until_requested(pvc_hub_0="120Gi")
+
+    async def test_nothing_is_done_where_nobody_asked_for_it(self, bed: Bed) -> None:
+        mark = bed.mark()
+        fill(bed, 0)
+        bed.node(1).behind = 90
+        await bed.admit()
+        await bed.until_asked(2)
+        assert bed.ward.comet.disk_asked[bed.namespace, "hub-0"] == 0
+        assert bed.writes(mark) == []
+        await bed.edit(selfHeal=scale())
+        await bed.until_requested(pvc_hub_0="120Gi")
+
+
+DRIFT = {"heightDriftMitigation": {"threshold": 10}}
+
+
+class TestHeights:
+    async def test_nodes_that_fell_behind_are_started_again_within_the_budget(
+        self, bed: Bed
+    ) -> None:
+        mark = bed.mark()
+        bed.node(1).behind = 30
+        await bed.admit(selfHeal=DRIFT)
+        await bed.until_going("hub-1")
+        bed.node(2).behind = 20
+        await bed.until_asked(2)
+        await bed.ward.until_looked()
+        assert await bed.going() == ["hub-1"]
+        note = await bed.until_event("HeightDriftMitigation")
+        assert note == "Deleted Pod hub-1: 30 blocks behind the others"
+        # Gone is as bad as going: the other one waits until the first is back and has caught up.
+        await bed.remove_pod("hub-1")
+        await bed.ward.until_looked()
+        assert await bed.going() == []
+        bed.node(1).behind, bed.node(1).catching_up = 0, True
+        await bed.add_pod(1)
+        await bed.until_asked(1)
+        await bed.ward.until_looked()
+        assert await bed.going() == []
+        bed.node(1).catching_up = False
+        await bed.until_going("hub-2")
+        assert [item.verb for item in bed.writes(mark)] == ["delete", "delete"]
+
+    async def test_nodes_that_catch_up_are_left_alone(self, bed: Bed) -> None:
+        bed.node(1).behind, bed.node(1).catching_up = 50, True
+        await bed.admit(selfHeal=DRIFT)
+        await bed.until_asked(1)
+        await bed.ward.until_looked()
+        assert await bed.going() == []
+
+    async def test_a_paused_node_is_one_that_is_down(self, bed: Bed) -> None:
+        bed.node(1).behind = 30
+        paused = {"scheduledSnapshotStatus": {"x": {"podCandidate": "hub-2"}}}
+        await bed.admit(selfHeal=DRIFT, pods=2, status=paused)
+        await bed.until_asked(1)
+        await bed.ward.until_looked()
+        assert await bed.going() == []
+        await bed.set_status(scheduledSnapshotStatus={"x": None})
+        await bed.add_pod(2)
+        await bed.until_going("hub-1")
+
+    async def test_a_pod_that_somebody_else_deletes_counts_as_down(self, bed: Bed) -> None:
+        await bed.admit(selfHeal=DRIFT)
+        await bed.client.delete(POD, "hub-0", bed.namespace)
+        bed.node(1).behind = 30
+        await bed.until_asked(1)
+        await bed.ward.until_looked()
+        assert await bed.going() == ["hub-0"]
+
+    async def test_a_delete_that_fails_is_told_and_done_at_the_next_look(self, bed: Bed) -> None:
+        match = Match(user="manager", verb="delete", namespace=bed.namespace)
+        bed.ward.environment.proxy.add(Fail(code=500), match)
+        bed.node(0).behind = 30
+        await bed.admit(selfHeal=DRIFT)
+        await bed.until_event("HeightDriftMitigationDeletePod")
+        await bed.until_going("hub-0")
+
+
+async def test_a_look_asks_no_node(bed: Bed) -> None:
+    fill(bed, 0)
+    await bed.admit(selfHeal={**scale(), **DRIFT})
+    await bed.until_requested(pvc_hub_0="120Gi")
+    for ordinal in range(3):
+        bed.node(ordinal).hold()
+    # Each question of the background is held by now or soon; looks go on all the same.
+    await until(lambda: bed.ward.comet.under_way == 6)
+    asked = bed.ward.comet.questions
+    await bed.ward.until_looked(10)
+    assert bed.ward.comet.questions == asked
+    for ordinal in range(3):
+        bed.node(ordinal).release()
