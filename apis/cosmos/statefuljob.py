@@ -93,6 +93,8 @@ class StatefulJobSpec(
 class JobOutcome(StrEnum):
     """How a Job ended."""
 
+    STARTING = "Starting"
+    """It is about to be made."""
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"

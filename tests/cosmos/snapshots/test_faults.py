@@ -16,6 +16,7 @@ from tests.cosmos.snapshots.play import NAMESPACE, SET, Cluster, Schedule, spec
 
 WHICH = st.integers(0, 1)
 NODE = st.integers(0, 2)
+SELDOM = st.integers(0, 7).map(lambda number: number == 7)
 
 
 class Faults(RuleBasedStateMachine):
@@ -28,6 +29,8 @@ class Faults(RuleBasedStateMachine):
             Schedule(self.cluster, spec(schedule="*/10 * * * *", limit=2), "often"),
             Schedule(self.cluster, spec(schedule="*/15 * * * *", limit=1), "seldom"),
         ]
+        for schedule in self.schedules:
+            schedule.look()
 
     def work(self, schedule: Schedule, most: int | None = None) -> None:
         """One look, of which `most` writes and effects come to pass before the program dies."""
@@ -51,6 +54,23 @@ class Faults(RuleBasedStateMachine):
             assert pod.pod_name not in self.cluster.pods, "its disk is still written to"
 
     # -- the program ------------------------------------------------------------------------------
+
+    @rule(which=WHICH, stages=st.sampled_from([8, 6, 5, 4, 3, 2]))
+    def all_goes_well_for_a_while(self, which: int, stages: int) -> None:
+        """The beginning of a round, or all of it."""
+        schedule = self.schedules[which]
+        for stage in range(stages):
+            match stage:
+                case 0:
+                    self.cluster.lagging = set()
+                    self.cluster.pass_time(minutes=15)
+                case 2 | 6:
+                    self.cluster.settle()
+                case 4:
+                    self.snapshots_become_ready()
+                case _:
+                    for _ in range(4):
+                        self.work(schedule)
 
     @rule(which=WHICH)
     def goes_on(self, which: int) -> None:
@@ -97,13 +117,17 @@ class Faults(RuleBasedStateMachine):
 
     # -- people -----------------------------------------------------------------------------------
 
-    @rule(which=WHICH)
-    def suspend_or_go_on(self, which: int) -> None:
+    @rule(which=WHICH, now=SELDOM)
+    def suspend_or_go_on(self, which: int, now: bool) -> None:
         schedule = self.schedules[which]
+        if not now and not schedule.spec.suspend:
+            return
         schedule.spec = schedule.spec.model_copy(update={"suspend": not schedule.spec.suspend})
 
-    @rule()
-    def definitions_come_or_go(self) -> None:
+    @rule(now=SELDOM)
+    def definitions_come_or_go(self, now: bool) -> None:
+        if not now and self.cluster.served:
+            return
         self.cluster.served = not self.cluster.served
         if not self.cluster.served:
             self.cluster.copies.clear()
@@ -113,12 +137,16 @@ class Faults(RuleBasedStateMachine):
         for schedule in self.schedules:
             schedule.held = schedule.held and schedule.deleting
 
-    @rule()
-    def nodes_leave_or_come(self) -> None:
+    @rule(now=SELDOM)
+    def nodes_leave_or_come(self, now: bool) -> None:
+        if not now and self.cluster.replicas == 3:
+            return
         self.cluster.replicas = 5 - self.cluster.replicas
 
-    @rule(which=WHICH)
-    def it_is_deleted(self, which: int) -> None:
+    @rule(which=WHICH, now=SELDOM)
+    def it_is_deleted(self, which: int, now: bool) -> None:
+        if not now:
+            return
         schedule = self.schedules[which]
         schedule.deleting = True
         schedule.gone = schedule.gone or not schedule.held

@@ -1,0 +1,64 @@
+"""The Job of one time, and its name. Pure."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from apis.cosmos import JobRecord, StatefulJob
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.resources import Desired
+from internal.cosmos.marks import COMPONENT, CREATED_BY, FIELD_MANAGER, NAME
+from internal.cosmos.names import LONGEST_LABEL, to_label_value, trim_middle
+
+JOB: Final = BUILTIN[GroupVersionKind("batch", "v1", "Job")]
+VOLUME: Final = "snapshot"
+"""Name of the volume that is added to the Pod."""
+_STAMP: Final = "%Y%m%d%H%M%S"
+_LONGEST: Final = LONGEST_LABEL - len("-20260101000000")
+
+
+def run_name(name: str, scheduled_at: datetime) -> str:
+    """Name of Job and claim for one time; it fits into the label that Jobs put on their Pods."""
+    return f"{trim_middle(name, _LONGEST)}-{scheduled_at.astimezone(UTC).strftime(_STAMP)}"
+
+
+def run_labels(job: StatefulJob) -> dict[str, str]:
+    """Labels of Job and claim."""
+    return {
+        CREATED_BY: FIELD_MANAGER,
+        COMPONENT: type(job).gvk().kind,
+        NAME: to_label_value(job.metadata.name or ""),
+    }
+
+
+def build_job(job: StatefulJob, record: JobRecord) -> Desired:
+    """Made once, never changed: a new spec is for the next time."""
+    template, settings = job.spec.pod_template, job.spec.job_template
+    volumes = [each for each in template.spec.get("volumes") or [] if each.get("name") != VOLUME]
+    disk = {"name": VOLUME, "persistentVolumeClaim": {"claimName": record.name}}
+    manifest = {
+        "apiVersion": JOB.gvk.api_version,
+        "kind": JOB.gvk.kind,
+        "metadata": {
+            "name": record.name,
+            "namespace": job.metadata.namespace,
+            "labels": run_labels(job),
+        },
+        "spec": {
+            "activeDeadlineSeconds": settings.active_deadline_seconds,
+            "backoffLimit": settings.backoff_limit,
+            "ttlSecondsAfterFinished": settings.ttl_seconds_after_finished,
+            "template": {
+                "metadata": {
+                    "labels": {**template.metadata.labels, **run_labels(job)},
+                    "annotations": dict(template.metadata.annotations),
+                },
+                "spec": {
+                    "restartPolicy": "Never",
+                    **template.spec,
+                    "volumes": [*volumes, disk],
+                },
+            },
+        },
+    }
+    return Desired(mapping=JOB, manifest=manifest, ordinal=1, once=True)

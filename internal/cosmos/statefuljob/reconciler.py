@@ -1,0 +1,276 @@
+"""Begins a Job when its time has come, watches it, and cleans up after it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from apis.cosmos import JobOutcome, JobRecord, StatefulJob, StatefulJobStatus
+from ctrlruntime.api import Condition, set_condition
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.store import Store
+from ctrlruntime.client.errors import APIError
+from ctrlruntime.controller.failures import is_transient
+from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.events import EventRecorder
+from ctrlruntime.queue import Request
+from ctrlruntime.resources import Action, Control, Desired, Owner
+from internal.cloud.records import Records
+from internal.cosmos.datasource import CLAIM, DataSources, FoundSource, SourceMissing, from_snapshot
+from internal.cosmos.schedule import BadSchedule
+from internal.cosmos.snapshots.conditions import READY, crds_available
+from internal.cosmos.statefuljob.claim_builder import build_claim
+from internal.cosmos.statefuljob.history import begin, expires, is_open, observe, opened
+from internal.cosmos.statefuljob.job_builder import JOB, build_job, run_name
+from internal.cosmos.statefuljob.timing import timing
+from internal.cosmos.volumesnapshots import is_ready
+
+LOOKS: Final = 6
+"""Most rounds of writing and doing in one go."""
+LONGEST: Final = timedelta(hours=1)
+"""The longest wait for a time: clocks are set, machines sleep."""
+
+
+class CannotStart(Exception):
+    """A Job that was begun cannot be made; the message says why."""
+
+
+@dataclass(slots=True)
+class _Pass:
+    """What one look comes to."""
+
+    entry: Entry
+    job: StatefulJob
+    owner: Owner
+    status: StatefulJobStatus
+    now: datetime
+    trouble: str = ""
+    """Why nothing is begun although it is due, or cannot be at all."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StatefulJobReconciler:
+    """Works on one StatefulJob at a time."""
+
+    stateful_jobs: Store
+    """StatefulJobs."""
+    jobs: Store
+    """Jobs of ours."""
+    claims: Store
+    """Claims of ours."""
+    snapshots: Store
+    """VolumeSnapshots."""
+    sources: DataSources
+    """Finds snapshots."""
+    control: Control
+    """Writes Jobs and claims."""
+    records: Records
+    """Writes statuses."""
+    recorder: EventRecorder
+    """Events."""
+    clock: Callable[[], datetime]
+    """The time that schedules go by."""
+    is_served: Callable[[], bool]
+    """Whether the cluster serves VolumeSnapshots."""
+
+    async def reconcile(self, request: Request) -> Result | None:
+        """Go as far as possible without waiting."""
+        moments: list[datetime] = []
+        for _ in range(LOOKS):
+            entry = self.stateful_jobs.get(request.namespace, request.name)
+            if entry is None or entry.deletion_timestamp is not None:
+                return None  # its Job and claim go with it: they are its own
+            again, moments = await self._look(entry)
+            if not again:
+                break
+        if not moments:
+            return None
+        now = self.clock()
+        wait = min(min(moments), now + LONGEST) - now
+        return Result(requeue_after=max(wait.total_seconds(), 0.01))
+
+    async def _look(self, entry: Entry) -> tuple[bool, list[datetime]]:
+        """One round: whether another is worth it at once, and what is waited for."""
+        job = entry.typed(StatefulJob)
+        now = self.clock().replace(microsecond=0)
+        owner = Owner(
+            gvk=StatefulJob.gvk(), namespace=entry.namespace, name=entry.name, uid=entry.uid
+        )
+        found = _Pass(entry, job, owner, job.status.model_copy(deep=True), now)
+        found.status.created_at = found.status.created_at or now
+        for record in found.status.job_history:
+            observe(record, self.jobs.get(entry.namespace, record.name), now)
+        begun = self._begin(found)
+        await self._record(found)
+        under_way = opened(found.status)
+        if under_way is not None and under_way.outcome is JobOutcome.STARTING:
+            return await self._start(found, under_way) or begun, []
+        await self._clean_up(found)
+        return begun, self._moments(found)
+
+    # -- beginning --------------------------------------------------------------------------------
+
+    def _begin(self, found: _Pass) -> bool:
+        """Note a Job that is due, before anything is made for it."""
+        status, spec = found.status, found.job.spec
+        try:
+            times = timing(spec, status, found.now)
+        except BadSchedule as error:
+            status.next_at, found.trouble = None, str(error)
+            return False
+        status.next_at = None if spec.suspend else times.next
+        if spec.suspend or times.due is None or opened(status) is not None:
+            return False
+        try:
+            source = self._source(found, "")
+        except (SourceMissing, ValueError) as error:
+            found.trouble = str(error)
+            return False
+        name = run_name(found.entry.name, times.due)
+        begin(
+            status,
+            JobRecord(
+                name=name,
+                scheduled_at=times.due,
+                started_at=found.now,
+                snapshot=source.name,
+                outcome=JobOutcome.STARTING,
+            ),
+        )
+        return True
+
+    def _source(self, found: _Pass, chosen: str) -> FoundSource:
+        """The snapshot that was chosen, as long as it can be used; else the newest.
+
+        Raises SourceMissing, and ValueError for one that does not tell its size.
+        """
+        namespace = found.entry.namespace
+        entry = self.snapshots.get(namespace, chosen) if chosen else None
+        if entry is not None and is_ready(entry):
+            source = from_snapshot(entry)
+        else:
+            source = self.sources.newest(found.job.spec.selector, namespace)
+        if source.size is None:
+            raise ValueError(
+                f"VolumeSnapshot {source.name} does not tell its restoreSize, so nobody knows how large a "
+                "claim it needs"
+            )
+        return source
+
+    async def _start(self, found: _Pass, record: JobRecord) -> bool:
+        """Make the claim, then the Job. Whether both are there."""
+        namespace = found.entry.namespace
+        try:
+            if self.claims.get(namespace, record.name) is None:
+                source = self._source(found, record.snapshot)
+                if source.name != record.snapshot:
+                    record.snapshot = source.name
+                    await self._record(found)
+                await self._ensure(build_claim(found.job, record, source), found.owner)
+            await self._ensure(build_job(found.job, record), found.owner)
+        except (SourceMissing, ValueError) as error:
+            found.trouble = str(error)
+            await self._record(found)
+            return False
+        except CannotStart as error:
+            record.outcome, record.finished_at = JobOutcome.FAILED, found.now
+            record.message = str(error)
+            await self._record(found)
+        return True
+
+    async def _ensure(self, desired: Desired, owner: Owner) -> None:
+        try:
+            outcome = await self.control.ensure(desired, owner)
+        except APIError as error:
+            if is_transient(error):
+                raise
+            raise CannotStart(f"the server refuses {desired.key}: {error}") from error
+        if outcome.action is Action.CONFLICT:
+            raise CannotStart(f"{desired.key}: {outcome.conflict}")
+        if outcome.action is Action.TERMINATING:
+            raise CannotStart(f"{desired.key} is being deleted")
+
+    # -- ending -----------------------------------------------------------------------------------
+
+    async def _clean_up(self, found: _Pass) -> None:
+        """After its time a Job that has ended goes, and then its claim, and whatever else is left over."""
+        namespace, ttl = (
+            found.entry.namespace,
+            found.job.spec.job_template.ttl_seconds_after_finished,
+        )
+        known = {record.name: record for record in found.status.job_history}
+        for entry in self._mine(self.jobs, found):
+            record = known.get(entry.name)
+            end = None if record is None else expires(record, ttl)
+            if end is not None and end <= found.now:  # of what is not known the server sees to
+                await self.control.delete(JOB, entry, found.owner)
+        for entry in self._mine(self.claims, found):
+            record = known.get(entry.name)
+            ended = record is None or not is_open(record)
+            if ended and self.jobs.get(namespace, entry.name) is None:
+                await self.control.delete(CLAIM, entry, found.owner)
+
+    def _mine(self, store: Store, found: _Pass) -> list[Entry]:
+        return [
+            entry
+            for entry in store.by_index("controller", _key(found))
+            if entry.deletion_timestamp is None and self.control.holds(entry, found.owner)
+        ]
+
+    def _moments(self, found: _Pass) -> list[datetime]:
+        """When it is to be looked at again though nothing changes."""
+        ttl = found.job.spec.job_template.ttl_seconds_after_finished
+        ends = [
+            expires(record, ttl)
+            for record in found.status.job_history
+            if self.jobs.get(found.entry.namespace, record.name) is not None
+        ]
+        next_at = None if opened(found.status) else found.status.next_at
+        return [each for each in (*ends, next_at) if each is not None and each > found.now]
+
+    # -- telling ----------------------------------------------------------------------------------
+
+    async def _record(self, found: _Pass) -> None:
+        """Write the status down, if it changed."""
+        status, before, generation = found.status, found.job.status, found.entry.generation
+        status.observed_generation = generation
+        status.status = self._words(found)
+        served = self.is_served()
+        set_condition(status.conditions, crds_available(served, generation), found.now)
+        last = status.job_history[0] if status.job_history else None
+        failed = last is not None and last.outcome in (JobOutcome.FAILED, JobOutcome.LOST)
+        message = found.trouble or (last.message if last is not None and failed else "")
+        ready = Condition(
+            type=READY,
+            status="False" if message else "True",
+            reason="Waiting" if found.trouble else "JobFailed" if failed else "Scheduled",
+            message=message,
+            observed_generation=generation,
+        )
+        set_condition(status.conditions, ready, found.now)
+        await self.records.status(StatefulJob.mapping(), found.entry, before, status)
+        self._tell(found, before)
+        found.job.status = status.model_copy(deep=True)
+
+    def _words(self, found: _Pass) -> str:
+        record = opened(found.status)
+        if found.trouble:
+            return f"Cannot start: {found.trouble}"
+        if record is not None:
+            return f"Job {record.name} runs on a copy of {record.snapshot}."
+        return "Suspended." if found.job.spec.suspend else "Waiting for the next time."
+
+    def _tell(self, found: _Pass, before: StatefulJobStatus) -> None:
+        """Troubles, once each."""
+        if found.trouble and before.status != found.status.status:
+            self.recorder.event(found.entry, "Warning", "Error", "Job", found.trouble)
+        known = {record.name: record.outcome for record in before.job_history}
+        for record in found.status.job_history:
+            bad = record.outcome in (JobOutcome.FAILED, JobOutcome.LOST)
+            if bad and known.get(record.name) is not record.outcome:
+                text = f"Job {record.name}: {record.outcome}: {record.message}"
+                self.recorder.event(found.entry, "Warning", "Error", "Job", text)
+
+
+def _key(found: _Pass) -> str:
+    return f"{StatefulJob.gvk().kind}/{found.entry.namespace}/{found.entry.name}"
