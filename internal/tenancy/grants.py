@@ -30,8 +30,6 @@ VERBS: Final = ("create", "delete", "list", "patch", "update", "watch")
 WRITES: Final = ("create", "delete", "patch", "update")
 """What is done with the rights of a service account; reads are the manager's."""
 
-_READS = frozenset({"get", "list", "watch"})
-
 FIRST_RETRY, LAST_RETRY = 1.0, 30.0
 LONGEST_MESSAGE = 1024
 
@@ -183,10 +181,20 @@ class Grants:
                 return next(known for known in self._missing[trying] if known == grant)
         return None
 
-    def report(self, tenant: Request, template: Request, found: Iterable[Grant]) -> float | None:
+    def report(
+        self,
+        tenant: Request,
+        template: Request,
+        found: Iterable[Grant],
+        *,
+        unseen: Collection[Grant] = (),
+    ) -> float | None:
         """What a pass over a tenant found missing. Seconds until it has to try again for all that
-        wait; None if another tenant does, or nothing is missing."""
-        now = frozenset(found)
+        wait; None if another tenant does, or nothing is missing.
+
+        `unseen`: rights to watch kinds. Their informers try for them, and wake all that wait.
+        """
+        now = frozenset((*found, *unseen))
         before = self._missing.pop(tenant, frozenset())
         if now:
             self._missing[tenant] = now
@@ -202,8 +210,7 @@ class Grants:
             self.wake_template(template)
         tried = [grant for grant in now if self._trying[grant] == tenant]
         self._tries.update(tried)
-        # Whether a kind can be read is tried by its informer, which wakes all that wait for it.
-        return min((self._delay(g) for g in tried if g.verb not in _READS), default=None)
+        return min((self._delay(grant) for grant in tried if grant not in unseen), default=None)
 
     def forget(self, tenant: Request) -> None:
         """The tenant is gone."""

@@ -251,9 +251,9 @@ class TenantReconciler:
         )
         self.reports.removed(tenant, removed, OrphanReason.TENANT_DELETED)
         out_of_sight = self._out_of_sight(tenant)
-        grants = {trouble.grant for trouble in out_of_sight if trouble.grant is not None}
-        grants |= denied(tenant, removed)
-        again = self.grants.report(request, template_of(tenant), grants)
+        unseen = {trouble.grant for trouble in out_of_sight if trouble.grant is not None}
+        grants = unseen | denied(tenant, removed)
+        again = self.grants.report(request, template_of(tenant), grants, unseen=unseen)
         if grants:
             return await self._wait_for_grants(tenant, entry, grants, again)
         if removed.going or out_of_sight:
@@ -299,7 +299,9 @@ class TenantReconciler:
     def _next(self, tenant: Tenant, request: Request, walked: Walked, wait: float) -> Result | None:
         self.claims.set(request, walked.conflicts)
         delays = [wait] if wait > 0 else []
-        again = self.grants.report(request, template_of(tenant), walked.missing)
+        again = self.grants.report(
+            request, template_of(tenant), walked.missing, unseen=walked.unseen
+        )
         if again is not None:
             delays.append(again)
         if walked.look_again is not None:

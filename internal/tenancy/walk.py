@@ -50,6 +50,8 @@ class Walked:
     """Objects that are in the way: mapping, namespace, name."""
     missing: set[Grant] = field(default_factory=set)
     """Rights that were denied."""
+    unseen: set[Grant] = field(default_factory=set)
+    """Those of them to watch a kind."""
 
 
 @dataclass(slots=True)
@@ -156,6 +158,7 @@ class _Pass:
             self._found.retry |= item.transient
             if item.grant is not None:
                 self._found.missing.add(item.grant)
+                self._found.unseen.add(item.grant)
             return Outcome(resource.id, State.FAILED, self._known_key(resource.id), item.problem)
         states = [self._states[name] for name in self._build.graph.dependencies[resource.id]]
         if all(state in _SATISFIED for state in states) or self._is_as_rendered(item.desired):

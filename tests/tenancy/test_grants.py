@@ -14,6 +14,7 @@ from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.errors import Forbidden
+from ctrlruntime.envtest.proxy import LoseReply, Match
 from internal.tenancy.grants import AGGREGATE, Grants, missing, needed
 from manager.controllers.tenancy import TenancyOptions
 from tests.tenancy.fleet import Fleet
@@ -127,6 +128,36 @@ async def test_a_tenant_that_never_got_its_grant_can_go(world: World) -> None:
     await fleet.until(Tenant, "a", "PermissionsGranted", "False", "MissingPermission")
     await fleet.delete(Tenant, "a")
     await fleet.gone(Tenant, "a")
+
+
+@pytest.mark.criterion("grants")
+async def test_a_right_to_read_one_object_that_came_back_is_found_out(world: World) -> None:
+    """The kind is watched all the while, so no informer tries; a server that restarts refuses so, too."""
+    fleet = await Fleet.make(world)
+    fleet.row("a")
+    await fleet.registry()
+    await grant(world, "endpoints", "endpoints", VERBS)
+    await fleet.template(manifests=[custom("Endpoints")])
+    await fleet.ready("a-app")
+    await grant(world, "endpoints", "endpoints", [verb for verb in VERBS if verb != "list"])
+    await world.eventually(lambda: may_list(world, fleet.namespace), lambda may: not may)
+    written = Match(user=USER, verb="write", resource="endpoints", namespace=fleet.namespace)
+    world.environment.proxy.add(LoseReply(), written, times=1)
+    await fleet.template(manifests=[{**custom("Endpoints"), "labelsTemplate": {"new": "x"}}])
+    said = await fleet.until(Tenant, "a-app", "PermissionsGranted", "False", message="may not list")
+    assert "endpoints" in said.message
+    await grant(world, "endpoints", "endpoints", VERBS)
+    await fleet.until(Tenant, "a-app", "PermissionsGranted", "True")
+    await fleet.ready("a-app")
+
+
+async def may_list(world: World, namespace: str) -> bool:
+    """Whether the manager may list the kind now."""
+    try:
+        await world.environment.client(USER).list(ENDPOINTS, namespace)
+    except Forbidden:
+        return False
+    return True
 
 
 DENIED = (
