@@ -41,6 +41,7 @@ from internal.cosmos.marks import FIELD_MANAGER
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 from internal.tenancy.wakeups import Wakeups
 from manager.controllers.cosmos_cache import add_cache
+from manager.controllers.cosmos_jobs import add_stateful_jobs
 from manager.controllers.cosmos_parts import (
     CLAIM,
     OF_OWNER,
@@ -79,6 +80,7 @@ def add_cosmos(manager: Manager, options: CosmosOptions) -> None:
     add_node_sets(parts, cache)
     add_selfhealing(parts, cache)
     add_snapshots(parts, cache)
+    add_stateful_jobs(parts)
 
 
 def add_node_sets(parts: CosmosParts, observations: Observations) -> FullNodeReconciler:
