@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ctrlruntime.api.kinds import Manifest
@@ -75,7 +75,7 @@ def test_what_is_no_quantity_is_refused(wrong: str) -> None:
 SIZES = st.integers(1, 10**15).map(str)
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SIZES, st.none() | SIZES, st.none() | SIZES, SIZES, st.none() | SIZES)
 def test_a_claim_never_shrinks(
     template: str, scaled: str | None, capacity: str | None, requested: str, limit: str | None
@@ -91,7 +91,7 @@ def test_a_claim_never_shrinks(
     assert again == size
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10**18))
 def test_a_size_has_one_text(size: int) -> None:
     text = in_short(Quantity(size).value)

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
@@ -167,7 +167,7 @@ NAMES = st.sets(st.sampled_from("abcdef"), max_size=6)
 
 
 @pytest.mark.criterion("diff-laws")
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(NAMES, NAMES, NAMES, st.randoms())
 def test_the_parts_are_disjoint_complete_and_in_a_stable_order(
     existing: set[str], wanted: set[str], changed: set[str], random: Any

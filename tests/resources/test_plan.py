@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ctrlruntime.cache.entry import Entry
@@ -210,7 +210,7 @@ STATES = st.lists(
 
 
 @pytest.mark.criterion("A2.7-rollout")
-@settings(deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STATES, st.integers(1, 14), st.sets(st.integers(0, 11), max_size=1))
 def test_no_plan_takes_more_down_than_may_be(
     states: list[tuple[bool, Health, str]], limit: int, away: set[int]

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ctrlruntime.resources.revision import canonical, revision, revision_of_bytes
@@ -30,7 +30,7 @@ def test_the_canonical_form_has_sorted_keys_no_spaces_and_plain_utf8() -> None:
     assert revision({"a": 1}) == "8b9e4511"
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.text(max_size=5), JSON, max_size=5))
 def test_the_order_of_keys_does_not_count(value: dict[str, Any]) -> None:
     shuffled = dict(reversed(list(value.items())))

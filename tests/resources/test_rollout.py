@@ -1,7 +1,7 @@
 """How many instances may be taken down for a change, and their numbers."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ctrlruntime.cache.entry import Entry, EntryDecoder
@@ -43,7 +43,7 @@ def test_the_vectors_of_the_reference(
 
 
 @pytest.mark.criterion("A2.7-rollout")
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(LIMITS, st.integers(0, 500), st.integers(0, 500))
 def test_the_budget_is_never_overdrawn_and_never_forgotten(
     max_unavailable: MaxUnavailable, desired: int, ready: int
@@ -60,7 +60,7 @@ def test_the_budget_is_never_overdrawn_and_never_forgotten(
 
 
 @pytest.mark.criterion("A2.7-rollout")
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(LIMITS, st.integers(1, 60), st.integers(1, 60))
 def test_a_rollout_by_the_budget_ends_and_keeps_enough_up(
     max_unavailable: MaxUnavailable, desired: int, slowness: int
