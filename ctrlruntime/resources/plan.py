@@ -115,9 +115,7 @@ def plan(
         budget=budget,
     )
     if made.creates or made.deletes or made.pauses:
-        return replace(
-            made, blocked="the number of Pods is brought about first" if outdated else ""
-        )
+        return replace(made, blocked=SCALING if outdated or made.waiting else "")
     chosen = sorted(outdated, key=lambda update: not urgent(update))
     room = _room(availability, outdated, tolerated(max_unavailable, replicas), replicas)
     down = [update for update in chosen if availability.is_down(update.entry)][:room]
