@@ -38,19 +38,20 @@ def conclude(
 
 
 def _ready(status: ScheduledVolumeSnapshotStatus, facts: Facts) -> Condition:
-    last = status.last_snapshot
+    last, ready = status.last_snapshot, False
     if facts.problem:
         word, message = "BadSchedule", facts.problem
     elif not facts.served:
         word, message = "MissingCRDs", "the cluster does not serve VolumeSnapshots"
     elif last is not None and last.failed:
         word, message = "SnapshotFailed", f"{last.name}: {last.failed}"
+    elif status.phase is SnapshotPhase.SUSPENDED:
+        ready, word, message = True, "Suspended", "no snapshots are made while it is suspended"
     else:
-        suspended = status.phase is SnapshotPhase.SUSPENDED
-        word, message = "Suspended" if suspended else "Scheduled", ""
+        ready, word, message = True, "Scheduled", "snapshots are made by the schedule"
     return Condition(
         type=READY,
-        status="False" if message else "True",
+        status="True" if ready else "False",
         reason=word,
         message=message,
         observed_generation=facts.generation,
