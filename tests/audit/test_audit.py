@@ -54,6 +54,8 @@ def test_requests_are_taken_down_test_by_test(ledger: Ledger) -> None:
         log.record(request("list", "nodes"), 403)
         log.record(request("list", "nodes"), 403, "Fail")  # the proxy's own: no server said so
         log.record(request("get", "/apis/apps/v1"), 200)
+        with audited.excusing():
+            log.record(request("list", "things"), 403)
     log.record(request("list", "secrets"), 403)  # nobody watches any more
     ledger.lacks("s", "x", ["cronjobs.batch"])
     ledger.flush()
@@ -63,6 +65,7 @@ def test_requests_are_taken_down_test_by_test(ledger: Ledger) -> None:
         asked("list", "pods", 403, test="first", expected=True),
         asked("list", "nodes", 403, test="second"),
         asked("get", "/apis/apps/v1", test="second"),
+        asked("list", "things", 403, test="second", expected=True),
         Lacking("s", "x", "cronjobs.batch"),
     ]  # fmt: skip
     assert audited.refused == ["list nodes"]

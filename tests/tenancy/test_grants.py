@@ -197,5 +197,6 @@ async def test_when_the_one_that_tries_goes_another_takes_over() -> None:
     assert woken == [two]
     assert grants.denied(two, grant) is None
     assert grants.report(two, template, [grant]) == 1.0
+    assert grants.report(two, template, [grant], unseen=[grant]) is None, "an informer tries"
     grants.forget(two)
     assert grants.of_template(template) == frozenset()
