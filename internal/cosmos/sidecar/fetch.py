@@ -167,7 +167,10 @@ def opened(url: str) -> Iterator[IO[bytes]]:
         raise FetchError(f"{url}: only http and https are fetched")
     try:
         response = urllib.request.urlopen(url, timeout=SECONDS)  # noqa: S310
-    except (urllib.error.URLError, OSError, ValueError) as error:
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise FetchError(f"{url} cannot be fetched: {error}") from error
+    except (http.client.HTTPException, OSError, ValueError) as error:
         raise FetchError(f"{url} cannot be fetched: {error}") from error
     with response:
         yield decompressed(cast("IO[bytes]", response), url)
