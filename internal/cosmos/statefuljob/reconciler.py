@@ -244,7 +244,7 @@ class StatefulJobReconciler:
             type=READY,
             status="False" if message else "True",
             reason="Waiting" if found.trouble else "JobFailed" if failed else "Scheduled",
-            message=message,
+            message=message or "Jobs are begun when they are due",
             observed_generation=generation,
         )
         set_condition(status.conditions, ready, found.now)
