@@ -3,10 +3,10 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
 
@@ -36,8 +36,6 @@ from internal.cosmos.comet.usage import DiskUsage
 
 T = TypeVar("T")
 
-_UNTOLD: Final = object()
-
 PodsOf = Callable[[str, str], Iterable[Entry]]
 """All Pods of the set of this namespace and name, those beside its nodes too, from the informer."""
 
@@ -66,8 +64,6 @@ class _Followed:
     poller: Poller
     uids: frozenset[str] = frozenset()
     boundaries: tuple[int, ...] = ()
-    disks: dict[str, object] = field(default_factory=dict)
-    """What was told of the disk of each Pod, by UID."""
 
 
 class CosmosCache:
@@ -160,7 +156,6 @@ class CosmosCache:
         # One that is being deleted is asked no more; what it said last is of no use either.
         for uid in followed.uids - asked:
             self._drop(uid)
-            followed.disks.pop(uid, None)
         followed.uids = asked
         for target in targets:
             self._statuses.memory.add(target.uid)
@@ -198,20 +193,19 @@ class CosmosCache:
         self, name: str, ask: Callable[[Target], Awaitable[T]], interval: float
     ) -> Questions[T]:
         return Questions(
-            name=name,
             ask=ask,
             pace=Pace(interval=interval),
             pool=self._pool,
-            metrics=self.metrics,
+            metrics=self.metrics.of(name),
             now=self._now,
         )
 
     def _repeats(self, namespace: str, name: str, target: Target) -> Sequence[Repeat]:
-        told = partial(self._tell, namespace, name)
+        told = partial(self._answered, namespace, name)
         status = partial(self._statuses.repeat, answered=told)
         if not target.folder:
             return (status,)
-        disk_told = partial(self._tell_disk, namespace, name, target.uid)
+        disk_told = partial(self._disk_answered, namespace, name)
         return status, partial(self._disks.repeat, answered=disk_told)
 
     async def _ask_status(self, target: Target) -> NodeStatus:
@@ -235,6 +229,14 @@ class CosmosCache:
         said = record.answer
         return Observation(*place, record.at, said.height, said.catching_up)
 
+    def _answered(
+        self, namespace: str, name: str, before: Record[NodeStatus], after: Record[NodeStatus]
+    ) -> None:
+        """Look closer at a set only if there may be news: most answers are but another height."""
+        due = self._news.heights_are_due((namespace, name), time.monotonic())
+        if due or _state(before) != _state(after):
+            self._tell(namespace, name)
+
     def _tell(self, namespace: str, name: str) -> None:
         seen, followed = self.collect(namespace, name), self._sets.get((namespace, name))
         boundaries = () if followed is None else followed.boundaries
@@ -242,15 +244,12 @@ class CosmosCache:
             for listener in self._listeners:
                 listener(Request(namespace, name))
 
-    def _tell_disk(self, namespace: str, name: str, uid: str) -> None:
-        followed = self._sets.get((namespace, name))
-        usage = self._disks.memory.get(uid).answer
-        word = None if usage is None else usage.percent
-        if followed is None or followed.disks.get(uid, _UNTOLD) == word:
-            return
-        followed.disks[uid] = word
-        for listener in self._disk_listeners:
-            listener(Request(namespace, name))
+    def _disk_answered(
+        self, namespace: str, name: str, before: Record[DiskUsage], after: Record[DiskUsage]
+    ) -> None:
+        if before.at is None or _percent(before) != _percent(after):
+            for listener in self._disk_listeners:
+                listener(Request(namespace, name))
 
     def _drop(self, uid: str) -> None:
         self._statuses.memory.drop(uid)
@@ -264,6 +263,10 @@ class CosmosCache:
 
     def _count(self, state: str) -> float:
         return sum(_state(record) == state for record in self._statuses.memory.records())
+
+
+def _percent(record: Record[DiskUsage]) -> int | None:
+    return None if record.answer is None else record.answer.percent
 
 
 def _state(record: Record[NodeStatus]) -> str:

@@ -1,6 +1,7 @@
 """Metrics of the cache of nodes: sums over all sets, with no series per node."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -10,6 +11,23 @@ from internal.cosmos.comet.failures import Failure
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 STATES = ("in_sync", "catching_up", "unreachable", "not_asked")
 """How a node is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionMetrics:
+    """The series of one kind of question."""
+
+    questions: Counter
+    discarded: Counter
+    seconds: Histogram
+    errors: Mapping[Failure, Counter]
+
+    def asked(self, seconds: float, failure: Failure | None) -> None:
+        """Count a question."""
+        self.questions.inc()
+        self.seconds.observe(seconds)
+        if failure is not None:
+            self.errors[failure].inc()
 
 
 class CacheMetrics:
@@ -59,12 +77,14 @@ class CacheMetrics:
             registry=registry,
         )
 
-    def asked(self, question: str, seconds: float, failure: Failure | None) -> None:
-        """Count a question."""
-        self.questions.labels(question).inc()
-        self.seconds.labels(question).observe(seconds)
-        if failure is not None:
-            self.errors.labels(question, failure.value).inc()
+    def of(self, question: str) -> "QuestionMetrics":
+        """The series of one kind of question."""
+        return QuestionMetrics(
+            questions=self.questions.labels(question),
+            discarded=self.discarded.labels(question),
+            seconds=self.seconds.labels(question),
+            errors={failure: self.errors.labels(question, failure.value) for failure in Failure},
+        )
 
     def read(
         self,

@@ -45,6 +45,11 @@ class News:
         self._told[key] = _Told(words, heights, now)
         return True
 
+    def heights_are_due(self, key: Hashable, now: float) -> bool:
+        """Whether the set's heights, if they changed, would be news by now."""
+        told = self._told.get(key)
+        return told is None or now - told.at >= SECONDS_OF_HEIGHTS
+
     def forget(self, key: Hashable) -> None:
         """The set is gone."""
         self._told.pop(key, None)

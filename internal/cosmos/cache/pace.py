@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 PER_SECOND: Final = 250
-"""Questions a second on the average, of all nodes; it takes about a tenth of a core. More nodes wait longer."""
+"""Questions a second on the average, of all nodes; they take about a fifth of a core. With more nodes each waits longer."""
 SLOWEST: Final = 30.0
 """Seconds: a node that does not answer in time is asked less and less often, but once in this time."""
 JITTER: Final = 0.1

@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from yarl import URL
+
+from internal.cosmos.comet import status, usage
 from internal.cosmos.fullnode.ports import RPC
 from internal.cosmos.marks import HEALTH, HEALTH_PORT, HEALTHCHECK, NODE, RPC_PORT
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Address:
     """Of one Pod."""
 
@@ -19,15 +23,20 @@ class Address:
     health_port: int
     """Of the container beside it."""
 
-    @property
-    def rpc(self) -> str:
-        """Base of the node's URLs."""
-        return f"http://{self._host}:{self.rpc_port}"
+    @cached_property
+    def rpc(self) -> URL:
+        """The node. Made once: it is asked every few seconds."""
+        return URL(f"http://{self._host}:{self.rpc_port}")
 
-    @property
-    def health(self) -> str:
-        """Base of the URLs of the container beside it."""
-        return f"http://{self._host}:{self.health_port}"
+    @cached_property
+    def status(self) -> URL:
+        """Where the node tells its status."""
+        return self.rpc / status.PATH
+
+    @cached_property
+    def usage(self) -> URL:
+        """Where the container beside it tells the usage of the disk."""
+        return URL(f"http://{self._host}:{self.health_port}") / usage.PATH
 
     @property
     def _host(self) -> str:

@@ -5,8 +5,8 @@ import os
 from typing import Final
 
 import aiohttp
+from yarl import URL
 
-from internal.cosmos.comet import status, usage
 from internal.cosmos.comet.address import Address
 from internal.cosmos.comet.failures import Failure, NodeError
 from internal.cosmos.comet.status import NodeStatus, parse_status
@@ -32,11 +32,11 @@ class NodeClient:
 
     async def status(self, address: Address) -> NodeStatus:
         """How far the node is. Raises NodeError."""
-        return parse_status(await self._get(address.rpc + status.PATH))
+        return parse_status(await self._get(address.status))
 
     async def usage(self, address: Address, folder: str) -> DiskUsage:
         """How full the disk is that `folder` is on. Raises NodeError."""
-        body = await self._get(address.health + usage.PATH, {"dir": folder}, errors=True)
+        body = await self._get(address.usage, {"dir": folder}, errors=True)
         return parse_usage(body)
 
     async def close(self) -> None:
@@ -46,7 +46,7 @@ class NodeClient:
             await session.close()
 
     async def _get(
-        self, url: str, params: dict[str, str] | None = None, *, errors: bool = False
+        self, url: URL, params: dict[str, str] | None = None, *, errors: bool = False
     ) -> bytes:
         """The body; with `errors` also that of an answer with code 500, which says what is wrong."""
         try:

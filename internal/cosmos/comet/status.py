@@ -7,7 +7,7 @@ import msgspec
 
 from internal.cosmos.comet.failures import Failure, NodeError
 
-PATH: Final = "/status"
+PATH: Final = "status"
 GREATEST: Final = 2**63 - 1
 """The greatest height that a chain can have."""
 

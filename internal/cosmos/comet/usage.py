@@ -7,7 +7,7 @@ import msgspec
 
 from internal.cosmos.comet.failures import Failure, NodeError
 
-PATH: Final = "/disk"
+PATH: Final = "disk"
 
 
 @dataclass(frozen=True, slots=True)

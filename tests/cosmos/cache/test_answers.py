@@ -110,11 +110,13 @@ class TestAddress:
             {"name": "healthcheck", "ports": [{"name": "health", "containerPort": 4}]},
         ]  # fmt: skip
         found = address_of({"containers": containers}, {"podIP": "10.0.0.1"})
-        assert (found.rpc, found.health) == ("http://10.0.0.1:3", "http://10.0.0.1:4")
+        urls = str(found.status), str(found.usage)
+        assert urls == ("http://10.0.0.1:3/status", "http://10.0.0.1:4/disk")
 
     def test_ports_have_defaults_and_newer_addresses_brackets(self) -> None:
         found = address_of({"containers": [{"name": "node"}]}, {"podIP": "fd00::1"})
-        assert (found.rpc, found.health) == ("http://[fd00::1]:26657", "http://[fd00::1]:1251")
+        urls = str(found.status), str(found.usage)
+        assert urls == ("http://[fd00::1]:26657/status", "http://[fd00::1]:1251/disk")
 
     def test_a_pod_may_have_none(self) -> None:
         assert address_of({}, {}).host == ""
