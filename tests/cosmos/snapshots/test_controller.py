@@ -1,0 +1,247 @@
+"""Regular snapshots on an API server, with the clock stepped by the test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apis.cosmos import ScheduledVolumeSnapshot, SnapshotPhase
+from ctrlruntime.api import find_condition
+from ctrlruntime.envtest.eventually import eventually
+from ctrlruntime.envtest.proxy.rules import Cut, LoseReply, Match, Rule
+from internal.cosmos.marks import PAUSE_FINALIZER, SOURCE
+from tests.cosmos.servers.csi import NEVER
+from tests.cosmos.servers.snapshotcrds import SNAPSHOT, SNAPSHOT_CRDS
+from tests.cosmos.snapshots.stand import NAMESPACE, PATIENCE, Stand
+
+FIRST = "nightly-202603011210"
+Phase = SnapshotPhase
+UNHEARD = Rule(
+    match=Match(user="manager", verb="write", resource="volumesnapshots.*"),
+    action=LoseReply(),
+    times=None,
+)
+NO_FURTHER_STATUS = Rule(
+    match=Match(user="manager", verb="patch", resource="scheduledvolumesnapshots.*/status"),
+    action=Cut(),
+    nth=2,  # the first writes down what is intended
+    times=None,
+)
+
+
+@pytest.fixture
+async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
+    async with Stand.start(tmp_path) as made:
+        yield made
+
+
+async def take_down(stand: Stand, **fields: Any) -> None:
+    """Up to the moment that the node's Pod has ended and its snapshot is being made."""
+    assert stand.csi is not None
+    stand.csi.default.ready_after = NEVER
+    await stand.schedule(deletePod=True, **fields)
+    stand.clock.step(minutes=10)
+    await stand.phase("nightly", Phase.WAITING_FOR_POD_DELETION)
+    await stand.settle()
+    await stand.phase("nightly", Phase.WAITING_FOR_SNAPSHOT_CREATION)
+
+
+async def test_a_whole_round(stand: Stand) -> None:
+    await take_down(stand)
+    assert await stand.paused() == ["hub-0"]
+    found = await stand.client.get(ScheduledVolumeSnapshot, "nightly", NAMESPACE)
+    assert PAUSE_FINALIZER in (found.metadata.finalizers or [])
+    made = await stand.client.get(SNAPSHOT, FIRST, NAMESPACE)
+    assert made["spec"] == {
+        "source": {"persistentVolumeClaimName": "pvc-hub-0"},
+        "volumeSnapshotClassName": "fast",
+    }
+    assert made["metadata"]["labels"][SOURCE] == "nightly"
+    assert made["metadata"]["labels"]["app.kubernetes.io/instance"] == "hub-0"
+    assert "ownerReferences" not in made["metadata"]
+    assert stand.csi is not None
+    stand.csi.default.ready_after = 0
+    stand.csi.tick()
+    await stand.restored()
+    await stand.settle()
+    found = await stand.phase("nightly", Phase.WAITING_FOR_NEXT)
+    assert not found.metadata.finalizers
+    assert found.status.last_snapshot is not None
+    assert (found.status.last_snapshot.name, found.status.last_snapshot.failed) == (FIRST, "")
+    condition = find_condition(found.status.conditions, "Ready")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("True", "Scheduled")
+
+
+async def test_old_copies_go_and_others_stay(stand: Stand) -> None:
+    await stand.snapshot("mine-not-yours", **{SOURCE: "nightly"})  # the label alone is no proof
+    await stand.schedule(limit=2)
+    for number in range(1, 5):
+        stand.clock.step(minutes=10)
+        name = f"nightly-2026030112{number}0"
+        await stand.sees("nightly", partial(ended, name=name))
+    await stand.gone(SNAPSHOT, "nightly-202603011220")
+    kept = ["mine-not-yours", "nightly-202603011230", "nightly-202603011240"]
+    assert await stand.snapshots() == kept
+
+
+def ended(found: ScheduledVolumeSnapshot, name: str) -> bool:
+    last = found.status.last_snapshot
+    waits = found.status.phase is Phase.WAITING_FOR_NEXT
+    return waits and last is not None and last.name == name and last.status is not None
+
+
+@pytest.mark.criterion("D5-4")
+async def test_deleted_while_its_node_is_down_it_restores_the_node_first(stand: Stand) -> None:
+    await take_down(stand)
+    await stand.client.delete(ScheduledVolumeSnapshot, "nightly", NAMESPACE)
+    await stand.gone(ScheduledVolumeSnapshot, "nightly")
+    assert await stand.paused() == []
+    assert FIRST in await stand.snapshots()  # copies outlive who made them
+
+
+@pytest.mark.criterion("D5-4")
+async def test_a_node_comes_back_though_the_finalizer_was_taken_off_by_force(stand: Stand) -> None:
+    await take_down(stand)
+    await stand.stop_manager()
+    patch = {"metadata": {"finalizers": None}}
+    await stand.client.patch(ScheduledVolumeSnapshot, "nightly", NAMESPACE, patch)
+    await stand.client.delete(ScheduledVolumeSnapshot, "nightly", NAMESPACE)
+    assert await stand.paused() == ["hub-0"]
+    await stand.start_manager()
+    await stand.restored()
+
+
+@pytest.mark.criterion("D5-5")
+async def test_a_snapshot_that_fails_has_its_node_restored_and_the_next_time_kept(
+    stand: Stand,
+) -> None:
+    assert stand.csi is not None
+    stand.csi.of_snapshot(FIRST).error = "quota exceeded"
+    await stand.schedule(deletePod=True)
+    stand.clock.step(minutes=10)
+    await stand.phase("nightly", Phase.WAITING_FOR_POD_DELETION)
+    await stand.settle()
+    await stand.phase("nightly", Phase.WAITING_FOR_POD_RESTORATION)
+    assert await stand.paused() == []
+    await stand.settle()
+    found = await stand.phase("nightly", Phase.WAITING_FOR_NEXT)
+    assert found.status.last_snapshot is not None
+    assert found.status.last_snapshot.failed == "quota exceeded"
+    assert found.status.next_at is not None
+    await stand.gone(SNAPSHOT, FIRST)
+    assert "VolumeSnapshotReadyError" in await stand.reasons()
+    stand.clock.step(minutes=10)
+    await stand.phase("nightly", Phase.WAITING_FOR_POD_DELETION)
+    await stand.settle()
+    await stand.phase("nightly", Phase.WAITING_FOR_POD_RESTORATION)
+    assert await stand.snapshots() == ["nightly-202603011220"]
+
+
+async def test_a_snapshot_that_is_never_ready_has_its_node_restored(stand: Stand) -> None:
+    await take_down(stand, schedule="10 12 * * *")
+    stand.clock.step(minutes=59)
+    await stand.phase("nightly", Phase.WAITING_FOR_SNAPSHOT_CREATION)
+    stand.clock.step(minutes=1)
+    await stand.restored()
+    found = await stand.phase("nightly", Phase.WAITING_FOR_POD_RESTORATION)
+    assert found.status.last_snapshot is not None
+    assert "in time" in found.status.last_snapshot.failed
+
+
+@pytest.mark.criterion("D5-6")
+@pytest.mark.parametrize("heard", [False, True], ids=["unheard", "heard"])
+async def test_who_dies_around_the_create_makes_exactly_one_snapshot(
+    stand: Stand, heard: bool
+) -> None:
+    """The answer to a write never comes, and the program goes: what it knows is lost."""
+    assert stand.csi is not None
+    stand.csi.default.ready_after = NEVER
+    await stand.schedule()
+    for rule in (NO_FURTHER_STATUS,) if heard else (NO_FURTHER_STATUS, UNHEARD):
+        stand.environment.proxy.add_rule(rule)
+    stand.clock.step(minutes=10)
+    await eventually(stand.client, SNAPSHOT, FIRST, NAMESPACE, timeout=PATIENCE)
+    await stand.stop_manager()
+    stand.environment.proxy.clear()
+    found = await stand.client.get(ScheduledVolumeSnapshot, "nightly", NAMESPACE)
+    assert found.status.phase is Phase.CREATING_SNAPSHOT
+    stand.clock.step(minutes=3)
+    await stand.start_manager()
+    await stand.phase("nightly", Phase.WAITING_FOR_SNAPSHOT_CREATION)
+    stand.csi.default.ready_after = 0
+    stand.csi.tick()
+    found = await stand.phase("nightly", Phase.WAITING_FOR_NEXT)
+    assert found.status.last_snapshot is not None
+    assert (found.status.last_snapshot.name, found.status.last_snapshot.failed) == (FIRST, "")
+    assert await stand.snapshots() == [FIRST]
+
+
+async def test_of_two_that_are_due_at_once_one_waits(stand: Stand) -> None:
+    assert stand.csi is not None
+    stand.csi.default.ready_after = NEVER
+    for name in ("nightly", "hourly"):
+        await stand.schedule(name, deletePod=True)
+    stand.clock.step(minutes=10)
+
+    async def down(name: str) -> bool:
+        found = await stand.client.get(ScheduledVolumeSnapshot, name, NAMESPACE)
+        return found.status.phase is Phase.WAITING_FOR_POD_DELETION
+
+    await stand.sees("nightly", lambda found: found.status.phase in BUSY)
+    await stand.sees("hourly", lambda found: found.status.phase in BUSY)
+    first, second = ("nightly", "hourly") if await down("nightly") else ("hourly", "nightly")
+    assert len(await stand.paused()) == 1
+    await stand.sees(second, lambda found: "is down for" in found.status.status)
+    await stand.edit(ScheduledVolumeSnapshot, first, suspend=True)
+    await stand.phase(first, Phase.WAITING_FOR_POD_RESTORATION)
+    await stand.settle()
+    await stand.phase(first, Phase.SUSPENDED)
+    await stand.phase(second, Phase.WAITING_FOR_POD_DELETION)
+    assert len(await stand.paused()) == 1
+
+
+BUSY = (Phase.FINDING_CANDIDATE, Phase.WAITING_FOR_POD_DELETION)
+
+
+async def test_a_bad_schedule_is_told_and_mended(stand: Stand) -> None:
+    await stand.schedule(schedule="every day")
+    found = await stand.sees("nightly", lambda found: "fields" in found.status.status)
+    condition = find_condition(found.status.conditions, "Ready")
+    assert condition is not None
+    assert condition.reason == "BadSchedule"
+    before = stand.environment.proxy.log.mark()
+    await stand.edit(
+        ScheduledVolumeSnapshot, "nightly", schedule="@hourly", timeZone="Asia/Kolkata"
+    )
+    await stand.sees("nightly", lambda found: found.status.next_at is not None)
+    writes = [
+        each
+        for each in stand.environment.proxy.log.entries(before)
+        if each.user == "manager" and each.verb == "patch"
+    ]
+    assert len(writes) == 1
+    assert "FindNextSnapshotTimeError" in await stand.reasons()
+
+
+@pytest.mark.criterion("D5-7")
+async def test_definitions_that_appear_and_vanish_are_noticed_without_a_restart(
+    tmp_path: Path,
+) -> None:
+    async with Stand.start(tmp_path, snapshots=False) as stand:
+        await stand.schedule()
+        found = await stand.phase("nightly", Phase.MISSING_CRDS)
+        condition = find_condition(found.status.conditions, "CRDsAvailable")
+        assert condition is not None
+        assert condition.status == "False"
+        await stand.install_snapshots()
+        await stand.phase("nightly", Phase.WAITING_FOR_NEXT)
+        stand.clock.step(minutes=10)
+        await stand.sees("nightly", partial(ended, name=FIRST))
+        await stand.environment.uninstall_crds(SNAPSHOT_CRDS[0])
+        await stand.phase("nightly", Phase.MISSING_CRDS)
+        assert "MissingCRDs" in await stand.reasons()
