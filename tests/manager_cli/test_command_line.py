@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from manager.cli import main
 from manager.controllers.cloud import CloudOptions
+from manager.controllers.cosmos_parts import CosmosOptions
 from manager.controllers.runs import RunsOptions
 from manager.controllers.tenancy import TenancyOptions
 from manager.options import RunOptions
@@ -45,10 +46,16 @@ def test_concurrency_options_are_the_seeds(name: str, default: int) -> None:
 
 
 def test_options_and_code_have_the_same_defaults() -> None:
-    parts = {"tenancy", "cloud", "runs", "pace"}
+    parts = {"tenancy", "cloud", "cosmos", "runs", "pace", "times", "clock"}
     elsewhere = {"own_namespace", "command", "environment", "job_annotations", "provider"}
     names = {"folder": "runs_folder"}
-    for options in (RunOptions(), TenancyOptions(), CloudOptions(), RunsOptions()):
+    for options in (
+        RunOptions(),
+        TenancyOptions(),
+        CloudOptions(),
+        CosmosOptions(),
+        RunsOptions(),
+    ):
         for item in fields(options):
             if item.name in parts | elsewhere:
                 continue
