@@ -11,6 +11,7 @@ from apis.cosmos import CosmosFullNode
 from ctrlruntime.api import find_condition
 from ctrlruntime.client.errors import Invalid
 from ctrlruntime.envtest.proxy import Fail, Match, Rule
+from internal.cosmos.fullnode import pod_builder
 from tests.cosmos.fullnode.stage import (
     CLAIM,
     CONFIG_MAP,
@@ -22,6 +23,7 @@ from tests.cosmos.fullnode.stage import (
     World,
     pods,
 )
+from tests.cosmos.servers.snapshotcrds import SNAPSHOT, SNAPSHOT_CRDS
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -63,6 +65,11 @@ async def test_from_apply_to_complete_then_silence_and_a_restart_that_writes_not
     await world.comet.until_asked("hub-0", place.namespace, more=5)
     assert world.comet.questions > before
     assert world.requests(silence) == [], "the nodes were asked, the server was not"
+
+    world.comet.advance(7)
+    await world.comet.until_asked("hub-0", place.namespace, more=5)
+    writes = world.writes(silence)
+    assert len(writes) <= 1, "heights alone are written once a minute at most"
 
 
 async def test_kubectl_scale_and_the_highest_goes_first(world: World, place: Place) -> None:
@@ -282,6 +289,68 @@ async def test_load_balancers_are_waited_for_and_their_addresses_told(place: Pla
     address = service["status"]["loadBalancer"]["ingress"][0]["ip"]
     assert [peer.partition("@")[2] for peer in found.status.peers] == [f"{address}:26656"]
     await place.settled()
+
+
+async def test_a_claim_is_made_once_there_is_what_it_is_filled_from(
+    world: World, place: Place
+) -> None:
+    """First the cluster does not even serve snapshots."""
+    auto = {"volumeSnapshotSelector": {"chain": "hub"}}
+    await place.apply(place.node_set(replicas=1, volumeClaimTemplate={"autoDataSource": auto}))
+    found = await place.phase("Progressing")
+    condition = find_condition(found.status.conditions, "CRDsAvailable")
+    assert condition is not None
+    assert condition.status == "False"
+    assert "AutoDataSourceFindSnapshot" in await place.reasons()
+    assert await place.names(CLAIM) == []
+
+    await world.environment.install_crds(*SNAPSHOT_CRDS)
+    snapshot = {
+        "apiVersion": SNAPSHOT.api_version,
+        "kind": SNAPSHOT.kind,
+        "metadata": {"name": "first", "namespace": place.namespace, "labels": {"chain": "hub"}},
+        "spec": {"source": {"persistentVolumeClaimName": "other"}},
+    }
+    await place.client.create(snapshot)
+    taken = {"readyToUse": True, "creationTime": "2026-05-01T00:00:00Z", "restoreSize": "3Gi"}
+    await place.client.patch_status(SNAPSHOT, "first", place.namespace, {"status": taken})
+    await place.until_object(CLAIM, CLAIMS[0], lambda claim: claim is not None)
+    claim = await place.object(CLAIM, CLAIMS[0])
+    assert claim["spec"]["dataSource"]["name"] == "first"
+    assert claim["spec"]["resources"]["requests"]["storage"] == "3Gi"
+    await place.settled()
+
+
+async def test_what_only_a_new_manager_would_change_is_held_back_until_somebody_wants_it(
+    world: World, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place.apply(place.node_set(replicas=2))
+    await place.settled()
+    before = await place.uids()
+    await world.rest()
+    await world.stop_manager()
+    monkeypatch.setattr(pod_builder, "GRACE_SECONDS", 31)
+    at_rest = world.mark()
+    await world.start_manager()
+    found = await place.until(
+        lambda found: find_condition(found.status.conditions, "BuilderChangeHeld") is not None
+    )
+    condition = find_condition(found.status.conditions, "BuilderChangeHeld")
+    assert condition is not None
+    assert "hub-0" in condition.message
+    await world.rest()
+    assert await place.uids() == before
+    assert place.deletions(at_rest) == []
+
+    await place.edit(strategy={"builderChanges": "Roll"})
+    await place.until_object(POD, "hub-1", lambda pod: pod is not None and _grace(pod) == 31)
+    found = await place.settled()
+    assert find_condition(found.status.conditions, "BuilderChangeHeld") is None
+    assert not set((await place.uids()).values()) & set(before.values())
+
+
+def _grace(pod: dict[str, Any]) -> int:
+    return int(pod["spec"]["terminationGracePeriodSeconds"])
 
 
 async def test_a_template_that_is_no_spec_is_refused_by_the_server(place: Place) -> None:
