@@ -13,6 +13,7 @@ from manager.flags import with_options
 
 Command = Callable[..., Any]
 
+DEFAULTS = CloudOptions()
 _POSITIVE = click.IntRange(min=1)
 TASKS = {item.definition.name: item.definition.concurrency for item in SUBRESOURCES}
 
@@ -24,13 +25,13 @@ def cloud_options(command: Command) -> Command:
         click.option(
             "--instance-concurrency",
             type=_POSITIVE,
-            default=10,
+            default=DEFAULTS.instance_concurrency,
             help="Instances worked on at once.",
         ),
         click.option(
             "--subresource-concurrency",
             type=_POSITIVE,
-            default=10,
+            default=DEFAULTS.subresource_concurrency,
             help="Subresources of one type worked on at once; no limit on runs.",
         ),
         click.option(

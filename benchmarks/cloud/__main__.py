@@ -4,7 +4,10 @@ API server and manager are processes of their own. The manager has the options o
 for the limit: at most LIMIT runs of a type at once, and no limit on starts per minute. All Instances
 are created at once while it runs; each has three children whose tasks take a second.
 
-- The limit is reached and never passed; no run is started twice, and none beside another.
+- The limit is reached and never passed. A run holds a place of its type from the record of its
+  intent to that of its end; how many were held at once follows from the objects. How many really
+  went on at once, each for a second, is what the provider saw: never more. No run is started twice,
+  and none beside another.
 - Nobody starves. Who is not started at once waits in the line of its type. A cohort are those who
   entered one line within the same second (see `benchmarks.cloud.waits`): its longest wait is at
   most twice its median. And nobody is overtaken by more than LIMIT who came later.
@@ -32,7 +35,7 @@ import uvloop
 
 from apis import cloud
 from apis.cloud import Instance, InstanceInvariants, InstanceKubernetes, InstanceTerraform
-from benchmarks.cloud.waits import Fairness, fairness, wait_of
+from benchmarks.cloud.waits import Fairness, fairness, most_at_once, spans_of, wait_of
 from ctrlruntime.api import parse_time
 from ctrlruntime.client.client import Client
 from ctrlruntime.envtest import Environment
@@ -60,7 +63,9 @@ class Figures:
     """From the first Instance that is created until all are ready."""
     writes_per_instance: float = 0.0
     max_running: int = 0
-    """Most runs of one type at once."""
+    """Most runs of one type at once, as recorded."""
+    max_live: int = 0
+    """Most that went on at once: depends on how fast this machine starts runs of one second."""
     duplicate_runs: int = 0
     queued: int = 0
     """Runs that waited for their turn."""
@@ -125,6 +130,7 @@ class Bench:
         due = self.report["runs"] - self.report["owners"]
         wrong = {
             f"{figures.max_running} ran at once, not {expected}": figures.max_running != expected,
+            f"{figures.max_live} went on at once": figures.max_live > self.limit,
             f"{figures.duplicate_runs} runs were started twice": figures.duplicate_runs,
             f"{self.report['owners']} objects had runs, not {self.n * len(CHILDREN)}": (
                 self.report["owners"] != self.n * len(CHILDREN)
@@ -189,7 +195,9 @@ class Bench:
         for kind in CHILDREN:
             objects = await self._client.list(kind, NAMESPACE)
             line = fairness(wait for item in objects if (wait := wait_of(item.status)))
-            say(f"{kind.__name__}: {line}")
+            most = most_at_once(span for item in objects for span in spans_of(item.status))
+            self.figures.max_running = max(self.figures.max_running, most)
+            say(f"{kind.__name__}: at most {most} at once, {line}")
             lines.append(line)
         worst, figures = max(lines, key=lambda line: line.longest), self.figures
         figures.queued = sum(line.queued for line in lines)
@@ -266,10 +274,10 @@ class Bench:
     def _read_report(self) -> None:
         """What the stub of the manager that was stopped saw."""
         self.report = orjson.loads(self._report_path.read_bytes())
-        self.figures.max_running = max(self.report["most_live"].values())
+        self.figures.max_live = max(self.report["most_live"].values())
         self.figures.duplicate_runs = self.report["duplicates"]
         self.figures.events_dropped = self.report["events_dropped"]
-        say(f"most at once: {self.report['most_live']}, runs: {self.report['runs']}")
+        say(f"went on at once: {self.report['most_live']}, runs: {self.report['runs']}")
 
     @property
     def _report_path(self) -> Path:

@@ -1,4 +1,4 @@
-"""How fairly runs were started: what the objects say of their waiting lines. Pure.
+"""How many runs there were at once, and how fairly they were started: what the objects say. Pure.
 
 Whoever is not started at once enters the waiting line of its type. Those who enter one line within
 the same second, as long as a run takes, came at the same time for all purposes: they are a cohort,
@@ -8,6 +8,7 @@ arithmetic alone. Waits shorter than a run count as one run: that long it takes 
 free, whatever the order.
 """
 
+import itertools
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -21,8 +22,8 @@ WINDOW = 1.0
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Wait:
-    """One stay in a waiting line."""
+class Span:
+    """A time with a beginning and an end."""
 
     since: datetime
     until: datetime
@@ -47,16 +48,30 @@ class Fairness:
     """Most who came later and were started earlier than somebody."""
 
 
-def wait_of(status: TaskStatus) -> Wait | None:
+def spans_of(status: TaskStatus) -> list[Span]:
+    """From intent to recorded end of every run that ended: as long it holds a place of its type."""
+    steps = [(step.type, step.last_transition_time) for step in reversed(status.task_conditions)]
+    begun = [at for state, at in steps if state is TaskState.CREATING]
+    ended = [at for state, at in steps if state is TaskState.DONE]
+    return [Span(*span) for span in zip(begun, ended, strict=False)]
+
+
+def most_at_once(spans: Iterable[Span]) -> int:
+    """The most of them that overlap. One that begins as another ends follows it."""
+    changes = sorted(change for span in spans for change in ((span.since, 1), (span.until, -1)))
+    return max(itertools.accumulate(step for _, step in changes), default=0)
+
+
+def wait_of(status: TaskStatus) -> Span | None:
     """The wait for the first run; None if there was none, or it was started at once."""
     steps = {step.type: step.last_transition_time for step in status.task_conditions}
     since, until = steps.get(TaskState.PENDING), steps.get(TaskState.CREATING)
     if since is None or until is None or until <= since:
         return None
-    return Wait(since, until)
+    return Span(since, until)
 
 
-def fairness(waits: Iterable[Wait]) -> Fairness:
+def fairness(waits: Iterable[Span]) -> Fairness:
     """What became of those who entered one line."""
     line = sorted(waits)
     if not line:
@@ -74,13 +89,13 @@ def fairness(waits: Iterable[Wait]) -> Fairness:
     )
 
 
-def _cohorts(line: Sequence[Wait]) -> list[list[Wait]]:
-    found: dict[int, list[Wait]] = defaultdict(list)
+def _cohorts(line: Sequence[Span]) -> list[list[Span]]:
+    found: dict[int, list[Span]] = defaultdict(list)
     for wait in line:
         found[int((wait.since - line[0].since).total_seconds() / WINDOW)].append(wait)
     return list(found.values())
 
 
-def _unevenness(cohort: Sequence[Wait]) -> float:
+def _unevenness(cohort: Sequence[Span]) -> float:
     seconds = [max(wait.seconds, WINDOW) for wait in cohort]
     return max(seconds) / statistics.median(seconds)

@@ -48,7 +48,7 @@ CONFIG_MAP: RESTMapping = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
 class CloudOptions:
     """Options of the cloud system."""
 
-    instance_concurrency: int = 10
+    instance_concurrency: int = 20
     """Instances worked on at once."""
     subresource_concurrency: int = 10
     """Objects of one type of subresource worked on at once; no limit on runs."""

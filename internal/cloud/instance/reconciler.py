@@ -69,13 +69,13 @@ class InstanceReconciler:
         if is_extracted(entry.annotations):
             return None
         owner = Owner(gvk=Instance.gvk(), namespace=entry.namespace, name=entry.name, uid=entry.uid)
+        if entry.deletion_timestamp is None and FINALIZER not in entry.finalizers:
+            await self.records.add_finalizer(Instance.mapping(), entry, FINALIZER)
+            return None  # the answer is in the cache and brings us back
         instance, flaw = read(entry)
         if entry.deletion_timestamp is not None:
             await self._tear_down(instance, entry, owner)
             return None
-        if FINALIZER not in entry.finalizers:
-            await self.records.add_finalizer(Instance.mapping(), entry, FINALIZER)
-            return None  # the answer is in the cache and brings us back
         if flaw is not None:
             await self._tell(instance, entry, replace(_nothing(instance, entry), hindrance=flaw))
             return None
