@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ctrlruntime.resources.drift import missing_leaves
@@ -143,6 +143,7 @@ def fields_of(value: Any) -> dict[str, Any]:
     return {f"f:{name}": fields_of(item) for name, item in value.items()}
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.text("xyz", min_size=1, max_size=2), PLAIN, min_size=1), st.data())
 def test_exactly_the_taken_leaf_is_missing(spec: dict[str, Any], data: st.DataObject) -> None:
     owned: dict[str, Any] = {"f:spec": fields_of(spec)}
