@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from apis.cosmos import CosmosFullNode
 from ctrlruntime.envtest.proxy import Fail, Match
 from tests.cosmos.selfheal.ward import POD, Bed, Ward, until
 
@@ -216,3 +217,16 @@ async def test_a_look_asks_no_node(bed: Bed) -> None:
     assert bed.ward.comet.questions == asked
     for ordinal in range(3):
         bed.node(ordinal).release()
+
+
+async def test_sets_are_asked_as_long_as_they_exist(bed: Bed) -> None:
+    name = f"{bed.namespace}/hub"
+    await bed.admit(selfHeal=scale())
+    await bed.until_asked(0)
+    assert name in bed.ward.background()
+    await bed.remove_pod("hub-1")
+    await bed.add_pod(1)
+    await bed.until_asked(1)
+    await bed.client.delete(CosmosFullNode, "hub", bed.namespace)
+    await until(lambda: name not in bed.ward.background())
+    await until(lambda: bed.ward.comet.under_way == 0)

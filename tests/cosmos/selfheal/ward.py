@@ -44,6 +44,8 @@ POD = BUILTIN[GroupVersionKind("", "v1", "Pod")]
 CLAIM = BUILTIN[GroupVersionKind("", "v1", "PersistentVolumeClaim")]
 EVENT = BUILTIN[GroupVersionKind("events.k8s.io", "v1", "Event")]
 SET = "hub"
+ASKING = "nodes of "
+"""What names of tasks begin with."""
 PATIENCE = 60.0
 """Seconds that anything may take on a busy machine."""
 FOR_OTHERS = ("snapshot.storage.k8s.io", "volumesnapshots", ("list", "watch"))
@@ -104,6 +106,7 @@ class Ward:
         finally:
             manager.stop()
             await running
+            assert self.background() == []
 
     async def _grant(self, manager: Manager) -> None:
         rules = [
@@ -143,6 +146,11 @@ class Ward:
         """Until it has looked again so often, at sets of any test: those of earlier ones are gone."""
         wanted = self.looks() + times
         await until(lambda: self.looks() >= wanted)
+
+    def background(self) -> list[str]:
+        """The sets whose nodes are asked."""
+        names = (task.get_name() for task in asyncio.all_tasks())
+        return sorted(name.removeprefix(ASKING) for name in names if name.startswith(ASKING))
 
     def refused(self) -> list[LogEntry]:
         """What the manager had no right to."""
@@ -188,7 +196,8 @@ class Bed:
 
     async def discharge(self) -> None:
         """Take the set away, and what it has."""
-        await self.client.delete(CosmosFullNode, SET, self.namespace)
+        with contextlib.suppress(NotFound):
+            await self.client.delete(CosmosFullNode, SET, self.namespace)
         for pod in await self.client.list(POD, self.namespace):
             await self.remove_pod(pod["metadata"]["name"])
 

@@ -1,0 +1,28 @@
+"""A clock that a test steps. I/O stays on real time."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+BEGIN = datetime(2026, 3, 1, 12, 0, 30, tzinfo=UTC)
+
+
+class StepClock:
+    """See `internal.cosmos.clock.Clock`."""
+
+    def __init__(self, begin: datetime = BEGIN) -> None:
+        self._now = begin
+        self._jumped: list[Callable[[], None]] = []
+
+    def now(self) -> datetime:
+        """The moment, in UTC."""
+        return self._now
+
+    def subscribe(self, jumped: Callable[[], None]) -> None:
+        """Be told after each step."""
+        self._jumped.append(jumped)
+
+    def step(self, **length: float) -> None:
+        """Let time pass at once: `step(minutes=1)`."""
+        self._now += timedelta(**length)
+        for tell in list(self._jumped):
+            tell()
