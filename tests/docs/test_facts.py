@@ -54,6 +54,7 @@ from tests.docs.blocks import ROOT, table, words
 
 TENANCY = "docs/tenancy.md"
 CLOUD = "docs/cloud.md"
+COSMOS = "docs/cosmos.md"
 TEXT = (ROOT / TENANCY).read_text()
 
 FIELDS: dict[str, type[BaseModel]] = {
@@ -128,7 +129,7 @@ def test_options_of_the_manager_are_those_of_the_command(command: str) -> None:
     context = click.Context(manager_main)
     made = manager_main.get_command(context, command)
     assert made is not None
-    rows = [*table(TENANCY, "option"), *table(CLOUD, "option")]
+    rows = [*table(TENANCY, "option"), *table(CLOUD, "option"), *table(COSMOS, "option")]
     found = {words(row[0])[0]: row[1] for row in rows}
     options = {item.opts[0]: item for item in made.params}
     assert sorted(found) == sorted(options)
