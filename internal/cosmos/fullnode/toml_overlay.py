@@ -1,8 +1,10 @@
 """What is laid over the configuration that a chain's `init` makes: config.toml and app.toml. Pure."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
+import orjson
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
@@ -109,10 +111,16 @@ def _joined(*parts: str) -> str:
 
 def _laid(document: Document, overrides: str, field: str) -> str:
     try:
-        over = tomlkit.parse(overrides).unwrap()
+        return _rendered(orjson.dumps(document, option=orjson.OPT_SORT_KEYS), overrides)
     except TOMLKitError as error:
         raise UnrecoverableError(f"{field} is no TOML: {error}") from error
-    return tomlkit.dumps(merged(document, over), sort_keys=True)
+
+
+@lru_cache(maxsize=4096)
+def _rendered(document: bytes, overrides: str) -> str:
+    """Writing TOML takes 2 ms a file, and a set is built again at every pass: what was written is kept."""
+    over = tomlkit.parse(overrides).unwrap()
+    return tomlkit.dumps(merged(orjson.loads(document), over), sort_keys=True)
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> Document:
