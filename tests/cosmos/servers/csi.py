@@ -35,6 +35,7 @@ from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT as SNAPSHOT
 from tests.cosmos.servers.snapshotcrds import GROUP
 
 CLAIM: Final = GroupVersionKind("", "v1", "PersistentVolumeClaim")
+PROTECTION: Final = "kubernetes.io/pvc-protection"
 NEVER: Final = 1 << 30
 EAGER = CacheOptions(
     informers=InformerOptions(
@@ -151,7 +152,10 @@ class Csi:
 
     async def _claim(self, request: Request) -> Result | None:
         claim = self.manager.cache.get(CLAIM, request.name, request.namespace)
-        if claim is None or claim["metadata"].get("deletionTimestamp"):
+        if claim is None:
+            return None
+        if claim["metadata"].get("deletionTimestamp"):
+            await self._let_go(claim["metadata"])
             return None
         behaviour = self._claims.get(request.name, self.default)
         begun = self._first_seen.setdefault(claim["metadata"]["uid"], self._tick)
@@ -167,6 +171,17 @@ class Csi:
             return None
         await self._set_status(CLAIM, claim, {"phase": "Bound", "capacity": {"storage": wanted}})
         return None
+
+    async def _let_go(self, metadata: Manifest) -> None:
+        """Nothing mounts it here, so its protection has no use."""
+        has = metadata.get("finalizers") or []
+        kept = [name for name in has if name != PROTECTION]
+        if kept != has:
+            patch = {"metadata": {"uid": metadata["uid"], "finalizers": kept or None}}
+            with contextlib.suppress(NotFound):
+                await self.manager.client.patch(
+                    CLAIM, metadata["name"], metadata["namespace"], patch
+                )
 
     def _source_ready(self, claim: Manifest) -> bool:
         source = claim["spec"].get("dataSource")

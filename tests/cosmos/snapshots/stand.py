@@ -120,9 +120,7 @@ class Stand:
         await self.environment.install_crds(*SNAPSHOT_CRDS)
         await self.client.create(snapshot_class())
         config = self.environment.config("driver", direct=True)
-        self.csi = await self._stack.enter_async_context(
-            Csi.start(config, claims=False, clock=self.clock.now)
-        )
+        self.csi = await self._stack.enter_async_context(Csi.start(config, clock=self.clock.now))
 
     async def start_manager(self) -> None:
         log = self._stack.enter_context((self.folder / "manager.log").open("a"))
