@@ -158,7 +158,15 @@ class Control:
         found = {
             ObjectKey(each.gvk.group_kind, each.namespace, each.name): each for each in current
         }
-        return diff(found, desired, owner, alive=self._alive, settled=self._settled.get)
+        wanted = list(desired)
+        made = diff(found, wanted, owner, alive=self._alive, settled=self._settled.get)
+        told = {each.desired.key for each in (*made.updates, *made.held)}
+        told |= {each.desired.key for each in made.conflicts}
+        for item in wanted:
+            entry = found.get(item.key)
+            if entry is not None and entry.deletion_timestamp is None and item.key not in told:
+                self._looked_at(item, entry, owner)
+        return made
 
     def pending(
         self, desired: Desired, owner: Owner, *, wrote: bool = False, current: bool = False
@@ -284,10 +292,15 @@ class Control:
     ) -> Reason | None:
         known = self._settled.get(desired.key)
         reason = difference(desired, entry, owner, verdict, known, current=current)
-        looked_at = known is not None and known.owned == entry.owned
-        if reason is None and not looked_at and not desired.once:  # in full only once
-            self._settle(desired.key, settle(desired, entry, owner))
+        if reason is None:
+            self._looked_at(desired, entry, owner)
         return reason
+
+    def _looked_at(self, desired: Desired, entry: Entry, owner: Owner) -> None:
+        """`entry` is as desired: it is looked at in full only once."""
+        known = self._settled.get(desired.key)
+        if not desired.once and (known is None or known.owned != entry.owned):
+            self._settle(desired.key, settle(desired, entry, owner))
 
     def _settle(self, key: ObjectKey, settled: Settled) -> None:
         self._settled[key] = settled

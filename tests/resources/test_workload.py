@@ -154,6 +154,22 @@ async def test_pods_of_others_are_told_and_left_alone(stage: Stage) -> None:
     assert await stage.images() == {"set-0": "app:1", "set-1": "app:2"}
 
 
+async def test_what_somebody_changed_is_mended_in_place(stage: Stage) -> None:
+    """Without a restart of the Pod, and once."""
+    await stage.run(pods(0, 1))
+    await stage.ready(0, 1)
+    before = {entry.name: entry.uid for entry in stage.cache.entries(POD, "default")}
+    grey = {"metadata": {"labels": {"app": "grey"}}}
+    await stage.admin.patch(POD, "set-1", "default", grey, field_manager="somebody")
+    await stage.cache.refresh(POD, "set-1", "default")
+    made = await stage.run(pods(0, 1))
+    assert (made.repaired, made.replaced, made.requeue) == (["set-1"], [], False)
+    found = stage.cache.entries(POD, "default")
+    assert {entry.name: entry.uid for entry in found} == before
+    assert {entry.labels["app"] for entry in found} == {"set"}
+    assert (await stage.run(pods(0, 1)), stage.asked) == (Progress(budget=1), [])
+
+
 async def test_a_pause_takes_a_pod_away_and_gives_it_back(stage: Stage) -> None:
     await stage.run(pods(0, 1, 2))
     await stage.ready(0, 1)
