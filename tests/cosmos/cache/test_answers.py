@@ -156,7 +156,7 @@ class TestClient:
             ({"body": b"{}", "code": 503}, Failure.REFUSED),
             ({"body": b"", "code": 302, "headers": {"Location": "/disk"}}, Failure.REFUSED),
             ({"body": b"nonsense"}, Failure.INVALID),
-            ({"body": b" " * (LIMIT + 1)}, Failure.INVALID),
+            ({"body": status() + b" " * LIMIT}, Failure.INVALID),
         ],
         ids=["unreachable", "error", "code", "redirect", "nonsense", "large"],
     )
