@@ -13,6 +13,7 @@ from ctrlruntime.envtest.environment import Environment
 from ctrlruntime.envtest.users import User, administrator
 
 from .binaries import provisioned
+from .namespaces import create_namespace, delete_namespace
 from .runner import Kubectl
 
 USERS = (administrator("admin"), User(name="alice"))
@@ -43,9 +44,9 @@ def kubectl(binary: Path, environment: Environment, tmp_path: Path) -> Iterator[
 
 def in_namespace(kubectl: Kubectl) -> Iterator[Kubectl]:
     kubectl.namespace = f"k-{secrets.token_hex(4)}"
-    kubectl("create", "namespace", kubectl.namespace)
+    create_namespace(kubectl.kubeconfig, kubectl.namespace)
     yield kubectl
-    kubectl("delete", "namespace", kubectl.namespace, "--wait=false")
+    delete_namespace(kubectl.kubeconfig, kubectl.namespace)
 
 
 @pytest.fixture
