@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from apis.cosmos import SnapshotPhase
+from apis.cosmos import ScheduledVolumeSnapshotStatus, SnapshotPhase
 from internal.cosmos.snapshots.effects import Create, Effect
 from internal.cosmos.snapshots.machine import IDLE
 from internal.cosmos.snapshots.naming import pause_key
@@ -132,6 +132,13 @@ class Faults(RuleBasedStateMachine):
         if not self.cluster.served:
             self.cluster.copies.clear()
 
+    @rule(which=WHICH, now=SELDOM)
+    def a_status_is_lost(self, which: int, now: bool) -> None:
+        """As by a restore from a backup. What is made anew counts from then."""
+        if now:
+            self.schedules[which].status = ScheduledVolumeSnapshotStatus()
+            self.cluster.pass_time(minutes=1)
+
     @rule()
     def a_finalizer_is_taken_off(self) -> None:
         for schedule in self.schedules:
@@ -188,4 +195,4 @@ class Faults(RuleBasedStateMachine):
 
 
 TestFaults = Faults.TestCase
-TestFaults.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestFaults.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
