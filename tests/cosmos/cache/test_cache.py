@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -328,6 +329,7 @@ class TestLife:
         nodes.comet.node("hub-1").hold()
         nodes.follow(folder="/x")
         await until(lambda: nodes.heights()[0] == 100)
+        assert len(_ours(asyncio.all_tasks() - before)) == 5  # the set's, and two for each node
         await nodes.cache.forget(NAMESPACE, "hub")
         await nodes.cache.forget(NAMESPACE, "hub")
         assert _ours(asyncio.all_tasks() - before) == set()
@@ -389,6 +391,10 @@ class TestMetrics:
             assert nodes.sample("cosmos_cache_errors_total", **refused) == 1
 
 
-def _ours(tasks: set[asyncio.Task[object]]) -> set[asyncio.Task[object]]:
+def _ours(tasks: set[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
     """Those of the cache: not the server's, one for each connection."""
-    return {task for task in tasks if "internal/cosmos" in repr(task.get_coro())}
+    return {task for task in tasks if "/internal/cosmos/cache/" in _file(task.get_coro())}
+
+
+def _file(coroutine: Any) -> str:
+    return str(coroutine.cr_code.co_filename)
