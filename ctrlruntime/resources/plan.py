@@ -93,24 +93,22 @@ def plan(
 ) -> Plan:
     """What to do about the differences of the Pods of one workload.
 
-    `pods`: all that exist, those being deleted too; `health` of each by name. `replicas`: how many there are
-    to be, with those that are `paused` (by name), which are not wanted now but will be again.
+    `pods`: all that exist, those being deleted too; `health` of each by name. `replicas` counts those that
+    are `paused` (by name) too, which are not wanted now but will be again.
     """
     deletes = [entry for entry in diff.deletes if entry.name not in paused]
     leaving = [entry for entry in diff.deletes if entry.name in paused]
-    unwanted = {entry.uid for entry in deletes}
-    availability = Availability.of((pod for pod in pods if pod.uid not in unwanted), health)
+    availability = Availability.of((pod for pod in pods if pod not in deletes), health)
     budget = availability.budget(max_unavailable, replicas)
-    outdated = [
-        each for each in diff.updates if is_outdated(each) and availability.holds(each.entry)
-    ]
+    old = [update for update in diff.updates if is_outdated(update)]
+    outdated = [update for update in old if availability.holds(update.entry)]
     pauses = _within(leaving, availability, budget)
     made = Plan(
         creates=tuple(diff.creates),
         deletes=tuple(deletes),
         pauses=tuple(pauses),
         waiting=tuple(entry for entry in leaving if entry not in pauses),
-        repairs=tuple(update for update in diff.updates if not is_outdated(update)),
+        repairs=tuple(update for update in diff.updates if update not in old),
         outdated=len(outdated),
         budget=budget,
     )
@@ -118,15 +116,12 @@ def plan(
         return replace(made, blocked=SCALING if outdated or made.waiting else "")
     chosen = sorted(outdated, key=lambda update: not urgent(update))
     room = _room(availability, outdated, tolerated(max_unavailable, replicas), replicas)
-    down = [update for update in chosen if availability.is_down(update.entry)][:room]
-    well = [update for update in chosen if update.entry.name in availability.well]
-    taken = [*down, *(() if leaving else well[:budget])]
-    held_up = bool(leaving or outdated) and not taken
-    return replace(
-        made,
-        replacements=tuple(taken),
-        blocked=_why(availability, replicas, max_unavailable) if held_up else "",
-    )
+    taken = [update for update in chosen if availability.is_down(update.entry)][:room]
+    if not leaving:
+        taken += [each for each in chosen if each.entry.name in availability.well][:budget]
+    waits = bool(leaving or outdated) and not taken
+    blocked = _why(availability, replicas, max_unavailable) if waits else ""
+    return replace(made, replacements=tuple(taken), blocked=blocked)
 
 
 def is_outdated(update: Update) -> bool:

@@ -3,8 +3,9 @@
 A Pod is brought up to date by deleting it; the next pass makes it anew.
 """
 
-from collections.abc import Awaitable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from ctrlruntime.api.kinds import RESTMapping
@@ -15,7 +16,7 @@ from ctrlruntime.client.selectors import LabelSelector
 from ctrlruntime.client.turns import Turns
 from ctrlruntime.resources.control import Action, Control, taken
 from ctrlruntime.resources.desired import Desired
-from ctrlruntime.resources.diff import Foreign
+from ctrlruntime.resources.diff import Diff, Foreign
 from ctrlruntime.resources.ownership import Owner
 from ctrlruntime.resources.plan import Availability, Plan, Urgent, plan
 from ctrlruntime.resources.probe import Health, Probe, pod_readiness
@@ -93,8 +94,6 @@ class WorkloadControl:
         """
         pods = list(current)
         diff = self._control.compare(pods, desired, owner)
-        held = [update.entry.name for update in diff.held]
-        progress = Progress(conflicts=list(diff.conflicts), held=held)
         health = self._health(pods, probe)
 
         def planned(present: Iterable[Entry]) -> Plan:
@@ -108,22 +107,13 @@ class WorkloadControl:
                 paused=paused,
             )
 
-        made = planned(pods)
-        _report(progress, made)
+        made, progress = planned(pods), _begun(diff)
         await self._repair(made, owner, progress)
         await self._scale(made, owner, progress)
         if made.takes_down:
-            async with self._turns.of(owner.uid):
-                there = await self._try(progress, self._live(pods, owner, selector))
-                if there is not None:
-                    made = planned(there)
-                    _report(progress, made)
-                    await self._take_down(made, owner, progress)
-        done = progress.created or progress.deleted or progress.replaced
-        progress.requeue = bool(
-            done or made.creates or made.deletes or made.outdated or made.waiting
-        )
-        return progress
+            live = partial(self._live, pods, owner, selector)
+            made = await self._take_down(made, live, planned, owner, progress)
+        return _told(progress, made)
 
     async def disrupt(
         self,
@@ -193,13 +183,27 @@ class WorkloadControl:
             if await self._try(progress, self._control.delete(self._mapping, entry, owner)):
                 progress.deleted.append(entry.name)
 
-    async def _take_down(self, made: Plan, owner: Owner, progress: Progress) -> None:
-        for entry in made.pauses:
-            if await self._try(progress, self._control.delete(self._mapping, entry, owner)):
-                progress.deleted.append(entry.name)
-        for update in made.replacements:
-            if await self._try(progress, self._control.delete(self._mapping, update.entry, owner)):
-                progress.replaced.append(update.entry.name)
+    async def _take_down(
+        self,
+        made: Plan,
+        live: Callable[[], Awaitable[list[Entry]]],
+        planned: Callable[[Iterable[Entry]], Plan],
+        owner: Owner,
+        progress: Progress,
+    ) -> Plan:
+        """Delete Pods that will come back, by a plan for those that the server has. Returns that plan."""
+        async with self._turns.of(owner.uid):
+            there = await self._try(progress, live())
+            if there is None:
+                return made
+            made = planned(there)
+            for entry in made.pauses:
+                if await self._try(progress, self._control.delete(self._mapping, entry, owner)):
+                    progress.deleted.append(entry.name)
+            for entry in (update.entry for update in made.replacements):
+                if await self._try(progress, self._control.delete(self._mapping, entry, owner)):
+                    progress.replaced.append(entry.name)
+        return made
 
     async def _try(self, progress: Progress, step: Awaitable[T]) -> T | None:
         try:
@@ -209,5 +213,13 @@ class WorkloadControl:
             return None
 
 
-def _report(progress: Progress, made: Plan) -> None:
+def _begun(diff: Diff) -> Progress:
+    held = [update.entry.name for update in diff.held]
+    return Progress(conflicts=list(diff.conflicts), held=held)
+
+
+def _told(progress: Progress, made: Plan) -> Progress:
     progress.outdated, progress.budget, progress.blocked = made.outdated, made.budget, made.blocked
+    done = progress.created or progress.deleted or progress.replaced
+    progress.requeue = bool(done or made.creates or made.deletes or made.outdated or made.waiting)
+    return progress
