@@ -122,7 +122,10 @@ class FullNodeReconciler:
         sync = synced(node_set.status.sync, said, now, made)
         final = verdict(found, ready_count(sync), wanted_nodes(node_set), self.times)
         facts = replace(
-            self._facts(node_set, owner, outcome, final), sync=sync, heights=admitted.heights
+            self._facts(node_set, owner, outcome, final),
+            sync=sync,
+            heights=admitted.heights,
+            crossed=admitted.crossed,
         )
         self.crossings.forget(request, facts.emptied_nodes)
         await self._tell(request, node_set, facts, now, found.findings.notes)

@@ -47,6 +47,8 @@ class Facts:
     """What they said; see `synced`."""
     heights: Mapping[str, int] = field(default_factory=dict)
     """The next height of each node, as far as it is known from the nodes."""
+    crossed: bool = False
+    """Whether one of them decides on another version: then they are written at once."""
     peers: Sequence[str] | None = None
     """Addresses for peers outside, once all are known."""
     rollout: RolloutStatus | None = None
@@ -83,8 +85,8 @@ def tell_sync(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> None
     heights = {pod: height for pod, height in status.height.items() if pod in facts.nodes}
     for pod in facts.emptied_nodes:
         heights.pop(pod, None)
-    fresh = is_due(status.sync.values(), now) or _word(status.sync) != _word(facts.sync)
-    if fresh:
+    changed = _word(status.sync) != _word(facts.sync)
+    if changed or facts.crossed or is_due(status.sync.values(), now):
         status.sync = dict(facts.sync)
         known = {pod: height for pod, height in facts.heights.items() if pod in facts.nodes}
         heights = highest(heights, known)

@@ -16,7 +16,7 @@ from ctrlruntime.api import find_condition
 from ctrlruntime.cache.entry import EntryDecoder
 from ctrlruntime.resources.checksums import CONFIG_CHECKSUM
 from internal.cosmos.fullnode.observed_health import observed
-from tests.cosmos.fullnode.stage import CONFIG_MAP, NAME, POD, Place, World, pods
+from tests.cosmos.fullnode.stage import CONFIG_MAP, NAME, PATIENCE, POD, Place, World, pods
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -82,12 +82,13 @@ async def renewed(place: Place, before: dict[str, str]) -> dict[str, str]:
             and status.ready_replicas == found.spec.replicas
         )
 
-    while True:
-        await place.until(is_current)
-        uids = await place.uids()
-        if not set(uids.values()) & set(before.values()):
-            return uids
-        await asyncio.sleep(0.05)
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            await place.until(is_current)
+            uids = await place.uids()
+            if not set(uids.values()) & set(before.values()):
+                return uids
+            await asyncio.sleep(0.05)
 
 
 async def test_a_changed_configuration_rolls_within_the_budget(world: World, place: Place) -> None:

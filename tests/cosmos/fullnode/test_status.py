@@ -88,6 +88,12 @@ def test_heights_alone_wait_for_the_next_minute() -> None:
     assert told(after, facts(node(0, 110)), seconds=80) == after
 
 
+def test_a_height_that_decides_on_another_version_does_not_wait() -> None:
+    before = told(CosmosFullNodeStatus(), facts(node(0, 98)))
+    after = told(before, facts(node(0, 99), crossed=True), seconds=1)
+    assert after.height == {"hub-0": 100}
+
+
 def test_a_node_that_falls_behind_is_told_at_once() -> None:
     before = told(CosmosFullNodeStatus(), facts(node(0), node(1)))
     after = told(before, facts(node(0, 101), node(1, 100, behind=True)), seconds=1)
