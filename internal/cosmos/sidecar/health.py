@@ -8,12 +8,12 @@ from typing import Final
 import orjson
 from aiohttp import web
 
-from internal.cosmos.comet import usage
 from internal.cosmos.comet.address import Address
 from internal.cosmos.comet.client import NodeClient
 from internal.cosmos.comet.failures import NodeError
 
 HEALTH: Final = "/health"
+DISK: Final = "/disk"
 StatVFS = Callable[[str], os.statvfs_result]
 
 
@@ -49,7 +49,7 @@ def make_app(nodes: NodeClient, address: Address, statvfs: StatVFS = os.statvfs)
 
     app = web.Application()
     app.router.add_get(HEALTH, health)
-    app.router.add_get(usage.PATH, disk)
+    app.router.add_get(DISK, disk)
     return app
 
 

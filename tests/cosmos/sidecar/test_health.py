@@ -76,6 +76,14 @@ async def test_how_full_a_disk_is(tmp_path: Path) -> None:
     assert 0 <= body["free_bytes"] <= body["all_bytes"]
 
 
+async def test_the_manager_understands_what_is_said_of_a_disk(tmp_path: Path) -> None:
+    nodes = NodeClient(deadline=60)
+    async with TestServer(make_app(nodes, nobody())) as server:
+        usage = await nodes.usage(Address("127.0.0.1", 0, server.port or 0), str(tmp_path))
+    await nodes.close()
+    assert 0 <= usage.free <= usage.total
+
+
 async def test_sizes_are_in_bytes_and_what_root_keeps_to_itself_is_not_free() -> None:
     def statvfs(_folder: str) -> os.statvfs_result:
         # bsize, frsize, blocks, bfree, bavail, and others
