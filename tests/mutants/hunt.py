@@ -40,7 +40,7 @@ def hunt(tree: Tree, defect: Defect) -> Fate:
     if run.code != FAILED or not run.failed:
         return Fate(defect, _miss(defect, run), defect.test, run.seconds, run.output)
     catcher = run.failed[0]
-    sound = tree.run(defect, catcher, hangs=HANGS, limit=LIMIT)
+    sound = tree.run(defect, catcher, hangs=HANGS, limit=LIMIT, sound=True)
     seconds = run.seconds + sound.seconds
     if sound.code:
         verdict = "the test fails without the defect too"

@@ -53,14 +53,19 @@ class Tree:
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         for name in [name for name in environment if name.startswith("PYTEST_")]:
             del environment[name]
-        self._warm = subprocess.Popen(
-            [sys.executable, "-m", "tests.mutants.warm"],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+        self._warm, self._sound = (
+            subprocess.Popen(
+                [sys.executable, "-m", "tests.mutants.warm", *arguments],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for arguments in ((), ("sound",))
         )
+        for process in (self._warm, self._sound):
+            self._hear(process)  # has imported what there is, before anything is broken
 
     def __enter__(self) -> Self:
         return self
@@ -71,7 +76,8 @@ class Tree:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._warm.communicate()
+        for process in (self._warm, self._sound):
+            process.communicate()
 
     @contextmanager
     def broken(self, defect: Defect) -> Iterator[None]:
@@ -90,37 +96,44 @@ class Tree:
         self._stamp += 2
         os.utime(path, (self._stamp, self._stamp))
 
-    def run(self, defect: Defect, *tests: str, hangs: float, limit: float) -> Run:
+    def run(
+        self, defect: Defect, *tests: str, hangs: float, limit: float, sound: bool = False
+    ) -> Run:
         """Has the copy's tests say what they think of the copy's code, up to the first that fails.
 
         Of `tests` (by default where the defect says to look) those that are marked with its ID. One
-        test may take `hangs` seconds; a run of more than `limit` seconds is ended.
+        test may take `hangs` seconds; a run of more than `limit` seconds is ended. `sound`: nothing is
+        broken, and so our code need not be imported anew.
         """
+        process = self._sound if sound else self._warm
         started = time.perf_counter()
         self._answer.unlink(missing_ok=True)
         choice = {"mark": defect.id, "test": defect.test, "answer": str(self._answer)}
         self._tell(
+            process,
             arguments=[*_PYTEST, f"--timeout={hangs}", *(tests or [defect.test])],
             environment={CHOICE: json.dumps(choice)},
             output=str(self._output),
         )
-        overdue = threading.Timer(limit, os.killpg, (self._hear(), signal.SIGKILL))
+        overdue = threading.Timer(limit, os.killpg, (self._hear(process), signal.SIGKILL))
         overdue.start()
-        code = self._hear()
+        code = self._hear(process)
         overdue.cancel()
         failed = json.loads(self._answer.read_text()) if self._answer.exists() else ()
         output = self._output.read_text(errors="replace")
         return Run(code, output, time.perf_counter() - started, tuple(failed))
 
-    def _tell(self, **run: object) -> None:
-        assert self._warm.stdin is not None
-        self._warm.stdin.write(json.dumps(run) + "\n")
-        self._warm.stdin.flush()
+    @staticmethod
+    def _tell(process: subprocess.Popen[str], **run: object) -> None:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(run) + "\n")
+        process.stdin.flush()
 
-    def _hear(self) -> int:
+    @staticmethod
+    def _hear(process: subprocess.Popen[str]) -> int:
         """Raises RuntimeError when the process is gone; standard error says why."""
-        assert self._warm.stdout is not None
-        line = self._warm.stdout.readline()
+        assert process.stdout is not None
+        line = process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the process that runs tests has ended: {self._warm.wait()}")
+            raise RuntimeError(f"the process that runs tests has ended: {process.wait()}")
         return int(line)

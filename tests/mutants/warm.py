@@ -1,8 +1,9 @@
 """`python -m tests.mutants.warm`: runs pytest again and again, each time in a fork of this process.
 
 What the tests import from others is imported once; our own code is imported by every run as it then
-is. A line of JSON on standard input begins a run: `arguments`, `environment`, `output`. It is answered
-by its process id, and when it has ended by its exit code.
+is, or with the argument `sound` once as well. It says its process id as soon as that is done. A line of
+JSON on standard input begins a run: `arguments`, `environment`, `output`. It is answered by the run's
+process id, and when it has ended by its exit code.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ import os
 import sys
 
 HEAVY = (
-    "aiohttp",
+    "aiohttp.web",
     "aiomysql",
     "aiosqlite",
+    "annotated_types",
+    "cel",
     "click",
     "cryptography.x509",
     "google.protobuf.descriptor_pb2",
     "hypothesis",
     "jinja2",
+    "jsonpath",
     "jsonschema_rs",
     "kubernetes_asyncio.config",
     "kubernetes_validate",
@@ -31,7 +35,7 @@ HEAVY = (
     "opentelemetry.sdk.trace",
     "orjson",
     "prometheus_client",
-    "pydantic",
+    "pydantic.json_schema",
     "pytest_asyncio.plugin",
     "pytest_timeout",
     "structlog",
@@ -40,14 +44,21 @@ HEAVY = (
     "xdist.plugin",
     "yaml",
 )
+OWN = (
+    "ctrlruntime.envtest.environment",
+    "ctrlruntime.manager",
+    "ctrlruntime.webhook",
+    "manager.cli",
+)
 SILENT = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 """For once pytest need not be the one who imports its plugins."""
 
 
 def main() -> int:
-    for name in HEAVY:
+    for name in (*HEAVY, *(OWN if sys.argv[1:] == ["sound"] else ())):
         importlib.import_module(name)
     gc.freeze()
+    print(os.getpid(), flush=True)
     for line in sys.stdin:
         run = json.loads(line)
         child = os.fork()
