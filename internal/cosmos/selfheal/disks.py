@@ -112,11 +112,12 @@ class DiskHealing:
     def _tell_unknown(self, entry: Entry, seen: Sequence[DiskObservation]) -> None:
         """One disk whose usage is not known is no news: its node may be about to start."""
         asked = [each for each in seen if each.at is not None]
-        if asked and len(asked) == len(seen) and all(each.error for each in asked):
-            first = asked[0]
+        failed = [each for each in asked if each.error]
+        if failed and len(failed) == len(seen):
+            first = failed[0]
             text = f"The usage of none of the disks is known; {first.pod}: {first.error}"
             self.notes.trouble(entry, Reason.COLLECT_USAGE, "", text)
-        elif asked:
+        elif len(failed) < len(asked):
             self.notes.well(entry, Reason.COLLECT_USAGE, "")
 
     def _tell_troubles(self, entry: Entry, decisions: Mapping[str, Decision]) -> None:

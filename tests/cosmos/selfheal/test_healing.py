@@ -47,6 +47,7 @@ def scale(**more: Any) -> dict[str, Any]:
 class TestDisks:
     async def test_full_ones_are_asked_to_grow_by_the_status(self, bed: Bed) -> None:
         fill(bed, 0, 2)
+        bed.node(1).disk_error = "not mounted"
         others = {"peers": ["id@peer:26656"], "scheduledSnapshotStatus": {"x": {"podCandidate": "hub-7"}}}  # fmt: skip
         await bed.admit(selfHeal=scale(), status=others)
         await bed.until_requested(pvc_hub_0="120Gi", pvc_hub_2="120Gi")
@@ -56,7 +57,10 @@ class TestDisks:
         assert found.status.peers == others["peers"]
         assert list(found.status.scheduled_snapshot_status) == ["x"]
         await bed.until_event("PVCAutoScale")
-        told = ", ".join(note for _, note in await bed.events())
+        await bed.ward.until_looked()
+        events = await bed.events()
+        assert {reason for reason, _ in events} == {"PVCAutoScale"}
+        told = ", ".join(note for _, note in events)
         assert [each in told for each in ("pvc-hub-0 120Gi", "hub-1", "pvc-hub-2 120Gi")] == [
             True,
             False,
