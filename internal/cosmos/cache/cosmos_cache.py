@@ -15,11 +15,12 @@ from ctrlruntime.queue import Request
 from ctrlruntime.resources.ordinal import ordinal_of
 from internal.cosmos.cache.memory import Record
 from internal.cosmos.cache.metrics import CacheMetrics
-from internal.cosmos.cache.news import News
+from internal.cosmos.cache.news import News, reached
 from internal.cosmos.cache.observation import DiskObservation, Observation
 from internal.cosmos.cache.pace import Pace
 from internal.cosmos.cache.pods import (
     TERMINATING,
+    WITHOUT_ADDRESS,
     Target,
     by_ordinal,
     is_main,
@@ -225,7 +226,8 @@ class CosmosCache:
         if is_terminating(entry):
             return Observation(*place, at=record.at, error=TERMINATING)
         if record.answer is None:
-            return Observation(*place, at=record.at, error=record.error)
+            error = record.error if target_of(entry) or record.at else WITHOUT_ADDRESS
+            return Observation(*place, at=record.at, error=error)
         said = record.answer
         return Observation(*place, record.at, said.height, said.catching_up)
 
@@ -234,7 +236,10 @@ class CosmosCache:
     ) -> None:
         """Look closer at a set only if there may be news: most answers are but another height."""
         due = self._news.heights_are_due((namespace, name), time.monotonic())
-        if due or _state(before) != _state(after):
+        followed = self._sets.get((namespace, name))
+        boundaries = () if followed is None else followed.boundaries
+        crossed = reached(_height(before), boundaries) != reached(_height(after), boundaries)
+        if due or crossed or _state(before) != _state(after):
             self._tell(namespace, name)
 
     def _tell(self, namespace: str, name: str) -> None:
@@ -267,6 +272,10 @@ class CosmosCache:
 
 def _percent(record: Record[DiskUsage]) -> int | None:
     return None if record.answer is None else record.answer.percent
+
+
+def _height(record: Record[NodeStatus]) -> int | None:
+    return None if record.answer is None else record.answer.height
 
 
 def _state(record: Record[NodeStatus]) -> str:

@@ -56,6 +56,11 @@ class News:
 
 
 def _word(observation: Observation, boundaries: Collection[int]) -> Hashable:
-    following = 0 if observation.height is None else observation.height + 1
-    reached = sum(boundary <= following for boundary in boundaries)
-    return observation.is_in_sync, observation.is_reachable, reached
+    passed = reached(observation.height, boundaries)
+    return observation.is_in_sync, observation.is_reachable, passed
+
+
+def reached(height: int | None, boundaries: Iterable[int]) -> int:
+    """How many of the boundaries a node of that last block has reached: it makes the next one."""
+    following = 0 if height is None else height + 1
+    return sum(boundary <= following for boundary in boundaries)

@@ -14,6 +14,8 @@ MIN_READY = timedelta(seconds=5)
 """How long a Pod has to be ready before its node counts as one that stays."""
 TERMINATING = "Its Pod is being deleted."
 """What is said of a node that is about to end, whatever it answers."""
+WITHOUT_ADDRESS = "Its Pod has no address: it has not begun to run, or has ended."
+"""What is said of a node that nobody can ask."""
 
 
 @dataclass(frozen=True, slots=True)

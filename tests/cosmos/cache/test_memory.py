@@ -106,6 +106,13 @@ class TestNews:
         ]
         assert told == [60, 120, 180]
 
+    def test_a_height_that_somebody_waits_for_is_told_at_once(self) -> None:
+        news = News()
+        assert news.is_news("hub", [said("a", 97)], 0, [100])
+        assert not news.is_news("hub", [said("a", 98)], 1, [100])
+        assert news.is_news("hub", [said("a", 99)], 2, [100]), "it makes 100 next"
+        assert not news.is_news("hub", [said("a", 100)], 3, [100])
+
     def test_the_last_height_of_a_chain_that_halts_is_told(self) -> None:
         news = News()
         assert news.is_news("hub", [said("a", 1)], 0)
