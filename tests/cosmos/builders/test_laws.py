@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apis.cosmos import CosmosFullNode
@@ -47,7 +47,7 @@ def sets(draw: st.DrawFn) -> CosmosFullNode:
     return node_set(**changes)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(sets())
 def test_building_is_deterministic_and_changes_nothing_it_is_given(nodes: CosmosFullNode) -> None:
     before = nodes.to_manifest()
@@ -57,7 +57,7 @@ def test_building_is_deterministic_and_changes_nothing_it_is_given(nodes: Cosmos
     assert text_of(built(nodes.model_copy(deep=True))) == first
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(sets())
 def test_every_object_has_a_name_of_its_own_and_a_place_in_the_order(nodes: CosmosFullNode) -> None:
     made = built(nodes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from internal.cosmos import marks
@@ -17,7 +17,7 @@ HOST = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,250}[a-z0-9])?", fullmatch=True)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(max_size=300))
 def test_any_text_makes_a_label(text: str) -> None:
     value = to_label_value(text)
@@ -25,7 +25,7 @@ def test_any_text_makes_a_label(text: str) -> None:
     assert LABEL.fullmatch(value)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(NAMES, st.integers(0, 9999))
 def test_any_name_of_a_set_makes_names_of_services(name: str, ordinal: int) -> None:
     for made in (
