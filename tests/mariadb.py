@@ -135,6 +135,7 @@ class MariaDB:
             autocommit=True,
             charset="utf8mb4",
             connect_timeout=10,
+            ssl_disabled=True,  # or every connection reads the machine's authorities first
         )
 
     def _await_ready(self) -> None:

@@ -27,7 +27,7 @@ from ctrlruntime.manager import Manager, ManagerOptions, MetricsServing
 from ctrlruntime.manager.authorization import RequestFilter
 from ctrlruntime.webhook.authority import KeyPair, issue, make_authority, pem
 from ctrlruntime.webhook.tls import CertificateError
-from tests.webhook.handshakes import handshake, until
+from tests.webhook.handshakes import handshake, unchecked, until
 
 DAY = timedelta(days=1)
 
@@ -54,13 +54,6 @@ async def running(
         await asyncio.gather(task, elected, return_exceptions=True)
     if task.exception() is not None:
         raise task.exception()  # type: ignore[misc]
-
-
-def unchecked() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 async def get(url: str, token: str = "", context: ssl.SSLContext | None = None) -> tuple[int, str]:

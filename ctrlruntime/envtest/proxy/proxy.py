@@ -238,10 +238,11 @@ class Proxy:
 
 def server_context(ca: bytes | None, *, verify: bool = True) -> ssl.SSLContext:
     """A context to reach an https upstream with; `ca` is PEM."""
-    context = ssl.create_default_context(cadata=ca.decode() if ca else None)
-    if not verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
+    if verify:
+        return ssl.create_default_context(cadata=ca.decode() if ca else None)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
     return context
 
 
