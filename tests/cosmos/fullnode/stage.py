@@ -273,10 +273,16 @@ class Place:
         found = await self.client.list(POD, self.namespace)
         return {item["metadata"]["name"]: item["metadata"]["uid"] for item in found}
 
-    async def reasons(self) -> set[str]:
-        """Reasons of all events."""
-        found = await self.client.list(EVENT, self.namespace)
-        return {item["reason"] for item in found}
+    async def told(self, reason: str) -> None:
+        """Wait for an event of that reason: events are sent in the background."""
+        found: set[str] = set()
+        end = asyncio.get_running_loop().time() + PATIENCE
+        while reason not in found:
+            if asyncio.get_running_loop().time() > end:
+                raise AssertionError(f"no event {reason}, only {sorted(found)}")
+            await asyncio.sleep(0.05)
+            events = await self.client.list(EVENT, self.namespace)
+            found = {item["reason"] for item in events}
 
     def deletions(self, since: Mark, resource: str = "pods") -> list[str]:
         """Names of what the manager deleted since then, in order."""
