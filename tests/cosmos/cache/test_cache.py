@@ -60,8 +60,10 @@ class TestCollect:
         seldom.add(1, address="")
         seldom.follow()
         await seldom.comet.until_asked("hub-0", more=0)
-        for found in seldom.collect():
-            assert (found.at, found.height, found.error) == (None, None, NOT_ASKED)
+        asked, unreachable = seldom.collect()
+        assert (asked.at, asked.height, asked.error) == (None, None, NOT_ASKED)
+        assert (unreachable.at, unreachable.height) == (None, None)
+        assert "no address" in unreachable.error
 
     async def test_pods_come_from_the_informer_and_are_told_apart_by_uid(
         self, seldom: Nodes
