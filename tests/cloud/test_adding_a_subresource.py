@@ -40,7 +40,7 @@ def blocks() -> list[tuple[str, str]]:
 def copy(tmp_path: Path) -> Path:
     """The sources with what the page adds."""
     for name in ("apis", "internal", "manager", "config", "ctrlruntime"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("*.pyc.*"))
     for name, text in blocks():
         path = tmp_path / name
         if path.exists():

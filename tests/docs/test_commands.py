@@ -253,7 +253,7 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
         yield made
         return
     ignored = shutil.ignore_patterns(
-        ".git", ".venv", ".run", ".*_cache", ".hypothesis", "__pycache__", "*.whl", "build"
+        ".git", ".venv", ".run", ".*_cache", ".hypothesis", "*.pyc.*", "*.whl", "build"
     )
     shutil.copytree(ROOT, made, ignore=ignored)
     environment = Path(sys.prefix)

@@ -43,7 +43,7 @@ class Tree:
         self.folder = folder
         self._stamp = int(time.time())
         self._output, self._answer = folder / "output.txt", folder / "answer.json"
-        ignored = shutil.ignore_patterns("__pycache__")
+        ignored = shutil.ignore_patterns("*.pyc.*")  # bytecode that somebody is writing
         for name in _COPIED:
             shutil.copytree(ROOT / name, folder / name, ignore=ignored, symlinks=True)
         for name in _FILES:
