@@ -24,25 +24,21 @@ async def test_the_generated_role_is_enough_for_a_tenants_whole_life(tmp_path: P
 
 @pytest.mark.criterion("rbac")
 async def test_a_kind_the_role_lacks_fails_its_resource_and_no_other(tmp_path: Path) -> None:
-    async with World.start(tmp_path, denied=["pods"]) as world:
+    async with World.start(tmp_path, denied=["endpoints"]) as world:
         world.rows("a")
         await world.registry()
-        pod = {
-            "id": "pod",
-            "nameTemplate": "{{ .uid }}-pod",
-            "spec": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "spec": {"containers": [{"name": "c", "image": "i"}]},
-            },
+        endpoints = {
+            "id": "other",
+            "nameTemplate": "{{ .uid }}-other",
+            "spec": {"apiVersion": "v1", "kind": "Endpoints"},
         }
         await world.template(
-            "with-pod", manifests=[pod], configMaps=[config_map("cm", "{{ .uid }}-cm")]
+            "with-other", manifests=[endpoints], configMaps=[config_map("cm", "{{ .uid }}-cm")]
         )
         await world.template(configMaps=[config_map("cm", "{{ .uid }}-other")])
         await world.ready("a-web-app")
-        condition = await world.condition("a-with-pod", "Ready", "False")
-        assert "pod (The manager may not patch pods" in condition.message
-        granted = await world.condition("a-with-pod", "PermissionsGranted", "False")
-        assert "--resource=pods" in granted.message
+        condition = await world.condition("a-with-other", "Ready", "False")
+        assert "other (v1 Endpoints cannot be watched" in condition.message
+        granted = await world.condition("a-with-other", "PermissionsGranted", "False")
+        assert "--resource=endpoints" in granted.message
         await world.eventually(lambda: world.get(CONFIG_MAP, "a-cm"))
