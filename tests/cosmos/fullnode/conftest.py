@@ -17,5 +17,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def place(world: World) -> Place:
-    return await world.place()
+async def place(world: World) -> AsyncIterator[Place]:
+    made = await world.place()
+    yield made
+    await made.clear()

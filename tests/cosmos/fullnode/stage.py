@@ -284,15 +284,24 @@ class Place:
             events = await self.client.list(EVENT, self.namespace)
             found = {item["reason"] for item in events}
 
+    def requests(self, since: Mark) -> list[LogEntry]:
+        """What the manager asked since then of this namespace, watches aside."""
+        return [item for item in self.world.requests(since) if item.namespace == self.namespace]
+
+    def writes(self, since: Mark) -> list[LogEntry]:
+        return [item for item in self.world.writes(since) if item.namespace == self.namespace]
+
+    async def clear(self) -> None:
+        """Delete all sets."""
+        for found in await self.client.list(CosmosFullNode, self.namespace):
+            await self.client.delete(CosmosFullNode, found.metadata.name or "", self.namespace)
+
     def deletions(self, since: Mark, resource: str = "pods") -> list[str]:
         """Names of what the manager deleted since then, in order."""
         return [
             item.name
-            for item in self.world.writes(since)
-            if item.verb == "delete"
-            and item.resource == resource
-            and item.namespace == self.namespace
-            and item.code < 300
+            for item in self.writes(since)
+            if item.verb == "delete" and item.resource == resource and item.code < 300
         ]
 
 

@@ -58,17 +58,17 @@ async def test_from_apply_to_complete_then_silence_and_a_restart_that_writes_not
     await world.stop_manager()
     await world.start_manager()
     await world.rest()
-    assert world.writes(at_rest) == []
+    assert place.writes(at_rest) == []
     assert {item.verb for item in world.requests(at_rest)} <= {"list"}
     before = world.comet.questions
     silence = world.mark()
     await world.comet.until_asked("hub-0", place.namespace, more=5)
     assert world.comet.questions > before
-    assert world.requests(silence) == [], "the nodes were asked, the server was not"
+    assert place.requests(silence) == [], "the nodes were asked, the server was not"
 
     world.comet.advance(7)
     await world.comet.until_asked("hub-0", place.namespace, more=5)
-    writes = world.writes(silence)
+    writes = place.writes(silence)
     assert len(writes) <= 1, "heights alone are written once a minute at most"
 
 
@@ -135,7 +135,7 @@ async def test_a_set_goes_with_all_it_has_by_its_owner_references(
     for kind in (POD, CLAIM, SERVICE, CONFIG_MAP, SECRET):
         for name in await place.names(kind):
             await place.until_object(kind, name, lambda item: item is None)
-    assert world.writes(gone) == []
+    assert place.writes(gone) == []
 
 
 async def test_what_hands_change_or_delete_is_put_right(world: World, place: Place) -> None:
