@@ -9,14 +9,18 @@ from collections.abc import Iterable
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.resources.probe import Health, Probe
 from internal.cosmos.cache.observation import Observation
+from internal.cosmos.cache.pods import target_of
 
 
 def observed(observations: Iterable[Observation]) -> Probe:
-    """Health by the last answer of the node in this very Pod. A Pod that nobody has asked yet is as good as down."""
+    """Health by the last answer of the node in this very Pod. One that was not asked yet may work or not; one that
+    cannot be asked, since its Pod has no address, is known not to."""
     known = {each.uid: each for each in observations}
 
     def probe(entry: Entry) -> Health:
         found = known.get(entry.uid)
+        if target_of(entry) is None:
+            return Health(available=False, reachable=False, detail="its Pod does not run")
         if found is None or found.at is None:
             return Health(available=False, reachable=False, detail="not asked yet", known=False)
         return Health(found.is_in_sync, found.is_reachable, _why(found))

@@ -260,7 +260,8 @@ async def test_a_node_that_is_paused_for_a_snapshot_is_away_and_comes_back(
 async def test_a_pod_that_the_cache_lacks_is_no_fault(place: Place) -> None:
     """Its node has never been asked: it is left alone, and nothing else is taken down for it."""
     decoder = EntryDecoder(POD.gvk)
-    entry = decoder.decode_manifest({"metadata": {"name": "hub-0", "uid": "1"}})
+    metadata, address = {"name": "hub-0", "uid": "1"}, {"podIP": "127.0.0.9"}
+    entry = decoder.decode_manifest({"metadata": metadata, "status": address})
     health = observed([])(entry)
     assert (health.available, health.reachable, health.known) == (False, False, False)
 
@@ -282,6 +283,22 @@ async def test_a_pod_that_the_cache_lacks_is_no_fault(place: Place) -> None:
         place.node(0).release()
         place.node(1).release()
     await renewed(place, before)
+
+
+async def test_a_pod_that_never_began_to_run_is_made_anew_when_the_spec_is_mended(
+    place: Place,
+) -> None:
+    """It has no address, so nobody can ask it: that it does not work is known all the same."""
+    await place.apply(place.node_set(replicas=2))
+    await place.settled()
+    before = await place.uids()
+    await place.edit(instanceOverrides={"hub-1": {"image": "gaia:does-not-exist"}})
+    await place.until(lambda found: found.status.ready_replicas == 1)
+    await place.edit(instanceOverrides={"hub-1": {"image": "gaia:v9"}})
+    await place.settled()
+    after = await place.uids()
+    assert after["hub-0"] == before["hub-0"]
+    assert after["hub-1"] != before["hub-1"]
 
 
 async def test_a_pod_that_has_ended_is_made_anew(place: Place) -> None:

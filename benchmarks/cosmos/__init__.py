@@ -1,0 +1,1 @@
+"""What sets of nodes cost at rest."""
