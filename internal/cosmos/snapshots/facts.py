@@ -70,6 +70,8 @@ class Facts:
     """Nodes in sync for long enough, by ordinal."""
     budget: int = 1
     """Nodes that may be taken down now without breaking the set's rollout strategy."""
+    asked: bool = True
+    """Whether all nodes have been asked how they are: otherwise nobody knows yet which of them to take."""
     paused: tuple[Paused, ...] = ()
     """Nodes that are down for us."""
     others: tuple[str, ...] = ()

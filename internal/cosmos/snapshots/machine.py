@@ -88,7 +88,7 @@ def effects(spec: Spec, status: Status, facts: Facts) -> tuple[Effect, ...]:
     if facts.paused and not facts.held and status.phase in _DOWN:
         return (Hold(),)  # somebody took the finalizer off
     match status.phase:
-        case Phase.DELETING_POD if candidate is not None and not facts.paused:
+        case Phase.DELETING_POD if candidate is not None and not facts.paused and facts.asked:
             return (*(() if facts.held else (Hold(),)), Pause(candidate.pod_name))
         case Phase.CREATING_SNAPSHOT if candidate and last and facts.made is None:
             return (Create(last.name, candidate.pvc_name, candidate.pod_labels),)
@@ -195,7 +195,7 @@ def _find(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
         _enter(status, Phase.RESTORING_POD, now, "A node is still down from before.")
     elif spec.suspend or not facts.served:
         _leave(status, facts, now)
-    else:
+    elif facts.asked:
         try:
             node = choose(spec, facts)
         except NoCandidate as error:
@@ -220,7 +220,7 @@ def _take_down(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
             _enter(status, Phase.RESTORING_POD, now, "A node is still down from before.")
     elif spec.suspend or not facts.served:
         _leave(status, facts, now)
-    elif not spec.delete_pod or not is_still(pod, spec, facts):
+    elif not spec.delete_pod or (facts.asked and not is_still(pod, spec, facts)):
         status.candidate = None
         _enter(status, Phase.FINDING_CANDIDATE, now, f"Looking for another node than {pod}.")
 

@@ -18,6 +18,7 @@ from ctrlruntime.cache.store import Store
 from ctrlruntime.resources import Control, Owner
 from ctrlruntime.resources.ownership import Standing
 from ctrlruntime.resources.rollout import compute_rollout
+from internal.cosmos.cache.memory import NOT_ASKED
 from internal.cosmos.cache.observation import Observation, Observations
 from internal.cosmos.fullnode.metadata import node_ordinals
 from internal.cosmos.marks import PAUSE_FINALIZER, claim_name, pod_name
@@ -93,6 +94,7 @@ class World:
             node_set=found is not None and found.deletion_timestamp is None,
             synced=self._nodes(node_set, ready),
             budget=_budget(node_set, len(wanted), len(ready)),
+            asked=self._asked(node_set),
             paused=tuple(self.paused(entry.namespace, entry.name)),
             others=() if found is None else tuple(_others(found, entry.name)),
             pod_gone=bool(pod) and await self._pod_gone(entry.namespace, pod, status),
@@ -116,6 +118,14 @@ class World:
         return self.observations.synced(
             node_set.metadata.namespace or "", node_set.metadata.name or ""
         )
+
+    def _asked(self, node_set: CosmosFullNode | None) -> bool:
+        """False for a while after a start: nothing is decided, and nothing written, on what is not known yet."""
+        if node_set is None:
+            return True
+        metadata = node_set.metadata
+        seen = self.observations.collect(metadata.namespace or "", metadata.name or "")
+        return all(each.error != NOT_ASKED for each in seen)
 
     def _nodes(self, node_set: CosmosFullNode | None, ready: list[Observation]) -> tuple[Node, ...]:
         if node_set is None:
