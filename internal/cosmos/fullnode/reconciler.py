@@ -31,7 +31,6 @@ from internal.cosmos.fullnode.pod_control import main_pods, wanted_nodes
 from internal.cosmos.fullnode.reading import read
 from internal.cosmos.fullnode.status import (
     Facts,
-    highest,
     next_heights,
     ready_count,
     synced,
@@ -98,8 +97,7 @@ class FullNodeReconciler:
         self, request: Request, entry: Entry, node_set: CosmosFullNode
     ) -> Result | None:
         said = self.observations.collect(request.namespace, request.name)
-        admitted = self._admit(request, node_set, said)
-        if not await self._record_first(request, node_set, admitted):
+        if not await self._record_image(request, node_set):
             return None
         owner = Owner(
             gvk=CosmosFullNode.gvk(),
@@ -140,22 +138,17 @@ class FullNodeReconciler:
         polled = next_heights(said)
         return self.crossings.admit(request, node_set.status.height, polled, boundaries)
 
-    async def _record_first(
-        self, request: Request, node_set: CosmosFullNode, admitted: Admitted
-    ) -> bool:
-        """Write down what decides on the Pods before they are made by it. False if the set is gone.
+    async def _record_image(self, request: Request, node_set: CosmosFullNode) -> bool:
+        """Write down which image runs beside the nodes before they are made with it. False if the set is gone.
 
-        After a restart the same is then known without asking anybody.
+        Heights need no such step: Pods go by those of the status, never by what was heard just now.
         """
-        template, status = node_set.spec.pod_template, node_set.status
-        image = "" if template.sidecar_image or status.sidecar_image else self.sidecar_image
-        if not image and not admitted.crossed:
+        template, image = node_set.spec.pod_template, self.sidecar_image
+        if template.sidecar_image or node_set.status.sidecar_image or not image:
             return True
 
         def record(status: CosmosFullNodeStatus) -> None:
             status.sidecar_image = status.sidecar_image or image
-            if admitted.crossed:
-                status.height = highest(status.height, admitted.heights)
 
         written = await self._sync(request, record, node_set.metadata.uid)
         if written is None:

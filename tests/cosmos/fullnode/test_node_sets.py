@@ -241,6 +241,20 @@ async def test_what_cannot_be_built_is_an_error_that_names_the_field(place: Plac
     assert await place.uids() == before
 
 
+async def test_a_step_that_fails_as_a_whole_keeps_no_other_from_being_taken(
+    place: Place,
+) -> None:
+    beside = {"name": NAME, "spec": {"containers": [{"name": "index", "image": "index:1"}]}}
+    await place.apply(place.node_set(replicas=1, additionalVersionedPods=[beside]))
+    found = await place.phase("Error")
+    assert "additionalVersionedPods" in found.status.status
+    assert await place.names(POD) == ["hub-0"]
+    assert await place.names(CLAIM) == CLAIMS[:1], "the step after it"
+    await place.edit(additionalVersionedPods=[{**beside, "name": "index"}])
+    await place.settled()
+    assert await place.names(POD) == ["hub-0", "index-0"]
+
+
 async def test_instances_are_overridden(place: Place) -> None:
     overrides = {
         "hub-0": {"disable": "Pod"},
