@@ -59,14 +59,14 @@ class Verdict:
 def verdict(found: Found, ready: int, wanted: int, times: Times) -> Verdict:
     """Decide. Failures go before progress, progress before what others have to do."""
     findings = found.findings
+    waits = [found.crossing] if found.crossing else []
     if findings.any:
         transient = findings.is_transient
         return Verdict(
             FullNodePhase.TRANSIENT_ERROR if transient else FullNodePhase.ERROR,
             _sentence(findings.message),
-            times.progress if transient else times.failure,
+            min(*waits, times.progress if transient else times.failure, times.failure),
         )
-    waits = [found.crossing] if found.crossing else []
     progress = _progress(found)
     if progress:
         waits.append(times.progress if _is_busy(found) else times.external)

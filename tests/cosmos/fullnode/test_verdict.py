@@ -108,6 +108,7 @@ def test_addresses_are_waited_for_last() -> None:
 
 def test_a_node_at_the_height_of_another_version_is_looked_at_when_its_time_is_over() -> None:
     assert judged(found(crossing=7.5)).requeue_after == 7.5
+    assert judged(found(UnrecoverableError("no"), crossing=7.5)).requeue_after == 7.5
 
 
 def test_long_messages_are_cut() -> None:
