@@ -21,17 +21,18 @@ from pathlib import Path
 import click
 import orjson
 import uvloop
-from tests.cosmos.servers.snapshotcrds import SNAPSHOT_CRDS
 
 from apis.cosmos import CosmosFullNode, FullNodePhase
 from ctrlruntime.client.client import Client
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.nodes.addresses import PodNetwork
 from ctrlruntime.envtest.process import ChildProcess
-from ctrlruntime.envtest.proxy.log import LEASES, LogEntry
+from ctrlruntime.envtest.proxy import LogEntry, Mark
+from ctrlruntime.envtest.proxy.log import LEASES
 from ctrlruntime.envtest.proxy.requests import WRITES
 from ctrlruntime.generate.discovery import find_kinds, load
 from tests.cosmos.servers.comet import CometNodes
+from tests.cosmos.servers.snapshotcrds import SNAPSHOT_CRDS
 
 NAMESPACE = "default"
 MANAGER = "manager"
@@ -230,7 +231,7 @@ class Bench:
     def _client(self) -> Client:
         return self.environment.client("envtest")
 
-    def _asked(self, mark: int) -> list[LogEntry]:
+    def _asked(self, mark: Mark) -> list[LogEntry]:
         found = self.environment.proxy.log.entries(mark)
         return [each for each in found if each.user == MANAGER and each.resource != LEASES]
 

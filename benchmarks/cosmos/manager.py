@@ -20,7 +20,7 @@ from manager.controllers.cosmos import add_cosmos
 from manager.options import RunOptions
 
 DURATIONS = "controller_runtime_reconcile_time_seconds"
-QUESTIONS = "cosmos_questions"
+QUESTIONS = "cosmos_cache_questions"
 
 
 def options() -> RunOptions:
@@ -47,9 +47,8 @@ def durations(manager: Manager) -> dict[str, float]:
 
 def questions(manager: Manager) -> float:
     """What the cache asked nodes and disks."""
-    return sum(
-        sample.value for sample in samples(manager, QUESTIONS) if sample.name.endswith("_total")
-    )
+    told = samples(manager, QUESTIONS)
+    return float(sum(sample.value for sample in told if sample.name.endswith("_total")))
 
 
 async def main(kubeconfig: str, report: Path) -> None:

@@ -22,6 +22,7 @@ from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Owner
 from ctrlruntime.resources.ordinal import ordinal_of
+from internal.cosmos.cache.memory import NOT_ASKED
 from internal.cosmos.cache.observation import Observation, Observations
 from internal.cosmos.fullnode import events, steps
 from internal.cosmos.fullnode.crossings import Admitted, Crossings
@@ -37,7 +38,7 @@ from internal.cosmos.fullnode.status import (
     tell,
 )
 from internal.cosmos.fullnode.steps import Controls, Outcome
-from internal.cosmos.fullnode.verdict import Times, Verdict, conditions, rollout_of, verdict
+from internal.cosmos.fullnode.verdict import Found, Times, Verdict, conditions, rollout_of, verdict
 from internal.cosmos.marks import claim_name, pod_name
 
 Statuses = StatusClient[CosmosFullNodeSpec, CosmosFullNodeStatus]
@@ -116,6 +117,8 @@ class FullNodeReconciler:
         admitted = self._admit(request, node_set, said)
         found.crossing = admitted.wait
         made = self._made(request, outcome, said)
+        if is_too_early(found, said, made):
+            return Result(requeue_after=self.times.progress)
         now = self.clock()
         sync = synced(node_set.status.sync, said, now, made)
         final = verdict(found, ready_count(sync), wanted_nodes(node_set), self.times)
@@ -240,6 +243,15 @@ class FullNodeReconciler:
         self.made.pop(request, None)
         self.crossings.forget(request)
         self.metrics.forget(request)
+
+
+def is_too_early(found: Found, said: Sequence[Observation], made: Collection[str]) -> bool:
+    """Whether a change waits only until nodes from before this manager's start have been asked once.
+
+    What was told of it by an earlier manager stays until then: nothing is known better.
+    """
+    waits = found.pods is not None and bool(found.pods.blocked)
+    return waits and any(each.error == NOT_ASKED and each.pod not in made for each in said)
 
 
 def _numbers(node_set: CosmosFullNode, controls: Controls, owner: Owner) -> list[int]:

@@ -20,7 +20,6 @@ from apis.cosmos import ScheduledVolumeSnapshot
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.nodes.addresses import PodNetwork
 from ctrlruntime.envtest.proxy import Match
-from ctrlruntime.resources import REVISION
 from internal.cosmos.marks import NODE
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 from tests.cosmos.fullnode.stage import (
@@ -134,14 +133,11 @@ class Scene:
         return found is not None and found.status.next_at is not None and await self.complete()
 
     async def inventory(self) -> dict[str, Any]:
-        """Objects by kind and name, with the revision that they were last written for."""
-        found = {
-            f"{kind.gvk.kind}/{item['metadata']['name']}": item["metadata"]["annotations"][REVISION]
-            for kind in OURS
-            for item in await self.place.client.list(kind, self.place.namespace)
-            if REVISION in (item["metadata"].get("annotations") or {})
-        }
-        return {**found, "snapshots": await self.snapshots()}
+        """What there is: revisions of Pods and of what names peers follow from keys, which no two lives share."""
+        names = {kind.gvk.kind: await self.place.names(kind) for kind in OURS}
+        pods = await self.place.client.list(POD, self.place.namespace)
+        images = {pod["metadata"]["name"]: image(pod) for pod in pods}
+        return {**names, "images": images, "snapshots": await self.snapshots()}
 
     def made(self, resource: str) -> Counter[str]:
         """How often each object of a kind was created."""
