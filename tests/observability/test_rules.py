@@ -13,8 +13,13 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from apis.cloud import Phase, TaskOutcome
+from apis.cosmos import FullNodePhase, SnapshotPhase
 from ctrlruntime.manager.metrics import Metrics
 from internal.cloud.taskdriver.metrics import TaskMetrics
+from internal.cosmos.cache.metrics import STATES, CacheMetrics
+from internal.cosmos.fullnode.metrics import NodeSetMetrics
+from internal.cosmos.selfheal.metrics import SelfHealMetrics
+from internal.cosmos.snapshots.metrics import SnapshotMetrics
 
 ROOT: Final = Path(__file__).parents[2]
 RULES: Final = yaml.safe_load((ROOT / "config/prometheus/rules.yaml").read_text())
@@ -28,6 +33,9 @@ SUFFIXES: Final = {
 LABELS: Final = {
     "cloud_task_objects": {"task", "phase"},
     "cloud_task_results": {"task", "result"},
+    "cosmos_fullnode_sets": {"phase"},
+    "cosmos_snapshot_schedules": {"phase"},
+    "cosmos_cache_nodes": {"state"},
 } | {
     f"cloud_task_{name}": {"task"}
     for name in (
@@ -74,6 +82,10 @@ def series() -> dict[str, set[str]]:
     """The names that the manager serves, with their labels."""
     registry = Metrics().registry
     TaskMetrics(registry)
+    CacheMetrics(registry)
+    SelfHealMetrics(registry)
+    NodeSetMetrics(registry)
+    SnapshotMetrics(registry)
     found: dict[str, set[str]] = {}
     for family in registry.collect():
         labels = set(getattr(family, "_labelnames", ())) or LABELS.get(family.name, set())
@@ -103,7 +115,9 @@ def test_the_words_of_labels_are_words_that_are_used() -> None:
     results = {
         word for found in re.findall(r'result!?[=~]+"([\w|]+)"', text) for word in found.split("|")
     }
-    assert phases <= {phase.value for phase in Phase}
+    cosmos = {*FullNodePhase, *SnapshotPhase}
+    assert phases <= {phase.value for phase in (*Phase, *cosmos)}
+    assert set(re.findall(r'state="(\w+)"', text)) <= set(STATES)
     assert results <= {outcome.value for outcome in TaskOutcome}
 
 
