@@ -1,6 +1,7 @@
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
 ROWS ?= 1000
+SETS ?= 100
 N ?= 5000
 BACKEND ?= kube-apiserver
 # Tests wait more than they compute: a worker more than there are cores.
@@ -9,7 +10,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup run test lint types check-generated pytest envtest-assets test-real requirements scenarios mutants \
-        generate manifests build-installer wheel bench-tenancy bench-runtime bench-cloud bench-stalls bench clean
+        generate manifests build-installer wheel bench-tenancy bench-runtime bench-cloud bench-cosmos bench-stalls bench clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -81,6 +82,9 @@ bench-runtime: setup ## Reconcile N objects by 10 workers on BACKEND; PEER=kopf 
 
 bench-cloud: setup ## What N Instances cost, and whether the limits of their tasks hold; one line of JSON
 	@$(PY) -m benchmarks.cloud -n $(if $(filter file,$(origin N)),1000,$(N))
+
+bench-cosmos: setup ## SETS sets of five nodes at rest: writes, questions, length of reconciles; the last line is one JSON object
+	@$(PY) -m benchmarks.cosmos --sets $(SETS)
 
 bench-stalls: setup ## How long the manager's event loop stands still while ROWS tenants converge
 	@$(PY) -m benchmarks.stalls --rows $(ROWS)
