@@ -140,8 +140,15 @@ class RunnableGroup:
     async def _run(self, start: Start) -> None:
         try:
             await start()
+        except asyncio.CancelledError as cancelled:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            self._failed(_without_a_word(cancelled))
         except Exception as error:  # noqa: BLE001 - it is handed to the manager
             self._failed(error)
+        except BaseExceptionGroup as group:
+            self._failed(_without_a_word(group))
 
     async def _ready(self, runnable: Runnable, task: asyncio.Task[None]) -> None:
         wait_ready: Start | None = getattr(runnable, "wait_ready", None)
@@ -155,3 +162,10 @@ class RunnableGroup:
         finally:
             ready.cancel()
             await asyncio.gather(ready, return_exceptions=True)
+
+
+def _without_a_word(error: BaseException) -> RuntimeError:
+    """A runnable must not just be gone while the manager goes on, as one is that a cancellation of its own ends."""
+    ended = RuntimeError("a runnable was cancelled from within, though nobody had asked it to stop")
+    ended.__cause__ = error
+    return ended

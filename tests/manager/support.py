@@ -110,7 +110,7 @@ class Recorded:
 class Failing:
     """A runnable that fails when told, in the group given."""
 
-    def __init__(self, error: Exception, group: Group = Group.OTHERS) -> None:
+    def __init__(self, error: BaseException, group: Group = Group.OTHERS) -> None:
         self.runnable_group = group
         self.error = error
         self.now = asyncio.Event()

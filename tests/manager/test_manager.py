@@ -141,6 +141,25 @@ async def test_an_error_of_a_runnable_is_raised_after_all_others_stopped(config:
         assert log[-2:] == ["stop other", "stop leader"]
 
 
+@pytest.mark.criterion("MG-04")
+@pytest.mark.parametrize(
+    "error",
+    [asyncio.CancelledError(), BaseExceptionGroup("both", [asyncio.CancelledError()])],
+    ids=["cancelled", "group"],
+)
+async def test_a_runnable_that_is_cancelled_from_within_stops_the_manager(
+    config: Config, error: BaseException
+) -> None:
+    failing = Failing(error)
+    subject = manager(config)
+    subject.add(failing)
+    async with starting(subject) as task:
+        await asyncio.wait_for(subject.elected.wait(), LONG)
+        failing.now.set()
+        with pytest.raises(RuntimeError, match="cancelled from within"):
+            await task
+
+
 @pytest.mark.criterion("MG-05")
 async def test_an_exceeded_grace_period_is_named_and_keeps_the_first_error(config: Config) -> None:
     failing = Failing(OSError("disk is gone"))
