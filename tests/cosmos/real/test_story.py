@@ -31,6 +31,8 @@ async def minutes(snapshots: Snapshots) -> AsyncIterator[list[str]]:
         made += await rounds
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.criterion("cosmos-story")
 async def test_twelve_nodes_are_kept_up_whatever_is_done_to_them(
     real_server: SharedServer, tmp_path: Path

@@ -48,7 +48,7 @@ class Theatre(World):
             comet = await stack.enter_async_context(CometNodes.start(env.client("envtest")))
             clock = StepClock()
             await stack.enter_async_context(Csi.start(env.config("csi"), claims=False))
-            options = replace(OPTIONS, clock=clock, disk_seconds=0.5, heal_seconds=0.5)
+            options = replace(OPTIONS, clock=clock, poll_seconds=0.5, heal_seconds=0.5)
             theatre = cls(env, folder, comet, options=options, clock=clock)
             await theatre.start_manager()
             try:
