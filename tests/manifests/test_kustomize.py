@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from apis.cloud import Instance
+from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.api.resource import Resource
@@ -44,7 +45,15 @@ FOLDERS = (
     "with-webhooks",
     "argocd",
 )
-KINDS: tuple[type[Resource[Any, Any]], ...] = (Tenant, TenantRegistry, TenantTemplate, Instance)
+KINDS: tuple[type[Resource[Any, Any]], ...] = (
+    Tenant,
+    TenantRegistry,
+    TenantTemplate,
+    Instance,
+    CosmosFullNode,
+    ScheduledVolumeSnapshot,
+    StatefulJob,
+)
 """What people write; subresources of an instance are the manager's own."""
 DEFINITIONS = "CustomResourceDefinition"
 

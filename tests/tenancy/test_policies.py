@@ -61,7 +61,8 @@ async def applied(world: World, *entries: Manifest) -> None:
         lambda: world.tenant(TENANT),
         lambda tenant: (
             tenant is not None
-            and {item.id for item in tenant.spec.config_maps} == {item["id"] for item in entries}
+            and {item.id: item.spec for item in tenant.spec.config_maps}
+            == {item["id"]: item["spec"] for item in entries}
         ),
     )
     await world.ready(TENANT)

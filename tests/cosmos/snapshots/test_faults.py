@@ -129,7 +129,11 @@ class Faults(RuleBasedStateMachine):
         if not now and self.cluster.served:
             return
         self.cluster.served = not self.cluster.served
-        if not self.cluster.served:
+        if (
+            not self.cluster.served
+        ):  # whoever takes the definitions takes every copy: it may be made again
+            gone = set(self.cluster.copies)
+            self.cluster.made = [name for name in self.cluster.made if name not in gone]
             self.cluster.copies.clear()
 
     @rule(which=WHICH, now=SELDOM)
