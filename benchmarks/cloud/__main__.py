@@ -233,9 +233,9 @@ class Bench:
         }
 
     async def _events(self, since: datetime, names: Collection[str]) -> int:
-        """How many events about these instances were created after `since`."""
+        """How many events about these instances were told after `since`, for the first time or once more."""
         listed = await self._client.list(EVENT, NAMESPACE) if names else []
-        told = ((item["regarding"]["name"], parse_time(item["eventTime"])) for item in listed)
+        told = ((item["regarding"]["name"], _last_told(item)) for item in listed)
         return sum(name in names and at > since for name, at in told)
 
     async def _restart(self) -> None:
@@ -303,6 +303,11 @@ class Bench:
 
 def _phase(manifest: dict[str, Any]) -> str:
     return str(manifest.get("status", {}).get("phase", ""))
+
+
+def _last_told(event: dict[str, Any]) -> datetime:
+    series = event.get("series") or {}
+    return parse_time(series.get("lastObservedTime") or event["eventTime"])
 
 
 def _message(manifest: dict[str, Any]) -> str:
