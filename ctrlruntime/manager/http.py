@@ -8,6 +8,7 @@ import ssl
 
 from aiohttp import web
 
+from ctrlruntime.listening import stop_listening
 from ctrlruntime.manager.runnables import Group
 
 IDLE_TIMEOUT = 90.0
@@ -93,13 +94,19 @@ class HTTPServer:
             shutdown_timeout=self._shutdown_timeout,
         )
         await runner.setup()
+        server = await self._listen(runner)
         try:
-            await web.SockSite(runner, self._listener, ssl_context=self._tls).start()
             self._ready.set()
             await asyncio.Event().wait()
         finally:
+            await stop_listening(server)
             await runner.cleanup()
             self._listener.close()
+
+    async def _listen(self, runner: web.AppRunner) -> asyncio.Server:
+        assert runner.server is not None  # noqa: S101 - setup() made it
+        loop = asyncio.get_running_loop()
+        return await loop.create_server(runner.server, sock=self._listener, ssl=self._tls)
 
     async def wait_ready(self) -> None:
         await self._ready.wait()

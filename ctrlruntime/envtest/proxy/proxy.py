@@ -27,6 +27,7 @@ from ctrlruntime.envtest.proxy.rules import (
     SilenceWatch,
 )
 from ctrlruntime.envtest.proxy.stream import WatchStream
+from ctrlruntime.listening import Arrivals, stop_listening
 
 logger = structlog.get_logger(__name__)
 
@@ -74,6 +75,7 @@ class Proxy:
         self.rules = RuleSet()
         self.relays: set[Relay] = set()
         self.streams: set[WatchStream] = set()
+        self.arrivals = Arrivals()
         self._users: dict[bytes, str] = {}
         for token, name in self.options.users.items():
             self.add_user(token, name)
@@ -90,7 +92,7 @@ class Proxy:
 
     async def start(self) -> None:
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: ClientSide(self),
+            lambda: self.arrivals.expect(ClientSide(self)),
             self.options.host,
             self.options.port,
             ssl=self.options.tls,
@@ -100,7 +102,7 @@ class Proxy:
     async def stop(self) -> None:
         """Closes the listener and breaks every connection."""
         if self._server is not None:
-            self._server.close()
+            await stop_listening(self._server, self.arrivals)
         for relay in list(self.relays):
             relay.abort()
         if self._server is not None:

@@ -38,6 +38,7 @@ from ctrlruntime.envtest.proxy.rules import (
 )
 from ctrlruntime.envtest.proxy.stale import AnswerKey
 from ctrlruntime.envtest.proxy.stream import WatchStream
+from ctrlruntime.listening import Arrivals
 
 logger = structlog.get_logger(__name__)
 
@@ -66,6 +67,7 @@ class Surroundings(Interface):
     rules: RuleSet
     relays: set[Relay]
     streams: set[WatchStream]
+    arrivals: Arrivals
 
     async def connect(self, factory: Callable[[], asyncio.Protocol]) -> None: ...
     def user_of(self, head: Head) -> str: ...
@@ -465,10 +467,12 @@ class ClientSide(asyncio.Protocol):
     """The connection a client made to the proxy."""
 
     def __init__(self, proxy: Surroundings) -> None:
+        self._arrivals = proxy.arrivals
         self._relay = Relay(proxy)
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._arrivals.arrived(self)
         self._transport = cast("asyncio.Transport", transport)
         self._relay.client_connected(self._transport)
 

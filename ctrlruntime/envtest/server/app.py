@@ -22,9 +22,12 @@ from ctrlruntime.envtest.server.options import ServerOptions
 from ctrlruntime.envtest.server.request import Request, parse_request
 from ctrlruntime.envtest.server.state import State
 from ctrlruntime.envtest.server.watch import Watch
+from ctrlruntime.listening import stop_listening
 
 _LOG: Final = structlog.get_logger(__name__)
 _JSON: Final = "application/json"
+_SHUTDOWN: Final = 1.0
+"""Seconds for requests in progress when it stops."""
 
 
 class APIServer:
@@ -35,7 +38,8 @@ class APIServer:
         self.state = State(self.options)
         self._dispatcher = Dispatcher(self.state)
         self._admission: Admission | None = None
-        self._runner: web.ServerRunner | None = None
+        self._web: web.Server | None = None
+        self._listener: asyncio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._streams: set[asyncio.Task[Any]] = set()
         self._authority = Authority() if self.options.tls else None
@@ -55,9 +59,6 @@ class APIServer:
         """Listen. Raises OSError where the port is taken."""
         bootstrap(self.state)
         self._admission = self.state.admission = Admission(self.state)
-        server = web.Server(self._handle, access_log=None)
-        self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=1.0)
-        await self._runner.setup()
         context = None
         if self._authority is not None:
             context = self._authority.server_context([self.options.host, "localhost"])
@@ -67,17 +68,16 @@ class APIServer:
             self._tasks.append(asyncio.create_task(GarbageCollector(self.state).run()))
 
     async def _listen(self, context: ssl.SSLContext | None) -> None:
-        assert self._runner is not None  # noqa: S101 - start() made it
-        site = web.TCPSite(
-            self._runner,
+        self._web = web.Server(self._handle, access_log=None)
+        self._listener = await asyncio.get_running_loop().create_server(
+            self._web,
             self.options.host,
             self.options.port,
-            ssl_context=context,
+            ssl=context,
             backlog=1024,
             reuse_address=True,
         )
-        await site.start()
-        self.port = self._runner.addresses[0][1]
+        self.port = self._listener.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """Stop listening, end all watches and background work."""
@@ -85,9 +85,11 @@ class APIServer:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._streams, return_exceptions=True)
         self._tasks.clear()
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        if self._listener is not None and self._web is not None:
+            await stop_listening(self._listener)
+            self._web.pre_shutdown()
+            await self._web.shutdown(_SHUTDOWN)
+            self._listener = self._web = None
         if self._admission is not None:
             await self._admission.close()
 

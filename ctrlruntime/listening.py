@@ -1,0 +1,51 @@
+"""Server sockets that lose no connection when they close."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from typing import Final, TypeVar
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+PATIENCE: Final = 2.0
+"""Seconds that a server which stops waits for TLS handshakes to end, one way or the other."""
+
+
+class Arrivals:
+    """Connections between `accept` and `connection_made`: for TLS, handshakes under way."""
+
+    def __init__(self) -> None:
+        self._awaited: weakref.WeakSet[asyncio.BaseProtocol] = weakref.WeakSet()
+
+    def expect(self, protocol: P) -> P:
+        """For the factory of protocols."""
+        self._awaited.add(protocol)
+        return protocol
+
+    def arrived(self, protocol: asyncio.BaseProtocol) -> None:
+        """For `connection_made`. What never arrives is forgotten with its failed handshake."""
+        self._awaited.discard(protocol)
+
+    async def all_in(self) -> None:
+        """Returns when none is on its way any more."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + PATIENCE
+        while self._awaited and loop.time() < give_up:  # noqa: ASYNC110 - no event tells of failures
+            await asyncio.sleep(0.001)
+
+
+async def stop_listening(server: asyncio.Server, arrivals: Arrivals | None = None) -> None:
+    """Closes `server` once everything it has accepted has arrived, and can be closed by its owner.
+
+    `Server.close()` alone drops, without closing it, a connection that was accepted in the same
+    turn of the loop: its client waits for an answer that never comes.
+    """
+    loop = asyncio.get_running_loop()
+    for sock in server.sockets:
+        loop.remove_reader(sock.fileno())
+    for _ in range(3):  # a task begins, makes a transport, and that tells the protocol
+        await asyncio.sleep(0)
+    if arrivals is not None:
+        await arrivals.all_in()
+    server.close()

@@ -1,0 +1,99 @@
+"""Servers that stop leave no connection behind that they have accepted."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+
+import pytest
+import trustme
+from aiohttp import web
+
+from ctrlruntime.envtest.proxy.proxy import Proxy, ProxyOptions
+from ctrlruntime.envtest.server import APIServer, ServerOptions
+from ctrlruntime.manager.http import HTTPServer, listen
+
+CALLERS = 4
+
+
+@asynccontextmanager
+async def proxy() -> AsyncIterator[int]:
+    async with Proxy("http://127.0.0.1:1") as server:
+        yield server.port
+
+
+@asynccontextmanager
+async def api_server() -> AsyncIterator[int]:
+    async with APIServer(ServerOptions()) as server:
+        yield server.port
+
+
+@asynccontextmanager
+async def http_server() -> AsyncIterator[int]:
+    listener = listen("127.0.0.1:0", "a test")
+    assert listener is not None
+    server = HTTPServer("test", web.Application(), listener)
+    running = asyncio.create_task(server.start())
+    await server.wait_ready()
+    yield server.port
+    running.cancel()
+    await asyncio.wait([running])
+
+
+@pytest.mark.parametrize("turns", range(5))
+@pytest.mark.parametrize("server", [proxy, api_server, http_server])
+async def test_who_comes_while_a_server_stops_is_hung_up_on(
+    server: Callable[[], AbstractAsyncContextManager[int]], turns: int
+) -> None:
+    with ExitStack() as callers:
+        async with server() as port:
+            sockets = [
+                callers.enter_context(socket.create_connection(("127.0.0.1", port)))
+                for _ in range(CALLERS)
+            ]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        for each in sockets:
+            each.settimeout(5)
+            assert await asyncio.to_thread(ended, each)
+
+
+async def test_a_handshake_under_way_ends_before_the_proxy_does() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority = trustme.CA()
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    async with Proxy("http://127.0.0.1:1", ProxyOptions(tls=context)) as proxy:
+        # By hand, so that the other half of the handshake happens when it is told to.
+        coming, going = ssl.MemoryBIO(), ssl.MemoryBIO()
+        caller = trusting.wrap_bio(coming, going, server_hostname="127.0.0.1")
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        with pytest.raises(ssl.SSLWantReadError):
+            caller.do_handshake()
+        writer.write(going.read())
+        coming.write(await reader.read(65536))
+        stopping = asyncio.create_task(proxy.stop())
+        await asyncio.sleep(0.01)
+        assert not stopping.done()
+        caller.do_handshake()
+        writer.write(going.read())
+        await stopping
+    with pytest.raises(ConnectionError):
+        while await reader.read(65536):
+            pass
+        raise ConnectionAbortedError
+    writer.close()
+
+
+def ended(connection: socket.socket) -> bool:
+    """Whether its peer hung up, politely or not; False when it is still there after the timeout."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
