@@ -83,10 +83,14 @@ async def test_a_handshake_under_way_ends_before_the_proxy_does() -> None:
         writer.write(going.read())
         await stopping
     with pytest.raises(ConnectionError):
-        while await reader.read(65536):
-            pass
-        raise ConnectionAbortedError
+        await hung_up(reader)
     writer.close()
+
+
+async def hung_up(reader: asyncio.StreamReader) -> None:
+    while await reader.read(65536):
+        pass
+    raise ConnectionAbortedError
 
 
 def ended(connection: socket.socket) -> bool:
