@@ -9,7 +9,7 @@ WORKERS ?= 3
 # Programs that tests start are not compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test lint types check-generated pytest envtest-assets test-real requirements scenarios mutants \
+.PHONY: help setup run test checks lint types check-generated pytest envtest-assets test-real requirements scenarios mutants \
         generate manifests build-installer wheel bench-tenancy bench-runtime bench-cloud bench-cosmos bench-stalls bench clean
 
 help: ## Show what there is to make
@@ -21,8 +21,10 @@ setup: ## Make the virtual environment from the lock file
 run: setup ## See it work: embedded API server, a table of 50 rows, the manager, a live view
 	@$(PY) -m manager demo $(RUN_ARGS)
 
-test: setup lint check-generated ## Every check and every test
-	@$(MAKE) --no-print-directory -j 2 types pytest
+test: setup ## Every check and every test
+	@$(MAKE) --no-print-directory -j 2 checks pytest
+
+checks: lint types check-generated ## Every check that is no test
 
 lint: setup ## Style and layering
 	@.venv/bin/ruff check .

@@ -41,11 +41,13 @@ class ApiModel(BaseModel):
         alias_generator=to_camel,
         validate_by_name=True,
         validate_by_alias=True,
-        use_attribute_docstrings=True,
+        defer_build=True,  # by the first object; most of what a process imports it never makes
         extra="ignore",
     )
 
     object_rules: ClassVar[tuple[CEL, ...]] = ()
+    attribute_docstrings: ClassVar[bool] = True
+    """Whether texts under attributes are their descriptions."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__()  # the keywords are read below, when the fields are known

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeAlias, cast
 
 import orjson
-from pydantic import ConfigDict, Field, PydanticUserError, ValidationError, model_validator
+from pydantic import Field, PydanticUserError, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from typing_extensions import TypeVar
 
@@ -106,9 +106,7 @@ class Resource(ApiModel, Generic[SpecT, StatusT]):
     - ``rules``: CEL rules on the whole object.
     """
 
-    # Off, because pydantic cannot find its way in the source when Resource[...] is on its own line.
-    model_config = ConfigDict(use_attribute_docstrings=False)
-
+    attribute_docstrings: ClassVar[bool] = False
     kind_options: ClassVar[KindOptions | None] = None
 
     api_version: str = ""

@@ -12,6 +12,7 @@ from pydantic_core import SchemaError as CoreSchemaError
 
 from ctrlruntime.api.model import ApiModel
 
+from .docstrings import attribute_docstrings
 from .errors import SchemaError
 
 __all__ = ["json_schema_of"]
@@ -57,10 +58,23 @@ class _Generator(GenerateJsonSchema):
             result.pop("title", None)
         if model.__doc__ == BaseModel.__doc__:
             result.pop("description", None)
+        if issubclass(model, ApiModel):
+            _describe(model, result.get("properties", {}))
         rules = getattr(model, "object_rules", ())
         for rule in rules:
             rule.extend(result)
         return result
+
+
+def _describe(model: type[ApiModel], properties: dict[str, JsonSchemaValue]) -> None:
+    """Adds the texts under the attributes, where the field itself says nothing."""
+    if not model.attribute_docstrings:
+        return
+    texts = attribute_docstrings(model)
+    for name, field in model.model_fields.items():
+        wire = properties.get(field.alias or name)
+        if wire is not None and name in texts and field.description is None:
+            wire["description"] = texts[name]
 
 
 def _evaluate(schema: core_schema.WithDefaultSchema) -> Any:

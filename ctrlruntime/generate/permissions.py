@@ -136,7 +136,7 @@ def rules_of(target: object) -> tuple[Rule, ...]:
     attached: tuple[Rule, ...] = ()
     for cls in reversed(target.__mro__):
         attached += vars(cls).get(_ATTRIBUTE, ())
-        for member in vars(cls).values():
+        for member in list(vars(cls).values()):
             attached += tuple(getattr(member, _ATTRIBUTE, ()))
     return attached
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TOOLS = ("bash", "cat", "cut", "dirname", "env", "sha256sum", "rm", "touch")
+TOOLS = ("awk", "bash", "cat", "cut", "dirname", "env", "sha256sum", "rm", "touch")
 PYTHON = shutil.which("python3.11", path="/usr/bin") or sys.executable
 WITHOUT_VENV = """#!/bin/bash
 # Debian's python3 before python3-venv is installed.
