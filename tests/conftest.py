@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import properties
 from tests.sharing import SERVERS, group_of, needs_real_server
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from tests.backends import SharedServer
 
 pytest_plugins = ["tests.catalogue.plugin", "tests.audit.plugin", "tests.tenancy.untold"]
+
+properties.use()
 
 # What is imported and collected lasts, and there is nothing in it that could be thrown away.
 gc.disable()
