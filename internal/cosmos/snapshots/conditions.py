@@ -5,6 +5,7 @@ from datetime import datetime
 from apis.cosmos import ScheduledVolumeSnapshotStatus, SnapshotPhase
 from ctrlruntime.api import Condition, set_condition
 from internal.cosmos.snapshots.facts import Facts
+from internal.cosmos.snapshots.machine import is_stuck
 
 READY = "Ready"
 CRDS_AVAILABLE = "CRDsAvailable"
@@ -43,6 +44,9 @@ def _ready(status: ScheduledVolumeSnapshotStatus, facts: Facts) -> Condition:
         word, message = "BadSchedule", facts.problem
     elif not facts.served:
         word, message = "MissingCRDs", "the cluster does not serve VolumeSnapshots"
+    elif is_stuck(status):
+        node = status.candidate.pod_name if status.candidate else "a node"
+        word, message = "NodeHeldDown", f"{node} stays down: its pause cannot be lifted"
     elif last is not None and last.failed:
         word, message = "SnapshotFailed", f"{last.name}: {last.failed}"
     elif status.phase is SnapshotPhase.SUSPENDED:

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from apis.cosmos import ScheduledVolumeSnapshotStatus, SnapshotPhase
 from internal.cosmos.snapshots.facts import Facts
+from internal.cosmos.snapshots.machine import is_stuck
 
 Status = ScheduledVolumeSnapshotStatus
 Phase = SnapshotPhase
@@ -59,6 +60,8 @@ def of_step(before: Status, after: Status, facts: Facts) -> list[Note]:
     looking = after.phase is Phase.FINDING_CANDIDATE and after.candidate is None
     if looking and after.status != before.status and after.status.startswith("Cannot"):
         found.append((Reason.FIND_CANDIDATE, after.status))
+    if is_stuck(after) and not is_stuck(before):
+        found.append((Reason.RESTORE_POD, after.status))
     waited = before.phase is Phase.WAITING_FOR_POD_RESTORATION and before.candidate is not None
     ended = after.phase not in (Phase.WAITING_FOR_POD_RESTORATION, Phase.RESTORING_POD)
     if waited and ended and facts.node_set and facts.wanted and not facts.back and before.candidate:

@@ -47,6 +47,7 @@ _DOWN: Final = frozenset(
 )
 """Phases in which a node is down, where nodes are taken down at all."""
 _RESTORING: Final = frozenset({Phase.RESTORING_POD, Phase.WAITING_FOR_POD_RESTORATION})
+_STUCK: Final = "The node could not be given back in time; it is tried on."
 _MOST_TURNS: Final = 12
 """Phases that can follow each other without anything being done in between are fewer."""
 
@@ -112,6 +113,11 @@ def deadline(spec: Spec, status: Status) -> datetime | None:
         Phase.WAITING_FOR_POD_RESTORATION: limits.pod_restoration,
     }.get(status.phase or Phase.WAITING_FOR_NEXT)
     return None if seconds is None or since is None else since + timedelta(seconds=seconds)
+
+
+def is_stuck(status: Status) -> bool:
+    """Whether a node is down beyond the deadline because its pause cannot be lifted."""
+    return status.phase is Phase.RESTORING_POD and status.status == _STUCK
 
 
 def give_up(status: Status, facts: Facts, why: str, now: datetime) -> Status:
@@ -287,6 +293,8 @@ def _interruption(spec: Spec, status: Status, facts: Facts) -> str:
 
 def _restore_turn(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
     if facts.paused:
+        if _is_late(spec, status, now):
+            status.status = _STUCK  # and nothing else: a node is never left down
         return
     if facts.held:
         words = f"Waiting for {_pod(status) or 'the node'} to be back in sync."

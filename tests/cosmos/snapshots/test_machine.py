@@ -9,7 +9,7 @@ import pytest
 
 from apis.cosmos import SnapshotPhase
 from internal.cosmos.snapshots.effects import Create, Hold, Pause, Release, Restore
-from internal.cosmos.snapshots.machine import give_up
+from internal.cosmos.snapshots.machine import give_up, is_stuck
 from tests.cosmos.snapshots.play import BEGIN, SET, Cluster, Copy, Schedule, spec
 
 Phase = SnapshotPhase
@@ -274,6 +274,22 @@ def test_a_node_that_does_not_come_back_is_no_longer_waited_for() -> None:
     schedule.cluster.pass_time(seconds=1)
     assert schedule.look().phase is not Phase.WAITING_FOR_POD_RESTORATION
     assert is_restored(schedule)
+
+
+def test_a_node_that_cannot_be_given_back_within_the_deadline_is_told_and_tried_on() -> None:
+    schedule = reach(Phase.RESTORING_POD)
+    schedule.cluster.pass_time(seconds=1799)
+    assert not is_stuck(schedule.decide().status)
+    schedule.cluster.pass_time(seconds=1)
+    for _ in range(2):
+        decided = schedule.decide()
+        schedule.write(decided)
+        assert decided.effects == (Restore((SET,)),)
+        assert is_stuck(decided.status)
+    schedule.look()
+    schedule.look()
+    assert not is_stuck(schedule.status)
+    assert not schedule.cluster.down
 
 
 # -- interruptions --------------------------------------------------------------------------------------

@@ -43,6 +43,20 @@ def test_a_deadline_is_told_by_what_was_waited_for(phase: Phase, reason: Reason)
     assert reason in told(schedule)
 
 
+def test_a_node_that_cannot_be_given_back_is_told_once() -> None:
+    schedule = reach(Phase.RESTORING_POD)
+    assert told(schedule) == []
+    schedule.cluster.pass_time(hours=2)
+    assert told(schedule) == [Reason.RESTORE_POD]
+    assert told(schedule) == []
+    before, facts = schedule.status, schedule.facts()
+    conclude(before, schedule.status, facts, schedule.cluster.now)
+    condition = find_condition(schedule.status.conditions, "Ready")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("False", "NodeHeldDown")
+    assert f"{SET}-0 stays down" in condition.message
+
+
 def test_a_failure_is_told_once() -> None:
     schedule = down()
     schedule.cluster.copies["nightly-202601010010"].error = "quota exceeded"
