@@ -10,7 +10,7 @@ from tests.audit.rights import Manifest, Right, granted, rights_of
 from tests.audit.verdict import Audit, shares
 from tests.manifests.installation import NAMESPACE, ROOT, manifests
 
-SUITES = {"tenancy": ROOT / "tests" / "tenancy", "cloud": ROOT / "tests" / "cloud"}
+SUITES = {system: ROOT / "tests" / system for system in ("tenancy", "cloud", "cosmos")}
 """By system of the manager, the suite whose worlds hand in what their managers ask."""
 COMMON = ("tenancy",)
 """Suites that show what every manager does, whatever its controllers: leading, events, metrics,
@@ -33,6 +33,8 @@ NOT_REQUESTED = frozenset(
                 "upgradeinstancetasks",
             )
         ),
+        Right("update", "cosmosfullnodes.cosmos.ctrlruntime.dev/finalizers"),
+        Right("update", "statefuljobs.cosmos.ctrlruntime.dev/finalizers"),
     }
 )
 

@@ -6,9 +6,10 @@ import os
 
 import pytest
 
+from tests.account import SERVERS, Audit
 from tests.audit.ledger import Ledger
 from tests.backends import SKIP_REAL
-from tests.cloud.account import SERVERS, SUITE, Audit
+from tests.cloud.account import SUITE
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -235,6 +235,9 @@ def most_at_once(scene: Scene) -> int:
     return most
 
 
+pytestmark = pytest.mark.xdist_group("crashes of cloud")  # the calm life is played once
+
+
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], Counter[tuple[str, ...]]]:
     """The same life without a crash."""

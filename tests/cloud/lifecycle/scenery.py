@@ -26,8 +26,9 @@ from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
 from internal.cloud.runs.jobs import JobOptions, JobRuns
 from manager.controllers.cloud import CloudOptions, add_cloud
+from tests.account import audited
 from tests.backends import SharedServer
-from tests.cloud.account import audited
+from tests.cloud.account import SUITE
 from tests.cloud.lifecycle.chronicle import Chronicle
 from tests.cloud.servers.hcp import Clock, HCPServer, Run, World
 from tests.cloud.servers.hcp.server import TOKEN
@@ -344,7 +345,7 @@ def _namespace(name: str) -> dict[str, Any]:
 @asynccontextmanager
 async def _audited(environment: Environment) -> AsyncIterator[None]:
     """The manager is its ServiceAccount, with the roles that are shipped."""
-    with audited(environment, ["manager"]):
+    with audited(environment, ["manager"], SUITE):
         yield
 
 

@@ -198,6 +198,9 @@ async def a_whole_life(scene: Scene, carry_out: CarryOut) -> list[Any]:
     return seen
 
 
+pytestmark = pytest.mark.xdist_group("crashes of cosmos")  # the calm life is played once
+
+
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """The same life without a crash."""

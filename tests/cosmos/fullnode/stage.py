@@ -27,13 +27,12 @@ from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.nodes.addresses import PodNetwork
 from ctrlruntime.envtest.proxy import LogEntry, Mark
 from ctrlruntime.envtest.users import User, administrator
-from ctrlruntime.generate.permissions import policy_rules, writes_events
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
 from internal.cosmos.fullnode.verdict import Times
 from manager.controllers.cosmos import add_cosmos
 from manager.controllers.cosmos_parts import CosmosOptions
-from manager.manifests import rules_of
+from tests.account import audited, grant
 from tests.cosmos.servers.comet import CometNode, CometNodes
 
 POD = BUILTIN[GroupVersionKind("", "v1", "Pod")]
@@ -83,10 +82,14 @@ class World:
             pod_network=PodNetwork.LOOPBACK,
             folder=folder,
         )
-        async with env, CometNodes.start(env.client("envtest")) as comet:
+        async with (
+            env,
+            CometNodes.start(env.client("envtest")) as comet,
+            contextlib.AsyncExitStack() as stack,
+        ):
             await env.install_crds(*KINDS)
-            for manifest in await asyncio.to_thread(_rights):
-                await env.client("envtest").create(manifest)
+            stack.enter_context(audited(env, ["manager"], "cosmos"))
+            await grant(env, ["manager"], "cosmos")
             for name, expands in (("standard", True), ("fixed", False)):
                 await env.client("envtest").create(_storage_class(name, expands))
             world = cls(env, folder, comet, **more)
@@ -318,22 +321,6 @@ def laid_over(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, An
 def pods(numbers: Sequence[int], name: str = NAME) -> list[str]:
     """Names of the Pods of these nodes."""
     return [f"{name}-{number}" for number in numbers]
-
-
-def _rights() -> list[dict[str, Any]]:
-    """What `manager run --system cosmos` needs, and nothing else: a part of the role that is shipped."""
-    group = "rbac.authorization.k8s.io"
-    common = {"apiVersion": f"{group}/v1", "metadata": {"name": "cosmos-manager"}}
-    rules = policy_rules([*writes_events(), *rules_of("cosmos")])
-    return [
-        {**common, "kind": "ClusterRole", "rules": rules},
-        {
-            **common,
-            "kind": "ClusterRoleBinding",
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cosmos-manager"},
-            "subjects": [{"kind": "User", "apiGroup": group, "name": "manager"}],
-        },
-    ]
 
 
 def _storage_class(name: str, expands: bool) -> dict[str, Any]:

@@ -335,6 +335,29 @@ async def test_a_claim_is_made_once_there_is_what_it_is_filled_from(
     await place.settled()
 
 
+async def test_a_claim_is_filled_from_another_that_is_waited_for(place: Place) -> None:
+    source = {"kind": "PersistentVolumeClaim", "name": "template"}
+    await place.apply(place.node_set(replicas=1, volumeClaimTemplate={"dataSource": source}))
+    await place.told("DataSourceGetPVC")
+    assert await place.names(CLAIM) == []
+    await place.client.create(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "template", "namespace": place.namespace},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }
+    )
+    await place.until_object(CLAIM, CLAIMS[0], lambda claim: claim is not None)
+    claim = await place.object(CLAIM, CLAIMS[0])
+    assert claim["spec"]["dataSource"] == source
+    await place.client.delete(CLAIM, "template", place.namespace)
+    await place.settled()
+
+
 async def test_what_only_a_new_manager_would_change_is_held_back_until_somebody_wants_it(
     world: World, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,15 +9,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from apis.cosmos import ScheduledVolumeSnapshot
+from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import Forbidden
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.nodes.addresses import PodNetwork
+from ctrlruntime.envtest.users import User, administrator
+from tests.account import audited, grant
 from tests.backends import SharedServer
 from tests.cosmos.fullnode.stage import KINDS, OPTIONS, Place, World
 from tests.cosmos.servers.comet import CometNodes
 from tests.cosmos.servers.csi import Csi
 from tests.cosmos.servers.snapshotcrds import SNAPSHOT, SNAPSHOT_CRDS
 from tests.cosmos.stepclock import StepClock
+from tests.manifests.installation import RBAC
 
 STORAGE = "cosmos-story"
 CLASS = "fast"
@@ -35,7 +41,7 @@ class Theatre(World):
     async def on(cls, server: SharedServer, folder: Path) -> AsyncIterator[Self]:
         """Everything runs, but for the controllers."""
         env = server.environment(
-            users=("admin", "manager", "csi"),
+            users=(administrator("admin"), administrator("csi"), User(name="manager")),
             proxy=True,
             nodes=True,
             pod_network=PodNetwork.LOOPBACK,
@@ -49,6 +55,7 @@ class Theatre(World):
             clock = StepClock()
             await stack.enter_async_context(Csi.start(env.config("csi"), claims=False))
             options = replace(OPTIONS, clock=clock, poll_seconds=0.5, heal_seconds=0.5)
+            await stack.enter_async_context(_declared_rights(env))
             theatre = cls(env, folder, comet, options=options, clock=clock)
             await theatre.start_manager()
             try:
@@ -121,6 +128,30 @@ class Snapshots:
     async def kept(self) -> list[str]:
         found = await self.place.client.list(SNAPSHOT, self.place.namespace)
         return sorted(each["metadata"]["name"] for each in found)
+
+
+@contextlib.asynccontextmanager
+async def _declared_rights(env: Environment) -> AsyncIterator[None]:
+    """The manager has them, and asks for nothing else."""
+    system, people = "cosmos", env.client("envtest")
+    await grant(env, ["manager"], system)
+    async with asyncio.timeout(30):
+        while not await _may_list(env.client("manager")):  # noqa: ASYNC110 - the server does not tell
+            await asyncio.sleep(0.1)
+    try:
+        with audited(env, ["manager"], system):
+            yield
+    finally:
+        for kind in ("ClusterRoleBinding", "ClusterRole"):
+            await people.delete(GroupVersionKind(RBAC, "v1", kind), f"{system}-manager")
+
+
+async def _may_list(client: Client) -> bool:
+    try:
+        await client.list(CosmosFullNode)
+    except Forbidden:
+        return False
+    return True
 
 
 async def _storage_class(env: Environment) -> None:

@@ -37,6 +37,7 @@ from manager.controllers.cosmos_cache import add_cache
 from manager.controllers.cosmos_parts import CosmosOptions, declare_parts
 from manager.controllers.cosmos_selfheal import NAME as CONTROLLER
 from manager.controllers.cosmos_selfheal import add_selfhealing
+from tests.account import audited
 from tests.cosmos.servers.comet import CometNode, CometNodes
 from tests.cosmos.stepclock import StepClock
 
@@ -74,7 +75,10 @@ class Ward:
             for name, expands in (("standard", True), ("fixed", False)):
                 await env.client("envtest").create(_storage_class(name, expands))
             ward = cls(env, comet)
-            with (folder / "manager.log").open("a") as log:
+            with (
+                audited(env, ["manager"], "cosmos"),
+                (folder / "manager.log").open("a") as log,
+            ):
                 async with ward._running(log):
                     yield ward
 

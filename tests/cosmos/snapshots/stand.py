@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +23,6 @@ from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.eventually import eventually
 from ctrlruntime.envtest.users import User, administrator
-from ctrlruntime.generate.permissions import policy_rules, writes_events
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
 from ctrlruntime.queue import Request
@@ -33,7 +31,7 @@ from internal.cosmos.marks import CREATED_BY, FIELD_MANAGER, INSTANCE, NAME, cla
 from manager.controllers.cosmos_jobs import add_stateful_jobs
 from manager.controllers.cosmos_parts import CosmosOptions, declare_parts
 from manager.controllers.cosmos_snapshots import add_snapshots
-from manager.manifests import rules_of
+from tests.account import audited, grant
 from tests.cosmos.servers.csi import Csi
 from tests.cosmos.servers.snapshotcrds import SNAPSHOT, SNAPSHOT_CRDS, snapshot_class
 from tests.cosmos.stepclock import StepClock
@@ -102,8 +100,8 @@ class Stand:
         async with env:
             await env.install_crds(CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob)
             stand = cls(env, folder)
-            for manifest in await asyncio.to_thread(_rights):
-                await stand.client.create(manifest)
+            stand._stack.enter_context(audited(env, ["manager"], "cosmos"))
+            await grant(env, ["manager"], "cosmos")
             await stand.client.create(node_set())
             await stand.settle()
             async with stand._stack:
@@ -339,18 +337,3 @@ def _pod(name: str, uid: str) -> dict[str, Any]:
             "volumes": [{"name": "home", "persistentVolumeClaim": {"claimName": claim}}],
         },
     }
-
-
-@functools.cache
-def _rights() -> tuple[dict[str, Any], ...]:
-    """What `manager run --system cosmos` needs, and nothing else."""
-    group = "rbac.authorization.k8s.io"
-    common = {"apiVersion": f"{group}/v1", "metadata": {"name": "cosmos-manager"}}
-    role = {**common, "kind": "ClusterRole"}
-    binding = {
-        **common,
-        "kind": "ClusterRoleBinding",
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cosmos-manager"},
-        "subjects": [{"kind": "User", "apiGroup": group, "name": "manager"}],
-    }
-    return {**role, "rules": policy_rules([*writes_events(), *rules_of("cosmos")])}, binding
