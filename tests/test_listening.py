@@ -61,6 +61,21 @@ async def test_who_comes_while_a_server_stops_is_hung_up_on(
             assert await asyncio.to_thread(ended, each)
 
 
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_server_that_is_stopped_while_it_starts_gives_its_port_back(turns: int) -> None:
+    listener = listen("127.0.0.1:0", "a test")
+    assert listener is not None
+    port = listener.getsockname()[1]
+    running = asyncio.create_task(HTTPServer("test", web.Application(), listener).start())
+    await asyncio.sleep(0)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait([running])
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+
+
 async def test_a_handshake_under_way_ends_before_the_proxy_does() -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority = trustme.CA()

@@ -12,6 +12,7 @@ from ctrlruntime.listening import stop_listening
 from ctrlruntime.manager.runnables import Group
 
 IDLE_TIMEOUT = 90.0
+_BACKLOG = 128
 
 
 class AddressError(ValueError):
@@ -94,19 +95,23 @@ class HTTPServer:
             shutdown_timeout=self._shutdown_timeout,
         )
         await runner.setup()
-        server = await self._listen(runner)
         try:
+            await self._serve(runner)
+        finally:
+            await runner.cleanup()
+            self._listener.close()
+
+    async def _serve(self, runner: web.AppRunner) -> None:
+        assert runner.server is not None  # noqa: S101 - setup() made it
+        server = await asyncio.get_running_loop().create_server(
+            runner.server, sock=self._listener, ssl=self._tls, backlog=_BACKLOG, start_serving=False
+        )
+        try:
+            await server.start_serving()
             self._ready.set()
             await asyncio.Event().wait()
         finally:
             await stop_listening(server)
-            await runner.cleanup()
-            self._listener.close()
-
-    async def _listen(self, runner: web.AppRunner) -> asyncio.Server:
-        assert runner.server is not None  # noqa: S101 - setup() made it
-        loop = asyncio.get_running_loop()
-        return await loop.create_server(runner.server, sock=self._listener, ssl=self._tls)
 
     async def wait_ready(self) -> None:
         await self._ready.wait()
