@@ -22,7 +22,7 @@ run: setup ## See it work: embedded API server, a table of 50 rows, the manager,
 	@$(PY) -m manager demo $(RUN_ARGS)
 
 test: setup ## Every check and every test
-	@$(MAKE) --no-print-directory -j 2 checks pytest
+	@$(MAKE) --no-print-directory -j 2 pytest checks
 
 checks: lint types check-generated ## Every check that is no test
 
