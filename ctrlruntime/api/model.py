@@ -46,8 +46,6 @@ class ApiModel(BaseModel):
     )
 
     object_rules: ClassVar[tuple[CEL, ...]] = ()
-    attribute_docstrings: ClassVar[bool] = True
-    """Whether texts under attributes are their descriptions."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__()  # the keywords are read below, when the fields are known

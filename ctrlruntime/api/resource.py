@@ -106,7 +106,6 @@ class Resource(ApiModel, Generic[SpecT, StatusT]):
     - ``rules``: CEL rules on the whole object.
     """
 
-    attribute_docstrings: ClassVar[bool] = False
     kind_options: ClassVar[KindOptions | None] = None
 
     api_version: str = ""

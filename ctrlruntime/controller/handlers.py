@@ -62,8 +62,11 @@ def enqueue_mapped(fn: MapFunc) -> Handler:
 def known_mapping(kind: KindRef) -> RESTMapping:
     """The mapping of a kind that needs no question to a server.
 
-    Raises ValueError, naming the fix, for a GroupVersionKind that is not built in.
+    Raises ValueError, naming the fix, for a GroupVersionKind that is not built in, and pydantic's
+    errors for a class with a field that it cannot read.
     """
+    if isinstance(kind, type):
+        kind.model_rebuild()  # what is wrong with its fields is told now, not by the first object
     mapping = mapping_of(kind)
     if mapping is None:
         raise ValueError(

@@ -68,8 +68,8 @@ class _Generator(GenerateJsonSchema):
 
 def _describe(model: type[ApiModel], properties: dict[str, JsonSchemaValue]) -> None:
     """Adds the texts under the attributes, where the field itself says nothing."""
-    if not model.attribute_docstrings:
-        return
+    if not model.model_config.get("use_attribute_docstrings", True):
+        return  # pydantic's own word for it
     texts = attribute_docstrings(model)
     for name, field in model.model_fields.items():
         wire = properties.get(field.alias or name)

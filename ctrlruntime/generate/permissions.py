@@ -136,6 +136,7 @@ def rules_of(target: object) -> tuple[Rule, ...]:
     attached: tuple[Rule, ...] = ()
     for cls in reversed(target.__mro__):
         attached += vars(cls).get(_ATTRIBUTE, ())
+        # A copy: to look at what pydantic has put there may build the model.
         for member in list(vars(cls).values()):
             attached += tuple(getattr(member, _ATTRIBUTE, ()))
     return attached

@@ -141,6 +141,7 @@ def _methods(kind: type[Resource[Any, Any]] | None) -> Iterator[tuple[_Role, Ste
     """The marked methods, in the order of their definition, those of base classes first."""
     found: dict[str, Any] = {}
     for cls in reversed(kind.__mro__ if kind is not None else ()):
+        # A copy: to look at what pydantic has put there may build the model.
         for name, value in list(vars(cls).items()):
             if isinstance(getattr(value, _ATTRIBUTE, None), _Role) or name in found:
                 found[name] = value

@@ -12,7 +12,9 @@ import structlog
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from pydantic.errors import PydanticSchemaGenerationError
 
+from ctrlruntime.api import ApiModel, Resource
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.cache.events import Event, Generic
 from ctrlruntime.client.client import Client
@@ -432,3 +434,28 @@ async def test_spans_lead_from_the_event_to_the_write(config: Config, client: Cl
     assert run.context.trace_id not in {
         cause.context.trace_id for cause in causes if cause.context is not None
     }
+
+
+class Unreadable:
+    """Nothing that pydantic knows."""
+
+
+class OddSpec(ApiModel):
+    field: Unreadable
+
+
+class OddStatus(ApiModel):
+    field: int = 0
+
+
+class Odd(Resource[OddSpec, OddStatus], group="builder.example.com", version="v1"):
+    pass
+
+
+async def test_a_kind_with_a_field_that_cannot_be_read_is_told_when_the_controller_is_built(
+    config: Config,
+) -> None:
+    subject = manager(config)
+    with pytest.raises(PydanticSchemaGenerationError, match="Unreadable"):
+        Builder(subject).for_(Odd)
+    subject.close()
