@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final, TypeVar
+
+from aiohttp import web
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 PATIENCE: Final = 2.0
 """Seconds that a server which stops waits for TLS handshakes to end, one way or the other."""
+
+GOODBYE: Final = 0.5
+"""Seconds that a peer has to answer the end of a TLS connection."""
 
 
 class Arrivals:
@@ -49,3 +56,25 @@ async def stop_listening(server: asyncio.Server, arrivals: Arrivals | None = Non
     if arrivals is not None:
         await arrivals.all_in()
     server.close()
+
+
+@asynccontextmanager
+async def hanging_up(server: web.Server) -> AsyncIterator[None]:
+    """Around the shutdown of `server`: afterwards its connections are closed, and not only told to.
+
+    A TLS connection that is closed waits for its peer's answer, for half a minute if need be, and
+    stays open for ever if the loop ends before.
+    """
+    transports = [each.transport for each in server.connections if each.transport is not None]
+    sockets = [each.get_extra_info("socket") for each in transports]
+    try:
+        yield
+    finally:
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + GOODBYE
+        while any(each.fileno() >= 0 for each in sockets) and loop.time() < give_up:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.005)
+        for each, sock in zip(transports, sockets, strict=True):
+            if sock.fileno() >= 0:
+                each.abort()
+        await asyncio.sleep(0)

@@ -108,6 +108,58 @@ async def hung_up(reader: asyncio.StreamReader) -> None:
     raise ConnectionAbortedError
 
 
+@pytest.mark.parametrize("kind", ["api_server", "http_server"])
+async def test_who_does_not_answer_the_end_of_tls_is_hung_up_on(kind: str) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    async with tls_server(kind, context) as port:
+        silent = await asyncio.to_thread(connected, port)
+    silent.settimeout(5)
+    # The bytes below TLS: its goodbye, and then the end, though nobody has answered.
+    raw = socket.socket(fileno=silent.detach())
+    assert await asyncio.to_thread(read_to_the_end, raw)
+    raw.close()
+
+
+@asynccontextmanager
+async def tls_server(kind: str, context: ssl.SSLContext) -> AsyncIterator[int]:
+    if kind == "api_server":
+        async with APIServer(ServerOptions(tls=True)) as server:
+            yield server.port
+        return
+    listener = listen("127.0.0.1:0", "a test")
+    assert listener is not None
+    http = HTTPServer("test", web.Application(), listener, tls=context)
+    running = asyncio.create_task(http.start())
+    await http.wait_ready()
+    yield http.port
+    running.cancel()
+    await asyncio.wait([running])
+
+
+def connected(port: int) -> ssl.SSLSocket:
+    """A caller that has got an answer, and says nothing any more."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    made = context.wrap_socket(socket.create_connection(("127.0.0.1", port)))
+    made.settimeout(5)
+    made.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert made.recv(1000)
+    return made
+
+
+def read_to_the_end(raw: socket.socket) -> bool:
+    raw.settimeout(5)
+    try:
+        while raw.recv(65536):
+            pass
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+    return True
+
+
 def ended(connection: socket.socket) -> bool:
     """Whether its peer hung up, politely or not; False when it is still there after the timeout."""
     try:

@@ -8,7 +8,7 @@ import ssl
 
 from aiohttp import web
 
-from ctrlruntime.listening import stop_listening
+from ctrlruntime.listening import hanging_up, stop_listening
 from ctrlruntime.manager.runnables import Group
 
 IDLE_TIMEOUT = 90.0
@@ -95,16 +95,17 @@ class HTTPServer:
             shutdown_timeout=self._shutdown_timeout,
         )
         await runner.setup()
+        assert runner.server is not None  # noqa: S101 - setup() made it
         try:
-            await self._serve(runner)
+            await self._serve(runner.server)
         finally:
-            await runner.cleanup()
+            async with hanging_up(runner.server):
+                await runner.cleanup()
             self._listener.close()
 
-    async def _serve(self, runner: web.AppRunner) -> None:
-        assert runner.server is not None  # noqa: S101 - setup() made it
+    async def _serve(self, web_server: web.Server) -> None:
         server = await asyncio.get_running_loop().create_server(
-            runner.server, sock=self._listener, ssl=self._tls, backlog=_BACKLOG, start_serving=False
+            web_server, sock=self._listener, ssl=self._tls, backlog=_BACKLOG, start_serving=False
         )
         try:
             await server.start_serving()

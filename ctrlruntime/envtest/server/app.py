@@ -22,7 +22,7 @@ from ctrlruntime.envtest.server.options import ServerOptions
 from ctrlruntime.envtest.server.request import Request, parse_request
 from ctrlruntime.envtest.server.state import State
 from ctrlruntime.envtest.server.watch import Watch
-from ctrlruntime.listening import stop_listening
+from ctrlruntime.listening import hanging_up, stop_listening
 
 _LOG: Final = structlog.get_logger(__name__)
 _JSON: Final = "application/json"
@@ -87,8 +87,9 @@ class APIServer:
         self._tasks.clear()
         if self._listener is not None and self._web is not None:
             await stop_listening(self._listener)
-            self._web.pre_shutdown()
-            await self._web.shutdown(_SHUTDOWN)
+            async with hanging_up(self._web):
+                self._web.pre_shutdown()
+                await self._web.shutdown(_SHUTDOWN)
             self._listener = self._web = None
         if self._admission is not None:
             await self._admission.close()

@@ -20,6 +20,7 @@ from ctrlruntime.client.errors import APIError
 from ctrlruntime.envtest.environment import Environment
 from ctrlruntime.envtest.server.certificates import Authority
 from ctrlruntime.envtest.webhooks import point_at
+from ctrlruntime.listening import hanging_up
 
 GROUP = "hooks.envtest.example.com"
 V1 = GroupVersionKind(GROUP, "v1", "Hooked")
@@ -81,7 +82,9 @@ class Hooks:
         try:
             yield f"https://127.0.0.1:{runner.addresses[0][1]}"
         finally:
-            await runner.cleanup()
+            assert runner.server is not None
+            async with hanging_up(runner.server):
+                await runner.cleanup()
 
 
 def converted(manifest: dict[str, Any], api_version: str) -> dict[str, Any]:
