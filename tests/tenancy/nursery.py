@@ -20,7 +20,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from ctrlruntime.api.model import ApiModel
 from ctrlruntime.envtest.process import die_with
+from ctrlruntime.imports import lasting
 
 MANAGER = "manager.cli:main"
 
@@ -116,12 +118,17 @@ class Nursery:
                 self._awaited.popleft().set_result(child)
             else:
                 self._children.pop(told["ended"]).ended(told["code"])
+        for born in self._awaited:
+            born.set_exception(RuntimeError("the nursery has ended; standard error says why"))
 
 
 def serve() -> None:
     """Fork and reap, until nobody asks any more."""
-    import manager.cli
-    import manager.run  # noqa: F401 - what `manager run` imports when it starts
+    with lasting():
+        import manager.cli
+        import manager.run  # noqa: F401 - what `manager run` imports when it starts
+
+        build_models(ApiModel)
 
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
@@ -145,8 +152,18 @@ def serve() -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
+def build_models(base: type[ApiModel]) -> None:
+    """What every manager would build of its kinds."""
+    for model in base.__subclasses__():
+        model.model_rebuild()
+        build_models(model)
+
+
 def fork(asked: dict[str, Any]) -> int:
     """A child that is a manager."""
+    module, _, name = asked["entry"].partition(":")
+    with lasting():
+        entry = getattr(import_module(module), name)
     die_with_us = die_with(os.getpid())
     pid = os.fork()
     if pid:
@@ -158,8 +175,7 @@ def fork(asked: dict[str, Any]) -> int:
     try:
         die_with_us()
         become(Path(asked["log"]))
-        module, _, name = asked["entry"].partition(":")
-        getattr(import_module(module), name)(asked["args"])
+        entry(asked["args"])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException:  # noqa: BLE001 - as the interpreter does it
