@@ -11,7 +11,6 @@ import inspect
 import os
 import shutil
 import sqlite3
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -28,6 +27,7 @@ from ctrlruntime.envtest.eventually import eventually
 from ctrlruntime.envtest.process import ChildProcess
 from tests.docs.blocks import OUTPUT, PICTURES, ROOT, RUNNABLE, Block, blocks, documents, runnable
 from tests.docs.terminal import Terminal
+from tests.envtest.kubectl.binaries import provisioned
 
 KINDS = (TenantRegistry, TenantTemplate, Tenant)
 SAMPLES = ROOT / "config" / "samples"
@@ -239,9 +239,7 @@ DOCUMENTS: dict[str, Document] = {
 @pytest.fixture(scope="session")
 def kubectl() -> Path:
     """kubectl 1.32, from the cache that `make test` fills."""
-    script = ROOT / "hack" / "kubectl.sh"
-    found = subprocess.run([script, "1.32"], check=True, capture_output=True, text=True)
-    return Path(found.stdout.strip())
+    return provisioned("1.32")
 
 
 @pytest.fixture

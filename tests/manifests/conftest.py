@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest_asyncio
 from ctrlruntime.client.client import Client
 from ctrlruntime.envtest import Environment
 from tests.backends import SharedServer
+from tests.envtest.kubectl.binaries import provisioned
 from tests.manifests.installation import ROOT, installed
 
 Kubectl = Callable[..., Awaitable[str]]
@@ -23,13 +23,7 @@ VERSIONS = ("1.20", "1.32")
 @pytest.fixture(scope="session")
 def binaries() -> dict[str, str]:
     """Paths of kubectl by version."""
-    script = ROOT / "hack" / "kubectl.sh"
-    return {
-        version: subprocess.run(
-            [script, version], check=True, capture_output=True, text=True
-        ).stdout.strip()
-        for version in VERSIONS
-    }
+    return {version: str(provisioned(version)) for version in VERSIONS}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -22,6 +22,7 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest.crds import install_crds
+from tests.envtest.kubectl.binaries import provisioned
 
 Manifest = dict[str, Any]
 
@@ -52,9 +53,7 @@ def kustomized(folder: str) -> list[Manifest]:
 
 @functools.cache
 def _built(folder: str) -> list[Manifest]:
-    script = ROOT / "hack" / "kubectl.sh"
-    kubectl = subprocess.run([script, "1.32"], check=True, capture_output=True, text=True).stdout
-    command = [kubectl.strip(), "kustomize", str(ROOT / "config" / folder)]
+    command = [str(provisioned("1.32")), "kustomize", str(ROOT / "config" / folder)]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [each for each in yaml.load_all(text, yaml.CSafeLoader) if each]
 

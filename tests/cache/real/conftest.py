@@ -13,7 +13,7 @@ from tests.backends import kube_apiserver
 from tests.cache.real.relay import Relay
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeApiserverBackend]:
     folder = tmp_path_factory.mktemp("survival")
     flags = {"v": "1"}
