@@ -6,6 +6,8 @@ N ?= 5000
 BACKEND ?= kube-apiserver
 # Tests wait more than they compute: a worker more than there are cores. Another was no quicker.
 WORKERS ?= 3
+# What the next clone can use as well.
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ctrlruntime
 # Programs that tests start are not compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -32,7 +34,7 @@ lint: setup ## Style and layering
 	@.venv/bin/lint-imports
 
 types: setup ## Type check, strict
-	@.venv/bin/mypy ctrlruntime apis internal manager benchmarks tests
+	@.venv/bin/mypy --cache-dir $(CACHE)/mypy ctrlruntime apis internal manager benchmarks tests
 
 check-generated: setup ## Fail when generated manifests do not match the code
 	@$(PY) -m manager manifests --check

@@ -3,6 +3,8 @@
 #
 #   PYTHON  the interpreter to make it with (default: the system's, if it is 3.11 or newer)
 #   VENV    where it goes (default .venv)
+#
+# The packages are kept in ${XDG_CACHE_HOME:-$HOME/.cache}/ctrlruntime/wheels, for the next environment.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -44,35 +46,84 @@ find_python() {
   done
 }
 
+# In the environment, as it will be used.
+python() {
+  "$venv/bin/python" "$@"
+}
+
+# pip COMMAND...: the one that is kept with the packages, or else whatever Python brings.
+pip() {
+  if [ -d "$wheels/pip" ]; then
+    python "$wheels/pip" "$@" -qq --disable-pip-version-check
+  else
+    python -m pip --version >/dev/null 2>&1 || python -m ensurepip --default-pip >/dev/null
+    python -m pip "$@" -qq --disable-pip-version-check
+  fi
+}
+
+# fetch: all packages of the lock file. What pip asks of an index takes it longer than to install what it gets,
+# and Debian's pip takes twice as long as the one of the lock file.
+fetch() {
+  local work=$wheels.$$
+  rm -rf "$work"
+  mkdir -p "$work"
+  awk '/^pip==/ { on = 1; print; next } /^[^ ]/ { on = 0 } on' "$lock" >"$work/pip.lock"
+  [ ! -s "$work/pip.lock" ] || pip install --require-hashes -r "$work/pip.lock"
+  pip download --no-deps --require-hashes --dest "$work" -r "$lock"
+  # Without what tells that it is installed: in the environment it is to be installed.
+  local own=("$work"/pip-*.whl)
+  [ ! -f "${own[0]}" ] || python -m zipfile -e "${own[0]}" "$work/unpacked"
+  [ ! -d "$work/unpacked" ] || mv "$work/unpacked/pip" "$work/pip"
+  rm -rf "$work/unpacked" "$work/pip.lock"
+  # There in one step, or not at all: another checkout may be fetching them too.
+  mv -T "$work" "$wheels" 2>/dev/null || rm -rf "$work"
+}
+
+# install_kept: from what is kept. Hashes are checked again.
+install_kept() {
+  pip install --no-compile --require-hashes --no-index --find-links "$wheels" -r "$lock" || return
+  # On all cores; not the client that is imported by a few kubeconfigs only, which is as much as all others.
+  python -m compileall -q -j 0 -x '/(kubernetes_asyncio|mypy|mypyc)/' "$venv/lib" >/dev/null || true
+}
+
+make_environment() {
+  local found
+  found=$(find_python)
+  if [ -z "$found" ]; then
+    apt_install python3 python3-venv
+    found=$(find_python)
+  fi
+  [ -n "$found" ] || die "no Python 3.11 or newer with venv; install one, or set PYTHON=/path/to/python3.11"
+  echo "making $venv with $("$found" --version)"
+  "$found" -m venv --clear --without-pip "$venv"
+}
+
 main() {
-  local want python
+  local want kept
   want=$(sha256sum "$lock" | cut -d' ' -f1)
   if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && [ -x "$venv/bin/python" ]; then
     return
   fi
-  # One that was interrupted has no pip, or is not even told apart from the system's own.
-  if ! "$venv/bin/python" -c 'import sys, pip; sys.exit(sys.prefix == sys.base_prefix)' 2>/dev/null; then
-    python=$(find_python)
-    if [ -z "$python" ]; then
-      apt_install python3 python3-venv
-      python=$(find_python)
-    fi
-    [ -n "$python" ] || die "no Python 3.11 or newer with venv; install one, or set PYTHON=/path/to/python3.11"
-    echo "making $venv with $("$python" --version)"
-    "$python" -m venv --clear "$venv"
+  # One that was interrupted is not even told apart from the system's own.
+  if ! python -c 'import sys; sys.exit(sys.prefix == sys.base_prefix)' 2>/dev/null; then
+    make_environment
   fi
   echo "installing the locked packages into $venv (a minute or so, only this once)"
-  # They are kept beside: tests make environments of their own from them. To ask an index for one package
-  # takes pip longer than to install it.
-  local pip=("$venv/bin/python" -m pip) quiet=(-qq --disable-pip-version-check)
-  # Debian's pip takes twice as long as the one of the lock file.
-  awk '/^pip==/ { on = 1; print; next } /^[^ ]/ { on = 0 } on' "$lock" >"$venv/pip.lock"
-  [ ! -s "$venv/pip.lock" ] || "${pip[@]}" install "${quiet[@]}" --require-hashes -r "$venv/pip.lock"
-  rm -rf "$venv/wheels"
-  "${pip[@]}" download "${quiet[@]}" --no-deps --require-hashes --dest "$venv/wheels" -r "$lock"
-  "${pip[@]}" install "${quiet[@]}" --require-hashes --no-index --find-links "$venv/wheels" -r "$lock"
+  kept=${XDG_CACHE_HOME:-$HOME/.cache}/ctrlruntime/wheels
+  wheels=$kept/$want-$(python -c 'import sys, sysconfig; print(sys.implementation.cache_tag, sysconfig.get_platform(), sep="-")')
+  [ -d "$wheels" ] || fetch
+  if ! install_kept; then
+    echo "fetching the packages again: $wheels cannot be installed"
+    rm -rf "$wheels"
+    fetch
+    install_kept
+  fi
+  # Tests make environments of their own from them. Those of old lock files go.
+  ln -sfn "$wheels" "$venv/wheels"
+  touch "$wheels"
+  find "$kept" -mindepth 1 -maxdepth 1 -mtime +60 -exec rm -rf {} +
   # The checkout itself is importable, as an editable install would make it.
-  pwd >"$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/ctrlruntime-checkout.pth"
+  pwd >"$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/ctrlruntime-checkout.pth"
   echo "$want" >"$stamp"
 }
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 WHEELS = Path(sys.prefix) / "wheels"
-"""Where hack/setup.sh keeps what it installed; an environment made by other means has no such folder."""
+"""What hack/setup.sh installed is kept there; an environment made by other means has no such folder."""
 
 
 def from_wheels(folder: Path = WHEELS) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -10,8 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.packages import from_wheels
+
 ROOT = Path(__file__).parents[2]
-TOOLS = ("awk", "bash", "cat", "cut", "dirname", "env", "sha256sum", "rm", "touch")
+TOOLS = (
+    *("awk", "bash", "cat", "cut", "dirname", "env", "find", "ln", "mkdir", "mv"),
+    *("rm", "sha256sum", "touch"),
+)
 PYTHON = shutil.which("python3.11", path="/usr/bin") or sys.executable
 WITHOUT_VENV = """#!/bin/bash
 # Debian's python3 before python3-venv is installed.
@@ -88,6 +94,46 @@ def test_it_makes_a_working_environment_and_is_silent_afterwards(machine: Machin
     assert third.returncode == 0
     assert "making" not in third.stdout
     assert "installing the locked packages" in third.stdout
+    it_keeps_packages_for_the_next_environment(machine)
+
+
+def it_keeps_packages_for_the_next_environment(machine: Machine) -> None:
+    (machine.folder / "checkout" / "requirements.lock").write_text(locked("iniconfig"))
+    first = machine.setup(PYTHON=PYTHON, **from_wheels())
+    assert first.returncode == 0, first.stderr
+    assert (machine.venv / "bin" / "python").exists()
+    [wheel] = (machine.venv / "wheels").glob("iniconfig-*.whl")
+    assert wheel.resolve().is_relative_to(machine.folder / ".cache" / "ctrlruntime" / "wheels")
+    # Without any index it is installed from what was kept; damaged, it is fetched again.
+    (machine.venv / ".lock.sha256").unlink()
+    assert machine.setup(PYTHON=PYTHON, PIP_NO_INDEX="1").returncode == 0
+    (machine.venv / ".lock.sha256").unlink()
+    wheel.write_bytes(wheel.read_bytes() + b"damage")
+    subprocess.run(
+        [machine.venv / "bin" / "python", "-m", "pip", "uninstall", "-qy", "iniconfig"], check=True
+    )
+    again = machine.setup(PYTHON=PYTHON, **from_wheels())
+    assert again.returncode == 0, again.stderr
+    assert "fetching the packages again" in again.stdout
+    assert "DO NOT MATCH THE HASHES" in again.stderr
+    check = [machine.venv / "bin" / "python", "-c", "import iniconfig"]
+    subprocess.run(check, check=True)
+    # What old lock files asked for is not kept for ever.
+    kept = machine.folder / ".cache" / "ctrlruntime" / "wheels"
+    assert len([*kept.iterdir()]) == 3
+    for folder in kept.iterdir():
+        os.utime(folder, (0, 0))
+    (machine.venv / ".lock.sha256").unlink()
+    assert machine.setup(PYTHON=PYTHON).returncode == 0
+    assert [*kept.iterdir()] == [wheel.resolve().parent]
+
+
+def locked(package: str) -> str:
+    """Its entry in the lock file."""
+    lines = (ROOT / "requirements.lock").read_text().splitlines(keepends=True)
+    begin = next(n for n, line in enumerate(lines) if line.startswith(f"{package}=="))
+    ends = (n for n in range(begin + 1, len(lines)) if not lines[n].startswith(" "))
+    return "".join(lines[begin : next(ends, len(lines))])
 
 
 def test_debian_without_venv_gets_it(machine: Machine) -> None:
