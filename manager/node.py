@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 import click
 import uvloop
 
+from ctrlruntime.imports import lasting
+
 if TYPE_CHECKING:
     from internal.cosmos.comet.address import Address
 
@@ -46,8 +48,9 @@ def _address(url: str) -> "Address":
 @click.option("--bind-address", default=":1251", help="Address to serve at.")
 def healthcheck(rpc_url: str, timeout: float, bind_address: str) -> None:
     """Serve /health, whether the node has caught up, and /disk?dir=, how full a disk is."""
-    from ctrlruntime.manager.http import AddressError, listen
-    from internal.cosmos.sidecar.serving import serve_health
+    with lasting():
+        from ctrlruntime.manager.http import AddressError, listen
+        from internal.cosmos.sidecar.serving import serve_health
 
     address = _address(rpc_url)
     try:
@@ -89,10 +92,11 @@ def version_check(
     With --once it ends with 1 if the node has another version than that height wants: the manager then
     replaces the Pod.
     """
-    from ctrlruntime.client.errors import APIError, TransportError
-    from ctrlruntime.client.kubeconfig import ConfigError
-    from internal.cosmos.sidecar.serving import check_before_start, keep_checking
-    from internal.cosmos.sidecar.version_check import Place, WrongVersion
+    with lasting():
+        from ctrlruntime.client.errors import APIError, TransportError
+        from ctrlruntime.client.kubeconfig import ConfigError
+        from internal.cosmos.sidecar.serving import check_before_start, keep_checking
+        from internal.cosmos.sidecar.version_check import Place, WrongVersion
 
     where, address = Place(**place), _address(rpc_url)
     try:

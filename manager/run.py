@@ -11,7 +11,6 @@ from manager.controllers.cosmos import add_cosmos
 from manager.controllers.cosmos_image import with_sidecar_image
 from manager.controllers.runs import with_own_image
 from manager.controllers.tenancy import add_tenancy
-from manager.embedded import EmbeddedCluster
 from manager.options import RunOptions
 
 
@@ -21,6 +20,8 @@ async def run_manager(options: RunOptions) -> None:
     async with AsyncExitStack() as stack:
         kubeconfig = options.kubeconfig
         if options.embedded:
+            from manager.embedded import EmbeddedCluster  # what no cluster's manager needs
+
             cluster = await stack.enter_async_context(EmbeddedCluster())
             kubeconfig = cluster.kubeconfig("manager")
             logger.info("Embedded API server", kubeconfig=str(cluster.kubeconfig("admin")))

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TextIO, cast
 import click
 import uvloop
 
+from ctrlruntime.imports import lasting
+
 if TYPE_CHECKING:
     from structlog.stdlib import BoundLogger
 
@@ -26,9 +28,10 @@ def run_named(name: str) -> None:
     standard error. Ends with 0 for success, 1 for a failure that may go away (also when it was
     stopped by SIGTERM), 2 for one that will not.
     """
-    from internal.cloud.runs.wire import BadInput
-    from internal.cloud.tasks.registry import TASKS
-    from internal.cloud.tasks.runner import ExitCode, run_task
+    with lasting():
+        from internal.cloud.runs.wire import BadInput
+        from internal.cloud.tasks.registry import TASKS
+        from internal.cloud.tasks.runner import ExitCode, run_task
 
     try:
         code = uvloop.run(run_task(name, os.environ, TASKS, _logger_to))

@@ -110,13 +110,14 @@ def it_keeps_packages_for_the_next_environment(machine: Machine) -> None:
     (machine.venv / ".lock.sha256").unlink()
     wheel.write_bytes(wheel.read_bytes() + b"damage")
     subprocess.run(
-        [machine.venv / "bin" / "python", "-m", "pip", "uninstall", "-qy", "iniconfig"], check=True
+        [str(machine.venv / "bin" / "python"), "-m", "pip", "uninstall", "-qy", "iniconfig"],
+        check=True,
     )
     again = machine.setup(PYTHON=PYTHON, **from_wheels())
     assert again.returncode == 0, again.stderr
     assert "fetching the packages again" in again.stdout
     assert "DO NOT MATCH THE HASHES" in again.stderr
-    check = [machine.venv / "bin" / "python", "-c", "import iniconfig"]
+    check = [str(machine.venv / "bin" / "python"), "-c", "import iniconfig"]
     subprocess.run(check, check=True)
     # What old lock files asked for is not kept for ever.
     kept = machine.folder / ".cache" / "ctrlruntime" / "wheels"

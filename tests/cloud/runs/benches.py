@@ -28,7 +28,7 @@ from internal.cloud.runs.local import LocalOptions, LocalRuns
 from internal.cloud.runs.secrets import SecretReader
 from tests.cloud.servers.cloudrun import CloudServer
 
-COMMAND = (sys.executable, "-m", "tests.cloud.runs.work")
+COMMAND = (sys.executable, "-m", "tests.cloud.runs.program")
 
 
 class Bench(Protocol):

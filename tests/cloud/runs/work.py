@@ -1,7 +1,4 @@
-"""A task that does what its spec says, and the program that runs it:
-
-python -m tests.cloud.runs.work NAME
-"""
+"""A task that does what its spec says; :mod:`tests.cloud.runs.program` runs it."""
 
 # ruff: noqa: ASYNC110, ASYNC220, ASYNC230, ASYNC240 - a process with nothing else to do
 
@@ -122,5 +119,6 @@ def logger_to(stream: TextIO) -> structlog.stdlib.BoundLogger:
     return logger
 
 
-if __name__ == "__main__":
-    sys.exit(asyncio.run(run_task(sys.argv[1], os.environ, {"work": Work}, logger_to)))
+def main(name: str) -> None:
+    """Runs it under that name, and ends the process."""
+    sys.exit(asyncio.run(run_task(name, os.environ, {"work": Work}, logger_to)))
