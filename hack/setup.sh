@@ -81,7 +81,7 @@ fetch() {
 
 # install_kept: from what is kept. Hashes are checked again.
 install_kept() {
-  pip install --no-compile --require-hashes --no-index --find-links "$wheels" -r "$lock" || return
+  (unset PIP_FIND_LINKS && pip install --no-compile --require-hashes --no-index --find-links "$wheels" -r "$lock") || return
   # On all cores; not the client that is imported by a few kubeconfigs only, which is as much as all others.
   python -m compileall -q -j 0 -x '/(kubernetes_asyncio|mypy|mypyc)/' "$venv/lib" >/dev/null || true
 }

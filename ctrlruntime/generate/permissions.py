@@ -146,11 +146,15 @@ def normalised(rules: Iterable[Rule]) -> list[Rule]:
     """The same permissions in as few rules as controller-gen would write, sorted.
 
     Rules that agree on everything else are merged over verbs, then resources, then groups, then
-    URLs; ``*`` swallows the other verbs; ``core`` is the empty group.
+    URLs, and again as long as that makes new ones agree; ``*`` swallows the other verbs; ``core`` is
+    the empty group.
     """
     current = [_sorted(rule) for rule in rules]
-    for key in ("verbs", "resources", "groups", "urls"):
-        current = _merged(current, key)
+    before = len(current) + 1
+    while len(current) < before:
+        before = len(current)
+        for key in ("verbs", "resources", "groups", "urls"):
+            current = _merged(current, key)
     return sorted(current, key=_order)
 
 

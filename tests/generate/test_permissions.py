@@ -39,6 +39,11 @@ def test_resources_with_the_same_verbs_are_merged_then_groups() -> None:
     assert normalised(rules) == [rule("x,y", "a,b", "get")]
 
 
+def test_what_a_merge_makes_agree_is_merged_as_well() -> None:
+    rules = [rule("x", "a,b", "get"), rule("x,y", "a", "get"), rule("y", "a,b", "get")]
+    assert normalised(rules) == [rule("x,y", "a,b", "get")]
+
+
 def test_a_star_swallows_other_verbs_and_core_is_the_empty_group() -> None:
     assert normalised([rule("core", "pods", "get"), rule("", "pods", "*")]) == [
         rule("", "pods", "*")

@@ -16,7 +16,7 @@ from ctrlruntime.envtest.assets import APIEXTENSIONS, Assets
 from ctrlruntime.envtest.backends.backend import BackendOptions, Version
 from ctrlruntime.envtest.backends.etcd import Etcd
 from ctrlruntime.envtest.backends.flags import Flags, flag_list
-from ctrlruntime.envtest.backends.kube_apiserver import KubeApiserverBackend
+from ctrlruntime.envtest.backends.kube_apiserver import OWN_USER, KubeApiserverBackend
 from ctrlruntime.envtest.backends.ports import LOOPBACK
 from ctrlruntime.envtest.backends.readiness import answers_of
 from ctrlruntime.envtest.backends.server_on_port import ServerOnPort
@@ -159,8 +159,12 @@ class ApiextensionsBackend:
         return self.core.certified(user)
 
     def own_config(self) -> Config:
-        """The backend's own way in, as an administrator by client certificate."""
-        return replace(self.core.own_config(), host=self.url)
+        """The backend's own way in, as an administrator.
+
+        By client certificate: about a token this server has to ask the other.
+        """
+        auth = self.core.certified(administrator(OWN_USER)).auth()
+        return replace(self.core.own_config(), host=self.url, auth=auth)
 
     def _command(self, port: int) -> Sequence[str]:
         pki = self.core.pki

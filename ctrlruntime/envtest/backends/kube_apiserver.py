@@ -33,7 +33,7 @@ from ctrlruntime.envtest.kubeconfig import write_kubeconfig
 from ctrlruntime.envtest.users import Identity, User, administrator, write_token_file
 
 OWN_USER: Final = "envtest-control-plane"
-"""Who the backend itself is, by client certificate."""
+"""Who the backend itself is."""
 _READY: Final = ("/readyz", "/api/v1/namespaces/default")
 _RELEASE: Final = "/version"
 _CONTROLLERS_KUBECONFIG: Final = "controller-manager.kubeconfig"
@@ -77,6 +77,7 @@ class KubeApiserverBackend:
         self._programs: dict[str, Path] = {}
         self._folder = options.folder
         self.pki = PKI(options.folder / "pki")
+        self._own = administrator(OWN_USER)
         self.reviews = TokenReviews()
         self._etcd: Etcd | None = None
         self._apiserver = self._server(
@@ -107,7 +108,7 @@ class KubeApiserverBackend:
             first_port=settings.etcd_port,
         )
         await self._etcd.start()
-        write_token_file(self._folder / "tokens.csv", self._options.users)
+        write_token_file(self._folder / "tokens.csv", (*self._options.users, self._own))
         self.reviews.write_kubeconfig(self._folder / "token-reviews.kubeconfig")
         await self._apiserver.start()
         if settings.controller_manager:
@@ -180,10 +181,15 @@ class KubeApiserverBackend:
         return Identity(certificate=ClientCertificate(*self.pki.client(user.name, user.groups)))
 
     def own_config(self) -> Config:
-        """The backend's own way in, as an administrator by client certificate."""
-        identity = self.certified(administrator(OWN_USER))
+        """The backend's own way in, as an administrator.
+
+        By token: a client certificate's signature is verified anew for every request.
+        """
         return Config(
-            host=self.url, ca_data=self.ca_data, auth=identity.auth(), user_agent=OWN_USER
+            host=self.url,
+            ca_data=self.ca_data,
+            auth=self.identity(self._own).auth(),
+            user_agent=OWN_USER,
         )
 
     # Commands

@@ -15,11 +15,14 @@ _TIMEOUT: Final = aiohttp.ClientTimeout(total=5)
 async def answers_of(config: Config, paths: Iterable[str]) -> dict[str, bytes] | None:
     """What a server says on each of `paths`; None where one does not answer 200.
 
-    The certificate tells ours from a stranger's that took the port.
+    The server's certificate tells ours from a stranger's that took the port.
     """
     connector = aiohttp.TCPConnector(ssl=config.ssl_context() or False)
     found = {}
-    async with aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT) as session:
+    headers = await config.auth.headers()
+    async with aiohttp.ClientSession(
+        connector=connector, timeout=_TIMEOUT, headers=headers
+    ) as session:
         try:
             for path in paths:
                 async with session.get(config.host + path) as answer:
