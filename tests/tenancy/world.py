@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import functools
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -368,15 +369,20 @@ class World:
         *,
         timeout: float = PATIENCE,
     ) -> Any:
-        """Look again until `holds`; what was seen then. AssertionError with what was seen last."""
+        """Look again until `holds`; what was seen then. AssertionError with what was seen last.
+
+        What takes long to look at is looked at seldom: the server is there for the manager.
+        """
         seen: Any = None
         try:
             async with asyncio.timeout(timeout):
                 while True:
+                    began = time.perf_counter()
                     seen = await look()
                     if holds(seen):
                         return seen
-                    await asyncio.sleep(0.03)
+                    took = time.perf_counter() - began
+                    await asyncio.sleep(min(max(0.03, 3 * took), 0.5))
         except TimeoutError:
             raise AssertionError(f"not within {timeout:g} s; last seen: {seen!r}") from None
 
