@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Forbidden
 from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.backends import existing
 from ctrlruntime.envtest.crds import CRD
-from ctrlruntime.envtest.users import User
+from ctrlruntime.envtest.users import User, administrator
 from tests.backends import SharedServer
 
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
@@ -27,6 +29,19 @@ async def test_an_environment_around_the_shared_server_has_its_own_users(
             await env.client("nobody").list(CONFIG_MAP, "default")
         rows = [(row.user, row.verb, row.code) for row in env.proxy.log.counts()]
         assert rows == [("boss", "list", 200), ("nobody", "list", 403)]
+
+
+@pytest.mark.parametrize("proxy", [False, True])
+async def test_an_administrator_by_certificate_lends_it_to_the_users_of_an_environment(
+    real_server: SharedServer, proxy: bool
+) -> None:
+    identity = real_server.backend.certified(administrator("lender"))
+    known = replace(real_server.config, auth=identity.auth())
+    users: list[str | User] = ["boss", User(name="nobody", groups=("test",))]
+    async with Environment(existing(known), users=users, proxy=proxy) as around:
+        await around.client("boss").list(CONFIG_MAP, "default")
+        with pytest.raises(Forbidden, match="nobody"):
+            await around.client("nobody").list(CONFIG_MAP, "default")
 
 
 async def test_what_a_server_lacks_is_found_out(real_server: SharedServer) -> None:
