@@ -119,7 +119,8 @@ main() {
     install_kept
   fi
   # Tests make environments of their own from them. Those of old lock files go.
-  ln -sfn "$wheels" "$venv/wheels"
+  rm -rf "$venv/wheels"
+  ln -s "$wheels" "$venv/wheels"
   touch "$wheels"
   find "$kept" -mindepth 1 -maxdepth 1 -mtime +60 -exec rm -rf {} +
   # The checkout itself is importable, as an editable install would make it.

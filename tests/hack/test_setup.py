@@ -90,6 +90,8 @@ def test_it_makes_a_working_environment_and_is_silent_afterwards(machine: Machin
     second = machine.setup(PYTHON=PYTHON)
     assert (second.returncode, second.stdout, second.stderr) == (0, "", "")
     (machine.folder / "checkout" / "requirements.lock").write_text(locked("iniconfig"))
+    (machine.venv / "wheels").unlink()
+    (machine.venv / "wheels").mkdir()  # where they were kept before
     third = machine.setup(PYTHON=PYTHON, **from_wheels())
     assert third.returncode == 0
     assert "making" not in third.stdout
