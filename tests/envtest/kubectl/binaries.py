@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
 
+from ctrlruntime.envtest.assets import cache_folder
 from tests.backends import missing
 
 _SCRIPT = Path(__file__).parents[3] / "hack" / "kubectl.sh"
 
 
-def _cache() -> Path:
-    if given := os.environ.get("CTRLRUNTIME_ENVTEST_ASSETS"):
-        return Path(given)
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "ctrlruntime" / "envtest"
-
-
 @cache
 def provisioned(version: str) -> Path:
     """kubectl of that version. Raises RuntimeError where it cannot be had, see `missing`."""
-    path = _cache() / "kubectl" / version / "kubectl"
+    path = cache_folder() / "kubectl" / version / "kubectl"
     if not path.exists():
         done = subprocess.run(["bash", str(_SCRIPT), version], capture_output=True, text=True)
         if done.returncode:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from apis.cloud import Bundle
-from ctrlruntime.envtest.assets import cache_folder
 from internal.cloud.tasks import TaskError, TaskRejected
 from internal.cloud.tasks.kubernetes.access import checked
 from internal.cloud.tasks.kubernetes.documents import Document, parse
 from internal.cloud.tasks.kubernetes.rendering import Rendering, render
 from internal.cloud.tasks.places import Places
+from tests.envtest.kubectl.binaries import provisioned
 
 PLACES = Places(
     values={"instance": "acme", "version": "5.2.0", "domain": None}, outputs={"db": "10.0.0.5"}
@@ -103,8 +103,7 @@ class TestKustomize:
 
     @pytest.fixture(autouse=True)
     def _kubectl(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        folder = cache_folder() / "kubectl/1.32"
-        assert (folder / "kubectl").exists(), "run hack/kubectl.sh"
+        folder = provisioned("1.32").parent
         monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
     def test_it_is_rendered_by_kubectl(self, tmp_path: Path) -> None:
