@@ -1,0 +1,5 @@
+"""`python -m ctrlruntime_manager`."""
+
+from ctrlruntime_manager import main
+
+main()
