@@ -3,19 +3,29 @@ PY := .venv/bin/python
 ROWS ?= 1000
 SETS ?= 100
 N ?= 5000
+# The manager's image, as config/manager names it; `make image push deploy IMG=...` uses another.
+IMG ?= registry.example.com/ctrlruntime-manager:0.1.0
+REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
+CONTAINER_TOOL ?= $(if $(shell command -v podman),podman,docker)
 BACKEND ?= kube-apiserver
 # Tests wait for servers and processes: twice as many workers as there are cores keep both busy.
 WORKERS ?= 4
+# What bench-runtime compares processor time with: the last commit before the work on it. How often each runs.
+BASE ?= 661b417
+TURNS ?= 1
+OBJECTS ?= 50000
+# sample: of the heavy proofs a sample (tests/samples/plan.toml); all: everything.
+TESTS ?= sample
 # What the next clone can use as well.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ctrlruntime
 # Programs that tests start are not compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test checks lint types check-generated pytest envtest-assets test-real requirements scenarios mutants \
-        generate manifests build-installer wheel bench-tenancy bench-runtime bench-cloud bench-cosmos bench-stalls bench clean
+.PHONY: help setup run test coverage checks lint types check-generated pytest envtest-assets test-real requirements scenarios hazards mutants faults \
+        generate manifests build-installer image image-all push deploy wheel sbom bench-tenancy bench-plan bench-runtime bench-capacity bench-cloud bench-cosmos bench-stalls bench clean
 
 help: ## Show what there is to make
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
+	@grep -hE '^[a-z][a-z -]*:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
 
 setup: ## Make the virtual environment from the lock file
 	@hack/setup.sh
@@ -23,7 +33,8 @@ setup: ## Make the virtual environment from the lock file
 run: setup ## See it work: embedded API server, a table of 50 rows, the manager, a live view
 	@$(PY) -m manager demo $(RUN_ARGS)
 
-test: setup ## Every check and every test
+test: setup ## Every check and the tests, of heavy proofs a sample; TESTS=all runs every test
+	@case "$(TESTS)" in sample|all) ;; *) echo "TESTS is sample or all, not '$(TESTS)'" >&2; exit 2 ;; esac
 	@$(MAKE) --no-print-directory -j 2 pytest checks
 
 checks: lint types check-generated ## Every check that is no test
@@ -44,23 +55,26 @@ check-generated: setup ## Fail when generated manifests do not match the code
 # API servers, etcd and kubectl look for garbage less often: a tenth of their time.
 pytest test-real: export GOGC = 400
 
-pytest: setup ## The test suite (installs MariaDB, kubectl and real API servers where they are missing)
-	@hack/envtest-assets.sh all
+pytest: setup ## The tests without the other checks (installs MariaDB, PostgreSQL, kubectl and real API servers where they are missing)
+	@hack/envtest-assets.sh $(if $(filter all,$(TESTS)),all,prebuilt)
 	@hack/mariadb.sh
+	@hack/postgres.sh
 	@hack/kubectl.sh
 	@# One process compiles what otherwise all workers would, each for itself, at the same moment.
 	@.venv/bin/pytest --collect-only -qq $(PYTEST_ARGS) >/dev/null || true
-	@.venv/bin/pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+	@.venv/bin/pytest -n $(WORKERS) --dist loadgroup $(if $(filter all,$(TESTS)),,--sample) $(PYTEST_ARGS)
 
-envtest-assets: ## Provision the real API servers (cached; the first time takes about 20 minutes)
+envtest-assets: ## Provision a real API server (cached; a build of an old one is the last resort)
 	@hack/envtest-assets.sh all
 
 test-real: setup envtest-assets ## The whole tenancy suite on the real kube-apiserver
 	@hack/mariadb.sh
+	@hack/postgres.sh
 	@.venv/bin/pytest -n $(WORKERS) --dist loadgroup tests/tenancy --backend kube-apiserver $(PYTEST_ARGS)
 
 requirements: setup envtest-assets ## The requirement catalogue: ID, priority, tests, outcome
 	@hack/mariadb.sh
+	@hack/postgres.sh
 	@hack/kubectl.sh
 	@$(PY) -m tests.catalogue
 
@@ -68,11 +82,32 @@ scenarios: setup envtest-assets ## The scenarios of the cloud system: ID, priori
 	@hack/kubectl.sh
 	@$(PY) -m tests.catalogue --scenarios
 
+hazards: setup envtest-assets ## What a bad day may not do: ID, priority, tests, outcome
+	@hack/mariadb.sh
+	@hack/postgres.sh
+	@hack/kubectl.sh
+	@$(PY) -m tests.catalogue --hazards
+
+coverage: setup ## Measure what a sample of the tests reaches (COVERAGE_ARGS: other tests); not a gate
+	@.venv/bin/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements-coverage.lock
+	@rm -rf .run/coverage && mkdir -p .run/coverage
+	@.venv/bin/coverage run -m pytest $(or $(COVERAGE_ARGS),-n $(WORKERS) --dist loadgroup --sample) || true
+	@.venv/bin/coverage combine -q
+	@.venv/bin/coverage report --skip-covered --skip-empty | tail -n $(or $(COVERAGE_LINES),40)
+
 mutants: setup ## Put one defect at a time into a copy; each must be caught by the test of its ID (part of the test suite)
 	@$(PY) -m tests.mutants
 
-wheel: setup ## Build the wheel of ctrlruntime into dist/
-	@.venv/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+faults: setup ## The rules of the design over every kind, in full: 500 objects a kind, 20 seeds a fault (about two hours)
+	@.venv/bin/pytest -n 2 tests/rules --rule-examples 500 $(PYTEST_ARGS)
+
+wheel: setup ## Build the distributions into dist/, dated by the last commit
+	@for folder in . distributions/manager distributions/envtest; do \
+	  (cd $$folder && SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(CURDIR)/$(PY) -m hatchling build -d $(CURDIR)/dist \
+	    $$([ $$folder != distributions/envtest ] || echo -t wheel)) || exit; done
+
+sbom: setup ## Write the manager's bill of materials (CycloneDX), dated by the last commit, into dist/
+	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} hack/sbom.sh
 
 generate manifests: setup ## Write config/, dist/install.yaml and the tables of docs/packages from code
 	@$(PY) -m manager manifests
@@ -81,13 +116,33 @@ generate manifests: setup ## Write config/, dist/install.yaml and the tables of 
 
 build-installer: generate ## dist/install.yaml: everything an installation needs, in one file
 
+image: ## Build the manager's image IMG; BASE_DIGEST=@sha256:... pins its base
+	@$(CONTAINER_TOOL) build --build-arg BASE_DIGEST=$(BASE_DIGEST) --build-arg REVISION=$(REVISION) -t $(IMG) .
+
+image-all: ## Build IMG for every platform of docker-bake.hcl, and push it (docker buildx)
+	@case "$(BASE_DIGEST)" in @sha256:*) ;; *) echo "give the base's digest: make image-all BASE_DIGEST=@sha256:..." >&2; exit 2 ;; esac
+	@IMG=$(IMG) BASE_DIGEST=$(BASE_DIGEST) REVISION=$(REVISION) docker buildx bake --push
+
+push: ## Push IMG to its registry
+	@$(CONTAINER_TOOL) push $(IMG)
+
+deploy: ## Install everything, with IMG, into the cluster of the current kubeconfig
+	@IMG=$(IMG) hack/install-yaml.sh --print | $$(hack/kubectl.sh 1.32) apply --server-side -f -
+
 bench-tenancy: setup ## Count requests for ROWS tenants; the last line is one JSON object
 	@hack/mariadb.sh
 	@$(PY) -m benchmarks.tenancy --rows $(ROWS)
 
-bench-runtime: setup ## Reconcile N objects by 10 workers on BACKEND; PEER=kopf runs kopf beside; one line of JSON
+bench-plan: setup ## Plan a changed template for ROWS tenants: seconds, memory, requests; the last line is one JSON object
+	@$(PY) -m benchmarks.plan --rows $(ROWS)
+
+bench-runtime: setup ## Reconcile N objects by 10 WORKERS on BACKEND, and by the code of BASE in turns (none: not); PEER=kopf; one line of JSON
 	@hack/envtest-assets.sh all
-	@$(PY) -m benchmarks.runtime --backend $(BACKEND) -n $(N) $(if $(PEER),--peer $(PEER))
+	@$(PY) -m benchmarks.runtime --backend $(BACKEND) -n $(N) --workers $(if $(filter file,$(origin WORKERS)),10,$(WORKERS)) \
+	    --base $(BASE) --turns $(TURNS) $(if $(PEER),--peer $(PEER))
+
+bench-capacity: setup ## How far one process goes: OBJECTS listed and held, events and reads a second; one line of JSON
+	@$(PY) -m benchmarks.runtime.capacity --objects $(OBJECTS)
 
 bench-cloud: setup ## What N Instances cost, and whether the limits of their tasks hold; one line of JSON
 	@$(PY) -m benchmarks.cloud -n $(if $(filter file,$(origin N)),1000,$(N))
@@ -96,10 +151,10 @@ bench-cosmos: setup ## SETS sets of five nodes at rest: writes, questions, lengt
 	@$(PY) -m benchmarks.cosmos --sets $(SETS)
 
 bench-stalls: setup ## How long the manager's event loop stands still while ROWS tenants converge
-	@$(PY) -m benchmarks.stalls --rows $(ROWS)
+	@$(PY) -m benchmarks.event_loop_lag --rows $(ROWS)
 
 bench: setup ## Figures of the parts: queue, cache, controller, proxy, nodes, applies
 	@for part in queue cache controller proxy nodes applies; do echo "== $$part"; $(PY) -m benchmarks.$$part; done
 
 clean: ## Remove what was made, not the caches outside
-	@rm -rf .venv .run .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist/*.whl
+	@rm -rf .venv .run .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist/*.whl dist/*.tar.gz dist/*.cdx.json

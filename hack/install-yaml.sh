@@ -3,6 +3,7 @@
 #
 #   hack/install-yaml.sh           writes it
 #   hack/install-yaml.sh --check   writes nothing; fails with a diff if the file has drifted
+#   IMG=... hack/install-yaml.sh --print   prints it with another image of the manager
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +11,9 @@ kubectl=$(hack/kubectl.sh 1.32)
 made=$(mktemp)
 trap 'rm -f "$made"' EXIT
 "$kubectl" kustomize config/default >"$made"
-if [ "${1:-}" = --check ]; then
+if [ "${1:-}" = --print ]; then
+  sed "s|^\( *image: \)registry.example.com/ctrlruntime-manager:.*|\1${IMG:?}|" "$made"
+elif [ "${1:-}" = --check ]; then
   diff -u dist/install.yaml "$made" || {
     echo "dist/install.yaml has drifted from config/default: run hack/install-yaml.sh" >&2
     exit 1

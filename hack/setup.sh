@@ -98,10 +98,18 @@ make_environment() {
   "$found" -m venv --clear --without-pip "$venv"
 }
 
+# install_command: `manager`, as documents and messages name it.
+install_command() {
+  printf '#!/bin/sh\nexec "$(dirname "$0")/python" -m manager "$@"\n' >"$venv/bin/manager.$$"
+  chmod 755 "$venv/bin/manager.$$"
+  mv "$venv/bin/manager.$$" "$venv/bin/manager"
+}
+
 main() {
   local want kept
   want=$(sha256sum "$lock" | cut -d' ' -f1)
   if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && [ -x "$venv/bin/python" ]; then
+    [ -x "$venv/bin/manager" ] || install_command
     return
   fi
   # One that was interrupted is not even told apart from the system's own.
@@ -125,6 +133,7 @@ main() {
   find "$kept" -mindepth 1 -maxdepth 1 -mtime +60 -exec rm -rf {} +
   # The checkout itself is importable, as an editable install would make it.
   pwd >"$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/ctrlruntime-checkout.pth"
+  install_command
   echo "$want" >"$stamp"
 }
 
