@@ -1,0 +1,343 @@
+"""The decision of one pass: what changes now, why the rest waits, what halts. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from ctrlruntime.rollout.budget import resolve
+from ctrlruntime.rollout.members import Change, ChangeKind, Member
+from ctrlruntime.rollout.strategy import OnHalt, Strategy, Wave, in_order
+from ctrlruntime.rollout.windows import closing, is_open, next_opening
+
+REST = "rest"
+"""Name of the wave of all members that follows the waves of a strategy."""
+MOST_NAMED = 3
+
+
+class Reason(StrEnum):
+    """Why a member waits for the target."""
+
+    PAUSED = "Paused"
+    HALTED = "Halted"
+    WINDOW = "Window"
+    WAVE = "Wave"
+    """An earlier wave is not done."""
+    APPROVAL = "Approval"
+    BUDGET = "Budget"
+    MEMBER_PAUSED = "MemberPaused"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Why a member waits, and until when if that is known."""
+
+    reason: Reason
+    message: str
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A version for a member, and the change to record on it in the same write."""
+
+    name: str
+    version: str
+    change: Change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What to do now, and where the rollout stands before it is done.
+
+    `look_again` is when time alone may change the decision. `for_new` is the version that a new member gets.
+    """
+
+    target: str
+    changes: tuple[Assignment, ...] = ()
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    total: int = 0
+    updated: int = 0
+    changing: int = 0
+    failed: tuple[str, ...] = ()
+    halted: str = ""
+    """Why the rollout is halted; empty if it is not."""
+    wave: str = ""
+    """The wave in progress; empty if all members have the target."""
+    look_again: datetime | None = None
+    for_new: str = ""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all members have the target, and none is changing."""
+        return self.updated == self.total and not self.changing
+
+    @property
+    def blocked_by(self) -> Waiting | None:
+        """What keeps most of the waiting members, by name of the reason if several keep as many."""
+        counts = Counter(item.reason for item in self.waiting.values())
+        if not counts:
+            return None
+        reason = min(counts, key=lambda each: (-counts[each], each))
+        return next(item for item in self.waiting.values() if item.reason is reason)
+
+
+def decide(target: str, members: Sequence[Member], strategy: Strategy, now: datetime) -> Decision:
+    """Return which members may change to `target` now. Equal input gives an equal decision.
+
+    `members` are all members, in any order.
+    """
+    return _Pass(target, sorted(members, key=lambda member: member.name), strategy, now).decide()
+
+
+@dataclass(slots=True)
+class _Pass:
+    target: str
+    members: list[Member]
+    strategy: Strategy
+    now: datetime
+
+    def decide(self) -> Decision:
+        old = self._ordered(item for item in self.members if item.version != self.target)
+        failed = [item for item in self._changed() if self._has_failed(item) and self._counts(item)]
+        halted = self._halted(failed)
+        wave, wave_waits = self._wave()
+        waiting: dict[str, Waiting] = {
+            item.name: Waiting(Reason.MEMBER_PAUSED, "the member is paused")
+            for item in old
+            if item.paused
+        }
+        old = [item for item in old if not item.paused]
+        changes: list[Assignment] = []
+        stopped = self._stopped(halted)
+        if halted and self.strategy.on_halt is OnHalt.ROLLBACK and not self.strategy.paused:
+            changes = self._restored()
+        if stopped is not None:
+            waiting |= {item.name: stopped for item in old}
+        else:
+            changes, held = self._advanced(old, wave, wave_waits)
+            waiting |= held
+        return Decision(
+            target=self.target,
+            changes=tuple(changes),
+            waiting=waiting,
+            total=len(self.members),
+            updated=sum(item.version == self.target for item in self.members),
+            changing=len(self._changing()),
+            failed=tuple(item.name for item in failed),
+            halted=halted,
+            wave=wave.name if old else "",
+            look_again=self._look_again(bool(old)),
+            for_new=self._for_new(halted),
+        )
+
+    # -- members -----------------------------------------------------------------------------
+
+    def _ordered(self, members: Iterable[Member]) -> list[Member]:
+        found = {item.name: item for item in members}
+        return [found[name] for name in in_order(self.target, found)]
+
+    def _changed(self) -> list[Member]:
+        """The members that have the target because they were changed."""
+        return [
+            item
+            for item in self.members
+            if item.version == self.target
+            and item.change is not None
+            and item.change.kind is not ChangeKind.ROLLBACK
+        ]
+
+    def _changing(self) -> list[Member]:
+        deadline = self.strategy.progress_deadline
+        return [item for item in self.members if item.is_changing(self.now, deadline)]
+
+    def _soak(self) -> timedelta:
+        return max([self.strategy.soak, *(wave.soak for wave in self.strategy.waves)])
+
+    def _has_failed(self, member: Member) -> bool:
+        fix = member.change is not None and member.change.is_fix
+        deadline = self.strategy.progress_deadline
+        return not fix and member.has_failed(self.now, deadline, self._soak())
+
+    def _is_broken(self, member: Member) -> bool:
+        return member.is_broken(self.now, self.strategy.progress_deadline, self._soak())
+
+    def _counts(self, member: Member) -> bool:
+        resumed, change = self.strategy.resumed_at, member.change
+        return resumed is None or change is None or change.at > resumed
+
+    # -- what stops everything ---------------------------------------------------------------
+
+    def _halted(self, failed: Sequence[Member]) -> str:
+        back = [
+            item.name
+            for item in self.members
+            if item.change is not None
+            and item.change.kind is ChangeKind.ROLLBACK
+            and item.change.refused == self.target
+            and self._counts(item)
+        ]
+        if back:
+            return f"{_number(back)} rolled back from this version: {_named(back)}"
+        limit = self.strategy.halt_on_failures
+        if limit is None or len(failed) < resolve(limit, len(self.members)):
+            return ""
+        names = [item.name for item in failed]
+        return f"{_number(names)} failed: {_named(names)}"
+
+    def _stopped(self, halted: str) -> Waiting | None:
+        if self.strategy.paused:
+            return Waiting(Reason.PAUSED, "the rollout is paused")
+        if halted:
+            return Waiting(Reason.HALTED, f"the rollout is halted, {halted}")
+        if not is_open(self.strategy.windows, self.now):
+            opens = next_opening(self.strategy.windows, self.now)
+            when = "never opens" if opens is None else f"opens at {opens.isoformat()}"
+            return Waiting(Reason.WINDOW, f"the maintenance window {when}", opens)
+        return None
+
+    # -- waves and budget --------------------------------------------------------------------
+
+    def _wave(self) -> tuple[Wave, Waiting | None]:
+        """The wave in progress, and what its completion waits for once all its members have the target."""
+        for wave in self.strategy.waves:
+            chosen = wave.select(self.target, (item for item in self.members if not item.paused))
+            members = [item for item in self.members if item.name in chosen]
+            if not wave.approved or any(item.version != self.target for item in members):
+                return wave, None
+            waits = self._unfinished(wave, members)
+            if waits is not None:
+                return wave, waits
+        return Wave(name=REST), None
+
+    def _unfinished(self, wave: Wave, members: Sequence[Member]) -> Waiting | None:
+        if not members:
+            empty = f"no member that is not paused is in the wave {wave.name!r}"
+            return Waiting(Reason.WAVE, empty) if wave.labels else None
+        judged = [item for item in members if self._is_evidence(item)]
+        unready = [item.name for item in judged if not item.is_ready and not self._is_settled(item)]
+        if unready:
+            return Waiting(
+                Reason.WAVE, f"wave {wave.name!r}: {_number(unready)} not ready: {_named(unready)}"
+            )
+        if not judged:
+            return Waiting(Reason.WAVE, f"wave {wave.name!r}: none of its members shows a result")
+        soaked = [found for item in judged if (found := item.soaked_at(wave.soak)) is not None]
+        until = max(soaked, default=self.now)
+        if until > self.now:
+            text = f"wave {wave.name!r} soaks until {until.isoformat()}"
+            return Waiting(Reason.WAVE, text, until)
+        return None
+
+    def _is_evidence(self, member: Member) -> bool:
+        """Whether a member that has the target counts as evidence about it, being ready or not."""
+        if member.is_ready:
+            return True
+        return member.change is not None and not member.change.is_fix
+
+    def _is_settled(self, member: Member) -> bool:
+        """Whether a member that is not ready was fine until long after its change."""
+        overdue = not member.is_changing(self.now, self.strategy.progress_deadline)
+        return overdue and not self._has_failed(member)
+
+    def _advanced(
+        self, old: Sequence[Member], wave: Wave, wave_waits: Waiting | None
+    ) -> tuple[list[Assignment], dict[str, Waiting]]:
+        """The members that change now, and why the others do not."""
+        chosen = wave.select(self.target, (item for item in self.members if not item.paused))
+        slots, budget_waits = self._slots(wave)
+        changes: list[Assignment] = []
+        waiting: dict[str, Waiting] = {}
+        for item in old:
+            if self._is_broken(item):
+                changes.append(self._change(item))
+            elif item.name not in chosen:
+                text = f"wave {wave.name!r} is not done"
+                waiting[item.name] = wave_waits or Waiting(Reason.WAVE, text)
+            elif not wave.approved:
+                text = f"wave {wave.name!r} waits for an approval"
+                waiting[item.name] = Waiting(Reason.APPROVAL, text)
+            elif slots is not None and slots <= 0:
+                waiting[item.name] = budget_waits
+            else:
+                slots = None if slots is None else slots - 1
+                changes.append(self._change(item))
+        return changes, waiting
+
+    def _slots(self, wave: Wave | None = None) -> tuple[int | None, Waiting]:
+        """How many members more may change at once; None is no bound."""
+        limits = [self.strategy.max_skew, None if wave is None else wave.max_concurrent]
+        bounds = [resolve(limit, len(self.members)) for limit in limits if limit is not None]
+        changing = len(self._changing())
+        if not bounds:
+            return None, Waiting(Reason.BUDGET, "")
+        message = f"{changing} members are changing, {min(bounds)} may at once"
+        return min(bounds) - changing, Waiting(Reason.BUDGET, message)
+
+    def _change(self, member: Member) -> Assignment:
+        """A slot that the member has is kept; what fails without one is a fix."""
+        broken, before = self._is_broken(member), member.change
+        in_slot = member.is_changing(self.now, self.strategy.progress_deadline)
+        never_ready = broken and before is not None and before.previous not in {"", self.target}
+        previous = before.previous if never_ready and before is not None else member.version
+        change = Change(ChangeKind.ROLLOUT, self.now, previous, is_fix=broken and not in_slot)
+        return Assignment(member.name, self.target, change)
+
+    # -- back --------------------------------------------------------------------------------
+
+    def _restored(self) -> list[Assignment]:
+        """The changed members that go back now: at once if they are not ready, else within the budget."""
+        deadline = self.strategy.progress_deadline
+        slots, _ = self._slots()
+        found: list[Assignment] = []
+        changed = [item for item in self._ordered(self._changed()) if not item.paused]
+        for item in sorted(changed, key=lambda each: each.is_ready):
+            change = item.change
+            if change is None or change.previous in {"", self.target}:
+                continue
+            if item.is_ready and slots is not None:
+                if slots <= 0:
+                    continue
+                slots -= 1
+            apart = not item.is_ready and not item.is_changing(self.now, deadline)
+            back = Change(ChangeKind.ROLLBACK, self.now, refused=self.target, is_fix=apart)
+            found.append(Assignment(item.name, change.previous, back))
+        return found
+
+    def _for_new(self, halted: str) -> str:
+        versions = Counter(
+            item.version for item in self.members if item.version not in {"", self.target}
+        )
+        if not halted or not versions:
+            return self.target
+        return min(versions, key=lambda each: (-versions[each], each))
+
+    def _look_again(self, pending: bool) -> datetime | None:
+        """The next moment at which a deadline, a soak or a window changes something."""
+        strategy = self.strategy
+        moments = [
+            item.change.at + strategy.progress_deadline
+            for item in self._changing()
+            if item.change is not None
+        ]
+        if pending:
+            moments += filter(
+                None,
+                (closing(strategy.windows, self.now), next_opening(strategy.windows, self.now)),
+            )
+            soaks = {wave.soak for wave in strategy.waves}
+            updated = [item for item in self._changed() if item.is_ready]
+            moments += filter(None, (item.soaked_at(soak) for item in updated for soak in soaks))
+        return min((moment for moment in moments if moment > self.now), default=None)
+
+
+def _number(names: Sequence[str]) -> str:
+    return "1 member" if len(names) == 1 else f"{len(names)} members"
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"{', '.join(names[:MOST_NAMED])}{more}"

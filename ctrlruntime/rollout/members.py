@@ -1,0 +1,92 @@
+"""Members of a rollout: their version and health, and the change recorded on each. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+
+class Health(StrEnum):
+    """Health of a member in the version that it has."""
+
+    READY = "Ready"
+    PROGRESSING = "Progressing"
+    """Not ready, or its controller has not observed the version yet."""
+    FAILED = "Failed"
+
+
+class ChangeKind(StrEnum):
+    """Why a member was changed."""
+
+    ROLLOUT = "Rollout"
+    ROLLBACK = "Rollback"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The last change of a member, recorded on it in the write that made the change."""
+
+    kind: ChangeKind
+    at: datetime
+    previous: str = ""
+    """The version to roll back to; empty: there is none."""
+    refused: str = ""
+    """For a rollback: the version that the member left."""
+    is_fix: bool = False
+    """Whether the member had failed before: it is counted apart from the budget and from the failures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One member as the caller's cache has it, never older than the caller's own last write to it.
+
+    `health_since` is when readiness was gained or lost last; None if unknown. `group` is what the shares of
+    waves go by, and `labels` are what waves select by. A `paused` member is never changed.
+    """
+
+    name: str
+    version: str
+    health: Health
+    health_since: datetime | None = None
+    change: Change | None = None
+    group: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    paused: bool = False
+
+    @property
+    def is_ready(self) -> bool:
+        return self.health is Health.READY
+
+    def is_changing(self, now: datetime, deadline: timedelta) -> bool:
+        """Return whether the member takes a slot of the budget: changed, not ready, and in time."""
+        change = self.change
+        if change is None or change.is_fix or self.is_ready:
+            return False
+        return now < change.at + deadline
+
+    def has_failed(self, now: datetime, deadline: timedelta, soak: timedelta) -> bool:
+        """Return whether the last change failed: it is not ready in time, or lost health during the soak.
+
+        What happens to the member after that is not put down to the change.
+        """
+        change = self.change
+        if change is None or self.is_ready:
+            return False
+        if self.health is not Health.FAILED and now < change.at + deadline:
+            return False
+        return (self.health_since or now) <= change.at + deadline + soak
+
+    def is_broken(self, now: datetime, deadline: timedelta, soak: timedelta) -> bool:
+        """Return whether another version may be a fix: the member failed, or was changed and is not ready."""
+        if self.health is Health.FAILED or self.is_changing(now, deadline):
+            return True
+        fixing = self.change is not None and self.change.is_fix
+        return self.has_failed(now, deadline, soak) or (fixing and not self.is_ready)
+
+    def soaked_at(self, soak: timedelta) -> datetime | None:
+        """Return when a ready member has been ready for `soak`; None if it was not changed."""
+        if self.change is None:
+            return None
+        return max(self.change.at, self.health_since or self.change.at) + soak

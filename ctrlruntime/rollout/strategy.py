@@ -1,0 +1,81 @@
+"""How a rollout proceeds: waves, budget, windows, and when it halts. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from ctrlruntime.rollout.budget import NumberOrPercent
+from ctrlruntime.rollout.members import Member
+from ctrlruntime.rollout.windows import Window
+
+
+class OnHalt(StrEnum):
+    """What a halt does to the members that were changed."""
+
+    HOLD = "Hold"
+    ROLLBACK = "Rollback"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wave:
+    """A stage: which members it adds, and how long they have to be ready before the next stage.
+
+    `percent` is the share of each group, rounded up, and `shares` replaces it for single groups. With `labels`,
+    only members that have all of them are in the wave, and a wave without any member holds the rollout.
+    """
+
+    name: str
+    percent: int = 100
+    shares: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    soak: timedelta = timedelta(0)
+    max_concurrent: NumberOrPercent | None = None
+    approved: bool = True
+
+    def select(self, target: str, members: Iterable[Member]) -> frozenset[str]:
+        """Return the names of the wave's members."""
+        groups: dict[str, list[str]] = {}
+        for member in members:
+            if self.labels.items() <= member.labels.items():
+                groups.setdefault(member.group, []).append(member.name)
+        chosen: set[str] = set()
+        for group, names in groups.items():
+            share = self.shares.get(group, self.percent)
+            chosen.update(in_order(target, names)[: -(-len(names) * share // 100)])
+        return frozenset(chosen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """How members get a target version. All members follow once the last of `waves` is done.
+
+    `max_skew` bounds how many change at once; None is no bound. `halt_on_failures` failed members halt the
+    rollout; None never does. Failures and rollbacks up to `resumed_at` do not count.
+    """
+
+    waves: tuple[Wave, ...] = ()
+    max_skew: NumberOrPercent | None = None
+    progress_deadline: timedelta = timedelta(minutes=10)
+    soak: timedelta = timedelta(0)
+    """How long after its deadline a member that loses health still counts as a failure of its change."""
+    halt_on_failures: NumberOrPercent | None = None
+    on_halt: OnHalt = OnHalt.HOLD
+    paused: bool = False
+    windows: tuple[Window, ...] = ()
+    resumed_at: datetime | None = None
+
+
+def in_order(target: str, names: Iterable[str]) -> list[str]:
+    """Return names in the order in which they get a target, the same in every process.
+
+    By a hash of both, so that it is not always the same members that go first.
+    """
+    return sorted(names, key=lambda name: (_position(target, name), name))
+
+
+def _position(target: str, name: str) -> bytes:
+    return hashlib.blake2b(f"{target}/{name}".encode(), digest_size=8).digest()
