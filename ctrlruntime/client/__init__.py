@@ -5,6 +5,12 @@
 
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
+from ctrlruntime.client.create_or_update import (
+    Upserted,
+    create_or_patch,
+    create_or_update,
+    retry_on_conflict,
+)
 from ctrlruntime.client.errors import (
     AlreadyExists,
     APIError,
@@ -24,19 +30,20 @@ from ctrlruntime.client.errors import (
     Unauthorized,
     WriteOutcomeUnknown,
 )
+from ctrlruntime.client.keyed_lock import KeyedLock
 from ctrlruntime.client.mapper import RESTMapper
+from ctrlruntime.client.options import ClientOptions
 from ctrlruntime.client.patches import PatchType, difference, merge_patch
 from ctrlruntime.client.reads import ListPage
-from ctrlruntime.client.statuses import StatusClient
+from ctrlruntime.client.status_client import StatusClient
 from ctrlruntime.client.transport import Transport, TransportOptions
-from ctrlruntime.client.turns import Turns
-from ctrlruntime.client.upsert import Upserted, create_or_patch, create_or_update, retry_on_conflict
 
 __all__ = [
     "APIError",
     "AlreadyExists",
     "BadRequest",
     "Client",
+    "ClientOptions",
     "Config",
     "Conflict",
     "Expired",
@@ -44,6 +51,7 @@ __all__ = [
     "Gone",
     "InternalError",
     "Invalid",
+    "KeyedLock",
     "ListPage",
     "NoKindMatch",
     "NotFound",
@@ -56,7 +64,6 @@ __all__ = [
     "Transport",
     "TransportError",
     "TransportOptions",
-    "Turns",
     "Unauthorized",
     "Upserted",
     "WriteOutcomeUnknown",

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ import orjson
 
 from ctrlruntime.client.certificates import CertificateFiles
 from ctrlruntime.client.certificates import ClientCertificate as ClientCertificate
+from ctrlruntime.clock import utc_now
 
 REREAD_SECONDS = 60.0
 """How long a token read from a file is used before the file is read again (client-go: 1 min)."""
@@ -39,8 +40,9 @@ class Authenticator(Protocol):
     @property
     def certificate(self) -> ClientCertificate | None: ...
 
-    async def headers(self, *, renew: bool = False) -> Mapping[str, str]:
-        """``Authorization``, or nothing. ``renew``: the last ones were refused. Raises AuthError."""
+    async def headers(self, *, refused: Mapping[str, str] | None = None) -> Mapping[str, str]:
+        """Return ``Authorization``, or nothing. ``refused``: what an earlier call returned, and the server
+        answered with 401. Raises AuthError."""
 
 
 class _Certified:
@@ -79,7 +81,7 @@ class StaticAuth(_Certified):
         self.renewable = False
         super().__init__(certificate)
 
-    async def headers(self, *, renew: bool = False) -> Mapping[str, str]:
+    async def headers(self, *, refused: Mapping[str, str] | None = None) -> Mapping[str, str]:
         return self._headers
 
 
@@ -101,16 +103,18 @@ class FileAuth(_Certified):
         super().__init__(certificate)
 
     def renewed(self) -> "FileAuth":
-        """The same file, read anew."""
-        return FileAuth(self._path, certificate=self.certificate, clock=self._clock)
+        """Return an independent one for the same files, token and certificate, which it follows."""
+        held = self._certificate
+        certificate = held.renewed() if isinstance(held, CertificateFiles) else held
+        return FileAuth(self._path, certificate=certificate, clock=self._clock)
 
-    async def headers(self, *, renew: bool = False) -> Mapping[str, str]:
+    async def headers(self, *, refused: Mapping[str, str] | None = None) -> Mapping[str, str]:
         now = self._clock()
-        if renew or now - self._read_at >= REREAD_SECONDS:
+        if refused is not None or now - self._read_at >= REREAD_SECONDS:
             try:
                 token = self._path.read_text(encoding="utf-8").strip()
             except OSError as error:
-                if self._headers and not renew:
+                if self._headers and refused is None:
                     return self._headers  # keep using what worked until the server refuses it
                 raise AuthError(f"cannot read the token file {self._path}: {error}") from error
             if not token:
@@ -212,14 +216,15 @@ async def _run(
 class ExecAuth:
     """A credential plugin, run when its credentials near their expiry or were refused.
 
-    Requests that come while it runs wait for the same run.
+    Requests that come while it runs share that run, its failure included. A request whose credentials were
+    refused does not start another run if there are newer ones by then, as in client-go.
     """
 
     def __init__(
         self,
         plugin: ExecPlugin,
         *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._plugin = plugin
         self._now = now
@@ -227,6 +232,8 @@ class ExecAuth:
         self._expires: datetime | None = None
         self._headers: dict[str, str] = {}
         self._runs = 0
+        self._error: AuthError | None = None
+        """How the last run failed, if it did."""
         self.renewable = True
         self.generation = 0
         self.certificate: ClientCertificate | None = None
@@ -235,15 +242,31 @@ class ExecAuth:
         """The same plugin, to be run anew."""
         return ExecAuth(self._plugin, now=self._now)
 
-    async def headers(self, *, renew: bool = False) -> Mapping[str, str]:
-        if self._runs and not renew and not self._expired():
+    async def headers(self, *, refused: Mapping[str, str] | None = None) -> Mapping[str, str]:
+        if self._is_usable(refused):
             return self._headers
         runs = self._runs
         async with self._lock:
             if runs == self._runs:
-                self._take(await self._plugin.run())
-                self._runs += 1
+                await self._run()
+            if self._error is not None:
+                raise AuthError(str(self._error)) from self._error
         return self._headers
+
+    def _is_usable(self, refused: Mapping[str, str] | None) -> bool:
+        if not self._runs or self._error is not None or self._expired():
+            return False
+        return refused is None or refused != self._headers
+
+    async def _run(self) -> None:
+        """Run the plugin. A run that was cancelled does not count: the next request starts another."""
+        try:
+            self._take(await self._plugin.run())
+        except AuthError as error:
+            self._error = error
+        else:
+            self._error = None
+        self._runs += 1
 
     def _expired(self) -> bool:
         if self._expires is None:
@@ -281,9 +304,9 @@ class CallbackAuth(_Certified):
         self.renewable = True
         super().__init__(certificate)
 
-    async def headers(self, *, renew: bool = False) -> Mapping[str, str]:
+    async def headers(self, *, refused: Mapping[str, str] | None = None) -> Mapping[str, str]:
         now = self._clock()
-        if renew or now - self._asked_at >= REREAD_SECONDS:
+        if refused is not None or now - self._asked_at >= REREAD_SECONDS:
             self._headers = {"Authorization": f"Bearer {await self._token()}"}
             self._asked_at = now
         return self._headers

@@ -53,8 +53,8 @@ class Call:
             self.verb == "create" and self.subresource is None
         )
         if collection:
-            return self.mapping.path(self.namespace)
-        return self.mapping.path(self.namespace, self.name, self.subresource)
+            return self.mapping.path(namespace=self.namespace)
+        return self.mapping.path(self.name, self.subresource, namespace=self.namespace)
 
 
 Execute = Callable[[Call], Awaitable[Response]]

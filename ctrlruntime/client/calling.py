@@ -1,7 +1,7 @@
 """How a client makes a call: defaults, interceptors, the transport; and how answers are decoded."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from typing import Any, Self, cast
 
@@ -9,7 +9,7 @@ import msgspec
 import orjson
 
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, Manifest, RESTMapping
-from ctrlruntime.api.resource import KindRef
+from ctrlruntime.api.resource import KindRef, gvk_of
 from ctrlruntime.client.call import (
     METHODS,
     Call,
@@ -88,6 +88,8 @@ class Caller:
         """How a kind is served. Raises NoKindMatch if it is not."""
         if isinstance(kind, RESTMapping):
             return kind
+        if isinstance(kind, str):
+            kind = gvk_of(kind)
         if isinstance(kind, GroupVersionKind | GroupKind):
             return await self.mapper.resolve(kind)
         return kind.mapping()
@@ -96,16 +98,16 @@ class Caller:
         self,
         verb: Verb,
         kind: KindRef,
-        namespace: str | None,
         name: str | None,
         *,
+        namespace: str | None,
         subresource: str | None = None,
         params: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = JSON,
         metadata_only: bool = False,
     ) -> Call:
-        mapping = await self.mapping(kind)
+        mapping = kind if isinstance(kind, RESTMapping) else await self.mapping(kind)
         return Call(
             verb=verb,
             mapping=mapping,
@@ -127,15 +129,15 @@ class Caller:
             raise ValueError(f"this client is for namespace {own!r}, not {namespace!r}")
         return namespace or own
 
-    async def _execute(self, call: Call) -> Response:
-        return await self._through(self.interceptors, call)
+    def _execute(self, call: Call) -> Awaitable[Response]:
+        return self._through(self.interceptors, call)
 
-    async def _through(self, interceptors: tuple[Interceptor, ...], call: Call) -> Response:
+    def _through(self, interceptors: tuple[Interceptor, ...], call: Call) -> Awaitable[Response]:
         if not interceptors:
-            return await self._send(call)
+            return self._send(call)
         first, *others = interceptors
         rest = tuple(others)
-        return await first(call, lambda passed: self._through(rest, passed))
+        return first(call, lambda passed: self._through(rest, passed))
 
     async def _send(self, call: Call) -> Response:
         try:
@@ -171,6 +173,4 @@ def decode_manifest(manifest: Manifest, kind: KindRef, mapping: RESTMapping) -> 
     if manifest.get("kind") in (None, "PartialObjectMetadata"):
         gvk = mapping.gvk
         manifest = {**manifest, "apiVersion": gvk.api_version, "kind": gvk.kind}
-    if isinstance(kind, RESTMapping | GroupVersionKind):
-        return manifest
-    return kind.from_manifest(manifest)
+    return kind.from_manifest(manifest) if isinstance(kind, type) else manifest

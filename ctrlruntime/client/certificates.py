@@ -5,6 +5,7 @@ mount, cert-manager, kubelet). They are read again as soon as they differ; what 
 yet is left alone, and the certificates of before are used a little longer.
 """
 
+import copy
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,10 @@ class CertificateFiles:
         self._stamp = _stamp(certificate, key)
         self._current = self._read()
         self._generation = 0
+
+    def renewed(self) -> "CertificateFiles":
+        """Return an independent one for the same files, with the pair that this one uses now."""
+        return copy.copy(self)
 
     @property
     def current(self) -> ClientCertificate:

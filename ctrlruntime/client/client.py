@@ -1,12 +1,15 @@
 """All verbs on all kinds, live. Typed kinds give typed objects, all others plain manifests."""
 
+from collections.abc import Callable
 from typing import Self
+
+from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.client.call import Defaults, FieldValidation, Propagation
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.fence import Fence
-from ctrlruntime.client.observe import RequestObserver
+from ctrlruntime.client.metrics import RequestObserver
 from ctrlruntime.client.patches import PatchType
 from ctrlruntime.client.reads import ListPage, Reader
 from ctrlruntime.client.transport import Transport, TransportOptions
@@ -33,12 +36,26 @@ class Client(Reader, Writer):
         observer: RequestObserver | None = None,
         defaults: Defaults | None = None,
         fence: Fence | None = None,
+        delay: Callable[[], float] | None = None,
+        on_warning: Callable[[str], None] | None = None,
+        logger: FilteringBoundLogger | None = None,
     ) -> Self:
         """A client with a transport of its own; no request is made yet. Close it when done.
 
         ``fence`` is asked about every write in the moment it is sent; see :class:`Transport`.
+        ``delay`` returns the seconds that each request waits; ``on_warning`` receives the server's warnings.
+        ``logger`` receives warnings and failures, by default structlog's own.
         """
-        return cls(Transport(config, options, observer=observer, fence=fence), defaults=defaults)
+        transport = Transport(
+            config,
+            options,
+            observer=observer,
+            fence=fence,
+            delay=delay,
+            on_warning=on_warning,
+            logger=logger,
+        )
+        return cls(transport, defaults=defaults)
 
     async def __aenter__(self) -> Self:
         return self

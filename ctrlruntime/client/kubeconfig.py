@@ -22,6 +22,12 @@ from ctrlruntime.client.certificates import CAFile, CertificateFiles
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+_OUTSIDE: Mapping[str, Sequence[str]] = {
+    "cluster": ("certificate-authority",),
+    "user": ("client-certificate", "client-key", "tokenFile", "exec", "auth-provider"),
+}
+"""Fields by which a kubeconfig reads files or runs programs of the machine that uses it."""
+
 
 class ConfigError(Exception):
     """The configuration is missing or wrong; the message says where and what to do."""
@@ -72,6 +78,33 @@ class Kubeconfig:
             if not isinstance(document, dict):
                 raise ConfigError(f"the kubeconfig {path} is empty or not a mapping")
             config._merge(document, path)
+        return config
+
+    @classmethod
+    def parse(cls, content: bytes, where: str) -> "Kubeconfig":
+        """Read one that came over the network, from ``where``: it has to be complete in itself.
+
+        Raises ConfigError, which shows none of the content, and for files, exec plugins and auth providers.
+        """
+        try:
+            document = yaml.load(content, Loader=_Loader)  # noqa: S506
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark is not None else ""
+            raise ConfigError(f"the kubeconfig of {where} is not YAML{place}") from None
+        if not isinstance(document, dict):
+            raise ConfigError(f"the kubeconfig of {where} is empty or not a mapping")
+        for section, fields in _OUTSIDE.items():
+            for item in document.get(f"{section}s") or ():
+                body = item.get(section) if isinstance(item, dict) else None
+                found = next((field for field in fields if (body or {}).get(field)), None)
+                if found is not None:
+                    raise ConfigError(
+                        f"the kubeconfig of {where} uses {found}, which is refused: put token, certificate "
+                        "and key themselves into it (kubectl config view --raw --flatten)"
+                    )
+        config = cls()
+        config._merge(document, Path(where))
         return config
 
     def _merge(self, document: Mapping[str, Any], path: Path) -> None:

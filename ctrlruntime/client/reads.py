@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeAlias, TypeVar, overload
 import msgspec
 import orjson
 
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
-from ctrlruntime.api.resource import KindRef, Resource
+from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.api.resource import KindRef, Resource, UntypedKindRef
 from ctrlruntime.client.calling import METADATA_ONLY_LIST, Caller, as_json, decode, decode_manifest
 from ctrlruntime.client.errors import error_of_status
 from ctrlruntime.client.selectors import FieldSelector, LabelSelector, field_text, label_text
@@ -60,22 +60,22 @@ class Reader(Caller):
 
     @overload
     async def get(
-        self, kind: type[R], name: str, namespace: str | None = None, *, metadata_only: bool = False
+        self, kind: type[R], name: str, *, namespace: str | None = None, metadata_only: bool = False
     ) -> R: ...
     @overload
     async def get(
         self,
-        kind: GroupVersionKind | RESTMapping,
+        kind: UntypedKindRef,
         name: str,
-        namespace: str | None = None,
         *,
+        namespace: str | None = None,
         metadata_only: bool = False,
     ) -> Manifest: ...
     async def get(
-        self, kind: KindRef, name: str, namespace: str | None = None, *, metadata_only: bool = False
+        self, kind: KindRef, name: str, *, namespace: str | None = None, metadata_only: bool = False
     ) -> Any:
         """One object. With ``metadata_only`` always a manifest, with apiVersion, kind and metadata alone."""
-        call = await self._call("get", kind, namespace, name, metadata_only=metadata_only)
+        call = await self._call("get", kind, name, namespace=namespace, metadata_only=metadata_only)
         return decode((await self._execute(call)).body, kind, call.mapping, metadata_only)
 
     @overload
@@ -92,7 +92,7 @@ class Reader(Caller):
     @overload
     async def list(
         self,
-        kind: GroupVersionKind | RESTMapping,
+        kind: UntypedKindRef,
         namespace: str | None = None,
         *,
         labels: LabelSelector | None = None,
@@ -162,7 +162,7 @@ class Reader(Caller):
     async def _page(
         self, kind: KindRef, namespace: str | None, params: Mapping[str, str], metadata_only: bool
     ) -> ListPage[Any]:
-        call = await self._call("list", kind, namespace, None, params=params)
+        call = await self._call("list", kind, None, namespace=namespace, params=params)
         if metadata_only:
             call = replace(call, headers={"Accept": METADATA_ONLY_LIST})
         body = (await self._execute(call)).body
@@ -189,7 +189,7 @@ class Reader(Caller):
         params |= selector_params(labels, fields)
         if resource_version is not None:
             params["resourceVersion"] = resource_version
-        path = mapping.path(self._namespace(mapping, namespace))
+        path = mapping.path(namespace=self._namespace(mapping, namespace))
         lines = self.transport.watch_lines(
             path, params, inactivity=timeout + 30.0, timeout=timeout + 30.0
         )
@@ -201,12 +201,14 @@ class Reader(Caller):
                 yield event["type"], decode_manifest(event["object"], kind, mapping)
 
     async def get_subresource(
-        self, kind: KindRef, name: str, namespace: str | None, subresource: str
+        self, kind: KindRef, name: str, subresource: str, *, namespace: str | None = None
     ) -> Manifest:
         """As it comes: a Scale, or the object itself for ``status``."""
-        call = await self._call("get", kind, namespace, name, subresource=subresource)
+        call = await self._call("get", kind, name, namespace=namespace, subresource=subresource)
         return as_json((await self._execute(call)).body)
 
-    async def get_scale(self, kind: KindRef, name: str, namespace: str | None = None) -> Manifest:
+    async def get_scale(
+        self, kind: KindRef, name: str, *, namespace: str | None = None
+    ) -> Manifest:
         """The autoscaling/v1 Scale of an object."""
-        return await self.get_subresource(kind, name, namespace, "scale")
+        return await self.get_subresource(kind, name, "scale", namespace=namespace)

@@ -4,31 +4,37 @@ Three shapes of call are all a controller needs: a request, a list in pages, a w
 """
 
 import asyncio
-import contextlib
-import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import lru_cache
 from http import HTTPStatus
-from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
-import aiohttp
 import msgspec
 import structlog
-from multidict import CIMultiDictProxy
-from yarl import URL
+from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.client.config import Config
+from ctrlruntime.client.connection_pool import ConnectionPool
+from ctrlruntime.client.dial import ConnectFailed, ConnectTimeout, Dialer, Endpoint
 from ctrlruntime.client.errors import TransportError, WriteOutcomeUnknown, error_of_response
-from ctrlruntime.client.fence import READS, Fence, fenced
-from ctrlruntime.client.lines import LineSplitter
-from ctrlruntime.client.observe import NoObserver, RequestObserver
-from ctrlruntime.client.sending import Request, Sending
+from ctrlruntime.client.fence import READS, Fence
+from ctrlruntime.client.http1 import (
+    Answer,
+    BrokenConnection,
+    Connection,
+    inflater,
+    is_redirect,
+)
+from ctrlruntime.client.line_splitter import LineSplitter
+from ctrlruntime.client.metrics import NoObserver, RequestObserver
+from ctrlruntime.client.request_head import RequestHead
+from ctrlruntime.client.response_headers import ResponseHeaders
 from ctrlruntime.client.warnings import warnings_of
 
 Params = Mapping[str, str]
-_KEEPALIVE_SECONDS = 30.0
 _RETIREMENT_SECONDS = 60.0
 _NO_ANSWER = "<error>"
 JSON = "application/json"
@@ -77,7 +83,8 @@ class Transport:
     """One API server. Close it when done; it may be used as an async context manager.
 
     ``fence`` is asked about every write in the turn of the loop in which it is sent, repeated ones
-    included; what it raises reaches the caller of the write, of which nothing was sent.
+    included; what it raises reaches the caller of the write, of which nothing was sent. ``delay`` returns
+    the seconds that an attempt of a request waits before it is sent; watches do not.
     """
 
     def __init__(
@@ -89,20 +96,26 @@ class Transport:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         on_warning: Callable[[str], None] | None = None,
         fence: Fence | None = None,
+        delay: Callable[[], float] | None = None,
+        logger: FilteringBoundLogger | None = None,
     ) -> None:
         self.config = config
+        self._delay = delay
         self.options = options or TransportOptions()
         self._observer: RequestObserver = observer or NoObserver()
         self._sleep = sleep
-        self._request_class = Request if fence is None else fenced(fence)
-        self._log = structlog.get_logger("ctrlruntime.client")
+        self._fence = fence
+        self._log: FilteringBoundLogger = (
+            logger if logger is not None else structlog.get_logger("ctrlruntime.client")
+        )
         self._on_warning = on_warning or self._log_warning
-        base = URL(config.host)
-        self._base = str(base).rstrip("/")
-        self._host = base.authority
+        base = urlsplit(config.host)
+        self._host = base.netloc.rpartition("@")[2]
+        self._prefix = base.path.rstrip("/")
+        self._head: RequestHead | None = None
         self._slots = asyncio.Semaphore(self.options.max_requests)
-        self._session: aiohttp.ClientSession | None = None
-        self._retiring: dict[asyncio.Task[None], aiohttp.ClientSession] = {}
+        self._pool: ConnectionPool | None = None
+        self._retiring: list[ConnectionPool] = []
         self._generation: tuple[int, int] = (-1, -1)
         self._closed = False
 
@@ -114,13 +127,12 @@ class Transport:
 
     async def close(self) -> None:
         self._closed = True
-        for task, session in list(self._retiring.items()):
-            task.cancel()
-            await session.close()
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
-            await asyncio.sleep(0)  # aborted connections close their sockets in the next turn
+        for pool in (*self._retiring, self._pool):
+            if pool is not None:
+                pool.close()
+        self._retiring.clear()
+        self._pool = None
+        await asyncio.sleep(0)  # aborted connections close their sockets in the next turn
 
     # -- the three shapes of call ----------------------------------------------------------
 
@@ -143,17 +155,25 @@ class Transport:
         more, TransportError where none came, and WriteOutcomeUnknown where a write may have been
         carried out all the same.
         """
-        url = self._url(path, params)
+        target = self._target(path, params)
         attempt = 0
-        renewed = False
+        refused: Mapping[str, str] | None = None
         while True:
-            sending = await self._headers(headers, body, content_type, renew=renewed)
-            status, answered, answer = await self._connected(method, url, sending, body, timeout)
+            if self._delay is not None and (seconds := self._delay()) > 0:
+                await self._sleep(seconds)
+            auth = await self.config.auth.headers(refused=refused)
+            data = self._request_head(auth).encode(method, target, headers, body, content_type)
+            status, answered, answer = await self._connected(
+                method, path, data, len(body or b""), timeout
+            )
             self._warn(answered)
             if status < HTTPStatus.BAD_REQUEST:
+                if is_redirect(status):
+                    raise _redirected(method, path, answered)
                 return Response(status, answered, answer)
-            if status == HTTPStatus.UNAUTHORIZED and not renewed and self.config.auth.renewable:
-                renewed = True
+            unauthorized = status == HTTPStatus.UNAUTHORIZED
+            if unauthorized and refused is None and self.config.auth.renewable:
+                refused = auth
                 continue
             retry_after = _retry_after(answered)
             if attempt >= self.options.retries or not _is_retried(status, retry_after):
@@ -202,34 +222,35 @@ class Transport:
         Raises APIError if the watch is refused, and TransportError if the connection breaks or
         stays silent for ``inactivity`` seconds. ``timeout`` bounds the whole watch.
         """
-        url = self._url(path, params)
-        limits = aiohttp.ClientTimeout(
-            total=timeout, connect=self.options.connect_timeout, sock_read=inactivity
-        )
-        sending = await self._headers(headers, None, JSON, renew=False)
+        auth = await self.config.auth.headers()
+        head = self._request_head(auth)
+        data = head.encode("GET", self._target(path, params), headers, None, JSON)
         started = time.perf_counter()
         received = 0
         code = _NO_ANSWER
+        pool = self._open()
         try:
-            session = await self._open()
-            async with session.get(
-                url, headers=sending, timeout=limits, **self._connection_options()
-            ) as response:
-                code = str(response.status)
-                self._warn(response.headers)
-                if response.status >= HTTPStatus.BAD_REQUEST:
-                    raise await self._refused(response)
-                splitter = LineSplitter()
-                try:
-                    async for chunk in response.content.iter_any():
+            connection = pool.take() or await pool.dial()
+            ending = None if timeout is None else connection.end_in(timeout)
+            try:
+                answer = await connection.request(data, timeout=inactivity, streamed=True)
+                code = str(answer.status)
+                self._warn(answer.headers)
+                async with aclosing(_body(connection, answer, inactivity)) as chunks:
+                    if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
+                        raise await self._refused(path, answer, chunks, auth)
+                    splitter = LineSplitter()
+                    async for chunk in chunks:
                         received += len(chunk)
                         for line in splitter.feed(chunk):
                             yield line
                     if rest := splitter.rest:
                         yield rest
-                finally:
-                    _hang_up(response)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            finally:
+                if ending is not None:
+                    ending.cancel()
+                pool.release(connection)
+        except (BrokenConnection, ConnectFailed, TimeoutError) as error:
             raise TransportError(f"watch of {path}: {_words(error)}") from error
         finally:
             self._observer.requested(
@@ -239,140 +260,152 @@ class Transport:
     # -- one attempt -----------------------------------------------------------------------
 
     async def _connected(
-        self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, timeout: float
-    ) -> tuple[int, Mapping[str, str], bytes]:
+        self, method: str, path: str, data: bytes, size: int, timeout: float
+    ) -> Answer:
         """An attempt that is made anew while there is no connection for it in time."""
         for _ in range(self.options.connect_attempts - 1):
             try:
-                return await self._attempt(method, url, headers, body, timeout)
+                return await self._attempt(method, path, data, size, timeout)
             except _NoConnection:
                 self._observer.retried(method, self._host, _NO_ANSWER)
-        return await self._attempt(method, url, headers, body, timeout)
+        return await self._attempt(method, path, data, size, timeout)
 
     async def _attempt(
-        self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, timeout: float
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        async with self._slots:
-            started = time.perf_counter()
-            code, received = _NO_ANSWER, 0
-            sending = Sending(timeout)
+        self, method: str, path: str, data: bytes, size: int, timeout: float
+    ) -> Answer:
+        await self._slots.acquire()
+        started = time.perf_counter()
+        code, received = _NO_ANSWER, 0
+        try:
             try:
-                session = await self._open()
-                async with (
-                    sending,
-                    session.request(
-                        method,
-                        url,
-                        data=body,
-                        headers=headers,
-                        timeout=aiohttp.ClientTimeout(connect=self.options.connect_timeout),
-                        **self._connection_options(),
-                    ) as response,
-                ):
-                    answer = await response.read()
-                    code, received = str(response.status), len(answer)
-                    return response.status, response.headers, answer
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                raise _no_answer(method, url, error, sent=sending.begun) from error
-            finally:
-                seconds = time.perf_counter() - started
-                self._observer.requested(
-                    method, self._host, code, seconds, len(body or b""), received
+                answer = await self._exchanged(method, path, data, timeout)
+            except _ClosedWhileKept:
+                self._observer.retried(method, self._host, _NO_ANSWER)
+                answer = await self._exchanged(method, path, data, timeout, new=True)
+            code, received = str(answer.status), len(answer.body)
+            return answer
+        finally:
+            self._slots.release()
+            seconds = time.perf_counter() - started
+            self._observer.requested(method, self._host, code, seconds, size, received)
+
+    async def _exchanged(
+        self, method: str, path: str, data: bytes, timeout: float, *, new: bool = False
+    ) -> Answer:
+        """Send it on a connection that was kept, or on a new one."""
+        pool = self._open()
+        kept = None if new else pool.take()
+        connection = kept or await self._dialed(pool, method, path)
+        try:
+            if self._fence is not None and method not in READS:
+                self._fence()  # the bytes leave in this turn of the loop
+            try:
+                answer = await connection.request(
+                    data, timeout=timeout, without_body=method == "HEAD"
                 )
+                compressed = inflater(answer.headers)
+                if compressed is None:
+                    return answer
+                return answer._replace(body=compressed.whole(answer.body))
+            except (BrokenConnection, TimeoutError) as error:
+                closed = isinstance(error, BrokenConnection) and connection.silent
+                raise _unanswered(
+                    method, path, error, closed=closed and kept is not None
+                ) from error
+        finally:
+            pool.release(connection)
 
-    async def _refused(self, response: aiohttp.ClientResponse) -> Exception:
-        if response.status == HTTPStatus.UNAUTHORIZED and self.config.auth.renewable:
-            await self.config.auth.headers(renew=True)  # the caller backs off and watches again
-        return error_of_response(
-            response.status, await response.read(), retry_after=_retry_after(response.headers)
-        )
+    async def _dialed(self, pool: ConnectionPool, method: str, path: str) -> Connection:
+        try:
+            return await pool.dial()
+        except ConnectTimeout as error:
+            raise _NoConnection(f"{method} {path}: {error}", sent=False) from error
+        except ConnectFailed as error:
+            raise TransportError(f"{method} {path}: {error}", sent=False) from error
 
-    async def _headers(
+    async def _refused(
         self,
-        headers: Mapping[str, str] | None,
-        body: bytes | None,
-        content_type: str,
-        *,
-        renew: bool,
-    ) -> dict[str, str]:
-        sending = {"Accept": JSON, "User-Agent": self.config.user_agent}
-        if not self.options.compression:
-            sending["Accept-Encoding"] = "identity"
-        if body is not None:
-            sending["Content-Type"] = content_type
-        sending.update(self.config.extra_headers)
-        sending.update(await self.config.auth.headers(renew=renew))
-        if headers:
-            sending.update(headers)
-        return sending
+        path: str,
+        answer: Answer,
+        chunks: AsyncGenerator[bytes, None],
+        auth: Mapping[str, str],
+    ) -> Exception:
+        if is_redirect(answer.status):
+            return _redirected("GET", path, answer.headers)
+        if answer.status == HTTPStatus.UNAUTHORIZED and self.config.auth.renewable:
+            await self.config.auth.headers(refused=auth)  # the caller backs off and watches again
+        body = b"".join([chunk async for chunk in chunks])
+        return error_of_response(answer.status, body, retry_after=_retry_after(answer.headers))
 
-    def _url(self, path: str, params: Params | None) -> URL:
-        query = f"?{urlencode(params, quote_via=quote)}" if params else ""
-        return URL(f"{self._base}{path}{query}", encoded=True)
+    def _target(self, path: str, params: Params | None) -> str:
+        query = _query(tuple(params.items())) if params else ""
+        return f"{self._prefix}{path}{query}"
 
-    async def _open(self) -> aiohttp.ClientSession:
+    def _request_head(self, auth: Mapping[str, str]) -> RequestHead:
+        """The fields that all requests share; rebuilt only when the credentials change."""
+        head = self._head
+        if head is None or head.auth != auth:
+            head = self._head = RequestHead.of(
+                self.config, auth, compression=self.options.compression
+            )
+        return head
+
+    def _open(self) -> ConnectionPool:
         if self._closed:
             raise TransportError("the transport is closed", sent=False)
         generation = self.config.generation
-        if self._session is None or self._generation != generation:
-            previous, self._session = self._session, self._new_session()
+        if self._pool is None or self._generation != generation:
+            previous, self._pool = self._pool, self._new_pool()
             self._generation = generation
             if previous is not None:
                 # Requests under way on the old certificate end by themselves; watches come back.
-                self._retire(previous)
-        return self._session
+                previous.retire(_RETIREMENT_SECONDS)
+                self._retiring = [pool for pool in self._retiring if not pool.closed]
+                self._retiring.append(previous)
+        return self._pool
 
-    def _retire(self, session: aiohttp.ClientSession) -> None:
-        async def close() -> None:
-            await asyncio.sleep(_RETIREMENT_SECONDS)
-            await session.close()
-
-        task = asyncio.get_running_loop().create_task(close())
-        self._retiring[task] = session
-        task.add_done_callback(lambda done: self._retiring.pop(done, None))
-
-    def _new_session(self) -> aiohttp.ClientSession:
-        connector = aiohttp.TCPConnector(
-            limit=0,  # the semaphore limits requests; a watch must never wait for one
-            ssl=self.config.ssl_context() or True,
-            keepalive_timeout=_KEEPALIVE_SECONDS,
-            socket_factory=_keepalive_socket,
+    def _new_pool(self) -> ConnectionPool:
+        config = self.config
+        return ConnectionPool(
+            Dialer(
+                server=Endpoint.parse(config.host),
+                tls=config.ssl_context(),
+                server_name=config.tls_server_name,
+                proxy=Endpoint.parse(config.proxy_url) if config.proxy_url else None,
+                timeout=self.options.connect_timeout,
+            )
         )
-        session = aiohttp.ClientSession(
-            connector=connector,
-            request_class=self._request_class,
-            trust_env=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=True,
-            read_bufsize=2**18,
-        )
-        # aiohttp would silently send a PUT or DELETE again when a kept connection breaks; whether a
-        # write is repeated is for the caller to say.
-        session._retry_connection = False
-        return session
 
-    def _connection_options(self) -> dict[str, Any]:
-        options: dict[str, Any] = {}
-        if self.config.tls_server_name:
-            options["server_hostname"] = self.config.tls_server_name
-        if self.config.proxy_url:
-            options["proxy"] = self.config.proxy_url
-        return options
-
-    def _warn(self, headers: Mapping[str, str]) -> None:
-        if "Warning" in headers and isinstance(headers, CIMultiDictProxy):
-            for text in warnings_of(headers.getall("Warning")):
+    def _warn(self, headers: ResponseHeaders) -> None:
+        if values := headers.get_all("Warning"):
+            for text in warnings_of(values):
                 self._on_warning(text)
 
     def _log_warning(self, text: str) -> None:
         self._log.warning("API server warning", warning=text)
 
 
-def _hang_up(response: aiohttp.ClientResponse) -> None:
-    """Ends at once a stream that was not read to its end: a farewell by TLS waits for the peer."""
-    connection = response.connection
-    if connection is not None and connection.transport is not None:
-        connection.transport.abort()
+def _unanswered(method: str, path: str, error: Exception, *, closed: bool) -> TransportError:
+    """Return what to raise for a request without an answer. ``closed``: by the server, on a kept connection."""
+    message = f"{method} {path}: {_words(error)}"
+    if method not in READS:
+        return WriteOutcomeUnknown(message)
+    return _ClosedWhileKept(message) if closed else TransportError(message)
+
+
+@lru_cache(maxsize=256)
+def _query(params: tuple[tuple[str, str], ...]) -> str:
+    """Return the query of a request. Those of writes are few, and the same again and again."""
+    return f"?{urlencode(params, quote_via=quote)}"
+
+
+async def _body(
+    connection: Connection, answer: Answer, inactivity: float
+) -> AsyncGenerator[bytes, None]:
+    compressed = inflater(answer.headers)
+    async with aclosing(connection.chunks(inactivity)) as chunks:
+        async for chunk in chunks:
+            yield chunk if compressed is None else compressed.feed(chunk)
 
 
 def list_meta(body: bytes) -> _ListMeta:
@@ -394,32 +427,23 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return None
 
 
+class _ClosedWhileKept(TransportError):
+    """The server closed an idle connection while a read was on its way to it: no answer began."""
+
+
 class _NoConnection(TransportError):
     """It was not made in time."""
 
 
-def _no_answer(method: str, url: URL, error: Exception, *, sent: bool) -> TransportError:
-    message = f"{method} {url.path}: {_words(error)}"
-    if sent and method not in READS:
-        return WriteOutcomeUnknown(message)
-    if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return _NoConnection(message, sent=False)
-    return TransportError(message, sent=sent)
+def _redirected(method: str, path: str, headers: Mapping[str, str]) -> TransportError:
+    """An API server redirects no API request; what stands before it may, and credentials do not follow."""
+    return TransportError(
+        f"{method} {path}: redirected to {headers.get('Location', 'nowhere')}; "
+        "let the configuration name that server"
+    )
 
 
 def _words(error: Exception) -> str:
     if isinstance(error, TimeoutError) and not str(error):
         return "no answer in time"
     return str(error) or type(error).__name__
-
-
-def _keepalive_socket(info: Any) -> socket.socket:
-    """A socket that finds out about a vanished peer within a minute."""
-    family, kind, protocol, *_ = info
-    sock = socket.socket(family, kind, protocol)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, option):
-            with contextlib.suppress(OSError):
-                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return sock

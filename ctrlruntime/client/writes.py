@@ -5,8 +5,8 @@ from typing import Any, TypeAlias, TypeVar, cast, overload
 
 import orjson
 
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
-from ctrlruntime.api.resource import KindRef, Resource
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.api.resource import KindRef, Resource, UntypedKindRef
 from ctrlruntime.client.call import FieldValidation, Propagation, Verb
 from ctrlruntime.client.calling import Caller, as_json, decode
 from ctrlruntime.client.patches import PatchType
@@ -85,9 +85,9 @@ class Writer(Caller):
         self,
         kind: type[R],
         name: str,
-        namespace: str | None,
         patch: PatchBody,
         *,
+        namespace: str | None = None,
         type: PatchType = ...,
         subresource: str | None = None,
         dry_run: bool | None = None,
@@ -99,11 +99,11 @@ class Writer(Caller):
     @overload
     async def patch(
         self,
-        kind: GroupVersionKind | RESTMapping,
+        kind: UntypedKindRef,
         name: str,
-        namespace: str | None,
         patch: PatchBody,
         *,
+        namespace: str | None = None,
         type: PatchType = ...,
         subresource: str | None = None,
         dry_run: bool | None = None,
@@ -116,9 +116,9 @@ class Writer(Caller):
         self,
         kind: KindRef,
         name: str,
-        namespace: str | None,
         patch: PatchBody,
         *,
+        namespace: str | None = None,
         type: PatchType = PatchType.MERGE,  # noqa: A002 - the word everybody uses
         subresource: str | None = None,
         dry_run: bool | None = None,
@@ -138,8 +138,8 @@ class Writer(Caller):
         call = await self._call(
             "patch",
             kind,
-            namespace,
             name,
+            namespace=namespace,
             subresource=subresource,
             params=params,
             body=patch if isinstance(patch, bytes) else orjson.dumps(patch),
@@ -149,17 +149,55 @@ class Writer(Caller):
         response = await self._execute(call)
         return decode(response.body, kind, call.mapping, metadata_only)
 
+    @overload
+    async def patch_status(
+        self,
+        kind: type[R],
+        name: str,
+        patch: PatchBody,
+        *,
+        namespace: str | None = None,
+        type: PatchType = ...,
+        dry_run: bool | None = None,
+        field_manager: str | None = None,
+        field_validation: FieldValidation | None = None,
+    ) -> R: ...
+    @overload
+    async def patch_status(
+        self,
+        kind: UntypedKindRef,
+        name: str,
+        patch: PatchBody,
+        *,
+        namespace: str | None = None,
+        type: PatchType = ...,
+        dry_run: bool | None = None,
+        field_manager: str | None = None,
+        field_validation: FieldValidation | None = None,
+    ) -> Manifest: ...
     async def patch_status(
         self,
         kind: KindRef,
         name: str,
-        namespace: str | None,
         patch: PatchBody,
-        **options: Any,
+        *,
+        namespace: str | None = None,
+        type: PatchType = PatchType.MERGE,  # noqa: A002 - as in `patch`
+        dry_run: bool | None = None,
+        field_manager: str | None = None,
+        field_validation: FieldValidation | None = None,
     ) -> Any:
         """Like `patch`, on the status subresource."""
         return await self.patch(
-            cast("GroupVersionKind", kind), name, namespace, patch, subresource="status", **options
+            cast("GroupVersionKind", kind),
+            name,
+            patch,
+            namespace=namespace,
+            type=type,
+            subresource="status",
+            dry_run=dry_run,
+            field_manager=field_manager,
+            field_validation=field_validation,
         )
 
     async def apply(
@@ -206,8 +244,8 @@ class Writer(Caller):
         self,
         kind: KindRef,
         name: str,
-        namespace: str | None = None,
         *,
+        namespace: str | None = None,
         uid: str | None = None,
         resource_version: str | None = None,
         propagation: Propagation | None = None,
@@ -215,9 +253,17 @@ class Writer(Caller):
         dry_run: bool | None = None,
     ) -> None:
         """Conflict if the object has another ``uid`` or ``resource_version`` than named."""
-        body = _delete_options(uid, resource_version, propagation, grace_period)
+        params = self._dry_run_params(dry_run)
+        body = _delete_options(
+            uid, resource_version, propagation, grace_period, dry_run=bool(params)
+        )
         call = await self._call(
-            "delete", kind, namespace, name, params=self._dry_run_params(dry_run), body=body
+            "delete",
+            kind,
+            name,
+            namespace=namespace,
+            params=params,
+            body=body,
         )
         await self._execute(call)
 
@@ -233,14 +279,15 @@ class Writer(Caller):
         dry_run: bool | None = None,
     ) -> None:
         """Deletes every object that is selected, in one namespace."""
-        params = selector_params(labels, fields) | self._dry_run_params(dry_run)
+        dry = self._dry_run_params(dry_run)
+        params = selector_params(labels, fields) | dry
         call = await self._call(
             "deletecollection",
             kind,
-            namespace,
             None,
+            namespace=namespace,
             params=params,
-            body=_delete_options(None, None, propagation, grace_period),
+            body=_delete_options(None, None, propagation, grace_period, dry_run=bool(dry)),
         )
         await self._execute(call)
 
@@ -248,18 +295,18 @@ class Writer(Caller):
         self,
         kind: KindRef,
         name: str,
-        namespace: str | None,
         subresource: str,
         body: Manifest,
         *,
+        namespace: str | None = None,
         dry_run: bool | None = None,
     ) -> Manifest:
         """Posts to a subresource: ``eviction``, ``token``, ``binding``. Returns the answer."""
         call = await self._call(
             "create",
             kind,
-            namespace,
             name,
+            namespace=namespace,
             subresource=subresource,
             params=self._dry_run_params(dry_run),
             body=orjson.dumps(body),
@@ -270,9 +317,9 @@ class Writer(Caller):
         self,
         kind: KindRef,
         name: str,
-        namespace: str | None,
         replicas: int,
         *,
+        namespace: str | None = None,
         dry_run: bool | None = None,
         field_manager: str | None = None,
     ) -> Manifest:
@@ -280,8 +327,8 @@ class Writer(Caller):
         call = await self._call(
             "patch",
             kind,
-            namespace,
             name,
+            namespace=namespace,
             subresource="scale",
             params=self._write_params(dry_run, field_manager, None),
             body=orjson.dumps({"spec": {"replicas": replicas}}),
@@ -312,8 +359,8 @@ class Writer(Caller):
         call = await self._call(
             verb,
             ref,
-            metadata.get("namespace"),
             name,
+            namespace=metadata.get("namespace"),
             subresource=subresource,
             params=params,
             body=body,
@@ -348,8 +395,11 @@ def _delete_options(
     resource_version: str | None,
     propagation: Propagation | None,
     grace_period: int | None,
+    *,
+    dry_run: bool,
 ) -> bytes | None:
-    options: dict[str, Any] = {}
+    """Return the body. An API server that gets one ignores the query, so a dry run is named in both."""
+    options: dict[str, Any] = {"dryRun": ["All"]} if dry_run else {}
     preconditions = {"uid": uid, "resourceVersion": resource_version}
     if any(preconditions.values()):
         options["preconditions"] = {k: v for k, v in preconditions.items() if v}

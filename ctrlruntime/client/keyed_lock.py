@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
 
-class Turns:
+class KeyedLock:
     """Lets those who come with the same key in one after the other. A key nobody holds costs nothing."""
 
     def __init__(self) -> None:

@@ -82,7 +82,7 @@ async def _read(client: Client, obj: Obj) -> Obj | None:
     metadata = _wire(obj)["metadata"]
     kind: KindRef = type(obj) if isinstance(obj, Resource) else GroupVersionKind.of(obj)
     try:
-        found: Any = await client.get(kind, metadata["name"], metadata.get("namespace"))
+        found: Any = await client.get(kind, metadata["name"], namespace=metadata.get("namespace"))
     except NotFound:
         return None
     return found  # type: ignore[no-any-return]
@@ -99,7 +99,7 @@ async def _patch(client: Client, obj: Obj, patch: dict[str, Any], subresource: s
     metadata = _wire(obj)["metadata"]
     kind: KindRef = type(obj) if isinstance(obj, Resource) else GroupVersionKind.of(obj)
     patched: Any = await client.patch(
-        kind, metadata["name"], metadata.get("namespace"), patch, subresource=subresource
+        kind, metadata["name"], patch, namespace=metadata.get("namespace"), subresource=subresource
     )
     return patched  # type: ignore[no-any-return]
 

@@ -52,10 +52,10 @@ class RelayedAuth:
     def certificate(self) -> ClientCertificate | None:
         return self._auth.certificate
 
-    async def headers(self, *, renew: bool = False) -> Mapping[str, str]:
-        asked = asyncio.run_coroutine_threadsafe(self._ask(renew), self._owner)
+    async def headers(self, *, refused: Mapping[str, str] | None = None) -> Mapping[str, str]:
+        asked = asyncio.run_coroutine_threadsafe(self._ask(refused), self._owner)
         answer = asyncio.wrap_future(asked)
-        if renew or self._headers is None:
+        if refused is not None or self._headers is None:
             return await answer
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
@@ -64,6 +64,6 @@ class RelayedAuth:
         except TimeoutError:
             return self._headers
 
-    async def _ask(self, renew: bool) -> Mapping[str, str]:
-        self._headers = await self._auth.headers(renew=renew)
+    async def _ask(self, refused: Mapping[str, str] | None) -> Mapping[str, str]:
+        self._headers = await self._auth.headers(refused=refused)
         return self._headers

@@ -1,0 +1,328 @@
+"""One HTTP/1.1 connection: an asyncio protocol on the llhttp parser of httptools.
+
+A request is written in the turn of the loop in which ``request`` is awaited, and its answer completes a future: no task, no context variable and no stream object for each request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections import deque
+from collections.abc import AsyncGenerator
+from http import HTTPStatus
+from typing import Final, NamedTuple, cast
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from ctrlruntime.client.response_headers import RawHeader, ResponseHeaders
+
+_PAUSE_ABOVE: Final = 2**19
+"""Bytes of a streamed answer that wait to be read before no more are taken from the socket."""
+_INFORMATIONAL: Final = range(100, 200)
+
+
+class BrokenConnection(ConnectionError):
+    """The connection ended, or was ended, before the whole answer was there."""
+
+
+class Answer(NamedTuple):
+    """Status and header fields; the body of a streamed answer comes by ``Connection.chunks``."""
+
+    status: int
+    headers: ResponseHeaders
+    body: bytes
+
+
+class Connection(asyncio.Protocol):
+    """One exchange at a time. Made by a ConnectionPool, which also decides when it is used again."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._parser: HttpResponseParser | None = HttpResponseParser(self)
+        self.idle_since = 0.0
+        self.silent = True
+        """Whether nothing came since the last request."""
+        self._reusable = False
+        self._reset()
+
+    def _reset(self) -> None:
+        self._waiter: asyncio.Future[Answer] | None = None
+        """Completed by the whole answer, or by the head of one that is streamed."""
+        self._streamed = False
+        self._without_body = False
+        self._informational = False
+        self._status = 0
+        self._headers: list[RawHeader] = []
+        self._body: list[bytes] = []
+        self._chunks: deque[bytes] = deque()
+        self._buffered = 0
+        self._paused = False
+        self._ended = True
+        self._error: Exception | None = None
+        self._reader: asyncio.Future[None] | None = None
+        self._last_read = 0.0
+
+    @property
+    def usable(self) -> bool:
+        """Whether another request may be sent on it."""
+        return self._reusable and self._ended and self._transport is not None
+
+    def abort(self) -> None:
+        """Close it now. What waits for an answer gets BrokenConnection."""
+        self._reusable = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- one exchange ----------------------------------------------------------------------
+
+    async def request(
+        self, data: bytes, *, timeout: float, streamed: bool = False, without_body: bool = False
+    ) -> Answer:
+        """Send a request and return its answer; only the head of one that is ``streamed``.
+
+        ``without_body`` says that the answer has none whatever its head announces (HEAD). Raises
+        TimeoutError after ``timeout`` seconds, and BrokenConnection.
+        """
+        waiter = self._send(data, streamed=streamed, without_body=without_body)
+        timer = self._loop.call_later(timeout, _expire, waiter)
+        try:
+            return await waiter
+        except BaseException:
+            self.abort()
+            raise
+        finally:
+            timer.cancel()
+            self._waiter = None
+
+    def end_in(self, seconds: float) -> asyncio.TimerHandle:
+        """Arrange for what is read then to fail by TimeoutError. Cancel what is returned once it is done."""
+        return self._loop.call_later(seconds, self._overdue)
+
+    def _overdue(self) -> None:
+        if not self._ended:
+            self._fail(TimeoutError())
+            self.abort()
+
+    async def chunks(self, inactivity: float) -> AsyncGenerator[bytes, None]:
+        """The body of a streamed answer as it comes. Raises TimeoutError when nothing came for ``inactivity`` seconds."""
+        watchdog = _Watchdog(self, inactivity)
+        try:
+            while True:
+                if self._chunks:
+                    chunk = self._chunks.popleft() if len(self._chunks) == 1 else self._joined()
+                    self._buffered = 0
+                    if self._paused and self._transport is not None:
+                        self._paused = False
+                        self._transport.resume_reading()
+                    yield chunk
+                elif self._error is not None:
+                    raise self._error
+                elif self._ended:
+                    return
+                else:
+                    await self._more(watchdog)
+        finally:
+            watchdog.cancel()
+            if not self._ended:
+                self.abort()  # a farewell by TLS would wait for the peer
+
+    def _joined(self) -> bytes:
+        found = b"".join(self._chunks)
+        self._chunks.clear()
+        return found
+
+    async def _more(self, watchdog: _Watchdog) -> None:
+        self._last_read = self._loop.time()
+        self._reader = self._loop.create_future()
+        watchdog.arm()
+        try:
+            await self._reader
+        finally:
+            self._reader = None
+
+    def _send(self, data: bytes, *, streamed: bool, without_body: bool) -> asyncio.Future[Answer]:
+        if self._transport is None:
+            raise BrokenConnection("the connection was closed before the request was sent")
+        self._reset()
+        self._ended = False
+        self.silent = True
+        self._streamed = streamed
+        self._without_body = without_body
+        waiter = self._waiter = self._loop.create_future()
+        self._transport.write(data)
+        return waiter
+
+    # -- what asyncio calls ----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._reusable = True
+
+    def data_received(self, data: bytes) -> None:
+        if self._ended or self._parser is None:
+            self.abort()  # nothing was requested
+            return
+        self.silent = False
+        try:
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade) as error:
+            cause = error.__context__ or error
+            self._fail(BrokenConnection(f"the answer is not HTTP/1.1: {cause}"))
+            self.abort()
+            return
+        if self._reader is not None:
+            self._last_read = self._loop.time()
+            self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._parser = None  # it refers to this object
+        self._reusable = False
+        if self._ended:
+            return
+        if exc is None and self._status and self._reads_to_end_of_connection():
+            self.on_message_complete()
+            self._wake()
+            return
+        reason = str(exc) if exc is not None and str(exc) else "the server closed the connection"
+        lost = BrokenConnection(f"{reason} before its answer was complete")
+        lost.__cause__ = exc
+        self._fail(lost)
+
+    def _reads_to_end_of_connection(self) -> bool:
+        names = {name.lower() for name, _ in self._headers}
+        return not names & {b"content-length", b"transfer-encoding"}
+
+    def _fail(self, error: Exception) -> None:
+        self._ended = True
+        self._error = error
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(error)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    # -- what the parser calls -------------------------------------------------------------
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        parser = self._parser
+        if parser is None or self._ended:
+            raise BrokenConnection("a second answer to one request")
+        status = parser.get_status_code()
+        self._informational = status in _INFORMATIONAL
+        if self._informational:
+            return
+        self._status = status
+        if self._streamed:
+            self._answer(b"")
+        elif self._without_body:
+            self._reusable = False  # the parser expects the body that was announced
+            self._answer(b"")
+            self._ended = True
+
+    def on_body(self, body: bytes) -> None:
+        if not self._streamed:
+            self._body.append(body)
+            return
+        self._chunks.append(body)
+        self._buffered += len(body)
+        if self._buffered > _PAUSE_ABOVE and not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def on_message_complete(self) -> None:
+        if self._informational:
+            self._informational = False
+            self._headers = []
+            return
+        if self._ended:
+            return
+        self._ended = True
+        parser = self._parser
+        self._reusable = self._reusable and parser is not None and parser.should_keep_alive()
+        if not self._streamed:
+            body = self._body
+            self._answer(body[0] if len(body) == 1 else b"".join(body))
+
+    def _answer(self, body: bytes) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(Answer(self._status, ResponseHeaders(self._headers), body))
+
+
+def _expire(waiter: asyncio.Future[Answer]) -> None:
+    if not waiter.done():
+        waiter.set_exception(TimeoutError())
+
+
+class _Watchdog:
+    """One timer for a whole stream, set again only when it runs out, ends a wait that takes too long."""
+
+    def __init__(self, connection: Connection, seconds: float) -> None:
+        self._connection = connection
+        self._seconds = seconds
+        self._timer: asyncio.TimerHandle | None = None
+
+    def arm(self) -> None:
+        if self._timer is None:
+            self._schedule(self._seconds)
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _schedule(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        connection = self._connection
+        reader = connection._reader
+        if reader is None or reader.done():
+            return  # the next wait arms it
+        left = connection._last_read + self._seconds - asyncio.get_running_loop().time()
+        if left > 0:
+            self._schedule(left)
+        else:
+            reader.set_exception(TimeoutError())
+
+
+class Inflater:
+    """Decompresses a body that comes with ``Content-Encoding: gzip`` or ``deflate``."""
+
+    def __init__(self) -> None:
+        self._stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Raises BrokenConnection where it is not compressed so."""
+        try:
+            return self._stream.decompress(chunk)
+        except zlib.error as error:
+            raise BrokenConnection(f"the answer cannot be decompressed: {error}") from error
+
+    def whole(self, body: bytes) -> bytes:
+        """Decompress a body that is complete."""
+        found = self.feed(body)
+        if body and not self._stream.eof:
+            raise BrokenConnection("the compressed answer is cut off")
+        return found
+
+
+def inflater(headers: ResponseHeaders) -> Inflater | None:
+    """What a body with these headers is decompressed by; None for one that is not compressed."""
+    if "Content-Encoding" not in headers:
+        return None
+    coding = headers["Content-Encoding"].lower()
+    return Inflater() if coding in ("gzip", "x-gzip", "deflate") else None
+
+
+def is_redirect(status: int) -> bool:
+    """Return whether the answer only names another address."""
+    return HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST

@@ -1,0 +1,49 @@
+"""The header fields of an answer, as they came; decoded only where one is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+RawHeader = tuple[bytes, bytes]
+
+
+class ResponseHeaders(Mapping[str, str]):
+    """Names in any case. A field that came several times has the value that came first."""
+
+    __slots__ = ("_first", "_raw")
+
+    def __init__(self, raw: Sequence[RawHeader] = ()) -> None:
+        self._raw = raw
+        self._first: dict[bytes, bytes] | None = None
+        """The first value of each field by its name in lower case, once one was read."""
+
+    def get_all(self, name: str) -> list[str]:
+        """Return every value of one field, in the order in which they came."""
+        wanted = name.lower().encode()
+        if wanted not in self._by_name():
+            return []
+        return [_text(value) for found, value in self._raw if found.lower() == wanted]
+
+    def __getitem__(self, name: str) -> str:
+        return _text(self._by_name()[name.lower().encode()])
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower().encode() in self._by_name()
+
+    def _by_name(self) -> dict[bytes, bytes]:
+        if self._first is None:
+            self._first = {name.lower(): value for name, value in reversed(self._raw)}
+        return self._first
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(_text(name) for name, _ in self._raw))
+
+    def __len__(self) -> int:
+        return len({name.lower() for name, _ in self._raw})
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} header fields>"
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
