@@ -12,7 +12,7 @@ from ctrlruntime.cache.errors import (
     UndeclaredKind,
     UnsupportedRead,
 )
-from ctrlruntime.cache.events import Created, Deleted, Event, Generic, Updated
+from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, GenericEvent, UpdateEvent
 from ctrlruntime.cache.informer import Informer, InformerOptions
 from ctrlruntime.cache.options import CacheOptions, KindCacheOptions
 from ctrlruntime.cache.reflector import ReflectorOptions
@@ -25,11 +25,11 @@ __all__ = [
     "CacheNotStarted",
     "CacheOptions",
     "CachedClient",
-    "Created",
-    "Deleted",
+    "CreateEvent",
+    "DeleteEvent",
     "Entry",
     "Event",
-    "Generic",
+    "GenericEvent",
     "Informer",
     "InformerHandle",
     "InformerOptions",
@@ -44,5 +44,5 @@ __all__ = [
     "UndeclaredKind",
     "UnknownIndex",
     "UnsupportedRead",
-    "Updated",
+    "UpdateEvent",
 ]

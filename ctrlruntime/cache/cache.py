@@ -1,18 +1,29 @@
 """Declared informers, and reads from their stores."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, overload
 
 import structlog
+from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, Manifest, RESTMapping
-from ctrlruntime.api.resource import KindRef, Resource, mapping_of, plural_of
+from ctrlruntime.api.resource import (
+    KindRef,
+    Resource,
+    TypedKindRef,
+    UntypedKindRef,
+    assumed_mapping,
+    gvk_of,
+    mapping_of,
+)
 from ctrlruntime.cache.cached import CachedClient
-from ctrlruntime.cache.entry import Entry, Key
+from ctrlruntime.cache.entry import Entry, Key, KindT
 from ctrlruntime.cache.errors import (
     CacheNotStarted,
+    CacheSyncTimeout,
     NotSynced,
     OnlyMetadata,
     OutsideCache,
@@ -20,8 +31,8 @@ from ctrlruntime.cache.errors import (
 )
 from ctrlruntime.cache.informer import (
     Informer,
+    InformerDeps,
     Selection,
-    Surroundings,
     Transform,
 )
 from ctrlruntime.cache.listwatch import ListWatch, ServerListWatch
@@ -40,6 +51,7 @@ ObjectList: TypeAlias = list[R]
 Manifests: TypeAlias = list[Manifest]
 Objects: TypeAlias = list[Any]
 Entries: TypeAlias = list[Entry]
+TypedEntries: TypeAlias = list[Entry[R]]
 Informers: TypeAlias = list[Informer]
 Stats: TypeAlias = list[InformerStats]
 Doubts: TypeAlias = list[tuple[RESTMapping, Key]]
@@ -60,12 +72,23 @@ class InformerHandle:
             release()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Use:
     informer: Informer
     count: int = 0
     task: asyncio.Task[None] | None = None
     ready: bool = False
+    optional: bool = True
+    """Whether every declaration is optional."""
+    sync_timeout: float | None = None
+    """The shortest of all declarations."""
+
+
+Uses: TypeAlias = list[_Use]
+
+
+def _describe(use: _Use) -> str:
+    return f"{use.informer.gvk}: {use.informer.last_error or 'no answer yet'}"
 
 
 class Cache:
@@ -79,9 +102,13 @@ class Cache:
         client: Client,
         options: CacheOptions | None = None,
         observer: InformerObserver | None = None,
+        *,
+        logger: FilteringBoundLogger | None = None,
     ) -> None:
         self.live_client = client
         self.options = options or CacheOptions()
+        self.field_managers: set[str] = set()
+        """Those of the Controls that write by this cache, which therefore compare what it tracks."""
         self._observer: InformerObserver = observer or NoInformerObserver()
         self._features = ServerFeatures()
         self._uses: dict[_Declared, _Use] = {}
@@ -92,29 +119,34 @@ class Cache:
         self._all_ready = asyncio.Event()
         self._all_ready.set()
         self._ended = asyncio.Event()
-        self._log = structlog.get_logger("ctrlruntime.cache")
+        self._log: FilteringBoundLogger = (
+            logger if logger is not None else structlog.get_logger("ctrlruntime.cache")
+        )
 
     # -- declaring -------------------------------------------------------------------------
 
     def declare(
         self,
-        kind: KindRef,
+        kind: TypedKindRef[KindT],
         *,
         namespaces: Collection[str] | None = None,
         labels: LabelSelector | None = None,
         fields: FieldSelector | None = None,
         metadata_only: bool = False,
         track_manager: str | None = None,
-        indexes: Mapping[str, IndexFn] | None = None,
-        transform: Transform | None = None,
+        indexes: Mapping[str, IndexFn[KindT]] | None = None,
+        transform: Transform[KindT] | None = None,
+        optional: bool = False,
+        sync_timeout: float | None = None,
     ) -> InformerHandle:
         """Asks for a kind to be watched, from now or from the start of the cache on.
 
         The same kind and selection share one informer: indexes add up, full wins over
         ``metadata_only`` (an informer that runs already is read again). ``labels`` and ``fields``
         restrict what is cached: everything else is not found. ``track_manager`` keeps that field
-        manager's owned fields as ``Entry.owned``. Raises ValueError for a second track_manager,
-        InvalidSelector, and IndexConflict.
+        manager's owned fields as ``Entry.owned``. ``sync_timeout`` is the number of seconds that
+        `wait_started` gives the first list; with ``optional`` it then goes on without it. Raises ValueError for a second track_manager
+        and for a transform on an informer that has another or none, InvalidSelector, and IndexConflict.
         """
         mapping, certain = self._mapping(kind)
         selection = self._selection(mapping, namespaces, labels, fields)
@@ -133,8 +165,12 @@ class Cache:
             use = self._uses[key] = _Use(informer)
             self._add(use)
         else:
+            use.informer.check_transform(transform)
             self._share(use, metadata_only, track_manager, indexes)
         use.count += 1
+        use.optional = use.optional and optional
+        if sync_timeout is not None:
+            use.sync_timeout = min(sync_timeout, use.sync_timeout or sync_timeout)
         return InformerHandle(use.informer, lambda: self._release(key))
 
     # -- reading ---------------------------------------------------------------------------
@@ -143,15 +179,75 @@ class Cache:
         """The informer of a kind; of several, the one that watches everything. Raises UndeclaredKind."""
         return self._informers(kind)[0]
 
-    def entry(self, kind: KindRef, name: str, namespace: str | None = None) -> Entry | None:
-        """The shared entry itself, to be read and not changed. Raises what `get` raises."""
+    def metadata_only(self, kind: KindRef) -> bool:
+        """Whether no informer of the kind keeps whole objects. Raises UndeclaredKind.
+
+        The answer to a write may then be metadata alone.
+        """
+        for informer in self._informers(kind):  # noqa: SIM110 - a loop: it runs for every write
+            if not informer.metadata_only:
+                return False
+        return True
+
+    @overload
+    def entry(
+        self,
+        kind: type[R],
+        name: str,
+        *,
+        namespace: str | None = None,
+        tracked: str | None = None,
+    ) -> Entry[R] | None: ...
+    @overload
+    def entry(
+        self,
+        kind: UntypedKindRef,
+        name: str,
+        *,
+        namespace: str | None = None,
+        tracked: str | None = None,
+    ) -> Entry | None: ...
+    def entry(
+        self,
+        kind: KindRef,
+        name: str,
+        *,
+        namespace: str | None = None,
+        tracked: str | None = None,
+    ) -> Entry | None:
+        """The shared entry itself, to be read and not changed. Raises what `get` raises.
+
+        Where several informers of the kind have the object, the entry comes from the one that tracks
+        the field manager `tracked`, else from one that keeps whole objects.
+        """
         namespace = namespace or ""
-        informers = self._readable(kind, namespace or None)
-        for informer in informers:
-            if (entry := informer.store.get(namespace, name)) is not None:
+        for informer in self._readable(kind, namespace or None, tracked=tracked):
+            if (entry := informer.store.get(name, namespace=namespace)) is not None:
                 return entry
         return None
 
+    @overload
+    def entries(
+        self,
+        kind: type[R],
+        namespace: str | None = None,
+        *,
+        labels: LabelSelector | None = None,
+        fields: FieldSelector | None = None,
+        index: Mapping[str, str] | None = None,
+        limit: int | None = None,
+    ) -> TypedEntries[R]: ...
+    @overload
+    def entries(
+        self,
+        kind: UntypedKindRef,
+        namespace: str | None = None,
+        *,
+        labels: LabelSelector | None = None,
+        fields: FieldSelector | None = None,
+        index: Mapping[str, str] | None = None,
+        limit: int | None = None,
+    ) -> Entries: ...
     def entries(
         self,
         kind: KindRef,
@@ -166,23 +262,24 @@ class Cache:
         query = Query(
             namespace=namespace, labels=labels, fields=fields, index=index or {}, limit=limit
         )
-        return query.run([informer.store for informer in self._readable(kind, namespace)])
+        informers = self._readable(kind, namespace, indexes=frozenset(index or ()))
+        return query.run([informer.store for informer in informers])
 
     @overload
     def get(
-        self, kind: type[R], name: str, namespace: str | None = None, *, metadata_only: bool = False
+        self, kind: type[R], name: str, *, namespace: str | None = None, metadata_only: bool = False
     ) -> R | None: ...
     @overload
     def get(
         self,
-        kind: GroupVersionKind | RESTMapping,
+        kind: UntypedKindRef,
         name: str,
-        namespace: str | None = None,
         *,
+        namespace: str | None = None,
         metadata_only: bool = False,
     ) -> Manifest | None: ...
     def get(
-        self, kind: KindRef, name: str, namespace: str | None = None, *, metadata_only: bool = False
+        self, kind: KindRef, name: str, *, namespace: str | None = None, metadata_only: bool = False
     ) -> Any:
         """One object, the caller's own copy, or None.
 
@@ -190,7 +287,7 @@ class Cache:
         UndeclaredKind, CacheNotStarted, NotSynced, OutsideCache for a namespace not watched, and
         OnlyMetadata when more is asked for than is watched.
         """
-        entry = self.entry(kind, name, namespace)
+        entry = self.entry(kind, name, namespace=namespace)
         self._check_full(kind, metadata_only)
         return None if entry is None else _view(entry, kind, metadata_only)
 
@@ -209,7 +306,7 @@ class Cache:
     @overload
     def list(
         self,
-        kind: GroupVersionKind | RESTMapping,
+        kind: UntypedKindRef,
         namespace: str | None = None,
         *,
         labels: LabelSelector | None = None,
@@ -246,19 +343,24 @@ class Cache:
         """Reads declared kinds from here; its writes are visible here as soon as they are answered."""
         return CachedClient(self)
 
-    def uncertain(self, kind: KindRef, name: str, namespace: str | None = None) -> bool:
+    def unconfirmed(self, kind: KindRef, name: str, *, namespace: str | None = None) -> bool:
         """Whether a write got no answer, so that the object has to be read from the server first."""
         key = (namespace or "", name)
-        return any(informer.uncertain(key) for informer in self._informers(kind))
+        for informer in self._informers(kind):  # noqa: SIM110 - a loop: it runs for every reconcile
+            if informer.unconfirmed(key):
+                return True
+        return False
 
-    def uncertain_keys(self) -> Doubts:
+    def unconfirmed_keys(self) -> Doubts:
         return [
             (use.informer.mapping, key)
             for use in self._uses.values()
-            for key in use.informer.uncertain_keys
+            for key in use.informer.unconfirmed_keys
         ]
 
-    async def refresh(self, kind: KindRef, name: str, namespace: str | None = None) -> Entry | None:
+    async def refresh(
+        self, kind: KindRef, name: str, *, namespace: str | None = None
+    ) -> Entry | None:
         """Reads one object from the server into the stores. Returns its entry, None if there is none."""
         found: Entry | None = None
         for informer in self._informers(kind):
@@ -270,7 +372,7 @@ class Cache:
         """Reads every object in doubt (of one kind) from the server; at rest there are none."""
         uses = [use.informer for use in self._uses.values()]
         for informer in uses if kind is None else self._informers(kind):
-            for key in informer.uncertain_keys:
+            for key in informer.unconfirmed_keys:
                 await informer.refresh(key)
 
     def informers_of(self, kind: GroupKind) -> Informers:
@@ -304,9 +406,17 @@ class Cache:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     @property
+    def stopped(self) -> bool:
+        return self._ended.is_set()
+
+    @property
     def synced(self) -> bool:
-        """Whether every declared informer has synced, those of missing kinds aside."""
-        return self._started and self._all_ready.is_set()
+        """Whether every declared informer has synced and none starts again after an unexpected error.
+
+        Kinds that the server does not serve are left out.
+        """
+        restarting = any(use.informer.restarting for use in self._uses.values())
+        return self._started and self._all_ready.is_set() and not restarting
 
     async def wait_synced(self, timeout: float | None = None) -> None:
         """Kinds that the server lacks are not waited for; see `missing`. Raises TimeoutError naming the rest."""
@@ -314,12 +424,68 @@ class Cache:
             async with asyncio.timeout(timeout):
                 await self._all_ready.wait()
         except TimeoutError as error:
-            waiting = "; ".join(
-                f"{use.informer.gvk}: {use.informer.last_error or 'no answer yet'}"
-                for use in self._uses.values()
-                if not use.ready
-            )
+            waiting = "; ".join(_describe(use) for use in self._uses.values() if not use.ready)
             raise TimeoutError(f"not synced within {timeout} s: {waiting}") from error
+
+    async def wait_started(self, timeout: float) -> None:
+        """Wait until every declared kind has synced, each no longer than its own ``sync_timeout``, or than
+        ``timeout`` seconds where none was declared.
+
+        Optional kinds that have not synced by then are logged, and not waited for; reading them raises NotSynced.
+        Raises CacheSyncTimeout, which names the other kinds.
+        """
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while not self._all_ready.is_set():
+            limits = {use: use.sync_timeout or timeout for use in self._waiting()}
+            first = min(limits.values())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(began + first):
+                    await self._all_ready.wait()
+                continue
+            late = [use for use in self._waiting() if limits.get(use, first + 1.0) <= first]
+            required = [_describe(use) for use in late if not use.optional]
+            if required:
+                raise CacheSyncTimeout(
+                    f"not synced within {first:g} s: {'; '.join(required)}. Allow this user to list "
+                    "and watch them, or set a longer cache_sync_timeout"
+                )
+            for use in late:
+                self._log.error(
+                    "an optional kind has not synced; it is not waited for",
+                    kind=str(use.informer.gvk),
+                    error=str(use.informer.last_error or "no answer yet"),
+                )
+                self._now_ready(use)
+
+    def _waiting(self) -> Uses:
+        return [use for use in self._uses.values() if not use.ready]
+
+    def declared(self) -> dict[RESTMapping, bool]:
+        """Return the declared kinds, and for each whether every declaration keeps metadata only."""
+        kinds: dict[RESTMapping, bool] = {}
+        for use in self._uses.values():
+            mapping = use.informer.mapping
+            kinds[mapping] = kinds.get(mapping, True) and use.informer.metadata_only
+        return kinds
+
+    def unsynced(self) -> dict[GroupVersionKind, Exception | None]:
+        """Return the kinds that keep `synced` False, and the last error of each."""
+        return {
+            use.informer.gvk: use.informer.last_error
+            for use in self._uses.values()
+            if not use.ready or use.informer.restarting
+        }
+
+    def failed(self) -> dict[GroupVersionKind, Exception | None]:
+        """Return kinds whose informer has had ``failure_threshold`` unexpected errors in a row, or has ended,
+        and the last error of each."""
+        return {
+            use.informer.gvk: use.informer.last_error
+            for use in self._uses.values()
+            if use.informer.failed
+            or (use.task is not None and use.task.done() and not self.stopped)
+        }
 
     def missing(self) -> dict[GroupVersionKind, float]:
         """Declared kinds that the server does not serve, and since when (seconds since the epoch)."""
@@ -330,12 +496,19 @@ class Cache:
             if use.informer.missing_since is not None
         }
 
-    def notify_discovery_changed(self) -> None:
-        """A CRD came or went: look for missing kinds now. Called by a watch on CRDs."""
+    def notify_discovery_changed(self, *, removed: str = "") -> None:
+        """A CRD came or went: look for missing kinds now. Called by a watch on CRDs.
+
+        `removed`: the name of a CRD that was deleted (`<plural>.<group>`): informers of its kinds check
+        whether they are served still.
+        """
         self.live_client.mapper.invalidate()
         for use in self._uses.values():
-            if use.informer.missing_since is not None:
-                use.informer.discovery_changed()
+            informer = use.informer
+            if informer.missing_since is not None:
+                informer.discovery_changed()
+            elif removed and removed == f"{informer.mapping.plural}.{informer.gvk.group}":
+                informer.check_served()
 
     def stats(self) -> Stats:
         """For gauges, one for each informer."""
@@ -353,13 +526,14 @@ class Cache:
         async def resolve() -> RESTMapping:
             return mapping if certain else await self.live_client.mapper.resolve(mapping.gvk)
 
-        surroundings = Surroundings(
+        surroundings = InformerDeps(
             resolve=resolve,
             list_watch=self._list_watch,
             options=self.options.informers,
             observer=self._observer,
             features=self._features,
             on_readiness=self._on_readiness,
+            logger=self._log,
         )
         return Informer(mapping, selection, surroundings, **options)
 
@@ -368,9 +542,9 @@ class Cache:
         mapping = mapping_of(kind)
         if mapping is not None:
             return mapping, True
-        gvk = _gvk(kind)
+        gvk = gvk_of(kind)
         known = self.live_client.mapper.known(gvk)
-        return known or RESTMapping(gvk, plural_of(gvk.kind.lower()), True), known is not None
+        return known or assumed_mapping(gvk), known is not None
 
     def _selection(
         self,
@@ -415,11 +589,6 @@ class Cache:
         use.task = asyncio.get_running_loop().create_task(
             use.informer.run(), name=f"informer {use.informer.gvk}"
         )
-        use.task.add_done_callback(self._task_ended)
-
-    def _task_ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._log.error("an informer ended", task=task.get_name(), exc_info=error)
 
     def _share(
         self,
@@ -464,13 +633,24 @@ class Cache:
             self._all_ready.set()
 
     def _informers(self, kind: KindRef) -> Informers:
-        gvk = _gvk(kind)
+        gvk = gvk_of(kind)
         informers = self._by_kind.get(gvk)
         if not informers:
             raise UndeclaredKind(gvk)
         return informers
 
-    def _readable(self, kind: KindRef, namespace: str | None) -> Informers:
+    def _readable(
+        self,
+        kind: KindRef,
+        namespace: str | None,
+        *,
+        tracked: str | None = None,
+        indexes: frozenset[str] = frozenset(),
+    ) -> Informers:
+        """Return the informers to look in, in order: first those that the reader relies on.
+
+        Raises NotSynced if one of these has no list yet; informers of other controllers do not delay it.
+        """
         informers = self._informers(kind)
         if not self._started:
             raise CacheNotStarted
@@ -480,25 +660,39 @@ class Cache:
                 watched = sorted({n for i in informers for n in i.selection.namespaces or ()})
                 raise OutsideCache(informers[0].gvk, namespace, watched)
             informers = covering
-        for informer in informers:
+        relied_on = _relied_on(informers, tracked, indexes)
+        for informer in relied_on:
             if not informer.readable and informer.missing_since is None:
                 raise NotSynced(informer.gvk, informer.last_error)
-        return informers
+        if len(relied_on) == len(informers):
+            return informers
+        others = [each for each in informers if each not in relied_on and each.readable]
+        return [*relied_on, *others]
 
     def _check_full(self, kind: KindRef, metadata_only: bool) -> None:
-        if not metadata_only and all(i.metadata_only for i in self._informers(kind)):
-            raise OnlyMetadata(_gvk(kind))
+        if not metadata_only and self.metadata_only(kind):
+            raise OnlyMetadata(gvk_of(kind))
 
 
-def _gvk(kind: KindRef) -> GroupVersionKind:
-    if isinstance(kind, GroupVersionKind):
-        return kind
-    return kind.gvk if isinstance(kind, RESTMapping) else kind.gvk()
+def _relied_on(informers: Informers, tracked: str | None, indexes: frozenset[str]) -> Informers:
+    """Return the informers of one kind that a reader relies on.
+
+    Controllers that share a kind declare it with different selections, contents, indexes and field
+    managers. A reader gets what it declared: of its field manager, with its indexes, or else whole objects.
+    """
+    if len(informers) == 1:
+        return informers
+    choices = (
+        [each for each in informers if tracked and each.track_manager == tracked],
+        [each for each in informers if indexes and indexes.issubset(each.store.indexes)],
+        [each for each in informers if not each.metadata_only],
+    )
+    return next((chosen for chosen in choices if chosen), informers)
 
 
 def _view(entry: Entry, kind: KindRef, metadata_only: bool) -> Any:
     if metadata_only:
         return {"apiVersion": entry.api_version, "kind": entry.kind, "metadata": entry.metadata()}
-    if isinstance(kind, GroupVersionKind | RESTMapping):
-        return entry.decode()
-    return entry.typed(kind)
+    if isinstance(kind, type):
+        return entry.typed(kind)
+    return entry.decode()

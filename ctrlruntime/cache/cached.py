@@ -1,10 +1,10 @@
 """A client whose reads come from the cache and whose writes go through to it."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
-from ctrlruntime.api.resource import KindRef, Resource
+from ctrlruntime.api.kinds import Manifest, RESTMapping
+from ctrlruntime.api.resource import KindRef, Resource, UntypedKindRef
 from ctrlruntime.cache.writethrough import write_through
 from ctrlruntime.client.call import Call
 from ctrlruntime.client.client import Client
@@ -56,18 +56,18 @@ class CachedClient(Client):
         self,
         kind: type[R],
         name: str,
-        namespace: str | None = None,
         *,
+        namespace: str | None = None,
         metadata_only: bool = False,
         consistency: Consistency = "ryow",
     ) -> R: ...
     @overload
     async def get(
         self,
-        kind: GroupVersionKind | RESTMapping,
+        kind: UntypedKindRef,
         name: str,
-        namespace: str | None = None,
         *,
+        namespace: str | None = None,
         metadata_only: bool = False,
         consistency: Consistency = "ryow",
     ) -> Manifest: ...
@@ -75,19 +75,19 @@ class CachedClient(Client):
         self,
         kind: KindRef,
         name: str,
-        namespace: str | None = None,
         *,
+        namespace: str | None = None,
         metadata_only: bool = False,
         consistency: Consistency = "ryow",
     ) -> Any:
         """Raises NotFound, and what ``Cache.get`` raises."""
         mapping = await self.mapping(kind)
         if self._is_live(mapping, consistency):
-            return await super().get(kind, name, namespace, metadata_only=metadata_only)
+            return await super().get(kind, name, namespace=namespace, metadata_only=metadata_only)
         namespace = self._namespace(mapping, namespace)
-        if consistency == "ryow" and self._cache.uncertain(mapping, name, namespace):
-            await self._cache.refresh(mapping, name, namespace)
-        found = self._cache.get(kind, name, namespace, metadata_only=metadata_only)
+        if consistency == "ryow" and self._cache.unconfirmed(mapping, name, namespace=namespace):
+            await self._cache.refresh(mapping, name, namespace=namespace)
+        found = self._cache.get(kind, name, namespace=namespace, metadata_only=metadata_only)
         if found is None:
             raise NotFound.of(mapping.gvk, mapping.plural, name)
         return found
@@ -108,7 +108,7 @@ class CachedClient(Client):
     @overload
     async def list(
         self,
-        kind: GroupVersionKind | RESTMapping,
+        kind: UntypedKindRef,
         namespace: str | None = None,
         *,
         labels: LabelSelector | None = None,
@@ -158,8 +158,8 @@ class CachedClient(Client):
     def _is_live(self, mapping: RESTMapping, consistency: Consistency) -> bool:
         return consistency == "live" or mapping.gvk in self._cache.options.live_kinds
 
-    async def _execute(self, call: Call) -> Response:
+    def _execute(self, call: Call) -> Awaitable[Response]:
         if not call.is_write:
-            return await super()._execute(call)
+            return super()._execute(call)
         informers = self._cache.informers_of(call.mapping.gvk.group_kind)
-        return await write_through(call, super()._execute, informers)
+        return write_through(call, super()._execute, informers)

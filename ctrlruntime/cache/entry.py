@@ -7,10 +7,11 @@ every reader gets a copy of its own and nobody can change what the cache holds.
 import re
 import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 import orjson
+from typing_extensions import TypeVar
 
 from ctrlruntime.api.kinds import GroupVersionKind
 
@@ -22,6 +23,8 @@ Key = tuple[str, str]
 """Namespace ("" for a cluster-scoped object) and name."""
 
 ResourceT = TypeVar("ResourceT", bound="Resource[Any, Any]")
+KindT = TypeVar("KindT", bound="Resource[Any, Any]", default=Any)
+"""The class of the objects; Any for a kind that is named by a GVK or a mapping."""
 
 _INTERN_LIMIT = 64  # longer label values and uids are nearly always unique
 
@@ -65,12 +68,23 @@ class _Metadata(msgspec.Struct, gc=False, rename="camel"):
     deletion_grace_period_seconds: int | None = None
 
 
+class Identity(msgspec.Struct, gc=False, rename="camel"):
+    """Which object a document is, and in which state."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
 class _TrackedMetadata(_Metadata, gc=False, rename="camel"):
     managed_fields: list[_ManagedFields] | None = None
 
 
-class Entry(msgspec.Struct, gc=False):
+class Entry(msgspec.Struct, Generic[KindT], gc=False):
     """One object of the cache. Treat it as read-only: other readers hold the same entry.
+
+    ``Entry[Website]`` is an entry of that kind, as index, map and predicate functions receive it.
 
     ``fields`` holds every top-level field but ``apiVersion``, ``kind`` and ``metadata`` as undecoded
     JSON; it is empty in a metadata-only informer. ``managedFields`` are dropped on arrival.
@@ -167,7 +181,21 @@ Document = dict[str, msgspec.Raw]
 
 _document_decoder: msgspec.json.Decoder[Document] = msgspec.json.Decoder(Document)
 _metadata_decoder = msgspec.json.Decoder(_Metadata)
+_identity_decoder = msgspec.json.Decoder(Identity)
 _tracked_decoder = msgspec.json.Decoder(_TrackedMetadata)
+
+
+def identity_of(document: Document) -> Identity | None:
+    """Return which object it is; None where that cannot be read."""
+    try:
+        return _identity_decoder.decode(document["metadata"])
+    except (KeyError, msgspec.DecodeError):
+        return None
+
+
+def split(body: bytes) -> Document:
+    """Raises msgspec.DecodeError when the bytes are not an object."""
+    return _document_decoder.decode(body)
 
 
 class EntryDecoder:

@@ -7,6 +7,10 @@ class CacheError(Exception):
     """A mistake in how the cache is used, never a fault of the server."""
 
 
+class CacheSyncTimeout(TimeoutError):
+    """Kinds were not read within their sync timeout. The message names them, and what to change."""
+
+
 class CacheNotStarted(CacheError):
     def __init__(self) -> None:
         super().__init__(

@@ -1,43 +1,44 @@
 """What an informer tells its handlers. Events follow the store exactly: each is one change of it."""
 
+import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ctrlruntime.cache.entry import Entry, Key
+from ctrlruntime.cache.entry import Entry, Key, KindT
 
 
 @dataclass(slots=True)
-class Created:
+class CreateEvent(typing.Generic[KindT]):
     """``initial``: the object was there when the handler began to listen."""
 
-    new: Entry
+    new: Entry[KindT]
     initial: bool = False
 
 
 @dataclass(slots=True)
-class Updated:
+class UpdateEvent(typing.Generic[KindT]):
     """A changed uid means that the object was deleted and created again between two events."""
 
-    old: Entry
-    new: Entry
+    old: Entry[KindT]
+    new: Entry[KindT]
 
 
 @dataclass(slots=True)
-class Deleted:
+class DeleteEvent(typing.Generic[KindT]):
     """``old`` is the last known state; ``unknown``: noticed by a relist, the real last state was missed."""
 
-    old: Entry
+    old: Entry[KindT]
     unknown: bool = False
 
 
 @dataclass(slots=True)
-class Generic:
+class GenericEvent(typing.Generic[KindT]):
     """Something from outside the API server, about ``key`` and perhaps the entry it names."""
 
-    entry: Entry | None = None
+    entry: Entry[KindT] | None = None
     key: Key | None = None
 
 
-Event = Created | Updated | Deleted | Generic
+Event = CreateEvent[KindT] | UpdateEvent[KindT] | DeleteEvent[KindT] | GenericEvent[KindT]
 """What happened to an object, as handlers and predicates are told."""
-EventHandler = Callable[[Event], None]
+EventHandler = Callable[[Event[typing.Any]], None]

@@ -1,6 +1,7 @@
 """One kind under watch: the store, who is told of changes, and whether the first list is through."""
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
@@ -9,18 +10,21 @@ from typing import Any
 
 import msgspec
 import structlog
+from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
-from ctrlruntime.cache.entry import Document, Entry, EntryDecoder, Key
-from ctrlruntime.cache.events import Event, EventHandler, Updated
+from ctrlruntime.backoff import Backoff
+from ctrlruntime.cache.entry import Document, Entry, EntryDecoder, Key, KindT, identity_of
+from ctrlruntime.cache.events import Event, EventHandler, UpdateEvent
 from ctrlruntime.cache.listwatch import ListWatch
 from ctrlruntime.cache.observe import InformerObserver, InformerStats, NoInformerObserver
 from ctrlruntime.cache.reflector import KindMissing, Reflector, ReflectorOptions, ServerFeatures
 from ctrlruntime.cache.registration import Registration, key_of, wait_for
-from ctrlruntime.cache.ryow import Ledger, ListTicket, Ticket
 from ctrlruntime.cache.selection import Selection
 from ctrlruntime.cache.store import IndexFn, Store
+from ctrlruntime.cache.usercode import EXITS, check_synchronous
 from ctrlruntime.cache.versions import number
+from ctrlruntime.cache.write_overlay import ListTicket, PendingWrite, WriteOverlay
 from ctrlruntime.client.auth import AuthError
 from ctrlruntime.client.errors import APIError, NoKindMatch, TransportError
 from ctrlruntime.client.reads import list_items
@@ -28,11 +32,17 @@ from ctrlruntime.client.transport import list_meta
 
 __all__ = ["Informer", "InformerOptions", "Registration", "Selection", "Transform"]
 
-Transform = Callable[[Entry], Entry]
-"""Changes an entry before store and handlers see it; one that raises drops the object, reported."""
+Transform = Callable[[Entry[KindT]], Entry[KindT]]
+"""Changes an entry before store and handlers see it.
+
+Where it raises, or returns no entry, that state of the object is left out, which is logged and counted: the
+last state that it could change stays. Nothing that it did not change is ever kept.
+"""
 
 _BREATH = 200  # events handed out before other tasks get a turn
 _FIRST_RETRY = 0.25
+_RECHECKS = (1.0, 4.0, 16.0)
+"""Seconds from one check to the next after the CRD of a kind was deleted."""
 _MIN_RESYNC = 1.0
 
 
@@ -48,10 +58,13 @@ class InformerOptions:
     least 1 s. None: never."""
     on_error: Callable[[GroupVersionKind, Exception], None] | None = None
     """Told of every failure of a list or watch, and of every object that cannot be kept."""
+    failure_threshold: int = 5
+    """After how many unexpected errors in a row an informer counts as failed, and with it the manager's
+    liveness check. Errors are in a row until one is ``backoff.reset_after`` seconds past."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class InformerDeps:
     """What an informer needs of its cache."""
 
     resolve: Callable[[], Awaitable[RESTMapping]]
@@ -63,6 +76,8 @@ class Surroundings:
     features: ServerFeatures = field(default_factory=ServerFeatures)
     on_readiness: Callable[["Informer"], None] = lambda _informer: None
     """Called when it has synced, or when its kind turns out to be missing."""
+    logger: FilteringBoundLogger | None = None
+    """By default structlog's own."""
 
 
 class Informer:
@@ -76,7 +91,7 @@ class Informer:
         self,
         mapping: RESTMapping,
         selection: Selection,
-        surroundings: Surroundings,
+        surroundings: InformerDeps,
         *,
         metadata_only: bool = False,
         track_manager: str | None = None,
@@ -87,20 +102,33 @@ class Informer:
         self.selection = selection
         self.metadata_only = metadata_only
         self.track_manager = track_manager
-        self.store = Store(indexes)
+        self.store = Store(indexes, on_index_failure=self._index_failed)
         self.last_error: Exception | None = None
         self.missing_since: float | None = None
         """When the server was found to lack the kind (the cache's clock); None while it has it."""
         self._around = surroundings
         self._clock = surroundings.options.reflector.clock
+        if transform is not None:
+            check_synchronous(transform, f"{mapping.gvk}: the transform")
         self._transform = transform
-        self._log = structlog.get_logger("ctrlruntime.cache").bind(kind=str(mapping.gvk))
+        reflector = surroundings.options.reflector
+        self._backoff = Backoff(reflector.backoff, clock=self._clock, random=reflector.random)
+        self._restarts = 0
+        self._restarted_at = float("-inf")
+        self._restarting = False
+        logger = surroundings.logger
+        self._log: FilteringBoundLogger = (
+            logger if logger is not None else structlog.get_logger("ctrlruntime.cache")
+        ).bind(kind=str(mapping.gvk))
         self._registrations: dict[Registration, None] = {}
+        self._served_handlers: list[Callable[[bool], None]] = []
         self._unlisted = set(selection.scopes)
         self._refreshing: set[str] = set()
         self._synced = asyncio.Event()
         self._readable = False
         self._discovery = asyncio.Event()
+        self._recheck = asyncio.Event()
+        self._rechecks: list[float] = []
         self._started_at = self._clock()
         self._last_event_at = self._clock()
         self._lists = 0
@@ -129,6 +157,20 @@ class Informer:
         await wait_for(self._synced, timeout, f"{self.gvk}: informer not synced{why}")
 
     @property
+    def restarting(self) -> bool:
+        """Whether an unexpected error ended list and watch, and no list was read since."""
+        return self._restarting
+
+    @property
+    def failed(self) -> bool:
+        """Whether ``failure_threshold`` unexpected errors came in a row, the last one not long ago."""
+        return self._restarts >= self._around.options.failure_threshold and self._in_a_row()
+
+    def _in_a_row(self) -> bool:
+        quiet = self._clock() - self._restarted_at
+        return quiet <= self._around.options.reflector.backoff.reset_after
+
+    @property
     def last_event_age(self) -> float:
         """Seconds since anything came from the server: an event, a bookmark or a list."""
         return self._clock() - self._last_event_at
@@ -155,7 +197,7 @@ class Informer:
 
         Raises TypeError for an async function: nobody would await it. Slow work goes to a queue.
         """
-        if inspect.iscoroutinefunction(handler):
+        if inspect.iscoroutinefunction(handler):  # a message of its own: work goes to a queue
             raise TypeError(f"{self.gvk}: a handler is a plain function; put work into a queue")
         registration = Registration(
             handler,
@@ -168,11 +210,32 @@ class Informer:
         registration.begin(listed=self.synced)
         return registration
 
+    def add_served_handler(self, handler: Callable[[bool], None]) -> None:
+        """Call `handler` with False when the server ceases to serve the kind, with True once its objects are
+        listed after that. It must not block; the store keeps what was last known meanwhile."""
+        self._served_handlers.append(handler)
+
+    def _emit_served(self, served: bool) -> None:
+        for handler in self._served_handlers:
+            try:
+                handler(served)
+            except Exception as error:  # noqa: BLE001 - a handler must not end the watch
+                self._log.error("a handler of a kind's presence failed", exc_info=error)
+
     def _emit(self, event: Event) -> None:
         for registration in tuple(self._registrations):
             registration.deliver(event)
 
-    def _handler_failed(self, event: Event, error: Exception) -> None:
+    def _index_failed(self, index: str, entry: Entry, error: BaseException) -> None:
+        self._around.observer.index_failed(self.gvk)
+        self._log.error(
+            "an index function failed; the object is kept without a value in that index",
+            index=index,
+            key=entry.key,
+            exc_info=error,
+        )
+
+    def _handler_failed(self, event: Event, error: BaseException) -> None:
         self._around.observer.handler_failed(self.gvk)
         self._log.error(
             "an event handler failed; the event is lost to it",
@@ -184,9 +247,43 @@ class Informer:
     # -- running ---------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """List and watch until cancelled. An unexpected error starts both again, after a delay."""
         self._started_at = self._clock()
-        await _first_to_end(self._resync(), self._follow())
+        while True:
+            try:
+                await _first_to_end(self._resync(), self._follow())
+            except asyncio.CancelledError as error:
+                if _is_being_cancelled():
+                    raise
+                unexpected: BaseException = error
+            except Exception as error:  # noqa: BLE001 - whatever it is, the informer goes on
+                unexpected = error
+            await self._around.options.reflector.sleep(self._unexpected(unexpected))
+
+    def _unexpected(self, error: BaseException) -> float:
+        """Record an unexpected error. Return the seconds to wait before list and watch start again."""
+        self._restarts = self._restarts + 1 if self._in_a_row() else 1
+        self._restarting = True
+        delay = self._backoff.delay()
+        self._restarted_at = self._clock() + delay
+        self._around.observer.restarted(self.gvk)
+        self._failed(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+        self._log.error(
+            "an unexpected error ended list and watch; both start again",
+            in_a_row=self._restarts,
+            delay=delay,
+            exc_info=error,
+        )
+        return delay
+
+    def check_transform(self, transform: Transform | None) -> None:
+        """Raise ValueError for a transform other than the informer's own: its users share what it keeps."""
+        if transform is not None and transform is not self._transform:
+            raise ValueError(
+                f"{self.gvk} is declared already, {'with another' if self._transform else 'without a'} "
+                "transform, and both declarations would share one informer: give the transform to the "
+                "first declaration of this kind and selection, or declare another selection"
+            )
 
     def widen(self, *, metadata_only: bool, track_manager: str | None) -> bool:
         """Takes in what a further declaration asks for. True if a running informer has to start again."""
@@ -211,6 +308,15 @@ class Informer:
         """A missing kind may have appeared."""
         self._discovery.set()
 
+    def check_served(self) -> None:
+        """Read the list again, now and a few times in the next half a minute, unless the kind is gone.
+
+        An API server goes on serving a kind for a moment after its CRD was deleted, and may leave a watch
+        open that began then.
+        """
+        self._rechecks = list(_RECHECKS)
+        self._recheck.set()
+
     async def _follow(self) -> None:
         retry = self._around.options.missing_retry
         delay = retry
@@ -218,13 +324,22 @@ class Informer:
             self._discovery.clear()
             try:
                 self.mapping = await self._around.resolve()
-                await self._reflect()
+                while True:
+                    self._recheck.clear()
+                    await _first_to_end(self._reflect(), self._until_recheck())
             except (KindMissing, NoKindMatch) as error:
+                self._rechecks = []
                 self._missing(error)
             except (APIError, TransportError, AuthError) as error:
                 self._failed(error)
                 self._log.warning("discovery failed", error=str(error))
             delay = _FIRST_RETRY if await self._discovery_within(delay) else min(delay * 2, retry)
+
+    async def _until_recheck(self) -> None:
+        delay = self._rechecks.pop(0) if self._rechecks else None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await self._recheck.wait()
 
     async def _discovery_within(self, seconds: float) -> bool:
         """Whether discovery changed: then the kind is looked for more often for a while."""
@@ -246,6 +361,7 @@ class Informer:
             self._around.options.reflector,
             features=self._around.features,
             name=str(self.gvk),
+            logger=self._around.logger,
         )
 
     def _missing(self, error: Exception) -> None:
@@ -254,6 +370,7 @@ class Informer:
             self.missing_since = self._clock()
             self._log.warning("the server does not serve this kind; waiting for it")
             self._around.on_readiness(self)
+            self._emit_served(False)
 
     def _failed(self, error: Exception) -> None:
         self.last_error = error
@@ -273,24 +390,80 @@ class Informer:
         while True:
             await asyncio.sleep(max(period, _MIN_RESYNC) * (0.9 + 0.2 * random()))
             for count, key in enumerate(self.store.keys(), 1):
-                entry = self.store.get(*key)
+                entry = self.store.get_by_key(key)
                 if entry is not None:
-                    self._emit(Updated(entry, entry))
+                    self._emit(UpdateEvent(entry, entry))
                 if count % _BREATH == 0:
                     await asyncio.sleep(0)
 
     # -- what comes from the reflector -----------------------------------------------------
 
     def decode(self, body: bytes | msgspec.Raw | Document) -> Entry | None:
+        """Return a new state of an object as it is to be kept; None if it cannot be."""
+        entry = self._decode(body)
+        return None if entry is None else self._transformed(entry)
+
+    def held(self, document: Document) -> Entry | None:
+        """Return the entry of the store if the document is that very state, as it is of our own writes."""
+        identity = identity_of(document)
+        if identity is None:
+            return None
+        kept = self.store.get(identity.name, namespace=identity.namespace)
+        same = (
+            kept is not None
+            and kept.uid == identity.uid
+            and kept.resource_version == identity.resource_version != ""
+        )
+        return kept if same else None
+
+    def decode_listed(self, body: bytes | msgspec.Raw | Document) -> Entry | None:
+        """Return an object that exists: where its state cannot be kept, the one that the store has."""
+        entry = self._decode(body)
+        if entry is None or (transformed := self._transformed(entry)) is not None:
+            return transformed if entry is not None else None
+        return self._kept(entry)
+
+    def decode_deleted(self, body: bytes | msgspec.Raw | Document) -> Entry | None:
+        """Return the last state of a deleted object: where it cannot be kept, what the store has of it."""
+        entry = self._decode(body)
+        if entry is None or (transformed := self._transformed(entry)) is not None:
+            return transformed if entry is not None else None
+        last = self._kept(entry)
+        if last is None:  # nothing is left to delete but a tombstone: identity is enough
+            last = msgspec.structs.replace(entry, fields={}, labels={}, annotations={}, size=0)
+        return msgspec.structs.replace(last, resource_version=entry.resource_version)
+
+    def _kept(self, entry: Entry) -> Entry | None:
+        kept = self.store.get_by_key(entry.key)
+        return kept if kept is not None and kept.uid == entry.uid else None
+
+    def _decode(self, body: bytes | msgspec.Raw | Document) -> Entry | None:
         try:
             if isinstance(body, dict):
-                entry = self._decoder.take(body)
-            else:
-                entry = self._decoder.decode(body)
-            return entry if self._transform is None else self._transform(entry)
+                return self._decoder.take(body)
+            return self._decoder.decode(body)
         except Exception as error:  # noqa: BLE001 - one bad object must not stop the others
             self._failed(error)
-            self._log.error("an object cannot be kept and is left out", error=str(error))
+            self._log.error("an object cannot be read and is left out", error=str(error))
+            return None
+
+    def _transformed(self, entry: Entry) -> Entry | None:
+        if self._transform is None:
+            return entry
+        key = entry.key
+        try:
+            transformed = self._transform(entry)
+            if isinstance(transformed, Entry):
+                return transformed
+            raise TypeError(f"the transform returned {type(transformed).__name__}, not an Entry")
+        except EXITS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - user code: it costs this object alone
+            self._around.observer.transform_failed(self.gvk)
+            self._failed(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            self._log.error(
+                "a transform failed; this state of the object is left out", key=key, exc_info=error
+            )
             return None
 
     async def _replace(
@@ -319,13 +492,16 @@ class Informer:
                 await asyncio.sleep(0)
         self._touched()
         self._lists += 1
+        self._restarting = False
         self.last_error = None
-        self.missing_since = None
+        was_missing, self.missing_since = self.missing_since is not None, None
         if first:
             self._refreshing.discard(scope)
             self._scope_listed(scope)
         else:
             self._around.observer.relisted(self.gvk)
+        if was_missing:
+            self._emit_served(True)
 
     def _scope_listed(self, scope: str) -> None:
         self._unlisted.discard(scope)
@@ -347,31 +523,51 @@ class Informer:
     def covers(self, namespace: str) -> bool:
         return self.selection.covers(namespace)
 
-    def begin(self, key: Key) -> Ticket:
+    def begin(self, key: Key) -> PendingWrite:
         """Before a request about ``key``. Pass the ticket to ``end`` in any case."""
         return self._ledger.begin(key)
 
-    def end(self, ticket: Ticket) -> None:
+    def end(self, ticket: PendingWrite) -> None:
         self._ledger.end(ticket)
 
-    def wrote(self, entry: Entry) -> None:
-        """An answered write: visible from now on."""
-        self._emit_all(self._ledger.wrote(entry))
+    def wrote(self, entry: Entry, ticket: PendingWrite | None = None) -> None:
+        """An answered write: visible from now on. ``ticket``: that of the write, if its key was known before."""
+        self._emit_all(self._ledger.wrote(entry, ticket))
 
-    def deleted(self, ticket: Ticket, uid: str | None) -> None:
+    def deleted(self, ticket: PendingWrite, uid: str | None) -> None:
         """An answered delete: gone from now on, whatever the watch still has to tell."""
         self._emit_all(self._ledger.deleted(ticket, uid))
+
+    def write_failed(self, error: Exception) -> None:
+        """Record an unexpected error with the answer to a write, and read the list again."""
+        self._failed(error)
+        self._log.error(
+            "the answer to a write could not be taken over; the list is read again", exc_info=error
+        )
+        self.check_served()
+
+    def deleting(self, entry: Entry) -> None:
+        """One object of the answer to a deletecollection: uncertain until the watch confirms its deletion."""
+        self._emit_all(self._ledger.deleting(entry))
 
     def doubt(self, key: Key) -> None:
         """What ``key`` looks like is not known until it is read from the server."""
         self._ledger.doubt(key)
 
-    def uncertain(self, key: Key) -> bool:
-        return self._ledger.uncertain(key)
+    def doubt_selected(self, selection: Selection) -> None:
+        """Mark every object of ``selection`` as uncertain, and read the list again, which settles all of them."""
+        matches = selection.matcher(metadata_only=self.metadata_only)
+        for entry in self.store:
+            if selection.covers(entry.namespace) and matches(entry) is not False:
+                self.doubt(entry.key)
+        self.check_served()
+
+    def unconfirmed(self, key: Key) -> bool:
+        return self._ledger.unconfirmed(key)
 
     @property
-    def uncertain_keys(self) -> list[Key]:
-        return self._ledger.uncertain_keys
+    def unconfirmed_keys(self) -> list[Key]:
+        return self._ledger.unconfirmed_keys
 
     async def refresh(self, key: Key) -> Entry | None:
         """Reads one object from the server, into the store. A list of one tells the version even of nothing."""
@@ -383,7 +579,7 @@ class Informer:
             self._emit_all(self._ledger.settle(ticket, entry, version))
         finally:
             self._ledger.end(ticket)
-        return self.store.get(*key)
+        return self.store.get_by_key(key)
 
     async def _read_one(
         self, key: Key, not_older_than: str | None = None
@@ -398,7 +594,7 @@ class Informer:
             async for page in pages:
                 version = list_meta(page).resource_version
                 for item in list_items(page):
-                    entry = self.decode(item)
+                    entry = self.decode_listed(item)
         return entry, version
 
     def _emit_all(self, events: list[Event]) -> None:
@@ -410,15 +606,21 @@ class Informer:
             self.gvk, metadata_only=self.metadata_only, track_manager=self.track_manager
         )
 
-    def _new_ledger(self) -> Ledger:
+    def _new_ledger(self) -> WriteOverlay:
         selection = self.selection
-        return Ledger(
+        return WriteOverlay(
             self.store,
             clock=self._clock,
             matches=selection.matcher(metadata_only=self.metadata_only),
             namespaces=selection.namespaces or (),
             selective=bool(selection.labels or selection.fields),
         )
+
+
+def _is_being_cancelled() -> bool:
+    """Return whether the current task was asked to end, and not only met a cancellation of something else."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 async def _first_to_end(*endless: Coroutine[Any, Any, None]) -> None:
@@ -446,8 +648,15 @@ class _ScopeSink:
         self._ledger = informer._ledger
         self._scope = scope
 
-    def decode(self, body: msgspec.Raw | Document) -> Entry | None:
-        return self._informer.decode(body)
+    def decode(self, body: Document) -> Entry | None:
+        held = self._informer.held(body)
+        return self._informer.decode(body) if held is None else held
+
+    def decode_listed(self, body: msgspec.Raw | Document) -> Entry | None:
+        return self._informer.decode_listed(body)
+
+    def decode_deleted(self, body: msgspec.Raw | Document) -> Entry | None:
+        return self._informer.decode_deleted(body)
 
     def begin_list(self) -> ListTicket:
         return self._ledger.begin_list(self._scope)

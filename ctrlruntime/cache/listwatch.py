@@ -49,7 +49,7 @@ class ServerListWatch:
         list_timeout: float = 60.0,
     ) -> None:
         self._transport = transport
-        self._path = mapping.path(namespace)
+        self._path = mapping.path(namespace=namespace)
         self._selectors = selector_params(labels, fields)
         self._metadata_only = metadata_only
         self._list_timeout = list_timeout

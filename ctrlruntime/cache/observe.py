@@ -7,7 +7,7 @@ from ctrlruntime.api.kinds import GroupVersionKind
 
 
 class InformerObserver(Protocol):
-    """Hooks behind ``ctrlruntime_informer_{relists_total,watch_restarts_total,sync_seconds}``."""
+    """Hooks behind the counters and ``sync_seconds`` of ``ctrlruntime_informer_*``."""
 
     def relisted(self, gvk: GroupVersionKind) -> None:
         """A list was read again after the first."""
@@ -20,6 +20,15 @@ class InformerObserver(Protocol):
 
     def handler_failed(self, gvk: GroupVersionKind) -> None:
         """A handler raised; the event is lost to it alone."""
+
+    def index_failed(self, gvk: GroupVersionKind) -> None:
+        """An index function raised; the object has no value in that index."""
+
+    def transform_failed(self, gvk: GroupVersionKind) -> None:
+        """A transform raised; the object's state was left out."""
+
+    def restarted(self, gvk: GroupVersionKind) -> None:
+        """An unexpected error ended the informer's list and watch; both start again."""
 
 
 class NoInformerObserver:
@@ -35,6 +44,15 @@ class NoInformerObserver:
         return
 
     def handler_failed(self, gvk: GroupVersionKind) -> None:
+        return
+
+    def index_failed(self, gvk: GroupVersionKind) -> None:
+        return
+
+    def transform_failed(self, gvk: GroupVersionKind) -> None:
+        return
+
+    def restarted(self, gvk: GroupVersionKind) -> None:
         return
 
 

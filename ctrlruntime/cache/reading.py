@@ -33,14 +33,20 @@ class Query:
     limit: int | None = None
 
     def run(self, stores: Sequence[Store]) -> Entries:
-        """Raises UnknownIndex, UnsupportedRead, InvalidSelector."""
+        """Return what is in any of the stores; an object in several comes from the first.
+
+        Stores without one of the indexes are left out: those who share a kind have indexes of their own.
+        Raises UnknownIndex if no store has them, UnsupportedRead, InvalidSelector.
+        """
         resolved = self._resolve()
         if resolved is None:
             return []
         namespace, name, indexes = resolved
         matches = self._label_predicate()
         found: dict[Key, Entry] = {}
-        for store in stores:
+        wanted = {index for index, _ in indexes}
+        indexed = [store for store in stores if wanted.issubset(store.indexes)]
+        for store in indexed or stores:
             for entry in _candidates(store, namespace, name, indexes):
                 if matches is None or matches(entry):
                     found.setdefault(entry.key, entry)
@@ -84,7 +90,7 @@ def _candidates(
         if namespace is not None:
             found = [entry for entry in found if entry.namespace == namespace]
     elif name is not None and namespace is not None:
-        entry = store.get(namespace, name)
+        entry = store.get(name, namespace=namespace)
         return () if entry is None else (entry,)
     else:
         found = store.list(namespace)

@@ -11,11 +11,12 @@ from typing import Protocol
 import msgspec
 import orjson
 import structlog
+from structlog.typing import FilteringBoundLogger
 
-from ctrlruntime.cache.backoff import Backoff, BackoffOptions
+from ctrlruntime.backoff import Backoff, BackoffOptions
 from ctrlruntime.cache.entry import Document, Entry, Key
 from ctrlruntime.cache.listwatch import ListWatch, WatchRequest
-from ctrlruntime.cache.ryow import ListTicket, StaleList
+from ctrlruntime.cache.write_overlay import ListTicket, StaleList
 from ctrlruntime.client.auth import AuthError
 from ctrlruntime.client.errors import (
     APIError,
@@ -68,8 +69,14 @@ class ReflectorOptions:
 class Sink(Protocol):
     """Where a reflector puts what it reads."""
 
-    def decode(self, body: msgspec.Raw | Document) -> Entry | None:
+    def decode(self, body: Document) -> Entry | None:
         """None for an object that cannot be kept; the sink reports it."""
+
+    def decode_listed(self, body: msgspec.Raw | Document) -> Entry | None:
+        """The same for an object of a list: a kept state, if this one cannot be kept."""
+
+    def decode_deleted(self, body: msgspec.Raw | Document) -> Entry | None:
+        """The same for the last state of a deleted object."""
 
     def begin_list(self) -> ListTicket: ...
 
@@ -127,13 +134,16 @@ class Reflector:
         *,
         features: ServerFeatures | None = None,
         name: str = "",
+        logger: FilteringBoundLogger | None = None,
     ) -> None:
         self._source = source
         self._sink = sink
         self._options = options
         self._features = features or ServerFeatures()
         self._backoff = Backoff(options.backoff, clock=options.clock, random=options.random)
-        self._log = structlog.get_logger("ctrlruntime.cache").bind(kind=name)
+        self._log: FilteringBoundLogger = (
+            logger if logger is not None else structlog.get_logger("ctrlruntime.cache")
+        ).bind(kind=name)
         self._version = ""
         self._listed_at = float("-inf")
         self._watches = 0
@@ -265,7 +275,7 @@ class Reflector:
 
     async def _decode_items(self, items: Iterable[msgspec.Raw], entries: list[Entry]) -> None:
         for count, item in enumerate(items, 1):
-            entry = self._sink.decode(item)
+            entry = self._sink.decode_listed(item)
             if entry is not None:
                 entries.append(entry)
             if count % _BREATH == 0:
@@ -313,9 +323,14 @@ class Reflector:
             raise _error(event.object)
         elif kind not in ("ADDED", "MODIFIED", "DELETED"):
             self._log.warning("unknown watch event", type=kind)
-        elif (entry := self._sink.decode(event.object)) is not None:
+        elif (entry := self._decode_event(event)) is not None:
             self._sink.observe(entry, deleted=kind == "DELETED")
             self._version = entry.resource_version
+
+    def _decode_event(self, event: _Event) -> Entry | None:
+        if event.type == "DELETED":
+            return self._sink.decode_deleted(event.object)
+        return self._sink.decode(event.object)
 
     async def _initial_events(self, lines: AsyncGenerator[bytes, None]) -> None:
         """Reads the list part of a stream; nothing of it is visible before its end."""
@@ -331,7 +346,7 @@ class Reflector:
                 if (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true":
                     await self._take(ticket, list(found.values()), metadata.resource_version)
                     return
-            elif (entry := self._sink.decode(event.object)) is not None:
+            elif (entry := self._sink.decode_listed(event.object)) is not None:
                 if event.type == "DELETED":
                     found.pop(entry.key, None)
                 else:

@@ -4,12 +4,20 @@ import asyncio
 from collections.abc import Callable
 
 from ctrlruntime.cache.entry import Key
-from ctrlruntime.cache.events import Created, Deleted, Event, EventHandler, Generic, Updated
+from ctrlruntime.cache.events import (
+    CreateEvent,
+    DeleteEvent,
+    Event,
+    EventHandler,
+    GenericEvent,
+    UpdateEvent,
+)
 from ctrlruntime.cache.store import Store
+from ctrlruntime.cache.usercode import EXITS
 
 _BREATH = 200  # events handed out before other tasks get a turn
 
-OnFailure = Callable[[Event, Exception], None]
+OnFailure = Callable[[Event, BaseException], None]
 
 
 class Registration:
@@ -71,7 +79,7 @@ class Registration:
         if self._pending:
             key = key_of(event)
             if key is not None and key in self._pending:
-                if isinstance(event, Deleted):
+                if isinstance(event, DeleteEvent):
                     del self._pending[key]
                 return
         self._call(event)
@@ -85,9 +93,9 @@ class Registration:
         while self._pending:
             key = next(iter(self._pending))
             del self._pending[key]
-            entry = self._store.get(*key)
+            entry = self._store.get_by_key(key)
             if entry is not None:
-                self._call(Created(entry, initial=True))
+                self._call(CreateEvent(entry, initial=True))
             count += 1
             if count % _BREATH == 0:
                 await asyncio.sleep(0)
@@ -96,15 +104,17 @@ class Registration:
     def _call(self, event: Event) -> None:
         try:
             self._handler(event)
-        except Exception as error:  # noqa: BLE001 - whatever a handler does, the informer goes on
+        except EXITS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a handler does, the informer goes on
             self._on_failure(event, error)
 
 
 def key_of(event: Event) -> Key | None:
     match event:
-        case Created(new=entry) | Updated(new=entry) | Deleted(old=entry):
+        case CreateEvent(new=entry) | UpdateEvent(new=entry) | DeleteEvent(old=entry):
             return entry.key
-        case Generic(key=key):
+        case GenericEvent(key=key):
             return key
 
 

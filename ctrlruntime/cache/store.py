@@ -4,9 +4,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TypeAlias
 
-from ctrlruntime.cache.entry import Entry, Key, label_value, owner_uids
+from ctrlruntime.cache.entry import Entry, Key, KindT, label_value, owner_uids
+from ctrlruntime.cache.usercode import EXITS, check_synchronous
 
-IndexFn = Callable[[Entry], Iterable[str]]
+IndexFn = Callable[[Entry[KindT]], Iterable[str]]
+OnIndexFailure = Callable[[str, Entry, BaseException], None]
+"""Called with the index, the entry and the error when an index function fails."""
 
 Entries: TypeAlias = list[Entry]
 Values: TypeAlias = list[str]
@@ -26,26 +29,57 @@ class IndexConflict(ValueError):
 
 
 class _Index:
-    """Values to keys. A bucket of one is the key itself: a set for each would cost 200 bytes more."""
+    """Values to keys. A bucket of one is the key itself: a set for each would cost 200 bytes more.
 
-    __slots__ = ("buckets", "fn")
+    An entry for which the function fails has no values in this index.
+    """
 
-    def __init__(self, fn: IndexFn) -> None:
+    __slots__ = ("buckets", "failed", "fn")
+
+    def __init__(self, fn: IndexFn, failed: Callable[[Entry, BaseException], None]) -> None:
         self.fn = fn
+        self.failed = failed
         self.buckets: dict[str, Key | set[Key]] = {}
 
     def values(self, entry: Entry) -> frozenset[str]:
-        return frozenset(self.fn(entry))
+        try:
+            return frozenset(self.fn(entry))
+        except EXITS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - user code
+            self.failed(entry, error)
+            return _NOTHING
+
+    def indexed(self, entry: Entry) -> frozenset[str]:
+        """Return the values under which ``entry``, an entry of the store, is found.
+
+        Where the function fails, which may be for the first time, all buckets are searched.
+        """
+        try:
+            return frozenset(self.fn(entry))
+        except EXITS:
+            raise
+        except BaseException:  # noqa: BLE001 - user code; reported when the entry was added
+            key = entry.key
+            return frozenset(
+                value
+                for value, bucket in self.buckets.items()
+                if (key in bucket if isinstance(bucket, set) else key == bucket)
+            )
 
     def change(self, old: Entry | None, new: Entry) -> tuple[frozenset[str], frozenset[str]] | None:
         """Values that go and values that come; None, quickly, if there are none."""
-        come = self.fn(new)
         if old is None:
-            return _NOTHING, frozenset(come)
-        come, gone = tuple(come), tuple(self.fn(old))
-        if come == gone:
-            return None
-        before, after = frozenset(gone), frozenset(come)
+            return _NOTHING, self.values(new)
+        try:
+            come, gone = tuple(self.fn(new)), tuple(self.fn(old))
+            if come == gone:
+                return None
+            before, after = frozenset(gone), frozenset(come)
+        except EXITS:
+            raise
+        except BaseException:  # noqa: BLE001 - user code; whichever of the two failed
+            before, after = self.indexed(old), self.values(new)
         return before - after, after - before
 
     def add(self, key: Key, value: str) -> None:
@@ -84,11 +118,17 @@ class Store:
     ``add_index("label:<key>")``. Index reads are sorted by key; full reads come in order of arrival.
     """
 
-    def __init__(self, indexes: Mapping[str, IndexFn] | None = None) -> None:
+    def __init__(
+        self,
+        indexes: Mapping[str, IndexFn] | None = None,
+        *,
+        on_index_failure: OnIndexFailure | None = None,
+    ) -> None:
         self._entries: dict[Key, Entry] = {}
+        self._on_index_failure = on_index_failure
         self._indexes: dict[str, _Index] = {
-            NAMESPACE: _Index(_namespace),
-            OWNER: _Index(owner_uids),
+            NAMESPACE: self._new_index(NAMESPACE, _namespace),
+            OWNER: self._new_index(OWNER, owner_uids),
         }
         self._bytes = 0
         for name, fn in (indexes or {}).items():
@@ -112,8 +152,11 @@ class Store:
     def indexes(self) -> tuple[str, ...]:
         return tuple(self._indexes)
 
-    def get(self, namespace: str, name: str) -> Entry | None:
+    def get(self, name: str, *, namespace: str) -> Entry | None:
         return self._entries.get((namespace, name))
+
+    def get_by_key(self, key: Key) -> Entry | None:
+        return self._entries.get(key)
 
     def keys(self) -> list[Key]:
         return list(self._entries)
@@ -167,14 +210,18 @@ class Store:
             if existing.fn is fn:
                 return
             raise IndexConflict(f"index {name!r} already exists with another function")
-        index = _Index(fn)
+        check_synchronous(fn, f"index function {name!r}")
+        index = self._new_index(name, fn)
         for key, entry in self._entries.items():
             for value in index.values(entry):
                 index.add(key, value)
         self._indexes[name] = index
 
     def put(self, entry: Entry) -> Entry | None:
-        """Adds or replaces; returns what was there. An index function that raises leaves the store as it was."""
+        """Add or replace. Return the entry that was there.
+
+        An entry for which an index function fails is kept; that index does not find it.
+        """
         key = (entry.namespace, entry.name)
         old = self._entries.get(key)
         changes: list[tuple[_Index, frozenset[str], frozenset[str]]] = []
@@ -198,9 +245,16 @@ class Store:
             return None
         self._bytes -= old.size
         for index in self._indexes.values():
-            for value in index.values(old):
+            for value in index.indexed(old):
                 index.discard(key, value)
         return old
+
+    def _new_index(self, name: str, fn: IndexFn) -> _Index:
+        def failed(entry: Entry, error: BaseException) -> None:
+            if self._on_index_failure is not None:
+                self._on_index_failure(name, entry, error)
+
+        return _Index(fn, failed)
 
     def _index(self, name: str) -> _Index:
         index = self._indexes.get(name)

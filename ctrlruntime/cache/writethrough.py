@@ -8,9 +8,10 @@ import msgspec
 import orjson
 
 from ctrlruntime.api.kinds import GroupKind
-from ctrlruntime.cache.entry import Entry, Key
+from ctrlruntime.cache.entry import Document, Entry, Key, split
 from ctrlruntime.cache.informer import Informer
-from ctrlruntime.cache.ryow import Ticket
+from ctrlruntime.cache.selection import Selection
+from ctrlruntime.cache.write_overlay import PendingWrite
 from ctrlruntime.client.call import Call
 from ctrlruntime.client.errors import APIError, WriteOutcomeUnknown
 from ctrlruntime.client.reads import list_items
@@ -25,10 +26,6 @@ _WITHOUT_EFFECT = frozenset({"token"})
 _NAMESPACE = GroupKind("", "Namespace")
 
 
-class _Head(msgspec.Struct):
-    kind: str = ""
-
-
 class _Details(msgspec.Struct):
     uid: str | None = None
 
@@ -37,7 +34,7 @@ class _Status(msgspec.Struct):
     details: _Details | None = None
 
 
-_head_decoder = msgspec.json.Decoder(_Head)
+_kind_decoder = msgspec.json.Decoder(str)
 _status_decoder = msgspec.json.Decoder(_Status)
 
 
@@ -56,13 +53,13 @@ async def write_through(call: Call, execute: Execute, informers: Sequence[Inform
     try:
         response = await execute(asked)
         for informer in wanted:
-            _tell(informer, call, key, tickets.get(informer), response.body)
+            _report(informer, call, key, tickets.get(informer), response.body)
     except (WriteOutcomeUnknown, asyncio.CancelledError):
-        _doubt(wanted, key)
+        _outcome_unknown(wanted, call, key)
         raise
     except APIError as error:
         if error.code >= 500:
-            _doubt(wanted, key)
+            _outcome_unknown(wanted, call, key)
         raise
     finally:
         for informer, ticket in tickets.items():
@@ -87,27 +84,55 @@ def _narrowed(response: Response) -> Response:
     return replace(response, body=orjson.dumps(kept))
 
 
+def _outcome_unknown(informers: Sequence[Informer], call: Call, key: Key | None) -> None:
+    if call.verb != "deletecollection":
+        _doubt(informers, key)
+        return
+    selection = Selection(
+        namespaces=None if call.namespace is None else frozenset({call.namespace}),
+        labels=call.params.get("labelSelector", ""),
+        fields=call.params.get("fieldSelector", ""),
+    )
+    for informer in informers:
+        informer.doubt_selected(selection)
+
+
 def _doubt(informers: Sequence[Informer], key: Key | None) -> None:
     if key is not None:
         for informer in informers:
             informer.doubt(key)
 
 
+def _report(
+    informer: Informer, call: Call, key: Key | None, ticket: PendingWrite | None, body: bytes
+) -> None:
+    """Report an answered write. An unexpected error is never the caller's: the write was done.
+
+    The informer then reads the object, or everything, from the server.
+    """
+    try:
+        _tell(informer, call, key, ticket, body)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the object is stored
+        informer.write_failed(error)
+        _doubt([informer], key)
+
+
 def _tell(
-    informer: Informer, call: Call, key: Key | None, ticket: Ticket | None, body: bytes
+    informer: Informer, call: Call, key: Key | None, ticket: PendingWrite | None, body: bytes
 ) -> None:
     if call.verb == "deletecollection":
         for item in list_items(body):
-            entry = informer.decode(item)
+            entry = informer.decode_listed(item)
             if entry is not None:
-                informer.doubt(entry.key)
+                informer.deleting(entry)
         return
     if informer.gvk != call.mapping.gvk:
         _doubt([informer], key)  # another version of the kind: its form is not in the answer
         return
-    kind = _head_decoder.decode(body).kind
+    document = split(body)
+    kind = _kind_decoder.decode(document["kind"]) if "kind" in document else ""
     if kind in (call.mapping.gvk.kind, "PartialObjectMetadata"):
-        _tell_of_object(informer, call, ticket, body)
+        _tell_of_object(informer, call, ticket, document)
     elif call.verb == "delete" and kind == "Status" and ticket is not None:
         details = _status_decoder.decode(body).details
         informer.deleted(ticket, details.uid if details else None)
@@ -115,14 +140,16 @@ def _tell(
         _doubt([informer], key)
 
 
-def _tell_of_object(informer: Informer, call: Call, ticket: Ticket | None, body: bytes) -> None:
-    entry = informer.decode(body)
+def _tell_of_object(
+    informer: Informer, call: Call, ticket: PendingWrite | None, document: Document
+) -> None:
+    entry = informer.decode(document)
     if entry is None:
         return
     if ticket is not None and _is_last_state(call, entry):
         informer.deleted(ticket, entry.uid)
     else:
-        informer.wrote(entry)
+        informer.wrote(entry, ticket)
 
 
 def _is_last_state(call: Call, entry: Entry) -> bool:

@@ -5,7 +5,7 @@
 
 from ctrlruntime.queue.core import Ageing, Item, Observer, QueueCore, Stats
 from ctrlruntime.queue.queue import PriorityQueue, QueueShutDown
-from ctrlruntime.queue.request import Request
+from ctrlruntime.queue.request import Request, RequestT
 
 __all__ = [
     "Ageing",
@@ -15,5 +15,6 @@ __all__ = [
     "QueueCore",
     "QueueShutDown",
     "Request",
+    "RequestT",
     "Stats",
 ]

@@ -17,13 +17,13 @@ controller-runtime's priority queue is strict and starves low priorities (its is
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol
 
 from ctrlruntime.queue.limiters import ItemExponential, Limiter
-from ctrlruntime.queue.request import Request
+from ctrlruntime.queue.request import RequestT
 
 MAX_REASONS = 16
 """Reasons and links kept per queued item; later ones are dropped, the item never is."""
@@ -43,10 +43,10 @@ class Ageing:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class Item(Generic[RequestT]):
     """What a worker is handed: the request, its priority, and what put it there."""
 
-    request: Request
+    request: RequestT
     priority: int = 0
     reasons: frozenset[str] = frozenset()
     links: tuple[Any, ...] = ()
@@ -90,13 +90,15 @@ class _Entry:
         "ready_at",
         "reasons",
         "request",
+        "scheduled",
+        "scheduled_at",
         "seq",
         "started",
         "state",
     )
 
-    def __init__(self, request: Request) -> None:
-        self.request = request
+    def __init__(self, request: Hashable) -> None:
+        self.request: Any = request
         self.priority = 0
         self.state = _IDLE
         self.due = 0.0
@@ -105,9 +107,16 @@ class _Entry:
         self.started: float | None = None
         self.reasons: frozenset[str] = _NO_REASONS
         self.links: tuple[Any, ...] = ()
+        self.scheduled = ""
+        self.scheduled_at = 0.0
+
+    def schedule(self, reason: str, due: float) -> None:
+        """Keep ``reason`` for a run at ``due`` or later. Of several the earliest counts."""
+        if not self.scheduled or due < self.scheduled_at:
+            self.scheduled, self.scheduled_at = reason, due
 
 
-class QueueCore:
+class QueueCore(Generic[RequestT]):
     """A priority queue with delays, deduplication, ageing and retry limits.
 
     ``clock`` returns monotonic seconds. No method blocks. :class:`ctrlruntime.queue.queue.
@@ -128,7 +137,7 @@ class QueueCore:
         self._clock = clock
         self._ageing = ageing if ageing is not None else Ageing()
         self._observer = observer
-        self._entries: dict[Request, _Entry] = {}
+        self._entries: dict[Hashable, _Entry] = {}
         self._processing: dict[_Entry, float] = {}
         self._ready: list[tuple[int, int, _Entry]] = []
         self._oldest: OrderedDict[_Entry, None] = OrderedDict()
@@ -154,19 +163,22 @@ class QueueCore:
 
     def add(
         self,
-        request: Request,
+        request: RequestT,
         *,
         priority: int = 0,
         after: float | None = None,
         rate_limited: bool = False,
         reason: str = "",
         link: Any = None,
+        scheduled: bool = False,
     ) -> None:
         """Queues ``request``, at once or ``after`` seconds, or after the limiter's delay.
 
         With both delays the shorter counts. A request that is queued already is never doubled: its
         priority is raised and never lowered, the earlier time wins, reasons are joined. One that is
         being processed runs again after it is done. Ignored after shutdown.
+
+        ``scheduled``: the reason is the delay itself, so that an earlier run does not have it.
         """
         if self.shut_down:
             return
@@ -181,7 +193,9 @@ class QueueCore:
             entry.priority = priority
         elif priority > entry.priority:
             self._raise(entry, priority)
-        if reason and reason not in entry.reasons and len(entry.reasons) < MAX_REASONS:
+        if scheduled and delay > 0.0:
+            entry.schedule(reason, now + delay)
+        elif reason and reason not in entry.reasons and len(entry.reasons) < MAX_REASONS:
             entry.reasons |= {reason}
         if link is not None and len(entry.links) < MAX_REASONS:
             entry.links += (link,)
@@ -193,7 +207,7 @@ class QueueCore:
         elif entry.state == _IDLE:
             self._make_ready(entry, now)
 
-    def pop(self) -> Item | None:
+    def pop(self) -> Item[RequestT] | None:
         """Hands out the next item, or ``None`` when nothing is ready. Call :meth:`done` after."""
         now = self._clock()
         if self._waiting:
@@ -204,7 +218,11 @@ class QueueCore:
         del self._oldest[entry]
         self.stats.depth[entry.priority] -= 1
         self._processing[entry] = entry.started = now
-        item = Item(entry.request, entry.priority, entry.reasons, entry.links)
+        if entry.scheduled:
+            if entry.scheduled_at <= now:
+                entry.reasons |= {entry.scheduled}
+            entry.scheduled = ""
+        item: Item[RequestT] = Item(entry.request, entry.priority, entry.reasons, entry.links)
         entry.state = _IDLE
         entry.reasons = _NO_REASONS
         entry.links = ()
@@ -212,7 +230,7 @@ class QueueCore:
             self._observer.waited(now - entry.ready_at)
         return item
 
-    def done(self, request: Request) -> None:
+    def done(self, request: RequestT) -> None:
         """Ends the processing of ``request``; a re-add in the meantime becomes ready."""
         entry = self._entries.get(request)
         if entry is None or entry.started is None:
@@ -227,7 +245,7 @@ class QueueCore:
         elif entry.state == _IDLE:
             del self._entries[request]
 
-    def forget(self, request: Request) -> None:
+    def forget(self, request: RequestT) -> None:
         """Clears the failure count of ``request``."""
         self.limiter.forget(request)
 
@@ -270,7 +288,7 @@ class QueueCore:
         now = self._clock()
         return (now - started for started in self._processing.values())
 
-    def _delay(self, request: Request, after: float | None, rate_limited: bool) -> float:
+    def _delay(self, request: RequestT, after: float | None, rate_limited: bool) -> float:
         if not rate_limited:
             return after if after is not None else 0.0
         self.stats.retries += 1

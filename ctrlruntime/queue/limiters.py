@@ -6,27 +6,24 @@ client-go's ``util/workqueue`` limiters.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Protocol
 
-from ctrlruntime.queue.request import Request
-
-_MAX_EXPONENT = 63
+from ctrlruntime.backoff import exponential
 
 
 class Limiter(Protocol):
     """Decides the delay of the next retry of an item, in seconds."""
 
-    def when(self, request: Request) -> float:
+    def when(self, request: Hashable) -> float:
         """Counts one failure of ``request`` and returns the delay before its next run."""
         ...
 
-    def forget(self, request: Request) -> None:
+    def forget(self, request: Hashable) -> None:
         """Clears what is remembered of ``request``."""
         ...
 
-    def retries(self, request: Request) -> int:
+    def retries(self, request: Hashable) -> int:
         """Failures counted since the last ``forget``."""
         ...
 
@@ -37,19 +34,17 @@ class ItemExponential:
     def __init__(self, base: float = 0.005, cap: float = 1000.0) -> None:
         self._base = base
         self._cap = cap
-        self._failures: dict[Request, int] = {}
+        self._failures: dict[Hashable, int] = {}
 
-    def when(self, request: Request) -> float:
+    def when(self, request: Hashable) -> float:
         failures = self._failures.get(request, 0)
         self._failures[request] = failures + 1
-        if failures > _MAX_EXPONENT:
-            return self._cap
-        return min(math.ldexp(self._base, failures), self._cap)
+        return exponential(self._base, self._cap, failures)
 
-    def forget(self, request: Request) -> None:
+    def forget(self, request: Hashable) -> None:
         self._failures.pop(request, None)
 
-    def retries(self, request: Request) -> int:
+    def retries(self, request: Hashable) -> int:
         return self._failures.get(request, 0)
 
 
@@ -66,17 +61,17 @@ class Bucket:
         self._tokens = float(burst)
         self._updated = clock()
 
-    def when(self, request: Request) -> float:
+    def when(self, request: Hashable) -> float:
         now = self._clock()
         self._tokens = min(self._burst, self._tokens + (now - self._updated) * self._qps)
         self._updated = now
         self._tokens -= 1.0
         return max(0.0, -self._tokens / self._qps)
 
-    def forget(self, request: Request) -> None:
+    def forget(self, request: Hashable) -> None:
         """Nothing is kept per item."""
 
-    def retries(self, request: Request) -> int:
+    def retries(self, request: Hashable) -> int:
         return 0
 
 
@@ -87,16 +82,16 @@ class FastSlow:
         self._fast = fast
         self._slow = slow
         self._attempts = attempts
-        self._failures: dict[Request, int] = {}
+        self._failures: dict[Hashable, int] = {}
 
-    def when(self, request: Request) -> float:
+    def when(self, request: Hashable) -> float:
         failures = self._failures[request] = self._failures.get(request, 0) + 1
         return self._fast if failures <= self._attempts else self._slow
 
-    def forget(self, request: Request) -> None:
+    def forget(self, request: Hashable) -> None:
         self._failures.pop(request, None)
 
-    def retries(self, request: Request) -> int:
+    def retries(self, request: Hashable) -> int:
         return self._failures.get(request, 0)
 
 
@@ -108,14 +103,14 @@ class MaxOf:
             raise ValueError("MaxOf needs at least one limiter")
         self._limiters = limiters
 
-    def when(self, request: Request) -> float:
+    def when(self, request: Hashable) -> float:
         return max([limiter.when(request) for limiter in self._limiters])
 
-    def forget(self, request: Request) -> None:
+    def forget(self, request: Hashable) -> None:
         for limiter in self._limiters:
             limiter.forget(request)
 
-    def retries(self, request: Request) -> int:
+    def retries(self, request: Hashable) -> int:
         return max(limiter.retries(request) for limiter in self._limiters)
 
 
@@ -126,11 +121,11 @@ class WithMaxWait:
         self._limiter = limiter
         self._max_wait = max_wait
 
-    def when(self, request: Request) -> float:
+    def when(self, request: Hashable) -> float:
         return min(self._limiter.when(request), self._max_wait)
 
-    def forget(self, request: Request) -> None:
+    def forget(self, request: Hashable) -> None:
         self._limiter.forget(request)
 
-    def retries(self, request: Request) -> int:
+    def retries(self, request: Hashable) -> int:
         return self._limiter.retries(request)

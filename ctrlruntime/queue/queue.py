@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic
 
 from ctrlruntime.queue.core import Ageing, Item, Observer, QueueCore
 from ctrlruntime.queue.limiters import Limiter
-from ctrlruntime.queue.request import Request
+from ctrlruntime.queue.request import RequestT
 
 
 class QueueShutDown(Exception):
     """The queue was shut down and has nothing left to hand out."""
 
 
-class PriorityQueue:
+class PriorityQueue(Generic[RequestT]):
     """A work queue for one event loop. See :mod:`ctrlruntime.queue.core` for its order.
 
     ``clock`` must run at the pace of the loop's own clock, which is the default.
@@ -31,7 +31,9 @@ class PriorityQueue:
         clock: Callable[[], float] | None = None,
     ) -> None:
         self._clock = clock if clock is not None else _loop_time
-        self.core = QueueCore(self._clock, limiter=limiter, ageing=ageing, observer=observer)
+        self.core: QueueCore[RequestT] = QueueCore(
+            self._clock, limiter=limiter, ageing=ageing, observer=observer
+        )
         self._getters: deque[asyncio.Future[None]] = deque()
         self._drainers: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -42,13 +44,14 @@ class PriorityQueue:
 
     def add(
         self,
-        request: Request,
+        request: RequestT,
         *,
         priority: int = 0,
         after: float | None = None,
         rate_limited: bool = False,
         reason: str = "",
         link: Any = None,
+        scheduled: bool = False,
     ) -> None:
         """Queues ``request``; see :meth:`QueueCore.add`. Never blocks."""
         self.core.add(
@@ -58,10 +61,11 @@ class PriorityQueue:
             rate_limited=rate_limited,
             reason=reason,
             link=link,
+            scheduled=scheduled,
         )
         self._wake()
 
-    async def get(self) -> Item:
+    async def get(self) -> Item[RequestT]:
         """Waits for the next item. Raises :class:`QueueShutDown` when there will be none."""
         while True:
             item = self.core.pop()
@@ -81,18 +85,18 @@ class PriorityQueue:
                     self._wake()  # this getter took a wake-up that another one needs
                 raise
 
-    def done(self, request: Request) -> None:
+    def done(self, request: RequestT) -> None:
         """Ends the processing of ``request``. Required after every :meth:`get`."""
         self.core.done(request)
         self._wake()
         if self._drainers and not self.core.processing and not len(self.core):
             self._release_drainers()
 
-    def forget(self, request: Request) -> None:
+    def forget(self, request: RequestT) -> None:
         """Clears the failure count of ``request``."""
         self.core.forget(request)
 
-    def retries(self, request: Request) -> int:
+    def retries(self, request: RequestT) -> int:
         """Failures of ``request`` since it was last forgotten."""
         return self.core.limiter.retries(request)
 

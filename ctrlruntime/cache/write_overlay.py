@@ -9,6 +9,8 @@ newer, so that the store never steps back behind a write whose answer we have se
 - A list older than a write of ours, or than what the watch has told, is refused: a server that lags.
 - A delete leaves a tombstone under the object's uid until the watch or a later list confirms it.
 - A *floor* remembers the version up to which news of an absent object is old news.
+- Where a selective informer did not have what was deleted, the version of the delete is unknown. Until the
+  watch has passed it, an object of that name that appears may be an older one: its key is uncertain.
 - A write without an answer, or whose effect cannot be told from the answer, makes its key
   *uncertain*: whoever reads next asks the server once (`settle`).
 
@@ -20,8 +22,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ctrlruntime.cache.entry import Entry, Key
-from ctrlruntime.cache.events import Created, Deleted, Event, Updated
+from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
 from ctrlruntime.cache.store import NAMESPACE, Store
+from ctrlruntime.cache.unseen import UnseenDeletes
 from ctrlruntime.cache.versions import number, version
 
 Matches = Callable[[Entry], bool | None]
@@ -40,7 +43,7 @@ class StaleList(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Ticket:
+class PendingWrite:
     """A write or live read under way. ``bound``: versions up to it were committed before it was sent."""
 
     key: Key
@@ -72,6 +75,8 @@ class _Scope:
     """What a list in the course of being taken over says: an entry, or None for gone."""
     trusting: bool = False
     """The list being taken over overrules everything known before."""
+    listed_at: int = 0
+    """The number of the list being taken over."""
     refreshing: bool = False
     """The list being taken over replaces entries of the same version: they are decoded differently."""
 
@@ -80,7 +85,7 @@ def _always(_entry: Entry) -> bool | None:
     return True
 
 
-class Ledger:
+class WriteOverlay:
     """Guards one store. ``namespaces`` are the namespaces watched one by one, empty for one watch."""
 
     def __init__(
@@ -101,11 +106,14 @@ class Ledger:
         self._selective = selective
         self._newest = 0
         self._sequence = 0
-        self._open: dict[int, Ticket] = {}
+        self._open: dict[int, PendingWrite] = {}
         self._gone: dict[str, int] = {}
         self._tombstones: dict[str, _Tombstone] = {}
         self._floors: dict[Key, int] = {}
         self._uncertain: dict[Key, int] = {}
+        self._unseen = UnseenDeletes()
+        self._deleting: dict[Key, tuple[str, int]] = {}
+        """Keys that are uncertain only until the watch confirms a deletion: its uid, and the doubt's number."""
         self._until_prune = 64
 
     # -- what is known ---------------------------------------------------------------------
@@ -120,10 +128,10 @@ class Ledger:
         return self._newest
 
     @property
-    def uncertain_keys(self) -> list[Key]:
+    def unconfirmed_keys(self) -> list[Key]:
         return list(self._uncertain)
 
-    def uncertain(self, key: Key) -> bool:
+    def unconfirmed(self, key: Key) -> bool:
         return key in self._uncertain
 
     def covers(self, namespace: str) -> bool:
@@ -137,6 +145,8 @@ class Ledger:
     def observe(self, scope: str, entry: Entry, *, deleted: bool = False) -> Event | None:
         """One watch event. Returns the change it made, None if it was old news."""
         self._advance(self._scopes[scope], version(entry))
+        if self._deleting:
+            self._confirm_deletion(entry, deleted=deleted)
         return self._observe_deleted(entry) if deleted else self._accept(entry)
 
     def _observe_deleted(self, entry: Entry) -> Event | None:
@@ -144,11 +154,11 @@ class Ledger:
             if self._open:
                 self._gone[entry.uid] = self._sequence
             self._tombstones.pop(entry.uid, None)
-        old = self.store.get(entry.namespace, entry.name)
+        old = self.store.get(entry.name, namespace=entry.namespace)
         if old is None or (version(old) > version(entry) > 0):
             return None
         self.store.remove(old.key)
-        return Deleted(entry)
+        return DeleteEvent(entry)
 
     # -- lists -----------------------------------------------------------------------------
 
@@ -176,6 +186,7 @@ class Ledger:
         listed = number(resource_version)
         scope = self._scopes[ticket.scope]
         scope.trusting, scope.refreshing = trusted, refreshing
+        scope.listed_at = ticket.sequence if consistent else 0
         if trusted:
             self._forget(scope)
         elif listed and listed < ticket.newest:
@@ -208,43 +219,47 @@ class Ledger:
         scope = self._scopes[self._scope_name(key[0])]
         if entry is not None:
             if scope.trusting:
-                return self._put(entry, self.store.get(*key), initial=initial)
-            return self._accept(entry, initial=initial, same=scope.refreshing)
-        old = self.store.get(*key)
+                return self._put(entry, self.store.get_by_key(key), initial=initial)
+            return self._accept(
+                entry, initial=initial, same=scope.refreshing, since=scope.listed_at
+            )
+        old = self.store.get_by_key(key)
         if old is None or (version(old) > listed > 0 and not scope.trusting):
             return None
         self.store.remove(key)
-        return Deleted(old, unknown=True)
+        return DeleteEvent(old, unknown=True)
 
     def _confirm(self, ticket: ListTicket) -> None:
         """What was in doubt before the list was asked for is settled by it."""
-        for uid in [u for u, t in self._tombstones.items() if t.sequence < ticket.sequence]:
-            if not self._split:
-                del self._tombstones[uid]
+        if not self._split:
+            self._pass(ticket.sequence)
+            self._unseen.passed(ticket.sequence)
         for key in [k for k, sequence in self._uncertain.items() if sequence < ticket.sequence]:
             if self._scope_name(key[0]) == ticket.scope:
                 del self._uncertain[key]
+                self._deleting.pop(key, None)
 
     def _forget(self, scope: _Scope) -> None:
         scope.progress = 0
         self._newest = 0
         self._tombstones.clear()
         self._floors.clear()
+        self._unseen.clear()
 
     # -- our own requests ------------------------------------------------------------------
 
-    def begin(self, key: Key) -> Ticket:
+    def begin(self, key: Key) -> PendingWrite:
         """Before a write or a live read of ``key`` is sent. Pass the ticket to `end` in any case."""
         bound = max(
             self._scopes[self._scope_name(key[0])].progress,
             self._newest,
-            version(self.store.get(*key)),
+            version(self.store.get_by_key(key)),
         )
-        ticket = Ticket(key, bound, self._next())
+        ticket = PendingWrite(key, bound, self._next())
         self._open[ticket.sequence] = ticket
         return ticket
 
-    def end(self, ticket: Ticket) -> None:
+    def end(self, ticket: PendingWrite) -> None:
         self._open.pop(ticket.sequence, None)
         if not self._open:
             self._gone.clear()
@@ -252,8 +267,11 @@ class Ledger:
             oldest = next(iter(self._open))
             self._gone = {uid: s for uid, s in self._gone.items() if s >= oldest}
 
-    def wrote(self, entry: Entry) -> list[Event]:
-        """The answer to a create, update, patch or apply, or to a delete that left the object there."""
+    def wrote(self, entry: Entry, ticket: PendingWrite | None = None) -> list[Event]:
+        """The answer to a create, update, patch or apply, or to a delete that left the object there.
+
+        ``ticket``: that of the write, where its key was known before it was sent.
+        """
         written = version(entry)
         if not written:
             self.doubt(entry.key)
@@ -267,13 +285,14 @@ class Ledger:
             self.doubt(entry.key)
             return events
         if admitted:
-            return _and(events, self._accept(entry))
+            since = 0 if ticket is None else ticket.sequence
+            return _and(events, self._accept(entry, since=since))
         return _and(events, self._leave(entry, written))
 
-    def deleted(self, ticket: Ticket, uid: str | None) -> list[Event]:
+    def deleted(self, ticket: PendingWrite, uid: str | None) -> list[Event]:
         """The answer to a delete that says the object is gone."""
         events = self._catch_up(ticket.key)
-        old = self.store.get(*ticket.key)
+        old = self.store.get_by_key(ticket.key)
         if uid is None or (old is not None and old.uid != uid and version(old) > ticket.bound):
             self.doubt(ticket.key)
         if uid is None or uid in self._gone:
@@ -285,63 +304,113 @@ class Ledger:
         if old is not None and old.uid == uid:
             self._raise_floor(ticket.key, version(old))
         elif old is not None or not self._selective:
-            # Behind selectors what is absent most likely never matched: nobody would ever ask.
             self.doubt(ticket.key)
+        else:
+            # Behind selectors what is absent most likely never matched, and no read would settle the doubt.
+            self._unseen.add(ticket.key, self._sequence)
         if old is not None and (old.uid == uid or version(old) <= ticket.bound):
             self.store.remove(ticket.key)
-            return [*events, Deleted(old)]
+            return [*events, DeleteEvent(old)]
         return events
 
     def doubt(self, key: Key) -> None:
         """The state of ``key`` is to be read from the server before it is acted on."""
         self._uncertain[key] = self._next()
 
-    def settle(self, ticket: Ticket, entry: Entry | None, resource_version: str) -> list[Event]:
+    def deleting(self, entry: Entry) -> list[Event]:
+        """Take in one object of the answer to a deletecollection: it is gone, or being deleted.
+
+        Which of the two is not in the answer, so the key is uncertain until the watch confirms either. An object
+        that the watch has confirmed before the answer came is not.
+        """
+        events = self._catch_up(entry.key)
+        if self._matches(entry) is not False and not self._is_deletion_confirmed(entry):
+            only_deletion = self._is_uncertain_only_by_deletion(entry.key)
+            self.doubt(entry.key)
+            if only_deletion:
+                self._deleting[entry.key] = (entry.uid, self._uncertain[entry.key])
+        return events
+
+    def _is_uncertain_only_by_deletion(self, key: Key) -> bool:
+        """Return whether nothing but a deletecollection has made ``key`` uncertain, if anything has."""
+        number_of_doubt = self._uncertain.get(key)
+        return number_of_doubt is None or number_of_doubt == self._deleting.get(key, ("", 0))[1]
+
+    def _is_deletion_confirmed(self, entry: Entry) -> bool:
+        old = self.store.get_by_key(entry.key)
+        listed = version(entry)
+        if old is None:  # the watch reported it, and its end
+            return 0 < listed <= self._scopes[self._scope_name(entry.namespace)].progress
+        if old.uid != entry.uid:
+            return version(old) > listed > 0
+        return old.deletion_timestamp is not None
+
+    def _confirm_deletion(self, entry: Entry, *, deleted: bool) -> None:
+        """Clear the doubt of a deletecollection, unless another was added since."""
+        uid, number_of_doubt = self._deleting.get(entry.key, ("", 0))
+        if uid != entry.uid or not (deleted or entry.deletion_timestamp is not None):
+            return
+        del self._deleting[entry.key]
+        if self._uncertain.get(entry.key) == number_of_doubt:
+            del self._uncertain[entry.key]
+
+    def settle(
+        self, ticket: PendingWrite, entry: Entry | None, resource_version: str
+    ) -> list[Event]:
         """What a live read found, as of ``resource_version``: the object, or that there is none."""
         events = self._catch_up(ticket.key)
         if self._uncertain.get(ticket.key, 0) < ticket.sequence:
             self._uncertain.pop(ticket.key, None)
+            self._deleting.pop(ticket.key, None)
         listed = number(resource_version)
         progress = self._scopes[self._scope_name(ticket.key[0])].progress
+        self._unseen.read(ticket.sequence, listed)
         if 0 < listed <= progress:
             return events
         if entry is not None:
-            return _and(events, self._accept(entry))
-        old = self.store.get(*ticket.key)
+            return _and(events, self._accept(entry, since=ticket.sequence))
+        old = self.store.get_by_key(ticket.key)
         self._raise_floor(ticket.key, listed)
         if old is None or version(old) > listed > 0:
             return events
         self.store.remove(ticket.key)
-        return [*events, Deleted(old, unknown=True)]
+        return [*events, DeleteEvent(old, unknown=True)]
 
     # -- the rules -------------------------------------------------------------------------
 
-    def _accept(self, entry: Entry, *, initial: bool = False, same: bool = False) -> Event | None:
-        """Into the store, unless something newer is known, or something as new and not ``same``."""
+    def _accept(
+        self, entry: Entry, *, initial: bool = False, same: bool = False, since: int = 0
+    ) -> Event | None:
+        """Put ``entry`` into the store, unless something newer is known, or something as new and not ``same``.
+
+        ``since``: the number of the request that returned it; 0 for an event of the watch.
+        """
         new = version(entry)
         if entry.uid in self._tombstones or (new and new <= self._floors.get(entry.key, 0)):
             return None
-        old = self.store.get(entry.namespace, entry.name)
+        old = self.store.get(entry.name, namespace=entry.namespace)
         if old is not None and new:
             have = version(old)
             if have > new or (have == new and not same):
                 return None
+        elif old is None and self._unseen.newest(entry.key) > since:
+            self.doubt(entry.key)
         return self._put(entry, old, initial=initial)
 
     def _put(self, entry: Entry, old: Entry | None, *, initial: bool) -> Event:
         self.store.put(entry)
-        return Created(entry, initial) if old is None else Updated(old, entry)
+        return CreateEvent(entry, initial) if old is None else UpdateEvent(old, entry)
 
     def _leave(self, entry: Entry, written: int) -> Event | None:
         """Our own write took the object out of what the informer selects."""
-        old = self.store.get(*entry.key)
+        old = self.store.get_by_key(entry.key)
         if old is not None and version(old) >= written:
             return None
         self._raise_floor(entry.key, written)
         if old is None:
             return None
         self.store.remove(entry.key)
-        return Deleted(entry)
+        return DeleteEvent(entry)
 
     def _catch_up(self, key: Key) -> list[Event]:
         """If a list is being taken over, its word about ``key`` comes before any later one."""
@@ -354,14 +423,29 @@ class Ledger:
     def _advance(self, scope: _Scope, to: int) -> None:
         if to > scope.progress:
             scope.progress = to
+            self._reach()
         if self._floors or self._tombstones:
             self._until_prune -= 1
             if self._until_prune <= 0:
                 self._prune()
 
+    def _reach(self) -> None:
+        """Forget the deletes that every watch has passed."""
+        if self._unseen.awaiting and (passed := self._unseen.reached(self._low)):
+            self._pass(passed)
+
+    def _pass(self, sequence: int) -> None:
+        """Drop the tombstones of deletes that were answered before ``sequence``."""
+        self._tombstones = {u: t for u, t in self._tombstones.items() if t.sequence > sequence}
+
+    @property
+    def _low(self) -> int:
+        """The version that every watch has reached."""
+        return min(scope.progress for scope in self._scopes.values())
+
     def _prune(self) -> None:
         """Amortised: runs once per as many events as there are floors and tombstones."""
-        low = min(scope.progress for scope in self._scopes.values())
+        low = self._low
         self._floors = {key: floor for key, floor in self._floors.items() if floor > low}
         before = self._clock() - TOMBSTONE_SECONDS
         self._tombstones = {u: t for u, t in self._tombstones.items() if t.at > before}
