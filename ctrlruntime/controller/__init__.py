@@ -1,23 +1,26 @@
 """Controllers: sources of events, handlers and predicates, the reconcile loop, the builder."""
 
-from ctrlruntime.controller.builder import Builder, BuilderError
-from ctrlruntime.controller.controller import Controller, SourceSyncTimeout
-from ctrlruntime.controller.failures import (
-    Failures,
+from ctrlruntime.controller.aggregate_error import (
+    AggregateError,
     TransientError,
     UnrecoverableError,
     is_transient,
 )
-from ctrlruntime.controller.finalizers import Finalized, Finalizers
-from ctrlruntime.controller.handlers import enqueue_mapped, enqueue_owner, enqueue_self
+from ctrlruntime.controller.builder import Builder, BuilderError
+from ctrlruntime.controller.controller import Controller, SourceSyncTimeout
+from ctrlruntime.controller.error_status import ErrorStatus
+from ctrlruntime.controller.finalizers import FinalizeResult, Finalizers
+from ctrlruntime.controller.handlers import enqueue_map_func, enqueue_object, enqueue_owner
+from ctrlruntime.controller.object_reconciler import ObjectReconciler, as_reconciler
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.reconcile import (
+    ReconcileContext,
     ReconcileError,
     Reconciler,
     Result,
-    Run,
     TerminalError,
-    current,
+    logger_from_context,
+    reconcile_context,
 )
 from ctrlruntime.controller.sources import (
     Channel,
@@ -30,31 +33,35 @@ from ctrlruntime.controller.sources import (
 from ctrlruntime.queue import Request
 
 __all__ = [
+    "AggregateError",
     "Builder",
     "BuilderError",
     "Channel",
     "ChannelSource",
     "Controller",
     "ControllerOptions",
-    "Failures",
-    "Finalized",
+    "ErrorStatus",
+    "FinalizeResult",
     "Finalizers",
     "FuncSource",
     "InformerSource",
     "KindSource",
+    "ObjectReconciler",
+    "ReconcileContext",
     "ReconcileError",
     "Reconciler",
     "Request",
     "Result",
-    "Run",
     "Source",
     "SourceSyncTimeout",
     "TerminalError",
     "TransientError",
     "UnrecoverableError",
-    "current",
-    "enqueue_mapped",
+    "as_reconciler",
+    "enqueue_map_func",
+    "enqueue_object",
     "enqueue_owner",
-    "enqueue_self",
     "is_transient",
+    "logger_from_context",
+    "reconcile_context",
 ]

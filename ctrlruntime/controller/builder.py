@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, cast
 
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.kinds import RESTMapping
-from ctrlruntime.api.resource import KindRef
-from ctrlruntime.cache.entry import Entry
+from ctrlruntime.api.resource import KindRef, TypedKindRef, gvk_of, mapping_of
+from ctrlruntime.cache.entry import KindT
+from ctrlruntime.cache.store import IndexFn
+from ctrlruntime.cache.usercode import check_synchronous
+from ctrlruntime.cluster.cluster import Cluster
+from ctrlruntime.cluster.selection import LOCAL_NAME, ClusterRef, ClusterSet, includes, normalized
 from ctrlruntime.controller import permissions
+from ctrlruntime.controller.cluster_controllers import (
+    ClusterController,
+    ClusterControllers,
+    ClusterQueue,
+    DropGoneCluster,
+)
 from ctrlruntime.controller.controller import Controller
-from ctrlruntime.controller.doubt import DoubtSettling
-from ctrlruntime.controller.handlers import enqueue_owner, enqueue_self, known_mapping
-from ctrlruntime.controller.intake import Handler
+from ctrlruntime.controller.event_dispatch import Handler
+from ctrlruntime.controller.handlers import enqueue_object, enqueue_owner, planned_mapping
+from ctrlruntime.controller.loop_yielder import LoopYielder
 from ctrlruntime.controller.metrics import ControllerMetrics
-from ctrlruntime.controller.options import ControllerOptions, merged
-from ctrlruntime.controller.pace import Pace
+from ctrlruntime.controller.options import ControllerOptions, Settings, merged
 from ctrlruntime.controller.predicates import Predicate
-from ctrlruntime.controller.reconcile import FuncReconciler, ReconcileFunc, Reconciler
+from ctrlruntime.controller.reconcile import (
+    FuncReconciler,
+    ReconcileFunc,
+    Reconciler,
+    check_reconciler,
+)
+from ctrlruntime.controller.refresh_unconfirmed import RefreshUnconfirmed
 from ctrlruntime.controller.sources import KindSource, Source
-from ctrlruntime.queue import QueueCore
+from ctrlruntime.queue import PriorityQueue, QueueCore, Request, RequestT
 from ctrlruntime.tracing import Tracing
 
 if TYPE_CHECKING:
     from ctrlruntime.cache.cache import Cache
+    from ctrlruntime.cache.informer import Transform
+    from ctrlruntime.client.selectors import FieldSelector, LabelSelector
 
-Indexes = Mapping[str, Callable[[Entry], Iterable[str]]]
+Indexes = Mapping[str, IndexFn[KindT]]
 
 
 class MetricsRegistry(Protocol):
@@ -36,7 +53,9 @@ class MetricsRegistry(Protocol):
 
     def controller(self, name: str, workers: int) -> ControllerMetrics: ...
 
-    def watch_queue(self, name: str, queue: QueueCore) -> None: ...
+    def watch_queue(self, name: str, queue: QueueCore[Any]) -> None: ...
+
+    def unwatch_queue(self, name: str, queue: QueueCore[Any]) -> None: ...
 
 
 class ControllerHost(Protocol):
@@ -53,9 +72,9 @@ class ControllerHost(Protocol):
     @property
     def tracing(self) -> Tracing: ...
     @property
-    def pace(self) -> Pace: ...
+    def pace(self) -> LoopYielder: ...
     def claim_controller_name(self, name: str) -> None: ...
-    def add(self, runnable: Controller, /) -> None: ...
+    def add(self, runnable: Controller[Any], /) -> None: ...
 
 
 class BuilderError(ValueError):
@@ -65,24 +84,42 @@ class BuilderError(ValueError):
 @dataclass(slots=True)
 class _Watch:
     kind: KindRef
-    handler: Handler
+    handler: Handler[Any, Any]
     predicates: tuple[Predicate, ...]
     options: dict[str, Any] = field(default_factory=dict)
+    cluster: ClusterRef = ClusterSet.LOCAL
 
 
-class Builder:
+@dataclass(slots=True)
+class _Owned:
+    kind: KindRef
+    controller_only: bool
+    predicates: tuple[Predicate, ...]
+    options: dict[str, Any]
+    cluster: ClusterRef | None
+    needed: list[permissions.Permission]
+
+
+class Builder(Generic[RequestT]):
     """Declares what a controller watches, then builds it::
 
         Builder(manager).for_(Tenant).owns(CONFIG_MAP).build(reconciler)
 
-    Every method but :meth:`build` returns the builder.
+    Every method but :meth:`build` returns the builder. ``Builder[Row](manager)`` builds a controller whose
+    requests are of a type of one's own, hashable, which its handlers and map functions make; it has
+    :meth:`watches` and a name, but no :meth:`for_`. One kind may be watched several times, each with its
+    own selection and handler.
+
+    ``cluster`` of a watch is the manager's own by default; a :class:`Cluster` or its name; or
+    ``ClusterSet.ENGAGED`` or ``ALL``. In each engaged cluster the controller has a queue and workers of
+    its own, and requests carry the cluster's name.
     """
 
     def __init__(self, manager: ControllerHost) -> None:
         self._manager = manager
         self._primary: _Watch | None = None
         self._primary_mapping: RESTMapping | None = None
-        self._owned: list[tuple[KindRef, bool, tuple[Predicate, ...], dict[str, Any]]] = []
+        self._owned: list[_Owned] = []
         self._watches: list[_Watch] = []
         self._sources: list[Source] = []
         self._filters: list[Predicate] = []
@@ -94,73 +131,97 @@ class Builder:
         self._built = False
 
     def for_(
-        self,
-        kind: KindRef,
+        self: Builder[Request],
+        kind: TypedKindRef[KindT],
         *,
-        predicates: Sequence[Predicate] = (),
+        predicates: Sequence[Predicate[KindT]] = (),
         metadata_only: bool = False,
         namespaces: Collection[str] | None = None,
-        labels: str | None = None,
-        fields: str | None = None,
-        indexes: Indexes | None = None,
+        labels: LabelSelector | None = None,
+        fields: FieldSelector | None = None,
+        indexes: Indexes[KindT] | None = None,
+        transform: Transform[KindT] | None = None,
         optional: bool = False,
-    ) -> Builder:
-        """The primary kind: its objects are what is reconciled. Only once."""
+        cluster: ClusterRef = ClusterSet.LOCAL,
+    ) -> Builder[Request]:
+        """The primary kind: its objects are what is reconciled. Only once.
+
+        A kind named by its text, as "apps/v1/Deployment" or "Deployment.v1.apps", or by a GroupVersionKind,
+        has plain manifests as objects. If it is not built in, discovery resolves it at the start; until
+        then its plural, which RBAC is generated from, is assumed to be regular.
+        """
         if self._primary is not None:
             raise BuilderError("for_() was called twice: a controller has one primary kind")
-        self._primary_mapping = known_mapping(kind)
+        self._primary_mapping = planned_mapping(kind)
         options = {
             "metadata_only": metadata_only,
             "namespaces": namespaces,
             "labels": labels,
             "fields": fields,
             "indexes": indexes,
+            "transform": transform,
             "optional": optional,
         }
-        self._primary = _Watch(kind, enqueue_self, tuple(predicates), options)
-        self._derived += permissions.of_primary(self._primary_mapping)
+        self._primary = _Watch(kind, enqueue_object, tuple(predicates), options, cluster)
+        self._derive(cluster, permissions.of_primary(self._primary_mapping))
         return self
 
     def owns(
-        self,
-        kind: KindRef,
+        self: Builder[Request],
+        kind: TypedKindRef[KindT],
         *,
         controller_only: bool = True,
-        predicates: Sequence[Predicate] = (),
+        predicates: Sequence[Predicate[KindT]] = (),
         metadata_only: bool = False,
         namespaces: Collection[str] | None = None,
-        labels: str | None = None,
+        labels: LabelSelector | None = None,
+        fields: FieldSelector | None = None,
         track_manager: str | None = None,
-        indexes: Indexes | None = None,
+        indexes: Indexes[KindT] | None = None,
+        transform: Transform[KindT] | None = None,
         optional: bool = False,
-    ) -> Builder:
-        """A kind the primary creates: events lead to the owner named in its owner references."""
+        cluster: ClusterRef | None = None,
+    ) -> Builder[Request]:
+        """A kind the primary creates: events lead to the owner named in its owner references.
+
+        Owner references do not cross clusters: ``cluster`` is that of for_(), which is the default. What
+        is made elsewhere is watched by :meth:`watches`, with a handler that finds the owner.
+
+        ``track_manager`` is the ``field_manager`` of the Control that writes it, and required where the
+        cache has a Control; "" for a kind that none writes.
+        """
         options = {
             "metadata_only": metadata_only,
             "namespaces": namespaces,
             "labels": labels,
+            "fields": fields,
             "track_manager": track_manager,
             "indexes": indexes,
+            "transform": transform,
             "optional": optional,
         }
-        self._owned.append((kind, controller_only, tuple(predicates), options))
-        self._derived += permissions.of_owned(known_mapping(kind))
+        needed = permissions.of_owned(planned_mapping(kind))
+        self._owned.append(
+            _Owned(kind, controller_only, tuple(predicates), options, cluster, needed)
+        )
         return self
 
     def watches(
         self,
-        kind: KindRef,
-        handler: Handler,
+        kind: TypedKindRef[KindT],
+        handler: Handler[KindT, RequestT],
         *,
-        predicates: Sequence[Predicate] = (),
+        predicates: Sequence[Predicate[KindT]] = (),
         metadata_only: bool = False,
         namespaces: Collection[str] | None = None,
-        labels: str | None = None,
-        fields: str | None = None,
+        labels: LabelSelector | None = None,
+        fields: FieldSelector | None = None,
         track_manager: str | None = None,
-        indexes: Indexes | None = None,
+        indexes: Indexes[KindT] | None = None,
+        transform: Transform[KindT] | None = None,
         optional: bool = False,
-    ) -> Builder:
+        cluster: ClusterRef = ClusterSet.LOCAL,
+    ) -> Self:
         """Any kind, with a handler that says which requests its events lead to."""
         options = {
             "metadata_only": metadata_only,
@@ -169,28 +230,30 @@ class Builder:
             "fields": fields,
             "track_manager": track_manager,
             "indexes": indexes,
+            "transform": transform,
             "optional": optional,
         }
-        self._watches.append(_Watch(kind, handler, tuple(predicates), options))
-        self._derived += permissions.of_read(known_mapping(kind), metadata_only=metadata_only)
+        self._watches.append(_Watch(kind, handler, tuple(predicates), options, cluster))
+        read = permissions.of_read(planned_mapping(kind), metadata_only=metadata_only)
+        self._derive(cluster, read)
         return self
 
-    def watches_source(self, source: Source) -> Builder:
+    def watches_raw(self, source: Source) -> Self:
         """A source made elsewhere; the event filter does not apply to it."""
         self._sources.append(source)
         return self
 
-    def event_filter(self, predicate: Predicate) -> Builder:
+    def event_filter(self, predicate: Predicate) -> Self:
         """A predicate for every watch, before the watch's own. May be called several times."""
         self._filters.append(predicate)
         return self
 
-    def permission(self, group: str, plural: str, *verbs: str) -> Builder:
+    def permission(self, group: str, plural: str, *verbs: str) -> Self:
         """Declares a right the reconciler needs beyond what its watches tell."""
         self._permissions.append((group, plural, verbs))
         return self
 
-    def declares_writes(self) -> Builder:
+    def explicit_permissions(self) -> Self:
         """Every right but to follow what is watched is declared by :meth:`permission`.
 
         For roles without a verb too many: what a reconciler writes is not known otherwise, so that
@@ -200,53 +263,149 @@ class Builder:
         self._declares_writes = True
         return self
 
-    def named(self, name: str) -> Builder:
+    def named(self, name: str) -> Self:
         """The controller's name; by default the primary kind in lower case."""
         self._name = name
         return self
 
-    def options(self, options: ControllerOptions) -> Builder:
+    def options(self, options: ControllerOptions) -> Self:
         """Options of this controller; they win over the manager's."""
         self._options = options
         return self
 
-    def build(self, reconciler: Reconciler | ReconcileFunc) -> Controller:
+    def build(
+        self, reconciler: Reconciler[RequestT] | ReconcileFunc[RequestT]
+    ) -> Controller[RequestT]:
         """Makes the controller, declares its kinds to the cache and adds it to the manager.
 
         ``reconciler`` has a coroutine method ``reconcile`` or is a coroutine function itself.
         Raises BuilderError when parts are missing or do not fit.
         """
         name = self._check()
+        self._check_functions(name, reconciler)
+        self._check_field_managers()
         manager = self._manager
         group_kind = None if self._primary_mapping is None else self._primary_mapping.gvk.group_kind
         settings = merged(self._options, manager.controller_defaults, group_kind)
         if not settings.skip_name_validation:
             manager.claim_controller_name(name)
         if not isinstance(reconciler, Reconciler):
-            if not callable(reconciler):
-                raise BuilderError(f"controller {name!r} needs a reconciler, not {reconciler!r}")
             reconciler = FuncReconciler(reconciler)
-        if self._primary_mapping is not None:
-            reconciler = DoubtSettling(reconciler, manager.cache, self._primary_mapping)
-        controller = Controller(
-            name,
-            reconciler,
-            settings=settings,
-            kind=group_kind,
-            sources=self._make_sources(),
-            metrics=manager.controller_metrics.controller(name, settings.workers),
-            logger=manager.logger,
-            tracing=manager.tracing,
-            pace=manager.pace,
-            permissions=self._needed(),
-        )
+        build = self._build_single if self._is_single() else self._build_multicluster
+        controller = build(name, reconciler, settings)
         manager.controller_metrics.watch_queue(name, controller.queue.core)
         manager.add(controller)
         self._built = True
         return controller
 
+    def _build_single(
+        self, name: str, reconciler: Reconciler[RequestT], settings: Settings
+    ) -> Controller[RequestT]:
+        cache = self._manager.cache
+        return Controller(
+            name,
+            self._refreshing(reconciler, cache, LOCAL_NAME),
+            sources=self._make_sources(cache, LOCAL_NAME, settings.cache_sync_timeout)
+            + self._sources,
+            permissions=self._needed(),
+            primary=None if self._primary is None else self._primary.kind,
+            **self._parts(name, settings),
+        )
+
+    def _build_multicluster(
+        self, name: str, reconciler: Reconciler[RequestT], settings: Settings
+    ) -> Controller[RequestT]:
+        """Make a controller whose requests go to the queue of their cluster."""
+        manager = self._manager
+        shared = self._parts(name, settings)
+        reconciler = DropGoneCluster(reconciler)
+
+        def queue_of(cluster: str) -> PriorityQueue[Any] | None:
+            return controller.queue if cluster == LOCAL_NAME else clusters.queue_of(cluster)
+
+        def queue(cluster: str) -> ClusterQueue[RequestT]:
+            return ClusterQueue(
+                cluster,
+                queue_of,
+                limiter=settings.limiter(),
+                ageing=settings.ageing,
+                observer=shared["metrics"],
+            )
+
+        def part(cluster: Cluster) -> ClusterController[RequestT]:
+            here = {**shared, "logger": manager.logger.bind(cluster=cluster.name)}
+            made: ClusterController[RequestT] = ClusterController(
+                name,
+                self._refreshing(reconciler, cluster.cache, cluster.name),
+                sources=self._make_sources(cluster.cache, cluster.name, None),
+                queue=queue(cluster.name),
+                **here,
+            )
+            manager.controller_metrics.watch_queue(name, made.queue.core)
+            return made
+
+        clusters = ClusterControllers(
+            lambda cluster: any(includes(ref, cluster) for ref in self._clusters()),
+            part,
+            on_end=lambda ended: manager.controller_metrics.unwatch_queue(name, ended.core),
+        )
+        controller: Controller[RequestT] = Controller(
+            name,
+            self._refreshing(reconciler, manager.cache, LOCAL_NAME),
+            sources=self._make_sources(manager.cache, LOCAL_NAME, settings.cache_sync_timeout)
+            + self._sources,
+            permissions=self._needed(),
+            primary=None if self._primary is None else self._primary.kind,
+            queue=queue(LOCAL_NAME),
+            clusters=clusters,
+            **shared,
+        )
+        return controller
+
+    def _parts(self, name: str, settings: Settings) -> dict[str, Any]:
+        """Return what a controller has in common in all its clusters."""
+        manager = self._manager
+        mapping = self._primary_mapping
+        return {
+            "settings": settings,
+            "kind": None if mapping is None else mapping.gvk.group_kind,
+            "metrics": manager.controller_metrics.controller(name, settings.workers),
+            "logger": manager.logger,
+            "tracing": manager.tracing,
+            "pace": manager.pace,
+        }
+
+    def _refreshing(
+        self, reconciler: Reconciler[RequestT], cache: Cache, cluster: str
+    ) -> Reconciler[RequestT]:
+        """Have unconfirmed writes of the primary kind read back first, where it is watched."""
+        mapping = self._primary_mapping
+        if self._primary is None or mapping is None or not includes(self._primary.cluster, cluster):
+            return reconciler
+        of_primary = cast("Reconciler[Request]", reconciler)  # for_() takes no other
+        return cast(
+            "Reconciler[RequestT]",
+            RefreshUnconfirmed(of_primary, cache, mapping, cluster=cluster),
+        )
+
+    def _clusters(self) -> list[ClusterRef]:
+        """Return the clusters of each watch."""
+        watches = [*([self._primary] if self._primary is not None else []), *self._watches]
+        return [watch.cluster for watch in watches]
+
+    def _is_single(self) -> bool:
+        return all(normalized(ref) is ClusterSet.LOCAL for ref in self._clusters())
+
+    def _derive(self, cluster: ClusterRef, needed: Iterable[permissions.Permission]) -> None:
+        """Keep what the manager's role needs: rights in other clusters are no part of it."""
+        if includes(cluster, LOCAL_NAME):
+            self._derived += needed
+
     def _needed(self) -> tuple[permissions.Permission, ...]:
-        derived = self._derived
+        derived = list(self._derived)
+        if self._primary is not None and includes(self._primary.cluster, LOCAL_NAME):
+            for owned in self._owned:
+                derived += owned.needed
         if self._declares_writes:
             derived = permissions.followed(derived)
         return permissions.combine([*derived, *self._permissions])
@@ -256,9 +415,11 @@ class Builder:
             raise BuilderError("build() was called twice: use one builder for each controller")
         if self._owned and self._primary is None:
             raise BuilderError("owns() needs for_(): owned objects lead to an owner of that kind")
+        for owned in self._owned:
+            self._check_owned_cluster(owned)
         if self._primary is None and not self._watches and not self._sources:
             raise BuilderError(
-                "nothing is watched: call for_(), watches() or watches_source() before build()"
+                "nothing is watched: call for_(), watches() or watches_raw() before build()"
             )
         if self._name:
             return self._name
@@ -266,21 +427,92 @@ class Builder:
             raise BuilderError("a controller without for_() needs a name: call named()")
         return self._primary_mapping.gvk.kind.lower()
 
-    def _make_sources(self) -> list[Source]:
+    def _check_owned_cluster(self, owned: _Owned) -> None:
+        primary = ClusterSet.LOCAL if self._primary is None else self._primary.cluster
+        if owned.cluster is not None and normalized(owned.cluster) != normalized(primary):
+            raise BuilderError(
+                f"owns({gvk_of(owned.kind)}) names another cluster than for_(): owner references do not cross "
+                "clusters; use watches(..., enqueue_map_func(fn, cluster=...), cluster=...)"
+            )
+
+    def _check_functions(self, name: str, reconciler: object) -> None:
+        """Raise BuilderError for functions that could only fail later, or never be awaited."""
+        watches = [*([self._primary] if self._primary is not None else []), *self._watches]
+        predicates = [*self._filters]
+        for watch in watches:
+            predicates += watch.predicates
+        for owned in self._owned:
+            predicates += owned.predicates
+        try:
+            check_reconciler(reconciler)
+            for watch in watches:
+                check_synchronous(watch.handler, "a handler")
+            for predicate in predicates:
+                check_synchronous(predicate, "a predicate")
+        except TypeError as error:
+            raise BuilderError(f"controller {name!r}: {error}") from None
+
+    def _check_field_managers(self) -> None:
+        """Raise BuilderError for a kind that a Control could not compare.
+
+        Without the field manager's own fields each of its reconciles would write each object. An owned kind
+        needs a track_manager; a watched one may be without, since most are only read.
+        """
+        known = self._manager.cache.field_managers
+        if not known:
+            return
+        of_owned = ClusterSet.LOCAL if self._primary is None else self._primary.cluster
+        for owned in self._owned:
+            if includes(of_owned, LOCAL_NAME):
+                _check_tracked("owns", owned.kind, owned.options["track_manager"], known)
+        for watch in self._watches:
+            if includes(watch.cluster, LOCAL_NAME):
+                _check_tracked("watches", watch.kind, watch.options["track_manager"] or "", known)
+
+    def _enqueue_owner(
+        self, kind: KindRef, controller_only: bool, cache: Cache
+    ) -> Handler[Any, Any]:
+        if mapping_of(kind) is not None:
+            return enqueue_owner(kind, controller_only=controller_only)
+        return enqueue_owner(
+            kind,
+            controller_only=controller_only,
+            mapping=lambda: cache.informer(kind).mapping,  # as discovery has it by then
+        )
+
+    def _make_sources(self, cache: Cache, cluster: str, sync_timeout: float | None) -> list[Source]:
+        """Declare the kinds that are watched in a cluster to its cache."""
         watches = [self._primary] if self._primary is not None else []
-        for kind, controller_only, predicates, options in self._owned:
+        for owned in self._owned:
             assert self._primary is not None  # noqa: S101 - _check() has seen to it
-            handler = enqueue_owner(self._primary.kind, controller_only=controller_only)
-            watches.append(_Watch(kind, handler, predicates, options))
+            handler = self._enqueue_owner(self._primary.kind, owned.controller_only, cache)
+            watches.append(
+                _Watch(owned.kind, handler, owned.predicates, owned.options, self._primary.cluster)
+            )
         watches += self._watches
-        sources: list[Source] = [
+        return [
             KindSource(
-                self._manager.cache,
+                cache,
                 watch.kind,
                 watch.handler,
                 predicates=(*self._filters, *watch.predicates),
+                sync_timeout=sync_timeout,
+                cluster=cluster,
                 **watch.options,
             )
             for watch in watches
+            if includes(watch.cluster, cluster)
         ]
-        return sources + self._sources
+
+
+def _check_tracked(method: str, kind: KindRef, tracked: str | None, known: Collection[str]) -> None:
+    """Raise BuilderError if no Control writes as the field manager ``tracked``; "" is none."""
+    if tracked == "" or tracked in known:
+        return
+    wrong = "has no track_manager" if tracked is None else f"tracks {tracked!r}"
+    fixes = " or ".join(f"track_manager={each!r}" for each in sorted(known))
+    raise BuilderError(
+        f"{method}({planned_mapping(kind).gvk}) {wrong}, so that a Control would write its objects "
+        f"in every reconcile: pass {fixes}, the field_manager of the Control; or "
+        'track_manager="" for a kind that no Control writes'
+    )

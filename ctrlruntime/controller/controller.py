@@ -4,29 +4,45 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 import structlog
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.kinds import GroupKind
-from ctrlruntime.controller.intake import Intake
+from ctrlruntime.api.resource import KindRef
+from ctrlruntime.controller.event_dispatch import EventDispatcher
+from ctrlruntime.controller.loop_yielder import LoopYielder
 from ctrlruntime.controller.metrics import ControllerMetrics, NoMetrics
 from ctrlruntime.controller.options import ControllerOptions, Settings
-from ctrlruntime.controller.pace import Pace
 from ctrlruntime.controller.permissions import Permission
-from ctrlruntime.controller.reconcile import Reconciler
+from ctrlruntime.controller.reconcile import Reconciler, check_reconciler
 from ctrlruntime.controller.sources import Source
 from ctrlruntime.controller.worker import Worker
-from ctrlruntime.queue import PriorityQueue, QueueShutDown
+from ctrlruntime.queue import PriorityQueue, QueueShutDown, RequestT
 from ctrlruntime.tracing import Tracing
+
+if TYPE_CHECKING:
+    from ctrlruntime.cluster.cluster import Cluster
+
+
+class Parts(Protocol):
+    """A controller's parts in engaged clusters; :class:`ClusterControllers`."""
+
+    def engage(self, cluster: Cluster) -> None: ...
+
+    async def disengage(self, name: str, grace: float | None) -> None: ...
+
+    async def run(self) -> None: ...
+
+    def shutdown(self) -> None: ...
 
 
 class SourceSyncTimeout(TimeoutError):
     """A source did not start or sync within the controller's cache sync timeout."""
 
 
-class Controller:
+class Controller(Generic[RequestT]):
     """Runs a reconciler for what its sources report.
 
     ``start`` first starts all sources and waits until each has delivered its initial list, then
@@ -37,7 +53,7 @@ class Controller:
     def __init__(
         self,
         name: str,
-        reconciler: Reconciler,
+        reconciler: Reconciler[RequestT],
         *,
         settings: Settings | None = None,
         kind: GroupKind | None = None,
@@ -45,14 +61,21 @@ class Controller:
         metrics: ControllerMetrics | None = None,
         logger: FilteringBoundLogger | None = None,
         tracing: Tracing | None = None,
-        pace: Pace | None = None,
+        pace: LoopYielder | None = None,
         permissions: Iterable[Permission] = (),
+        primary: KindRef | None = None,
+        queue: PriorityQueue[RequestT] | None = None,
+        clusters: Parts | None = None,
     ) -> None:
+        """`clusters`: its parts in engaged clusters, for a controller that selects any."""
         if not name:
             raise ValueError("a controller needs a name")
         if not isinstance(reconciler, Reconciler):
             raise TypeError(f"controller {name!r} needs a reconciler: {reconciler!r} is none")
+        check_reconciler(reconciler)
         self.name = name
+        self.primary = primary
+        """The kind whose objects it reconciles, as it was given to the builder."""
         self.settings = settings if settings is not None else ControllerOptions().settings()
         metrics = metrics if metrics is not None else NoMetrics()
         tracing = tracing if tracing is not None else Tracing()
@@ -61,12 +84,17 @@ class Controller:
         if kind is not None:
             bound |= {"controllerGroup": kind.group, "controllerKind": kind.kind}
         self.logger: FilteringBoundLogger = base.bind(**bound)
-        self.queue = PriorityQueue(
-            limiter=self.settings.limiter(), ageing=self.settings.ageing, observer=metrics
+        self.queue: PriorityQueue[RequestT] = (
+            queue
+            if queue is not None
+            else PriorityQueue(
+                limiter=self.settings.limiter(), ageing=self.settings.ageing, observer=metrics
+            )
         )
+        self._clusters = clusters
         self._permissions = tuple(permissions)
-        self._pace = pace if pace is not None else Pace()
-        self._intake = Intake(self.queue, self.logger, tracing)
+        self._pace = pace if pace is not None else LoopYielder()
+        self._intake = EventDispatcher(self.queue, self.logger, tracing, metrics)
         self._worker = Worker(
             name, kind, reconciler, self.queue, self.settings, metrics, self.logger, tracing
         )
@@ -76,6 +104,9 @@ class Controller:
         self._watching: set[asyncio.Task[None]] = set()
         self._started = False
         self._closed = False
+        self._running: asyncio.Task[None] | None = None
+        self._working = False
+        self._shutting_down = False
 
     def __repr__(self) -> str:
         return f"Controller({self.name!r})"
@@ -93,6 +124,20 @@ class Controller:
     def permissions(self) -> tuple[Permission, ...]:
         """What the declared watches need: ``(group, plural, verbs)``, for generating RBAC."""
         return self._permissions
+
+    def engage(self, cluster: Cluster) -> None:
+        """Watch in a cluster what was declared for it, with a queue and workers of its own there.
+
+        Called by the manager; does nothing if the controller does not select the cluster. Raises what
+        declaring its kinds raises.
+        """
+        if self._clusters is not None:
+            self._clusters.engage(cluster)
+
+    async def disengage(self, cluster: str, grace: float | None = None) -> None:
+        """Drop the requests of a cluster; reconciles in progress are cancelled after ``grace`` seconds."""
+        if self._clusters is not None:
+            await self._clusters.disengage(cluster, grace)
 
     def watch(self, source: Source) -> None:
         """Adds a source: it starts with the controller, or at once if that is running.
@@ -133,13 +178,28 @@ class Controller:
                 f"controller {self.name!r} was started more than once; make a new one instead"
             )
         self._started = True
+        self._running = asyncio.current_task()
         try:
             self.logger.info("Starting controller", workers=self.settings.workers)
-            await self._sync()
-            await self._work()
+            if not self._shutting_down:
+                await self._sync()
+                await self._work()
         finally:
             await self._close()
             self.logger.info("Controller stopped")
+
+    def shutdown(self) -> None:
+        """Start no further reconcile; :meth:`start` returns when those in progress have ended.
+
+        What is queued is dropped. A controller that has not started its workers is cancelled.
+        """
+        self._shutting_down = True
+        if self._working:
+            self.queue.shutdown()
+            if self._clusters is not None:
+                self._clusters.shutdown()
+        elif self._running is not None:
+            self._running.cancel()
 
     async def _sync(self) -> None:
         """Starts the sources once, whoever asks first; all callers see the same outcome."""
@@ -180,7 +240,11 @@ class Controller:
 
     async def _work(self) -> None:
         self.logger.info("Starting workers", workers=self.settings.workers)
-        await _all(self._serve() for _ in range(self.settings.workers))
+        self._working = True
+        jobs: list[Awaitable[None]] = [self._serve() for _ in range(self.settings.workers)]
+        if self._clusters is not None:
+            jobs.append(self._clusters.run())
+        await _all(jobs)
 
     async def _serve(self) -> None:
         task = asyncio.current_task()
@@ -189,11 +253,13 @@ class Controller:
                 item = await self.queue.get()
             except QueueShutDown:
                 return
+            if self._shutting_down:
+                return
             try:
                 await self._worker.process(item)
             finally:
                 self.queue.done(item.request)
-            await self._pace.breathe()
+            await self._pace.maybe_yield()
 
     async def _close(self) -> None:
         if self._closed:
@@ -204,6 +270,7 @@ class Controller:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._intake.close()
         stopped = await asyncio.gather(
             *(source.stop() for source in self._sources), return_exceptions=True
         )

@@ -23,6 +23,10 @@ class ControllerMetrics(Observer, Protocol):
 
     def active(self, change: int) -> None: ...
 
+    def event_failed(self) -> None:
+        """Count an event lost to a handler, map function or predicate that raised."""
+        ...
+
 
 class NoMetrics:
     """Reports nothing."""
@@ -40,3 +44,5 @@ class NoMetrics:
     def timed_out(self) -> None: ...
 
     def active(self, change: int) -> None: ...
+
+    def event_failed(self) -> None: ...

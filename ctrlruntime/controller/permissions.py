@@ -32,6 +32,11 @@ def of_read(mapping: RESTMapping, *, metadata_only: bool = False) -> list[Permis
     return [(mapping.gvk.group, mapping.plural, FOLLOW if metadata_only else READ)]
 
 
+def of_declared(mapping: RESTMapping) -> list[Permission]:
+    """To list and watch the kind, as the informer of a declaration does."""
+    return [(mapping.gvk.group, mapping.plural, FOLLOW)]
+
+
 def followed(permissions: list[Permission]) -> list[Permission]:
     """What informers need of the permissions: they list and watch, and no subresource."""
     kept = [

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import Created, Deleted, Event, Updated
+from ctrlruntime.cache.entry import Entry, KindT
+from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
 from ctrlruntime.client.selectors import LabelSelector, label_matcher
 
-Predicate = Callable[[Event], bool]
+Predicate = Callable[[Event[KindT]], bool]
 
 
 def resource_version_changed(event: Event) -> bool:
     """Blocks updates that change nothing, as replays of the cache are."""
     return (
-        not isinstance(event, Updated) or event.old.resource_version != event.new.resource_version
+        not isinstance(event, UpdateEvent)
+        or event.old.resource_version != event.new.resource_version
     )
 
 
@@ -48,46 +49,71 @@ def deletion_or_finalizers_changed(event: Event) -> bool:
     return _changed(event, lambda entry: (entry.deletion_timestamp, entry.finalizers))
 
 
+def more_than_status_changed(event: Event) -> bool:
+    """Block updates that change nothing but the status."""
+    return _changed(event, _all_but_status)
+
+
 def labels_match(selector: LabelSelector) -> Predicate:
     """Lets only objects through that a label selector (text or labels) selects."""
     matches = label_matcher(selector)
     return of_entry(lambda entry: matches(entry.labels))
 
 
-def of_entry(accepts: Callable[[Entry], bool]) -> Predicate:
+def of_entry(accepts: Callable[[Entry[KindT]], bool]) -> Predicate[KindT]:
     """A filter on the object itself: the new one of an update. Events without an object are blocked."""
 
-    def predicate(event: Event) -> bool:
+    def predicate(event: Event[KindT]) -> bool:
         entry = entry_of(event)
         return entry is not None and accepts(entry)
 
     return predicate
 
 
-def all_of(*predicates: Predicate) -> Predicate:
+def all_of(*predicates: Predicate[KindT]) -> Predicate[KindT]:
     """True when all are; evaluation stops at the first that is false."""
     return lambda event: all(predicate(event) for predicate in predicates)
 
 
-def any_of(*predicates: Predicate) -> Predicate:
+def any_of(*predicates: Predicate[KindT]) -> Predicate[KindT]:
     """True when one is; evaluation stops at the first that is true."""
     return lambda event: any(predicate(event) for predicate in predicates)
 
 
-def not_(predicate: Predicate) -> Predicate:
+def not_(predicate: Predicate[KindT]) -> Predicate[KindT]:
     return lambda event: not predicate(event)
 
 
-def entry_of(event: Event) -> Entry | None:
+def entry_of(event: Event[KindT]) -> Entry[KindT] | None:
     """The object an event is about: of an update the new one, of a deletion its last state."""
-    if isinstance(event, Created | Updated):
+    if isinstance(event, CreateEvent | UpdateEvent):
         return event.new
-    if isinstance(event, Deleted):
+    if isinstance(event, DeleteEvent):
         return event.old
     return event.entry
 
 
+def entries_of(event: Event[KindT]) -> tuple[Entry[KindT], ...]:
+    """Return the object of an event, of an update the old one and the new one."""
+    if isinstance(event, UpdateEvent):
+        return (event.old, event.new)
+    entry = entry_of(event)
+    return () if entry is None else (entry,)
+
+
+def _all_but_status(entry: Entry) -> tuple[object, ...]:
+    return (
+        entry.generation,
+        entry.annotations,
+        entry.labels,
+        entry.finalizers,
+        entry.deletion_timestamp,
+        entry.owners,
+        entry.owned,
+    )
+
+
 def _changed(event: Event, aspect: Callable[[Entry], object]) -> bool:
-    if not isinstance(event, Updated):
+    if not isinstance(event, UpdateEvent):
         return True
     return event.old.uid != event.new.uid or aspect(event.old) != aspect(event.new)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import math
+import uuid
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, runtime_checkable
 
+import structlog
 from structlog.typing import FilteringBoundLogger
+from typing_extensions import TypeVar
 
-from ctrlruntime.queue import Request
+from ctrlruntime.queue import Request, RequestT
+
+RequestT_contra = TypeVar("RequestT_contra", contravariant=True, default=Request)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,12 +29,32 @@ class Result:
     priority: int | None = None
     """Priority of the next run this one asks for; by default that of this run is kept."""
 
+    def __post_init__(self) -> None:
+        """Raise TypeError or ValueError, naming the fix, for values that are no seconds or no priority."""
+        after, priority = self.requeue_after, self.priority
+        if after is not None and (isinstance(after, bool) or not isinstance(after, int | float)):
+            raise TypeError(f"requeue_after is a number of seconds, not {_show(after)}")
+        if after is not None and not math.isfinite(after):
+            raise ValueError(f"requeue_after is a finite number of seconds, not {after}")
+        if priority is not None and (isinstance(priority, bool) or not isinstance(priority, int)):
+            raise TypeError(f"priority is an int, not {_show(priority)}")
+
 
 class TerminalError(Exception):
     """An error that trying again cannot mend: it is counted and logged, the item is not requeued.
 
     Use ``raise TerminalError("...") from error`` to keep the cause.
     """
+
+
+class InvalidResult(TypeError):
+    """A reconcile returned neither None nor a Result. It counts as failed, and is retried."""
+
+    def __init__(self, result: object) -> None:
+        super().__init__(
+            f"the reconciler returned {_show(result)}: return None when there is nothing to do until "
+            "something changes, or Result(requeue_after=seconds)"
+        )
 
 
 class ReconcileError(Exception):
@@ -36,41 +64,86 @@ class ReconcileError(Exception):
     """
 
     def __init__(self, message: str, *, result: Result | None = None) -> None:
+        if result is not None and not isinstance(result, Result):
+            raise TypeError(f"the result of a ReconcileError is a Result, not {_show(result)}")
         super().__init__(message)
         self.result = result if result is not None else Result()
 
 
 @runtime_checkable
-class Reconciler(Protocol):
+class Reconciler(Protocol[RequestT_contra]):
     """Brings the world one step closer to what the object named by ``request`` asks for.
 
     Runs never overlap for one request. Raising means: try again later with growing delay.
     """
 
-    async def reconcile(self, request: Request) -> Result | None: ...
+    async def reconcile(self, request: RequestT_contra, /) -> Result | None: ...
 
 
-ReconcileFunc = Callable[[Request], Awaitable[Result | None]]
+def check_reconciler(reconciler: object) -> None:
+    """Raise TypeError, naming the fix, for what cannot reconcile a request."""
+    if inspect.isclass(reconciler):
+        raise TypeError(
+            f"{reconciler.__name__} is a class: pass an instance, {reconciler.__name__}()"
+        )
+    method = reconciler.reconcile if isinstance(reconciler, Reconciler) else reconciler
+    if not callable(method):
+        raise TypeError(
+            f"a controller needs a reconciler, not {reconciler!r}: pass a coroutine function of one "
+            "request, or an object with such a method `reconcile`"
+        )
+    name = getattr(method, "__qualname__", repr(method))
+    if not _is_asynchronous(method):
+        raise TypeError(
+            f"{name} is not a coroutine function: write `async def`, or mark a function that returns "
+            "an awaitable by inspect.markcoroutinefunction"
+        )
+    try:
+        inspect.signature(method).bind(None)
+    except TypeError as error:
+        raise TypeError(
+            f"{name} cannot be called with one argument, the request: {error}"
+        ) from None
+    except ValueError:
+        return  # a callable without a signature, as some built in C are
 
 
-class FuncReconciler:
+def _is_asynchronous(fn: Callable[..., object]) -> bool:
+    unwrapped = inspect.unwrap(fn)
+    while isinstance(unwrapped, functools.partial):
+        unwrapped = inspect.unwrap(unwrapped.func)
+    called = getattr(type(unwrapped), "__call__", None)  # noqa: B004 - the method itself
+    marked = (fn, unwrapped, called)
+    return any(each is not None and inspect.iscoroutinefunction(each) for each in marked)
+
+
+def _show(value: object) -> str:
+    """Return a value of a wrong type for a message: its type alone where its text may be long."""
+    if value is None or isinstance(value, bool | int | float):
+        return repr(value)
+    return f"an object of type {type(value).__name__}"
+
+
+ReconcileFunc = Callable[[RequestT], Awaitable[Result | None]]
+
+
+class FuncReconciler(Generic[RequestT]):
     """A plain coroutine function as a reconciler."""
 
-    def __init__(self, func: ReconcileFunc) -> None:
+    def __init__(self, func: ReconcileFunc[RequestT]) -> None:
         self._func = func
 
-    async def reconcile(self, request: Request) -> Result | None:
+    async def reconcile(self, request: RequestT, /) -> Result | None:
         return await self._func(request)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """The reconcile in progress, as :func:`current` gives it."""
+class ReconcileContext:
+    """The reconcile in progress, as :func:`reconcile_context` gives it."""
 
-    reconcile_id: str
-    """Unique per run (UUID 4); also in every log line and span of the run."""
     controller: str
-    request: Request
+    request: Any
+    """A :class:`Request`, or of the type that the controller was built for."""
     reasons: frozenset[str]
     """What put the item into the queue, for people to read."""
     priority: int
@@ -78,13 +151,46 @@ class Run:
     """0, or the number of failures in a row before this run."""
     deadline: float | None
     """The loop's time at which the run is cancelled; None without a reconciliation timeout."""
-    logger: FilteringBoundLogger
+    _bind: Callable[[str], FilteringBoundLogger] = field(repr=False)
+    """Makes the logger of a run with this ID."""
+    _reconcile_id: str = field(default="", init=False, repr=False, compare=False)
+    _logger: FilteringBoundLogger | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
+
+    @property
+    def reconcile_id(self) -> str:
+        """Unique per run (UUID 4); also in every log line and span of the run. Made when first read."""
+        if not self._reconcile_id:
+            object.__setattr__(self, "_reconcile_id", str(uuid.uuid4()))
+        return self._reconcile_id
+
+    @property
+    def logger(self) -> FilteringBoundLogger:
+        """The logger of the run. Made when first read: most reconciles log nothing."""
+        logger = self._logger
+        if logger is None:
+            logger = self._bind(self.reconcile_id)
+            object.__setattr__(self, "_logger", logger)
+        return logger
 
 
-_current: ContextVar[Run] = ContextVar("ctrlruntime_run")
+_current: ContextVar[ReconcileContext] = ContextVar("ctrlruntime_run")
 
 
-def current() -> Run:
+def logger_from_context() -> FilteringBoundLogger:
+    """Return the logger of the reconcile in progress, or structlog's own outside of one.
+
+    Its lines have the controller, the namespace and name of the request, and the reconcileID.
+    """
+    run = _current.get(None)
+    if run is not None:
+        return run.logger
+    logger: FilteringBoundLogger = structlog.get_logger()
+    return logger
+
+
+def reconcile_context() -> ReconcileContext:
     """The reconcile this code runs in. Raises LookupError outside of one."""
     try:
         return _current.get()

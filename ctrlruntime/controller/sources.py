@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ctrlruntime.api.resource import KindRef
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import Event, Generic
-from ctrlruntime.controller.intake import Handler, Intake
+from ctrlruntime.api.resource import TypedKindRef
+from ctrlruntime.cache.entry import KindT
+from ctrlruntime.cache.events import Event, GenericEvent
+from ctrlruntime.cache.store import IndexFn
+from ctrlruntime.cluster.cluster import Cluster
+from ctrlruntime.controller.event_dispatch import EventDispatcher, Handler
 from ctrlruntime.controller.predicates import Predicate
 from ctrlruntime.queue import PriorityQueue
 
 if TYPE_CHECKING:
     from ctrlruntime.cache.cache import Cache
-    from ctrlruntime.cache.informer import Informer, Registration
+    from ctrlruntime.cache.informer import Informer, Registration, Transform
+    from ctrlruntime.client.selectors import FieldSelector, LabelSelector
 
 CHANNEL_BUFFER = 1024
 
@@ -24,7 +27,7 @@ CHANNEL_BUFFER = 1024
 class Source(Protocol):
     """Delivers events to a controller. ``str()`` names it in messages."""
 
-    async def start(self, intake: Intake) -> None:
+    async def start(self, intake: EventDispatcher) -> None:
         """Begins to deliver and returns at once."""
         ...
 
@@ -41,34 +44,43 @@ class KindSource:
     """All objects of one kind, through the cache.
 
     The kind is declared to the cache when the source is made. A kind the server does not have is
-    waited for, within the controller's sync timeout; with ``optional`` it holds nothing up and its
-    events come whenever it appears.
+    waited for, within ``sync_timeout`` seconds; with ``optional`` it holds nothing up and its events
+    come whenever it appears. A kind that may not be listed is waited for as long; with ``optional``
+    the controller then starts without it, and reading it raises NotSynced.
     """
 
     def __init__(
         self,
-        cache: Cache,
-        kind: KindRef,
-        handler: Handler,
+        cache: Cache | Cluster,
+        kind: TypedKindRef[KindT],
+        handler: Handler[KindT, Any],
         *,
-        predicates: Sequence[Predicate] = (),
+        predicates: Sequence[Predicate[KindT]] = (),
         namespaces: Collection[str] | None = None,
-        labels: str | None = None,
-        fields: str | None = None,
+        labels: LabelSelector | None = None,
+        fields: FieldSelector | None = None,
         metadata_only: bool = False,
         track_manager: str | None = None,
-        indexes: Mapping[str, Callable[[Entry], Iterable[str]]] | None = None,
+        indexes: Mapping[str, IndexFn[KindT]] | None = None,
+        transform: Transform[KindT] | None = None,
         optional: bool = False,
+        sync_timeout: float | None = None,
         cluster: str = "",
     ) -> None:
+        """With a Cluster in place of its cache, ``cluster`` is that one's name."""
+        if isinstance(cache, Cluster):
+            cluster, cache = cache.name, cache.cache
         self._handle = cache.declare(
             kind,
             namespaces=namespaces,
             labels=labels,
             fields=fields,
             metadata_only=metadata_only,
-            track_manager=track_manager,
+            track_manager=track_manager or None,
             indexes=indexes or {},
+            transform=transform,
+            optional=optional,
+            sync_timeout=sync_timeout,
         )
         self._handler = handler
         self._predicates = tuple(predicates)
@@ -79,7 +91,7 @@ class KindSource:
     def __str__(self) -> str:
         return f"kind source {self._handle.informer.mapping.gvk}"
 
-    async def start(self, intake: Intake) -> None:
+    async def start(self, intake: EventDispatcher) -> None:
         informer = self._handle.informer
         kind = informer.mapping.gvk.kind
 
@@ -105,7 +117,7 @@ class InformerSource:
     def __init__(
         self,
         informer: Informer,
-        handler: Handler,
+        handler: Handler[Any, Any],
         *,
         predicates: Sequence[Predicate] = (),
         cluster: str = "",
@@ -119,7 +131,7 @@ class InformerSource:
     def __str__(self) -> str:
         return f"informer source {self._informer.mapping.gvk}"
 
-    async def start(self, intake: Intake) -> None:
+    async def start(self, intake: EventDispatcher) -> None:
         kind = self._informer.mapping.gvk.kind
 
         def deliver(event: Event) -> None:
@@ -141,10 +153,10 @@ class Channel:
     """Generic events from outside the API server, for any number of subscribers."""
 
     def __init__(self) -> None:
-        self._subscribers: list[asyncio.Queue[Generic | None]] = []
+        self._subscribers: list[asyncio.Queue[GenericEvent | None]] = []
         self._closed = False
 
-    async def send(self, event: Generic) -> None:
+    async def send(self, event: GenericEvent) -> None:
         """Gives ``event`` to every subscriber, waiting where a buffer is full.
 
         Raises RuntimeError once the channel is closed.
@@ -161,13 +173,13 @@ class Channel:
             for subscriber in tuple(self._subscribers):
                 await subscriber.put(None)
 
-    def subscribe(self, buffer: int = CHANNEL_BUFFER) -> asyncio.Queue[Generic | None]:
+    def subscribe(self, buffer: int = CHANNEL_BUFFER) -> asyncio.Queue[GenericEvent | None]:
         """A queue that gets each event sent from now on, and ``None`` at the end."""
-        subscriber: asyncio.Queue[Generic | None] = asyncio.Queue(buffer)
+        subscriber: asyncio.Queue[GenericEvent | None] = asyncio.Queue(buffer)
         self._subscribers.append(subscriber)
         return subscriber
 
-    def unsubscribe(self, subscriber: asyncio.Queue[Generic | None]) -> None:
+    def unsubscribe(self, subscriber: asyncio.Queue[GenericEvent | None]) -> None:
         with contextlib.suppress(ValueError):
             self._subscribers.remove(subscriber)
         while not subscriber.empty():  # releases a sender that waits for room
@@ -180,7 +192,7 @@ class ChannelSource:
     def __init__(
         self,
         channel: Channel,
-        handler: Handler,
+        handler: Handler[Any, Any],
         *,
         predicates: Sequence[Predicate] = (),
         buffer: int = CHANNEL_BUFFER,
@@ -198,7 +210,7 @@ class ChannelSource:
     def __str__(self) -> str:
         return f"channel source {self._name}"
 
-    async def start(self, intake: Intake) -> None:
+    async def start(self, intake: EventDispatcher) -> None:
         self._task = asyncio.create_task(self._deliver(intake), name=str(self))
 
     async def wait_synced(self) -> None:
@@ -210,7 +222,7 @@ class ChannelSource:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def _deliver(self, intake: Intake) -> None:
+    async def _deliver(self, intake: EventDispatcher) -> None:
         while (event := await self._events.get()) is not None:
             intake.deliver(
                 event, self._handler, self._predicates, kind=self._name, cluster=self._cluster
@@ -221,7 +233,7 @@ class FuncSource:
     """A function that arranges for additions to the queue and returns."""
 
     def __init__(
-        self, start: Callable[[PriorityQueue], Awaitable[None]], name: str | None = None
+        self, start: Callable[[PriorityQueue[Any]], Awaitable[None]], name: str | None = None
     ) -> None:
         self._start = start
         self._name = name if name is not None else getattr(start, "__name__", "function")
@@ -229,7 +241,7 @@ class FuncSource:
     def __str__(self) -> str:
         return f"func source {self._name}"
 
-    async def start(self, intake: Intake) -> None:
+    async def start(self, intake: EventDispatcher) -> None:
         await self._start(intake.queue)
 
     async def wait_synced(self) -> None:

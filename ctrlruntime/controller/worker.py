@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
+from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
-from opentelemetry.trace import Span
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.controller.metrics import ControllerMetrics, Outcome
 from ctrlruntime.controller.options import Settings
 from ctrlruntime.controller.reconcile import (
+    InvalidResult,
+    ReconcileContext,
     ReconcileError,
     Reconciler,
     Result,
-    Run,
     TerminalError,
     _current,
 )
-from ctrlruntime.queue import Item, PriorityQueue
+from ctrlruntime.controller.tracebacks import Tracebacks
+from ctrlruntime.queue import Item, PriorityQueue, Request
 from ctrlruntime.tracing import Tracing
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
 
 BUGS: tuple[type[Exception], ...] = (
     ArithmeticError,
@@ -39,6 +44,10 @@ BUGS: tuple[type[Exception], ...] = (
     TypeError,
 )
 """Exceptions that mean a mistake in the program, as a panic does in Go; counted as panics."""
+
+
+RETRY: Final = 10.0
+"""Seconds after which an item runs again whose result could not be settled."""
 
 
 class ReconcileTimeout(TimeoutError):
@@ -58,8 +67,8 @@ class Worker:
         self,
         controller: str,
         kind: GroupKind | None,
-        reconciler: Reconciler,
-        queue: PriorityQueue,
+        reconciler: Reconciler[Any],
+        queue: PriorityQueue[Any],
         settings: Settings,
         metrics: ControllerMetrics,
         logger: FilteringBoundLogger,
@@ -73,8 +82,9 @@ class Worker:
         self._metrics = metrics
         self._logger = logger
         self._tracing = tracing
+        self._tracebacks = Tracebacks()
 
-    async def process(self, item: Item) -> None:
+    async def process(self, item: Item[Any]) -> None:
         """Reconciles ``item`` and decides when it runs again.
 
         Raises only what must stop the controller: cancellation, and a bug in the reconciler when
@@ -86,56 +96,61 @@ class Worker:
         started = time.perf_counter()
         outcome: Outcome = "error"
         try:
-            with self._tracing.reconcile(
-                f"reconcile {self._controller}", item.links, _attributes(run)
-            ) as span:
-                ended = await self._call(run, span)
-            outcome = self._settle(item, run, ended)
+            if self._tracing.enabled:
+                outcome = await self._traced(item, run)
+            else:
+                outcome = self._settled(item, run, await self._call(run, None))
         finally:
             self._metrics.active(-1)
             self._metrics.reconciled(outcome, time.perf_counter() - started)
             _current.reset(token)
 
-    def _begin(self, item: Item) -> Run:
+    async def _traced(self, item: Item[Any], run: ReconcileContext) -> Outcome:
+        """Settle within the span too: a retry continues the trace of the reconcile that failed."""
+        name = f"reconcile {self._controller}"
+        with self._tracing.reconcile(name, item.links, _attributes(run)) as span:
+            return self._settled(item, run, await self._call(run, span))
+
+    def _begin(self, item: Item[Any]) -> ReconcileContext:
         request = item.request
-        reconcile_id = str(uuid.uuid4())
         timeout = self._settings.reconciliation_timeout
-        bound = {"namespace": request.namespace, "name": request.name, "reconcileID": reconcile_id}
-        if request.cluster:
-            bound["cluster"] = request.cluster
-        if self._kind is not None:
-            bound[self._kind.kind] = str(request)
-        return Run(
-            reconcile_id=reconcile_id,
+        return ReconcileContext(
             controller=self._controller,
             request=request,
             reasons=item.reasons,
             priority=item.priority,
             attempt=self._queue.retries(request),
             deadline=None if timeout is None else asyncio.get_running_loop().time() + timeout,
-            logger=self._logger.bind(**bound),
+            _bind=lambda reconcile_id: self._logger.bind(
+                **_bound(request, self._kind), reconcileID=reconcile_id
+            ),
         )
 
-    async def _call(self, run: Run, span: Span | None) -> _Ended:
-        scope = asyncio.timeout_at(run.deadline)
+    async def _call(self, run: ReconcileContext, span: Span | None) -> _Ended:
+        scope = None if run.deadline is None else asyncio.timeout_at(run.deadline)
         try:
-            async with scope:
-                return _Ended(result=await self._reconciler.reconcile(run.request))
+            if scope is None:
+                result = await self._reconciler.reconcile(run.request)
+            else:
+                async with scope:
+                    result = await self._reconciler.reconcile(run.request)
+            if result is None or isinstance(result, Result):
+                return _Ended(result=result)
+            error: Exception = InvalidResult(result)
         except asyncio.CancelledError as cancelled:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            error: Exception = RuntimeError("the reconcile was cancelled from within")
+            error = RuntimeError("the reconcile was cancelled from within")
             error.__cause__ = cancelled
         except BUGS as bug:
             self._metrics.panicked()
             if not self._settings.recover_panic:
                 raise
-            run.logger.exception("Reconciler has a bug; it goes on with the next item")
             error = bug
         except TimeoutError as timeout:
             error = timeout
-            if scope.expired():
+            if scope is not None and scope.expired():
                 self._metrics.timed_out()
                 error = ReconcileTimeout(
                     f"reconcile took longer than {self._settings.reconciliation_timeout:g} s"
@@ -145,10 +160,21 @@ class Worker:
         self._tracing.failed(span, error)
         return _Ended(error=error)
 
-    def _settle(self, item: Item, run: Run, ended: _Ended) -> Outcome:
+    def _settled(self, item: Item[Any], run: ReconcileContext, ended: _Ended) -> Outcome:
+        """Settle an item. Where that fails, which no reconciler should be able to make happen, it runs again."""
+        try:
+            return self._settle(item, run, ended)
+        except Exception:
+            run.logger.exception("The result of a reconcile could not be settled; it runs again")
+            self._metrics.failed(terminal=False)
+            self._queue.add(item.request, after=RETRY, reason="retried after an error")
+            return "error"
+
+    def _settle(self, item: Item[Any], run: ReconcileContext, ended: _Ended) -> Outcome:
         if ended.error is not None:
             self._fail(item, run, ended.error)
             return "error"
+        self._tracebacks.forget(item.request)
         request, result = item.request, ended.result
         self._queue.forget(request)
         if result is None or not result.requeue_after or result.requeue_after < 0:
@@ -158,18 +184,17 @@ class Worker:
             after=result.requeue_after,
             priority=item.priority if result.priority is None else result.priority,
             reason="requeued by the reconciler",
+            scheduled=True,
         )
         return "requeue_after"
 
-    def _fail(self, item: Item, run: Run, error: Exception) -> None:
+    def _fail(self, item: Item[Any], run: ReconcileContext, error: Exception) -> None:
         terminal = isinstance(error, TerminalError)
         self._metrics.failed(terminal=terminal)
-        run.logger.error(
-            "Reconciler error",
-            error=describe_error(error),
-            reasons=sorted(item.reasons),
-            terminal=terminal,
-        )
+        details: dict[str, object] = {"reasons": sorted(item.reasons), "terminal": terminal}
+        if (exception := self._tracebacks.report(item.request, error)) is not None:
+            details["exception"] = exception  # text, so that no renderer adds local variables
+        run.logger.error("Reconciler error", error=describe_error(error), **details)
         if terminal:
             self._queue.forget(item.request)
             return
@@ -183,7 +208,12 @@ class Worker:
             if error.result.priority is not None:
                 priority = error.result.priority
         self._queue.add(
-            item.request, rate_limited=True, priority=priority, reason="retried after an error"
+            item.request,
+            rate_limited=True,
+            priority=priority,
+            reason="retried after an error",
+            link=self._tracing.cause(),
+            scheduled=True,
         )
 
 
@@ -197,13 +227,33 @@ def describe_error(error: BaseException) -> str:
     return "; caused by ".join(parts)
 
 
-def _attributes(run: Run) -> dict[str, str | int]:
+def _bound(request: Hashable, kind: GroupKind | None) -> dict[str, str]:
+    """The fields of a log line that say which request it is about."""
+    if not isinstance(request, Request):
+        return {"request": str(request)}
+    bound = {"namespace": request.namespace, "name": request.name}
+    if request.cluster:
+        bound["cluster"] = request.cluster
+    if kind is not None:
+        bound[kind.kind] = request.log_key()
+    return bound
+
+
+def _object_attributes(request: Hashable) -> dict[str, str]:
+    if not isinstance(request, Request):
+        return {"request": str(request)}
+    return {
+        "k8s.namespace.name": request.namespace,
+        "k8s.object.name": request.name,
+        "k8s.cluster": request.cluster,
+    }
+
+
+def _attributes(run: ReconcileContext) -> dict[str, str | int]:
     return {
         "controller": run.controller,
         "reconcileID": run.reconcile_id,
-        "k8s.namespace.name": run.request.namespace,
-        "k8s.object.name": run.request.name,
-        "k8s.cluster": run.request.cluster,
+        **_object_attributes(run.request),
         "attempt": run.attempt,
         "reasons": ", ".join(sorted(run.reasons)),
     }

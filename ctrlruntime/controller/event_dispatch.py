@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic
 
 from structlog.typing import FilteringBoundLogger
 
-from ctrlruntime.cache.events import Created, Deleted, Event, Updated
+from ctrlruntime.cache.entry import KindT
+from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
+from ctrlruntime.cache.usercode import EXITS
+from ctrlruntime.controller.deferred import DeferredWork, Work
+from ctrlruntime.controller.metrics import ControllerMetrics, NoMetrics
 from ctrlruntime.controller.predicates import Predicate, entry_of
-from ctrlruntime.queue import PriorityQueue, Request
+from ctrlruntime.queue import PriorityQueue, RequestT
 from ctrlruntime.tracing import Tracing
 
 LOW_PRIORITY = -100
 """Priority of what need not be done at once: the initial list, and replays without a change."""
 
 
-class EventQueue:
+class EventQueue(Generic[RequestT]):
     """A controller's queue as the handler of one event sees it.
 
     What is added without a priority of its own gets the event's: low for the initial list and for
     updates without a change, else 0.
     """
 
-    __slots__ = ("_link", "_queue", "_reason", "cluster", "default_priority")
+    __slots__ = ("_defer", "_link", "_queue", "_reason", "cluster", "default_priority")
 
     def __init__(
         self,
-        queue: PriorityQueue,
+        queue: PriorityQueue[RequestT],
         *,
         cluster: str = "",
         default_priority: int = 0,
         reason: str = "",
         link: Any = None,
+        defer: Callable[[Work], None] | None = None,
     ) -> None:
         self._queue = queue
+        self._defer = defer
         self._reason = reason
         self._link = link
         self.cluster = cluster
@@ -42,7 +49,7 @@ class EventQueue:
 
     def add(
         self,
-        request: Request,
+        request: RequestT,
         *,
         priority: int | None = None,
         after: float | None = None,
@@ -59,28 +66,40 @@ class EventQueue:
             link=self._link,
         )
 
+    def defer(self, work: Work) -> None:
+        """Run ``work`` soon, and not in the informer's turn: it may await, and adds requests later.
 
-Handler = Callable[[Event, EventQueue], None]
+        At most 16 run at a time in a controller. What one raises costs this event only.
+        """
+        if self._defer is None:
+            raise RuntimeError("this queue has no controller that could run asynchronous work")
+        self._defer(work)
+
+
+Handler = Callable[[Event[KindT], EventQueue[RequestT]], None]
 """Decides which requests an event leads to. Synchronous, and quick: it runs in the informer's turn."""
 
 
-class Intake:
+class EventDispatcher:
     """Takes in the events of all sources of one controller."""
 
     def __init__(
         self,
-        queue: PriorityQueue,
+        queue: PriorityQueue[Any],
         logger: FilteringBoundLogger,
         tracing: Tracing | None = None,
+        metrics: ControllerMetrics | None = None,
     ) -> None:
         self.queue = queue
+        self._metrics = metrics if metrics is not None else NoMetrics()
         self._logger = logger
         self._tracing = tracing if tracing is not None and tracing.enabled else None
+        self._deferred = DeferredWork()
 
     def deliver(
         self,
         event: Event,
-        handler: Handler,
+        handler: Handler[Any, Any],
         predicates: Sequence[Predicate],
         *,
         kind: str,
@@ -88,7 +107,8 @@ class Intake:
     ) -> None:
         """Hands ``event`` to ``handler`` if all ``predicates`` let it through.
 
-        A handler or predicate that raises is logged and loses this event only.
+        A handler, map function or predicate that raises is logged and counted, and loses this event
+        only.
         """
         try:
             for predicate in predicates:
@@ -101,33 +121,60 @@ class Intake:
             attributes = {"k8s.kind": kind, "k8s.cluster": cluster, "event": reason}
             with self._tracing.event(f"{kind} event", attributes) as link:
                 handler(event, self._queue_for(event, cluster, reason, link))
-        except Exception:
-            self._logger.exception("Event handler failed; the event is lost", kind=kind)
+        except EXITS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the user's function, which costs this event only
+            self._lose(describe(event, kind), error)
 
-    def _queue_for(self, event: Event, cluster: str, reason: str, link: Any) -> EventQueue:
+    async def close(self) -> None:
+        """Cancel asynchronous work of handlers that has not ended."""
+        await self._deferred.close()
+
+    def _lose(self, change: str, error: BaseException) -> None:
+        self._metrics.event_failed()
+        self._logger.error("Event handler failed; the event is lost", change=change, exc_info=error)
+
+    def _defer(self, change: str, work: Work) -> None:
+        async def guarded() -> None:
+            try:
+                await work()
+            except asyncio.CancelledError as error:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                self._lose(change, error)
+            except Exception as error:  # noqa: BLE001 - the user's function, which costs this event only
+                self._lose(change, error)
+
+        self._deferred.add(guarded)
+
+    def _queue_for(self, event: Event, cluster: str, reason: str, link: Any) -> EventQueue[Any]:
         return EventQueue(
             self.queue,
             cluster=cluster,
             default_priority=LOW_PRIORITY if is_unremarkable(event) else 0,
             reason=reason,
             link=link,
+            defer=lambda work: self._defer(reason, work),
         )
 
 
 def is_unremarkable(event: Event) -> bool:
     """Whether nothing new happened: an object of the initial list, or an update without a change."""
-    if isinstance(event, Created):
+    if isinstance(event, CreateEvent):
         return event.initial
-    return isinstance(event, Updated) and event.old.resource_version == event.new.resource_version
+    return (
+        isinstance(event, UpdateEvent) and event.old.resource_version == event.new.resource_version
+    )
 
 
 def describe(event: Event, kind: str) -> str:
     """The event as a reason for people: ``ConfigMap default/settings updated``."""
-    if isinstance(event, Created):
+    if isinstance(event, CreateEvent):
         verb = "listed" if event.initial else "created"
-    elif isinstance(event, Updated):
+    elif isinstance(event, UpdateEvent):
         verb = "updated"
-    elif isinstance(event, Deleted):
+    elif isinstance(event, DeleteEvent):
         verb = "deleted"
     else:
         verb = "signalled"

@@ -31,7 +31,7 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(error, APIError) and (error.code in _TRANSIENT_CODES or error.code >= 500)
 
 
-class Failures:
+class AggregateError:
     """The failures of one pass, in the order they came. Every step runs; at the end the phase is chosen."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 
-class Pace:
+class LoopYielder:
     """Lets other tasks run after ``slice_seconds`` of uninterrupted work.
 
     Shared by all workers of a process: together they take one slice per turn of the loop, so the
@@ -17,7 +17,7 @@ class Pace:
         self._ends = 0.0
         self._renewing = False
 
-    async def breathe(self) -> None:
+    async def maybe_yield(self) -> None:
         """Yields to the loop if the slice is used up."""
         loop = asyncio.get_running_loop()
         if loop.time() < self._ends:

@@ -1,0 +1,52 @@
+"""Asynchronous work of event handlers: started in order, a few at a time, cancelled at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+Work = Callable[[], Awaitable[None]]
+
+CONCURRENT: Final = 16
+"""How much of it runs at a time in a controller."""
+
+
+class DeferredWork:
+    """Runs what is added, at most ``limit`` at a time. The work handles its own exceptions."""
+
+    def __init__(self, limit: int = CONCURRENT) -> None:
+        self._limit = limit
+        self._waiting: deque[Work] = deque()
+        self._running: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def add(self, work: Work) -> None:
+        """Run ``work`` as soon as there is room for it. Ignored after :meth:`close`."""
+        if not self._closed:
+            self._waiting.append(work)
+            self._fill()
+
+    async def close(self) -> None:
+        """Cancel what runs and drop what waits."""
+        self._closed = True
+        self._waiting.clear()
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def _fill(self) -> None:
+        while self._waiting and len(self._running) < self._limit:
+            task = asyncio.create_task(_run(self._waiting.popleft()), name="deferred event handler")
+            self._running.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._fill()
+
+
+async def _run(work: Work) -> None:
+    await work()
