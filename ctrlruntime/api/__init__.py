@@ -29,7 +29,6 @@ from .markers import (
 )
 from .model import ApiModel
 from .objectmeta import ObjectMeta, OwnerReference
-from .registry import KindRegistry
 from .resource import KindOptions, KindRef, NoStatus, Resource, Scale, mapping_of
 from .scalars import (
     Duration,
@@ -65,7 +64,6 @@ __all__ = [
     "IntOrString",
     "KindOptions",
     "KindRef",
-    "KindRegistry",
     "ListMap",
     "ListSet",
     "Manifest",

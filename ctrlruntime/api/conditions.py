@@ -2,28 +2,38 @@
 
 Pure: the clock is passed in. A condition is written only if something of it changed, and its
 transition time only if its status did, so that a reconcile without news writes nothing.
+Messages are cut between words, and never within what to do, which a message has after its last semicolon.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
+from .kinds import Manifest
 from .markers import ListMap, RequiredOnWire
 from .model import ApiModel
 from .scalars import Time
 
 __all__ = [
+    "LONGEST_MESSAGE",
     "Condition",
     "ConditionStatus",
     "Conditions",
+    "conditions_of",
+    "conditions_to_wire",
     "find_condition",
     "is_condition_false",
     "is_condition_true",
+    "list_sentences",
+    "new_condition",
     "remove_condition",
     "set_condition",
+    "shorten",
+    "shorten_before_remedy",
 ]
 
 ConditionStatus = Literal["True", "False", "Unknown"]
@@ -34,6 +44,11 @@ _TYPE_PATTERN = (
     r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
 )
 _MESSAGE_LIMIT = 32768
+LONGEST_MESSAGE: Final = 1024
+"""Characters of a message that `new_condition` writes."""
+
+_ELLIPSIS = "…"
+_BEFORE_REMEDY = "; "
 
 
 class Condition(ApiModel):
@@ -58,6 +73,40 @@ class Condition(ApiModel):
 
 Conditions = Annotated[list[Condition], ListMap("type")]
 """The type of a status field ``conditions: Conditions = []``."""
+
+
+def new_condition(
+    type: str,  # noqa: A002
+    status: bool | ConditionStatus,
+    reason: str,
+    message: str,
+    *,
+    generation: int | None = None,
+) -> Condition:
+    """Return a condition whose message has at most LONGEST_MESSAGE characters.
+
+    `generation` is that of the object the condition was computed for. Raises ValidationError for a type
+    or reason that the API server would not accept.
+    """
+    condition = Condition(
+        type=type,
+        status=status if isinstance(status, str) else "True" if status else "False",
+        reason=reason,
+        message=shorten(message),
+    )
+    if generation is not None:
+        condition.observed_generation = generation
+    return condition
+
+
+def conditions_of(status: Mapping[str, Any]) -> list[Condition]:
+    """Return the conditions of a status as it is stored, such as that of an object that is not readable."""
+    return [Condition.model_validate(item) for item in status.get("conditions") or ()]
+
+
+def conditions_to_wire(conditions: list[Condition]) -> list[Manifest]:
+    """Return conditions as they stand in a status, defaults included."""
+    return [item.to_wire(exclude_unset=False) for item in conditions]
 
 
 def find_condition(conditions: list[Condition], type: str) -> Condition | None:  # noqa: A002
@@ -114,3 +163,45 @@ def remove_condition(conditions: list[Condition], type: str) -> bool:  # noqa: A
 
 def _cut(message: str) -> str:
     return message if len(message) <= _MESSAGE_LIMIT else f"{message[: _MESSAGE_LIMIT - 1]}…"
+
+
+def shorten(text: str, limit: int = LONGEST_MESSAGE) -> str:
+    """Return the text with at most `limit` characters, cut between words and ended by an ellipsis."""
+    if len(text) <= limit:
+        return text
+    cut = text[: max(0, limit - len(_ELLIPSIS))]
+    if not text[len(cut)].isspace():
+        head, _, tail = cut.rpartition(" ")
+        cut = head if head.strip() and len(tail) < limit // 2 else cut
+    return f"{cut.rstrip(' ,;:.')}{_ELLIPSIS}"
+
+
+def shorten_before_remedy(text: str, limit: int = LONGEST_MESSAGE) -> str:
+    """Return the text with at most `limit` characters, cut before its last semicolon if there is room."""
+    if len(text) <= limit:
+        return text
+    head, separator, remedy = text.rpartition(_BEFORE_REMEDY)
+    room = limit - len(separator) - len(remedy)
+    if not separator or room < limit // 4:
+        return shorten(text, limit)
+    return f"{shorten(head, room)}{separator}{remedy}"
+
+
+def list_sentences(head: str, sentences: Sequence[str], limit: int = LONGEST_MESSAGE) -> str:
+    """Return `head: first; second; and 3 more.` with whole sentences, as many as fit; empty for none.
+
+    A first sentence that does not fit is cut before its remedy.
+    """
+    if not sentences:
+        return ""
+    start = f"{head}: " if head else ""
+    for shown in range(len(sentences), 0, -1):
+        more = len(sentences) - shown
+        end = f"; and {more} more." if more else "."
+        text = "; ".join(item.rstrip(".") for item in sentences[:shown])
+        room = limit - len(start) - len(end)
+        if shown == 1:
+            text = shorten_before_remedy(text, room)
+        if len(text) <= room:
+            return f"{start}{text}{end}"
+    return ""

@@ -7,6 +7,7 @@ what a URL needs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ Manifest = dict[str, Any]
 """A Kubernetes object as plain JSON data."""
 
 _PATH_SAFE = ":@!$&'()*+,;=~"
+_UNQUOTED = re.compile(r"[A-Za-z0-9_.:@!$&'()*+,;=~-]*").fullmatch
+"""Matches what `quote` would leave as it is; nearly every name."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -29,6 +32,13 @@ class GroupKind:
 
     def __str__(self) -> str:
         return f"{self.kind}.{self.group}" if self.group else self.kind
+
+
+_GROUP = r"(?P<group>[a-z0-9]([-a-z0-9.]*[a-z0-9])?)"
+_VERSION = r"(?P<version>v[0-9]+((alpha|beta)[0-9]+)?)"
+_KIND = r"(?P<kind>[A-Z][A-Za-z0-9]*)"
+_SLASHES = re.compile(rf"({_GROUP}/)?{_VERSION}/{_KIND}")
+_DOTS = re.compile(rf"{_KIND}\.{_VERSION}(\.{_GROUP})?")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -83,6 +93,19 @@ class GroupVersionKind:
         return cls(group, version, kind)
 
     @classmethod
+    def from_string(cls, text: str) -> GroupVersionKind:
+        """From ``apps/v1/Deployment`` or ``Deployment.v1.apps``; in the core group ``v1/Pod`` or ``Pod.v1``.
+
+        Raises ValueError for anything else, a kind without its version included.
+        """
+        if found := _SLASHES.fullmatch(text) or _DOTS.fullmatch(text):
+            return cls(found["group"] or "", found["version"], found["kind"])
+        raise ValueError(
+            f"{text!r} does not name one kind: write group, version and kind, as in "
+            '"apps/v1/Deployment" or "Deployment.v1.apps", and "v1/Pod" in the core group'
+        )
+
+    @classmethod
     def of(cls, manifest: Mapping[str, Any]) -> GroupVersionKind:
         """The kind of a manifest. Raises ValueError if it does not say what it is."""
         api_version, kind = manifest.get("apiVersion"), manifest.get("kind")
@@ -115,9 +138,10 @@ class RESTMapping:
 
     def path(
         self,
-        namespace: str | None = None,
         name: str | None = None,
         subresource: str | None = None,
+        *,
+        namespace: str | None = None,
     ) -> str:
         """The path of a collection or, with ``name``, of one object.
 
@@ -128,16 +152,20 @@ class RESTMapping:
         """
         parts = [self.root]
         if self.namespaced and namespace:
-            parts += ["namespaces", quote(namespace, safe=_PATH_SAFE)]
+            parts += ["namespaces", _quoted(namespace)]
         elif self.namespaced and name is not None:
             raise ValueError(f"{self.resource} {name!r}: a namespace is needed to name one object")
         parts.append(self.plural)
         if name is not None:
             if not name or name in {".", ".."}:
                 raise ValueError(f"{self.resource}: {name!r} is not a name")
-            parts.append(quote(name, safe=_PATH_SAFE))
+            parts.append(_quoted(name))
         if subresource is not None:
             if name is None:
                 raise ValueError(f"{self.resource}: a subresource belongs to a named object")
             parts.append(subresource)
         return "/".join(parts)
+
+
+def _quoted(segment: str) -> str:
+    return segment if _UNQUOTED(segment) else quote(segment, safe=_PATH_SAFE)

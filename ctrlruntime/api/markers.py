@@ -18,7 +18,7 @@ from pydantic import GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from .identifiers import cel_name
+from .cel_names import cel_name
 
 __all__ = [
     "CEL",

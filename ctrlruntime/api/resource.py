@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeAlias, cast
 
 import orjson
@@ -40,6 +41,10 @@ __all__ = [
     "OwnerReference",
     "Resource",
     "Scale",
+    "TypedKindRef",
+    "UntypedKindRef",
+    "assumed_mapping",
+    "gvk_of",
     "mapping_of",
 ]
 
@@ -178,8 +183,10 @@ class Resource(ApiModel, Generic[SpecT, StatusT]):
         options = type(self).kind_options
         if options is not None:
             gvk = options.gvk
-            self.api_version = self.api_version or gvk.api_version
-            self.kind = self.kind or gvk.kind
+            if not self.api_version:  # setting a field costs more than all the rest
+                self.api_version = gvk.api_version
+            if not self.kind:
+                self.kind = gvk.kind
             if self.kind != gvk.kind or self.api_version != gvk.api_version:
                 raise ValueError(
                     f"this is a {self.kind} of {self.api_version}, not a {gvk.kind} of "
@@ -253,19 +260,45 @@ class Resource(ApiModel, Generic[SpecT, StatusT]):
         return manifest
 
 
-KindRef: TypeAlias = type[Resource[Any, Any]] | GroupVersionKind | RESTMapping
-"""What names a kind in every call: a class of one's own, a GVK, or a REST mapping."""
+UntypedKindRef: TypeAlias = GroupVersionKind | RESTMapping | str
+"""What names a kind that is handled as plain manifests; a string as in ``apps/v1/Deployment``."""
+KindRef: TypeAlias = type[Resource[Any, Any]] | UntypedKindRef
+"""What names a kind in every call: a class of one's own, a GVK or its text, or a REST mapping."""
+
+
+KindT = TypeVar("KindT", bound=Resource[Any, Any], default=Any)
+TypedKindRef: TypeAlias = type[KindT] | UntypedKindRef
+"""A `KindRef` whose class, if it is one, types what belongs to the kind: ``TypedKindRef[Website]``."""
 
 
 def mapping_of(kind: KindRef) -> RESTMapping | None:
     """The REST mapping of a kind as far as it is known without discovery, otherwise None."""
     if isinstance(kind, RESTMapping):
         return kind
-    if isinstance(kind, GroupVersionKind):
+    if isinstance(kind, GroupVersionKind | str):
         from .builtin import BUILTIN
 
-        return BUILTIN.get(kind)
+        return BUILTIN.get(gvk_of(kind))
     return kind.mapping()
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> GroupVersionKind:
+    return GroupVersionKind.from_string(text)
+
+
+def gvk_of(kind: KindRef) -> GroupVersionKind:
+    """The kind that a reference names. Raises ValueError for a string that names none, or several."""
+    if isinstance(kind, str):
+        return _parsed(kind)
+    if isinstance(kind, GroupVersionKind):
+        return kind
+    return kind.gvk if isinstance(kind, RESTMapping) else kind.gvk()
+
+
+def assumed_mapping(gvk: GroupVersionKind) -> RESTMapping:
+    """How a kind is served if its plural is regular and it is namespaced; only a server knows."""
+    return RESTMapping(gvk, plural_of(gvk.kind.lower()), True)
 
 
 _VOWELS = "aeiou"

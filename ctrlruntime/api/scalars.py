@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import (
@@ -139,11 +139,13 @@ def _read_duration(value: Any) -> Any:
     return parse_duration(value) if isinstance(value, str) else value
 
 
+_DURATION_PATTERN = r"^[+-]?(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"
+
 Duration = Annotated[
     timedelta,
     BeforeValidator(_read_duration),
     PlainSerializer(format_duration, when_used="json"),
-    WithJsonSchema({"type": "string"}),
+    WithJsonSchema({"type": "string", "pattern": _DURATION_PATTERN}),
 ]
 """A duration, written and read as Go does (metav1.Duration); a timedelta in Python."""
 
@@ -164,6 +166,14 @@ _SUFFIXES = {
 }
 
 
+_LARGEST_EXPONENT = 30
+"""The API server caps quantities at 2^63-1; far beyond it each use as an integer takes seconds."""
+
+
+def _shortened(text: str, longest: int = 40) -> str:
+    return repr(str(text) if len(text) <= longest else f"{text[:longest]}…")
+
+
 class Quantity(str):
     """An amount such as ``500m``, ``1.5Gi`` or ``2``: the text as given, and its exact value.
 
@@ -179,12 +189,13 @@ class Quantity(str):
         if match is None:
             raise ValueError(f"{str(self)!r} is not a quantity; expected for example 500m or 1Gi")
         try:
-            amount = Decimal(match[1])
-            if match[2]:
-                return amount * _SUFFIXES[match[2]]
-            return amount.scaleb(int(match[3] or 0))
-        except InvalidOperation as error:
-            raise ValueError(f"{str(self)!r} is out of range") from error
+            number = Decimal(match[1])
+            scaled = number * _SUFFIXES[match[2]] if match[2] else number.scaleb(int(match[3] or 0))
+        except (ArithmeticError, ValueError) as error:
+            raise ValueError(f"{_shortened(self)} is out of range") from error
+        if number and (not scaled or abs(scaled.adjusted()) > _LARGEST_EXPONENT):
+            raise ValueError(f"{_shortened(self)} is out of range")
+        return scaled
 
     @classmethod
     def __get_pydantic_core_schema__(

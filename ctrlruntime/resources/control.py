@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.cache import Cache, CachedClient
-from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.cache.versions import number, version
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import (
@@ -21,8 +21,10 @@ from ctrlruntime.client.errors import (
     NotFound,
     StatusCause,
 )
-from ctrlruntime.resources.allocated import with_allocated
+from ctrlruntime.client.selectors import parse_labels
+from ctrlruntime.cluster.cluster import Cluster
 from ctrlruntime.resources.desired import (
+    INHERITED,
     Desired,
     Manifest,
     ObjectKey,
@@ -41,12 +43,19 @@ from ctrlruntime.resources.diff import (
     is_recorded,
     settle,
 )
-from ctrlruntime.resources.ownership import OWNER, OWNER_UID, Owner, Standing, Verdict, judge
+from ctrlruntime.resources.ownership import (
+    OWNER,
+    OWNER_UID,
+    Owner,
+    Ownership,
+    OwnershipResult,
+    check_ownership,
+    is_handed_over,
+)
 from ctrlruntime.resources.revision import REVISION
 
 FIRST_CONTACT: Final = "1"
 """An apply with this resourceVersion creates, or answers 409 when anything is there."""
-NULL: Final = 'Invalid value: "null"'
 REFUSES_FIRST_CONTACT: Final = "resourceVersion should not be set on objects to be created"
 
 
@@ -80,7 +89,7 @@ class Outcome:
     reason: Reason | None = None
     conflict: str = ""
     """For a conflict: who holds the object or the field, in words."""
-    overtaken: bool = False
+    superseded_by_watch: bool = False
     """Somebody wrote after us, and that is known already: no event will tell of a change."""
 
 
@@ -104,18 +113,23 @@ class Control:
 
     def __init__(
         self,
-        cache: Cache,
+        cache: Cache | Cluster,
         *,
         field_manager: str,
         alive: Callable[[str], bool] = lambda _uid: False,
         remembered: int = 500_000,
     ) -> None:
-        """`alive(uid)` says whether a known owner has that UID; `remembered` bounds the memory of
+        """`cache`, or the Cluster whose cache it is: objects are written there.
+
+        `alive(uid)` says whether a known owner has that UID; `remembered` bounds the memory of
         what the server made of our own last writes (oldest forgotten first, at worst one extra
         write that changes nothing)."""
+        if isinstance(cache, Cluster):
+            cache = cache.cache
         self._cache = cache
         self._client: CachedClient = cache.client()
         self._field_manager = field_manager
+        cache.field_managers.add(field_manager)
         self._alive = alive
         self._settled: OrderedDict[ObjectKey, Settled] = OrderedDict()
         self._remembered = remembered
@@ -133,30 +147,39 @@ class Control:
 
     def look(self, desired: Desired) -> Entry | None:
         """The object of that name as the cache has it."""
-        return self._cache.entry(desired.mapping, desired.name, desired.namespace or None)
+        return self._find(desired.mapping, desired.name, desired.namespace)
 
     def exists(self, mapping: RESTMapping, entry: Entry) -> bool:
         """Whether exactly this object, by UID, is still there as far as the cache knows."""
-        found = self._cache.entry(mapping, entry.name, entry.namespace or None)
+        found = self._find(mapping, entry.name, entry.namespace)
         return found is not None and found.uid == entry.uid
+
+    def _find(self, mapping: RESTMapping, name: str, namespace: str) -> Entry | None:
+        """The entry in which this control's own fields are known."""
+        return self._cache.entry(
+            mapping, name, namespace=namespace or None, tracked=self._field_manager
+        )
 
     def holds(self, entry: Entry, owner: Owner) -> bool:
         """Whether `entry` is the owner's, adoptable ones included."""
-        return self.judge(entry, owner).standing is not Standing.FOREIGN
+        return self.judge(entry, owner).standing is not Ownership.FOREIGN
 
-    def judge(self, entry: Entry, owner: Owner) -> Verdict:
-        """Whose `entry` is; see :func:`ctrlruntime.resources.ownership.judge`."""
-        return judge(entry, owner, alive=self._alive)
+    def judge(self, entry: Entry, owner: Owner) -> OwnershipResult:
+        """Whose `entry` is; see :func:`ctrlruntime.resources.ownership.check_ownership`."""
+        return check_ownership(entry, owner, alive=self._alive)
 
-    def _judge(self, desired: Desired, entry: Entry, owner: Owner, *, wrote: bool) -> Verdict:
+    def _judge(
+        self, desired: Desired, entry: Entry, owner: Owner, *, wrote: bool
+    ) -> OwnershipResult:
         known = self._settled.get(desired.key)
         same = known is not None and (known.owner, known.uid) == (owner.uid, entry.uid)
-        return judge(entry, owner, alive=self._alive, wrote=wrote, same=same)
+        return check_ownership(entry, owner, alive=self._alive, wrote=wrote, same=same)
 
     def compare(self, current: Iterable[Entry], desired: Iterable[Desired], owner: Owner) -> Diff:
         """What separates `current`, entries of any kinds, from `desired`; see :func:`diff`. No request is made."""
         found = {
-            ObjectKey(each.gvk.group_kind, each.namespace, each.name): each for each in current
+            ObjectKey(each.gvk.group_kind, each.name, namespace=each.namespace): each
+            for each in current
         }
         wanted = list(desired)
         made = diff(found, wanted, owner, alive=self._alive, settled=self._settled.get)
@@ -176,7 +199,7 @@ class Control:
         if entry is None or entry.deletion_timestamp is not None:
             return True
         verdict = self._judge(desired, entry, owner, wrote=wrote)
-        if verdict.standing is Standing.FOREIGN:
+        if verdict.standing is Ownership.FOREIGN:
             return True
         return self._difference(desired, entry, owner, verdict, current=current) is not None
 
@@ -185,11 +208,13 @@ class Control:
     ) -> Outcome:
         """Create or update one object, if it is not as desired.
 
-        `wrote` says the caller has its own record of having written it (see `judge`), `current`
+        `wrote` says the caller has its own record of having written it (see `check_ownership`), `current`
         that what it wrote last was this very revision. Raises the client's errors other than
         conflicts; a conflict is an outcome.
         """
-        if self._cache.uncertain(desired.mapping, desired.name, desired.namespace or None):
+        if self._cache.unconfirmed(
+            desired.mapping, desired.name, namespace=desired.namespace or None
+        ):
             await self._refresh(desired)
         done: Outcome | None = None
         for _ in range(ATTEMPTS - 1):
@@ -199,15 +224,48 @@ class Control:
             except (AlreadyExists, Conflict, NotFound):
                 # Not what we saw: another object, or a newer version of it. Look, and judge again.
                 found = await self._refresh(desired)
-                if found is entry or (found is None and entry is None):
+                if found is None and entry is None:
+                    unselected = await self.reclaim(desired, owner)
+                    if unselected is None:
+                        raise
+                    return unselected
+                if found is entry:
                     raise
                 continue
             if done is not None and outcome.action is Action.UNCHANGED:
-                return replace(done, entry=outcome.entry, overtaken=False)
-            if not outcome.overtaken:
+                return replace(done, entry=outcome.entry, superseded_by_watch=False)
+            if not outcome.superseded_by_watch:
                 return outcome
             done = outcome
         return await self._attempt(desired, self.look(desired), owner, wrote=wrote, current=current)
+
+    async def reclaim(self, desired: Desired, owner: Owner) -> Outcome | None:
+        """Put the labels back that the cache selects by, on an object of the owner that has lost them.
+
+        Makes one live list, of that name. Returns None if there is no such object outside of the cache's
+        selection. An object of another owner is a conflict, and is not written. What else differs is drift,
+        found once the cache has the object again.
+        """
+        entry = await self._unselected(desired)
+        if entry is None:
+            return None
+        if entry.deletion_timestamp is not None:
+            return Outcome(Action.TERMINATING, entry)
+        verdict = self._judge(desired, entry, owner, wrote=False)
+        if verdict.standing is Ownership.FOREIGN:
+            return Outcome(Action.CONFLICT, entry, None, f"{BELONGS}{verdict.holder}")
+        informer = self._cache.informer(desired.mapping)
+        labels = {**(desired.manifest["metadata"].get("labels") or {}), **desired.labels}
+        selected = {each.key for each in parse_labels(informer.selection.labels)}
+        patch = {
+            "metadata": {
+                "uid": entry.uid,
+                "resourceVersion": entry.resource_version,
+                "labels": {key: labels[key] for key in selected if key in labels},
+            }
+        }
+        await self._merge(desired.mapping, desired.name, desired.namespace, patch)
+        return Outcome(Action.UPDATED, entry, Reason.TRACKING)
 
     async def delete(self, mapping: RESTMapping, entry: Entry, owner: Owner) -> bool:
         """Delete an object that is ours. Returns False, and does nothing, if it is not.
@@ -215,14 +273,16 @@ class Control:
         Guarded by the object's UID, so a foreign object of the same name that took its place in
         the meantime is not touched.
         """
-        if self.judge(entry, owner).standing is Standing.FOREIGN:
+        if self.judge(entry, owner).standing is Ownership.FOREIGN:
             return False
-        self._settled.pop(ObjectKey(mapping.gvk.group_kind, entry.namespace, entry.name), None)
+        self._settled.pop(
+            ObjectKey(mapping.gvk.group_kind, entry.name, namespace=entry.namespace), None
+        )
         try:
             await self._client.delete(
                 mapping,
                 entry.name,
-                entry.namespace or None,
+                namespace=entry.namespace or None,
                 uid=entry.uid,
                 propagation="Background",
             )
@@ -245,7 +305,7 @@ class Control:
         same owner finds it again. `labels` and `annotations` are merged in (None removes).
         Returns False, and does nothing, if the object is not ours.
         """
-        if self.judge(entry, owner).standing is Standing.FOREIGN:
+        if self.judge(entry, owner).standing is Ownership.FOREIGN:
             return False
         kept = [reference_manifest(ref) for ref in entry.owners if ref.uid != owner.uid]
         patch = {
@@ -265,8 +325,28 @@ class Control:
 
     # -- writing ---------------------------------------------------------------------------
 
+    async def _unselected(self, desired: Desired) -> Entry | None:
+        """Return the object of that name if it has not the labels that the cache selects by."""
+        informer = self._cache.informer(desired.mapping)
+        if not informer.selection.labels:
+            return None
+        found = await self._cache.live_client.list(
+            desired.mapping,
+            desired.namespace or None,
+            fields=f"metadata.name={desired.name}",
+            metadata_only=informer.metadata_only,
+        )
+        decoder = EntryDecoder(
+            desired.mapping.gvk,
+            metadata_only=informer.metadata_only,
+            track_manager=self._field_manager,
+        )
+        return next((decoder.decode_manifest(item) for item in found), None)
+
     async def _refresh(self, desired: Desired) -> Entry | None:
-        return await self._cache.refresh(desired.mapping, desired.name, desired.namespace or None)
+        return await self._cache.refresh(
+            desired.mapping, desired.name, namespace=desired.namespace or None
+        )
 
     async def _attempt(
         self, desired: Desired, entry: Entry | None, owner: Owner, *, wrote: bool, current: bool
@@ -276,7 +356,7 @@ class Control:
         if entry.deletion_timestamp is not None:
             return Outcome(Action.TERMINATING, entry)
         verdict = self._judge(desired, entry, owner, wrote=wrote)
-        if verdict.standing is Standing.FOREIGN:
+        if verdict.standing is Ownership.FOREIGN:
             if not desired.force or self._owned_elsewhere(entry, owner):
                 return Outcome(Action.CONFLICT, entry, None, f"{BELONGS}{verdict.holder}")
             return await self._update(desired, entry, owner, Reason.ADOPTION)
@@ -288,7 +368,13 @@ class Control:
         return await self._update(desired, entry, owner, reason)
 
     def _difference(
-        self, desired: Desired, entry: Entry, owner: Owner, verdict: Verdict, *, current: bool
+        self,
+        desired: Desired,
+        entry: Entry,
+        owner: Owner,
+        verdict: OwnershipResult,
+        *,
+        current: bool,
     ) -> Reason | None:
         known = self._settled.get(desired.key)
         reason = difference(desired, entry, owner, verdict, known, current=current)
@@ -353,11 +439,11 @@ class Control:
         applied: Manifest = await self._client.patch(
             desired.mapping,
             desired.name,
-            desired.namespace or None,
             operations,
+            namespace=desired.namespace or None,
             type=PatchType.JSON,
             field_manager=self._field_manager,
-            metadata_only=self._cache.informer(desired.mapping).metadata_only,
+            metadata_only=self._cache.metadata_only(desired.mapping),
         )
         return applied
 
@@ -368,32 +454,50 @@ class Control:
             # Ours again, and held back as before: what it was made from is left on record.
             desired = replace(desired, once=True, revision=entry.annotations[REVISION])
         if desired.once:
-            answer = await self._merge(
-                desired.mapping, entry.name, entry.namespace, self._record(desired, entry, owner)
-            )
+            record = self._record(desired, entry, owner)
+            if reason is Reason.ADOPTION:
+                record["metadata"]["resourceVersion"] = entry.resource_version
+            answer = await self._merge(desired.mapping, entry.name, entry.namespace, record)
             return self._written(desired, owner, answer, Action.UPDATED, reason)
-        await self._drop_stale_references(desired, entry, owner)
-        force = desired.force or desired.insist or reason is not Reason.REVISION
+        # The object that was judged is adopted, and no newer one: by now it may be on its way out, and a
+        # deletion by the garbage collector would count as one of an object of the new owner.
+        required = entry.resource_version if reason is Reason.ADOPTION else ""
+        required = await self._drop_stale_references(desired, entry, owner, required)
+        force = (
+            desired.force
+            or desired.force_own_fields
+            or not _is_new_content(desired, entry, owner, reason)
+        )
         try:
-            answer = await self._write(desired, entry, owner, force=force)
+            answer = await self._write(desired, entry, owner, required, force=force)
         except Conflict as error:
             if not error.is_field_conflict:
                 raise
             if any(map(_is_disputed, error.causes)):
                 return Outcome(Action.CONFLICT, entry, reason, error.message)
-            answer = await self._write(desired, entry, owner, force=True)
+            answer = await self._write(desired, entry, owner, required, force=True)
         answer = await self._record_fields(desired, owner, answer)
         return self._written(desired, owner, answer, Action.UPDATED, reason)
 
-    async def _drop_stale_references(self, desired: Desired, entry: Entry, owner: Owner) -> None:
-        """Take off the reference to the owner of a former life, which an apply cannot remove."""
+    async def _drop_stale_references(
+        self, desired: Desired, entry: Entry, owner: Owner, required: str
+    ) -> str:
+        """Take off the reference to the owner of a former life, which an apply cannot remove.
+
+        Writes to the version `required`, if one is. Returns the one that the next write requires.
+        """
         recorded = entry.annotations.get(OWNER_UID)
         stale = recorded != owner.uid and any(ref.uid == recorded for ref in entry.owners)
         if not stale or desired.strategy is not PatchStrategy.APPLY:
-            return
+            return required
         references = self._references(desired, entry, owner)
-        patch = {"metadata": {"uid": entry.uid, "ownerReferences": references or None}}
-        await self._merge(desired.mapping, entry.name, entry.namespace, patch)
+        patch: Manifest = {"metadata": {"uid": entry.uid, "ownerReferences": references or None}}
+        if is_handed_over(entry, owner):  # reference and record change hands in one write
+            patch["metadata"]["annotations"] = {OWNER: owner.key, OWNER_UID: owner.uid}
+        if required:
+            patch["metadata"]["resourceVersion"] = required
+        answer = await self._merge(desired.mapping, entry.name, entry.namespace, patch)
+        return str(answer["metadata"]["resourceVersion"]) if required else ""
 
     async def _record_fields(self, desired: Desired, owner: Owner, answer: Manifest) -> Manifest:
         """See to it that managed fields show all we wrote as ours, and as nobody's else.
@@ -431,29 +535,25 @@ class Control:
         patched: Manifest = await self._client.patch(
             desired.mapping,
             desired.name,
-            desired.namespace or None,
             operations,
+            namespace=desired.namespace or None,
             type=PatchType.JSON,
             field_manager=self._field_manager,
-            metadata_only=self._cache.informer(desired.mapping).metadata_only,
+            metadata_only=self._cache.metadata_only(desired.mapping),
         )
         return patched
 
     async def _write(
-        self, desired: Desired, entry: Entry, owner: Owner, *, force: bool
+        self, desired: Desired, entry: Entry, owner: Owner, required: str, *, force: bool
     ) -> Manifest:
-        """`force`: the same revision was all ours, so taking it back is no conflict."""
+        """`force`: the same revision was all ours, so taking it back is no conflict. `required`: the
+        version that the object must have; empty: any."""
         body = desired.body(owner)
+        if required:
+            body["metadata"]["resourceVersion"] = required
         if desired.strategy is PatchStrategy.APPLY:
             body["metadata"]["uid"] = entry.uid
-            try:
-                return await self._apply(desired, body, force=force)
-            except Invalid as error:
-                emptied = _emptied(error, body)
-                if not emptied:
-                    raise
-                await self._remove_emptied(desired, entry, emptied)
-                return await self._apply(desired, body, force=force)
+            return await self._apply(desired, body, force=force)
         if desired.strategy is PatchStrategy.MERGE:
             body["metadata"]["uid"] = entry.uid
             body["metadata"]["ownerReferences"] = self._references(desired, entry, owner) or None
@@ -464,30 +564,9 @@ class Control:
             "finalizers": list(entry.finalizers),
             "ownerReferences": self._references(desired, entry, owner),
         }
-        if isinstance(body.get("spec"), dict):
-            live = entry.field("spec") or {}
-            body["spec"] = with_allocated(desired.mapping.gvk.group_kind, body["spec"], live)
         return await self._client.update(
             body, kind=desired.mapping, field_manager=self._field_manager
         )
-
-    async def _remove_emptied(
-        self, desired: Desired, entry: Entry, paths: Iterable[tuple[str, ...]]
-    ) -> None:
-        """Take away lists and maps that an apply has left nothing of.
-
-        Before 1.21 a server makes null of a list or map whose last item is given up, and refuses that
-        for a custom resource.
-        """
-        patch: Manifest = {
-            "metadata": {"uid": entry.uid, "resourceVersion": entry.resource_version}
-        }
-        for path in paths:
-            place = patch
-            for name in path[:-1]:
-                place = place.setdefault(name, {})
-            place[path[-1]] = None
-        await self._merge(desired.mapping, entry.name, entry.namespace, patch)
 
     async def _apply(self, desired: Desired, body: Manifest, *, force: bool) -> Manifest:
         return await self._client.apply(
@@ -495,7 +574,7 @@ class Control:
             kind=desired.mapping,
             field_manager=self._field_manager,
             force=force,
-            metadata_only=self._cache.informer(desired.mapping).metadata_only,
+            metadata_only=self._cache.metadata_only(desired.mapping),
         )
 
     async def _merge(
@@ -504,20 +583,23 @@ class Control:
         return await self._client.patch(
             mapping,
             name,
-            namespace or None,
             patch,
+            namespace=namespace or None,
             type=PatchType.MERGE,
             field_manager=self._field_manager,
-            metadata_only=self._cache.informer(mapping).metadata_only,
+            metadata_only=self._cache.metadata_only(mapping),
         )
 
     def _record(self, desired: Desired, entry: Entry, owner: Owner) -> Manifest:
         """A patch that renews tracking metadata and touches nothing else."""
+        recorded = entry.annotations.get(INHERITED)
+        left = set((recorded or "").split(",")) - {"", *desired.inherited}
+        gone = {} if recorded is None else {INHERITED: None}
         return {
             "metadata": {
                 "uid": entry.uid,
-                "labels": dict(desired.labels),
-                "annotations": desired.tracking(owner),
+                "labels": {**dict.fromkeys(left), **desired.inherited, **desired.labels},
+                "annotations": {**gone, **desired.tracking(owner)},
                 "ownerReferences": self._references(desired, entry, owner) or None,
             }
         }
@@ -544,7 +626,15 @@ class Control:
             self._settle(desired.key, settle(desired, entry, owner))
             return Outcome(action, entry, reason)
         self._settled.pop(desired.key, None)
-        return Outcome(action, entry, reason, overtaken=version(entry) > number(answered))
+        return Outcome(action, entry, reason, superseded_by_watch=version(entry) > number(answered))
+
+
+def _is_new_content(desired: Desired, entry: Entry, owner: Owner, reason: Reason) -> bool:
+    """Whether fields are set that were not ours before, so that another manager may own them."""
+    if reason is Reason.REVISION:
+        return True
+    changed = entry.annotations.get(REVISION) != desired.revision
+    return reason is Reason.ADOPTION and changed and is_handed_over(entry, owner)
 
 
 def _is_disputed(cause: StatusCause) -> bool:
@@ -555,21 +645,3 @@ def _is_disputed(cause: StatusCause) -> bool:
     ours = (REVISION, OWNER, OWNER_UID)
     tracking = any(cause.field == f".metadata.annotations.{name}" for name in ours)
     return not tracking and f'"{BEFORE_FIRST_APPLY}"' not in cause.message
-
-
-def _emptied(error: Invalid, body: Manifest) -> list[tuple[str, ...]]:
-    """Lists and maps that the server says are null although the body does not say so."""
-    found = []
-    for cause in error.causes:
-        path = tuple((cause.field or "").split("."))
-        if NULL not in cause.message or "[" in cause.field or path[0] not in body:
-            continue
-        value: Any = body
-        for name in path:
-            value = value.get(name, _NOTHING) if isinstance(value, dict) else _NOTHING
-        if value is not None and (value is _NOTHING or not value):
-            found.append(path)
-    return found
-
-
-_NOTHING: Final = object()

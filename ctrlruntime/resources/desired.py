@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final
 
 import msgspec
 import orjson
@@ -17,12 +17,16 @@ from ctrlruntime.resources.revision import REVISION, revision
 
 Manifest = dict[str, Any]
 
+INHERITED: Final = "ctrlruntime.dev/inherited-labels"
+"""Annotation: names of the labels that an object has from its owner, by comma."""
 
-class ObjectKey(NamedTuple):
+
+@dataclass(frozen=True, slots=True, order=True)
+class ObjectKey:
     """Identity of an object within one cluster; its version does not count."""
 
     kind: GroupKind
-    namespace: str
+    namespace: str = field(kw_only=True)
     name: str
 
     def __str__(self) -> str:
@@ -48,9 +52,11 @@ class Desired:
     `ordinal` orders objects of one owner; creates and updates go up, deletes go down.
     `reference` gives the object a controller reference to its owner (same namespace only).
     `labels` and `annotations` are tracking metadata that is added to the manifest when written.
+    `inherited` are labels of the owner that the object gets too, unless it has them itself. They are no part
+    of the revision; their names are recorded, so that one that leaves the owner leaves the object.
     `instance` is the number of the instance that the object belongs to; it is recorded on it.
     `inputs` is the hash of what the builder was given (:func:`inputs_of`), recorded too: where it is
-    that of the existing object, another revision is held back, unless `follow_builder`.
+    that of the existing object, another revision is held back, unless `roll_on_builder_change`.
     """
 
     mapping: RESTMapping
@@ -67,8 +73,10 @@ class Desired:
     """Paths (`spec.replicas`) whose loss is no drift; others may own them."""
     instance: int | None = None
     inputs: str = ""
-    follow_builder: bool = False
-    insist: bool = False
+    roll_on_builder_change: bool = False
+    force_own_fields: bool = False
+    inherited: Mapping[str, str] = field(default_factory=dict)
+    _key: ObjectKey | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.revision:
@@ -84,7 +92,11 @@ class Desired:
 
     @property
     def key(self) -> ObjectKey:
-        return ObjectKey(self.mapping.gvk.group_kind, self.namespace, self.name)
+        if self._key is None:
+            key = ObjectKey(self.mapping.gvk.group_kind, self.name, namespace=self.namespace)
+            object.__setattr__(self, "_key", key)
+            return key
+        return self._key
 
     @property
     def records(self) -> dict[str, str]:
@@ -94,7 +106,14 @@ class Desired:
             recorded[ORDINAL] = str(self.instance)
         if self.inputs:
             recorded[INPUTS] = self.inputs
+        if self.inherited:
+            recorded[INHERITED] = self.inherited_names
         return recorded
+
+    @property
+    def inherited_names(self) -> str:
+        """The text of the annotation INHERITED; empty: it is not there."""
+        return ",".join(sorted(self.inherited))
 
     def tracking(self, owner: Owner) -> dict[str, str]:
         """The annotations that record revision, owner, instance and inputs."""
@@ -113,8 +132,9 @@ class Desired:
             **(metadata.get("annotations") or {}),
             **self.tracking(owner),
         }
-        if self.labels:
-            metadata["labels"] = {**(metadata.get("labels") or {}), **self.labels}
+        if self.labels or self.inherited:
+            own = metadata.get("labels") or {}
+            metadata["labels"] = {**self.inherited, **own, **self.labels}
         if self.reference:
             metadata["ownerReferences"] = [owner_reference(owner)]
         return manifest

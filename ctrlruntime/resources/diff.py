@@ -6,10 +6,17 @@ from enum import StrEnum
 
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.resources.builder_changes import INPUTS
-from ctrlruntime.resources.desired import Desired, ObjectKey, PatchStrategy
+from ctrlruntime.resources.desired import INHERITED, Desired, ObjectKey, PatchStrategy
 from ctrlruntime.resources.drift import missing_leaves
 from ctrlruntime.resources.ordinal import ordinal_of
-from ctrlruntime.resources.ownership import OWNER_UID, Owner, Standing, Verdict, judge
+from ctrlruntime.resources.ownership import (
+    OWNER,
+    OWNER_UID,
+    Owner,
+    Ownership,
+    OwnershipResult,
+    check_ownership,
+)
 from ctrlruntime.resources.revision import REVISION
 
 
@@ -81,7 +88,7 @@ def difference(
     desired: Desired,
     entry: Entry,
     owner: Owner,
-    verdict: Verdict,
+    verdict: OwnershipResult,
     settled: Settled | None = None,
     *,
     current: bool = False,
@@ -91,10 +98,11 @@ def difference(
     `settled`: with it nothing has changed since our own last write, even where the server dropped a
     field we sent. `current` is the caller's own record that this very revision was in place.
     """
-    if verdict.standing is Standing.ADOPTABLE:
+    if verdict.standing is Ownership.ADOPTABLE:
         return Reason.ADOPTION
     if desired.once:
-        return None if _tracked(desired, entry, owner) else Reason.TRACKING
+        tracked = _tracked(desired, entry, owner) and _keeps_revision(entry)
+        return None if tracked else Reason.TRACKING
     if entry.annotations.get(REVISION) != desired.revision:
         was_current = current or (settled is not None and settled.revision == desired.revision)
         if was_current and not _owns_revision(entry):
@@ -110,7 +118,7 @@ def difference(
 
 def is_builder_change(desired: Desired, entry: Entry) -> bool:
     """Whether only the builder makes `desired` differ from `entry`, and nobody wants it followed."""
-    if not desired.inputs or desired.follow_builder or REVISION not in entry.annotations:
+    if not desired.inputs or desired.roll_on_builder_change or REVISION not in entry.annotations:
         return False
     same = entry.annotations.get(INPUTS) == desired.inputs
     return same and entry.annotations[REVISION] != desired.revision
@@ -143,6 +151,11 @@ def _is_untouched(entry: Entry, settled: Settled) -> bool:
     return entry.owned is not None and entry.owned == settled.owned
 
 
+def _keeps_revision(entry: Entry) -> bool:
+    """Whether the revision that we recorded is still there; where nothing is tracked, any one is."""
+    return REVISION in entry.annotations and (not entry.owned or _owns_revision(entry))
+
+
 def _owns_revision(entry: Entry) -> bool:
     """Whether the recorded revision is our own word, not what somebody else put or left there."""
     return entry.owned is not None and f'"f:{REVISION}"'.encode() in entry.owned
@@ -170,8 +183,8 @@ def diff(
             continue
         known = settled(key)
         same = known is not None and (known.owner, known.uid) == (owner.uid, entry.uid)
-        verdict = judge(entry, owner, alive=alive, same=same)
-        if verdict.standing is Standing.FOREIGN:
+        verdict = check_ownership(entry, owner, alive=alive, same=same)
+        if verdict.standing is Ownership.FOREIGN:
             result.conflicts.append(Foreign(item, entry, verdict.holder))
         elif entry.deletion_timestamp is None:
             reason = difference(item, entry, owner, verdict, known)
@@ -181,7 +194,7 @@ def diff(
     surplus = set(current) - set(wanted)
     for key in sorted(surplus, key=lambda key: (ordinal_of(current[key]), key), reverse=True):
         entry = current[key]
-        ours = judge(entry, owner, alive=alive).standing is not Standing.FOREIGN
+        ours = check_ownership(entry, owner, alive=alive).standing is not Ownership.FOREIGN
         if ours and entry.deletion_timestamp is None:
             result.deletes.append(entry)
     return result
@@ -193,12 +206,22 @@ def _upwards(pair: tuple[ObjectKey, Desired]) -> tuple[int, int, ObjectKey]:
 
 
 def _tracked(desired: Desired, entry: Entry, owner: Owner) -> bool:
-    annotations = {OWNER_UID: owner.uid, **desired.records}
-    if any(entry.annotations.get(name) != value for name, value in annotations.items()):
+    annotations = {OWNER: owner.key, OWNER_UID: owner.uid, **desired.records}
+    if not _includes(entry.annotations, annotations):
         return False
-    if any(entry.labels.get(name) != value for name, value in desired.labels.items()):
+    if not _includes(entry.labels, {**desired.inherited, **desired.labels}):
+        return False
+    if entry.annotations.get(INHERITED, "") != desired.inherited_names:
         return False
     return any(ref.uid == owner.uid for ref in entry.owners) == desired.reference
+
+
+def _includes(values: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    """A loop, no generator: it runs for every object that is looked at."""
+    for name, value in wanted.items():  # noqa: SIM110 - see above
+        if values.get(name) != value:
+            return False
+    return True
 
 
 def _ignored(path: str, ignored: tuple[str, ...]) -> bool:

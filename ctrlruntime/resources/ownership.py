@@ -6,15 +6,17 @@ key (`ctrlruntime.dev/owner`), which survives a backup and a restore, and by UID
 
 - a live owner with another UID, or another key: a conflict, the object is left alone;
 - our key, and no living object has the recorded UID: adopted;
+- the recorded owner hands its objects over to us (`Owner.predecessors`): adopted, alive or not;
 - no record at all: foreign, unless our own server-side-apply entry shows that we wrote it.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final, Self
 
-from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.api.resource import Resource
 from ctrlruntime.cache.entry import Entry
 
 OWNER: Final = "ctrlruntime.dev/owner"
@@ -25,49 +27,73 @@ OWNER_UID: Final = "ctrlruntime.dev/owner-uid"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The custom resource on whose behalf objects are written."""
+    """The custom resource on whose behalf objects are written.
+
+    `predecessors` are the UIDs of owners that hand their objects over to this one.
+    """
 
     gvk: GroupVersionKind
     namespace: str
     name: str
     uid: str
+    predecessors: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, obj: Resource[Any, Any] | Manifest | Entry) -> Self:
+        """The owner that an object from the server is. Raises ValueError for one without a UID."""
+        if isinstance(obj, Entry):
+            gvk, namespace, name, uid = obj.gvk, obj.namespace, obj.name, obj.uid
+        elif isinstance(obj, Resource):
+            meta = obj.metadata
+            gvk, namespace = type(obj).gvk(), meta.namespace or ""
+            name, uid = meta.name or "", meta.uid or ""
+        else:
+            metadata = obj.get("metadata") or {}
+            gvk, namespace = GroupVersionKind.of(obj), metadata.get("namespace", "")
+            name, uid = metadata.get("name", ""), metadata.get("uid", "")
+        if not name or not uid:
+            raise ValueError(
+                f"{gvk.kind} {name!r} has no uid: the owner is an object as the server returned it"
+            )
+        return cls(gvk=gvk, namespace=namespace, name=name, uid=uid)
 
     @property
     def key(self) -> str:
         """`Kind.group/namespace/name`: what identifies the owner across a restore."""
-        return owner_key(self.gvk, self.namespace, self.name)
+        return owner_key(self.gvk, self.name, namespace=self.namespace)
 
 
-def owner_key(gvk: GroupVersionKind, namespace: str, name: str) -> str:
+def owner_key(gvk: GroupVersionKind, name: str, *, namespace: str) -> str:
     """The key under which an owner is recorded: `Kind.group/namespace/name`."""
     return f"{gvk.group_kind}/{namespace}/{name}"
 
 
-class Standing(StrEnum):
+class Ownership(StrEnum):
     """What an object is to an owner."""
 
     OURS = "ours"
     ADOPTABLE = "adoptable"
-    """Our key under a UID that no longer lives: restored from a backup, or kept as an orphan."""
+    """Our key under a UID that no longer lives (restored from a backup, or kept as an orphan), or an object
+    that its owner hands over."""
     FOREIGN = "foreign"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class OwnershipResult:
     """The standing of an object, and for a foreign one a phrase naming whose it is."""
 
-    standing: Standing
+    standing: Ownership
     holder: str = ""
 
 
-def judge(
+def check_ownership(
     entry: Entry,
     owner: Owner,
     *,
     alive: Callable[[str], bool] = lambda _uid: False,
     wrote: bool = False,
     same: bool = False,
-) -> Verdict:
+) -> OwnershipResult:
     """Decide what `entry` is to `owner`.
 
     `alive(uid)` tells whether some known object has that UID. `wrote` says that the caller has its
@@ -78,20 +104,32 @@ def judge(
     recorded_key = entry.annotations.get(OWNER)
     recorded_uid = entry.annotations.get(OWNER_UID)
     controller = next((ref for ref in entry.owners if ref.controller), None)
+    if is_handed_over(entry, owner):
+        return OwnershipResult(Ownership.ADOPTABLE)
     if controller is not None and controller.uid != owner.uid and alive(controller.uid):
-        return Verdict(Standing.FOREIGN, f"{controller.kind} {controller.name!r}")
+        return OwnershipResult(Ownership.FOREIGN, f"{controller.kind} {controller.name!r}")
     if recorded_uid == owner.uid or (controller is not None and controller.uid == owner.uid):
-        return Verdict(Standing.OURS)  # whatever became of the key
+        return OwnershipResult(Ownership.OURS)  # whatever became of the key
     if recorded_key == owner.key:
         if recorded_uid is not None and alive(recorded_uid):
-            return Verdict(Standing.FOREIGN, f"another object of UID {recorded_uid}")
-        return Verdict(Standing.ADOPTABLE)
+            return OwnershipResult(Ownership.FOREIGN, f"another object of UID {recorded_uid}")
+        return OwnershipResult(Ownership.ADOPTABLE)
     if recorded_key is not None:
-        return Verdict(Standing.FOREIGN, recorded_key)
+        return OwnershipResult(Ownership.FOREIGN, recorded_key)
     if any(ref.uid == owner.uid for ref in entry.owners):
-        return Verdict(Standing.OURS)
+        return OwnershipResult(Ownership.OURS)
     if controller is not None:
-        return Verdict(Standing.FOREIGN, f"{controller.kind} {controller.name!r}")
+        return OwnershipResult(Ownership.FOREIGN, f"{controller.kind} {controller.name!r}")
     if same or (wrote and entry.owned is not None):
-        return Verdict(Standing.OURS)
-    return Verdict(Standing.FOREIGN, "nobody recorded")
+        return OwnershipResult(Ownership.OURS)
+    return OwnershipResult(Ownership.FOREIGN, "nobody recorded")
+
+
+def is_handed_over(entry: Entry, owner: Owner) -> bool:
+    """Whether `entry` is still recorded as that of a predecessor of `owner`."""
+    if not owner.predecessors:
+        return False
+    controller = next((ref for ref in entry.owners if ref.controller), None)
+    if controller is not None and controller.uid != entry.annotations.get(OWNER_UID):
+        return controller.uid in owner.predecessors
+    return entry.annotations.get(OWNER_UID) in owner.predecessors

@@ -1,4 +1,4 @@
-"""Objects as they are written: without the texts that say nothing."""
+"""Empty texts are left out of what is written, as `omitempty` does in the API types of Kubernetes."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from ctrlruntime.api.markers import RequiredOnWire
 from ctrlruntime.api.model import ApiModel
 
 
-def without_empty_texts(model: ApiModel, wire: Manifest) -> Manifest:
-    """`wire`, the wire form of `model`, without empty texts in fields that need not be there.
+def omit_empty(model: ApiModel, wire: Manifest) -> Manifest:
+    """Return `wire`, the wire form of `model`, without empty texts in fields that are not required.
 
-    A reader cannot tell them apart, and some API servers of 1.20 take an empty text for null, which
-    they refuse. Texts that are values of maps stay: an empty one says something there.
+    `kubectl` prints `<none>` for a column of such a field, and a status is smaller by each of them. Values of
+    maps are kept: an empty one is data there.
     """
     kept = dict(wire)
     for name, field in type(model).model_fields.items():
@@ -28,9 +28,15 @@ def without_empty_texts(model: ApiModel, wire: Manifest) -> Manifest:
     return kept
 
 
+def status_fields(status: ApiModel) -> Manifest:
+    """Return a whole status as JSON data, defaults included, nulls and empty texts left out."""
+    wire = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return omit_empty(status, wire)
+
+
 def _inside(value: Any, wire: Any) -> Any:
     if isinstance(value, ApiModel):
-        return without_empty_texts(value, wire)
+        return omit_empty(value, wire)
     if isinstance(value, list):
         return [_inside(*pair) for pair in zip(value, wire, strict=True)]
     if isinstance(value, dict):
