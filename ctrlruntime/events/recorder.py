@@ -6,7 +6,7 @@ import asyncio
 import random
 import socket
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal, Protocol
 
 import structlog
@@ -18,6 +18,7 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, APIError, NotFound
 from ctrlruntime.client.patches import PatchType
+from ctrlruntime.clock import utc_now
 from ctrlruntime.events.correlator import Correlator, EventOptions, Occurrence, Series
 from ctrlruntime.queue import PriorityQueue, QueueShutDown, Request
 
@@ -52,7 +53,7 @@ class EventRecorder:
         metrics: EventMetrics | None = None,
         logger: FilteringBoundLogger | None = None,
         clock: Callable[[], float] | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         instance = instance if instance is not None else f"{controller}-{socket.gethostname()}"
         self.options = options if options is not None else EventOptions()
@@ -134,7 +135,7 @@ class EventRecorder:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _enqueue(self, series: Series) -> None:
-        request = Request(series.namespace, series.name)
+        request = Request(series.name, namespace=series.namespace)
         if request not in self._pending and len(self._pending) >= self.options.queue_size:
             self._drop("queue_full")
             return
@@ -191,8 +192,8 @@ class EventRecorder:
                 await self._client.patch(
                     EVENT,
                     series.name,
-                    series.namespace,
                     series.for_patch(),
+                    namespace=series.namespace,
                     type=PatchType.MERGE,
                 )
             except NotFound:  # the server forgets events after an hour
@@ -203,7 +204,11 @@ class EventRecorder:
         except AlreadyExists:  # an earlier try got through, only its answer was lost
             if series.count > 1:
                 await self._client.patch(
-                    EVENT, series.name, series.namespace, series.for_patch(), type=PatchType.MERGE
+                    EVENT,
+                    series.name,
+                    series.for_patch(),
+                    namespace=series.namespace,
+                    type=PatchType.MERGE,
                 )
 
     def _retry(self, request: Request, error: Exception) -> None:

@@ -1,22 +1,23 @@
 """``ctrlruntime generate``: manifests from code.
 
+python -m ctrlruntime.generate all --setup website:setup
 python -m ctrlruntime.generate all --module apis.tenancy --output-dir config
 python -m ctrlruntime.generate crd --module apis.tenancy --check
 """
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import click
 
 from .crd import SchemaOptions
-from .discovery import find_kinds, find_rules, find_webhooks, load
 from .errors import SchemaError, SchemaWarning
+from .found import Found, find
 from .output import crd_files, drift, rbac_files, webhook_files, write
 
 __all__ = ["generate"]
@@ -35,9 +36,23 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
             "--module",
             "modules",
             multiple=True,
-            required=True,
             metavar="NAME",
             help="Module or package to look in; may be repeated.",
+        ),
+        click.option(
+            "--setup",
+            "setups",
+            multiple=True,
+            metavar="MODULE:FUNCTION",
+            help="Function that adds controllers to a manager: their rights, and the kinds that they "
+            "are for. Its module is looked in as well. May be repeated.",
+        ),
+        click.option(
+            "--options",
+            "options_name",
+            metavar="MODULE:NAME",
+            help="ManagerOptions of the program, for the rights to its Lease, metrics, webhooks and "
+            "namespaces.",
         ),
         click.option(
             "--output-dir",
@@ -74,63 +89,71 @@ def _role(command: Callable[..., None]) -> Callable[..., None]:
 @generate.command()
 @_common
 @_schema
-def crd(modules: Sequence[str], **options: Any) -> None:
+def crd(**options: Any) -> None:
     """CustomResourceDefinitions: crd/bases/<group>_<plural>.yaml."""
-    _run(modules, [_crd], **options)
+    _run([_crd], **options)
 
 
 @generate.command()
 @_common
 @_role
-def rbac(modules: Sequence[str], **options: Any) -> None:
+def rbac(**options: Any) -> None:
     """ClusterRole and Roles: rbac/role.yaml."""
-    _run(modules, [_rbac], **options)
+    _run([_rbac], **options)
 
 
 @generate.command()
 @_common
-def webhook(modules: Sequence[str], **options: Any) -> None:
+def webhook(**options: Any) -> None:
     """Webhook configurations: webhook/manifests.yaml."""
-    _run(modules, [_webhook], **options)
+    _run([_webhook], **options)
 
 
 @generate.command(name="all")
 @_common
 @_schema
 @_role
-def everything(modules: Sequence[str], **options: Any) -> None:
-    """All of them, where the modules declare something."""
-    _run(modules, [_crd, _rbac, _webhook], **options)
+def everything(**options: Any) -> None:
+    """All of them, where the modules and setup functions declare something."""
+    _run([_crd, _rbac, _webhook], **options)
 
 
 def _crd(
-    modules: list[ModuleType], *, allow_floats: bool, max_description: int | None, **_: Any
+    found: Found, *, allow_floats: bool, max_description: int | None, **_: Any
 ) -> dict[str, str]:
     options = SchemaOptions(allow_floats=allow_floats, max_description=max_description)
-    return crd_files(find_kinds(modules), options)
+    return crd_files(found.kinds, options)
 
 
-def _rbac(modules: list[ModuleType], *, role_name: str, **_: Any) -> dict[str, str]:
-    return rbac_files(find_rules(modules), role_name)
+def _rbac(found: Found, *, role_name: str, **_: Any) -> dict[str, str]:
+    return rbac_files(found.rules, role_name)
 
 
-def _webhook(modules: list[ModuleType], **_: Any) -> dict[str, str]:
-    return webhook_files(find_webhooks(modules))
+def _webhook(found: Found, **_: Any) -> dict[str, str]:
+    return webhook_files(found.webhooks)
 
 
 def _run(
-    names: Sequence[str],
     makers: Sequence[Make],
     *,
+    modules: Sequence[str],
+    setups: Sequence[str],
+    options_name: str | None,
     output_dir: Path,
     stdout: bool,
     check: bool,
     **options: Any,
 ) -> None:
-    files = _files(names, makers, **options)
+    if not modules and not setups:
+        raise click.UsageError("name what to look in: --setup MODULE:FUNCTION or --module NAME")
+    if options_name and not setups:
+        raise click.UsageError("--options needs --setup: it says how that manager is run")
+    with _errors_and_warnings():
+        found = find(modules, setups, options_name)
+        files = {k: v for make in makers for k, v in make(found, **options).items()}
     if not files:
         raise click.ClickException(
-            f"nothing to generate: {', '.join(names)} declare no kinds, rules or webhooks"
+            f"nothing to generate: {', '.join((*modules, *setups))} declare no kinds, rules or webhooks"
         )
     if stdout:
         click.echo("".join(text for _, text in sorted(files.items())), nl=False)
@@ -146,14 +169,14 @@ def _run(
             click.echo(str(path))
 
 
-def _files(names: Sequence[str], makers: Sequence[Make], **options: Any) -> dict[str, str]:
+@contextlib.contextmanager
+def _errors_and_warnings() -> Iterator[None]:
+    """Show the warnings of the block, and end with the message of an error of the user's code."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SchemaWarning)
         try:
-            modules = load(names)
-            files = {k: v for make in makers for k, v in make(modules, **options).items()}
+            yield
         except (SchemaError, ImportError, ValueError) as error:
             raise click.ClickException(str(error)) from error
     for warning in caught:
         click.echo(f"Warning: {warning.message}", err=True)
-    return files

@@ -9,7 +9,8 @@ add the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ __all__ = [
     "Rule",
     "declared",
     "leads",
+    "limit_to_namespaces",
     "normalised",
     "policy_rules",
     "rbac",
@@ -90,7 +92,7 @@ def writes_events(namespace: str | None = None) -> tuple[Rule, ...]:
     )
 
 
-def leads(namespace: str | None = None, *, name: str = "") -> tuple[Rule, ...]:
+def leads(name: str = "", *, namespace: str | None = None) -> tuple[Rule, ...]:
     """What leader election by a Lease needs, on the Lease called ``name`` alone where it is given.
 
     A create cannot be restricted to a name; a watch can, as it selects ``metadata.name``.
@@ -177,6 +179,35 @@ def roles(rules: Iterable[Rule], name: str = "manager-role") -> list[Manifest]:
             }
         )
     return manifests
+
+
+def limit_to_namespaces(
+    rules: Iterable[Rule], namespaces: Collection[str], cluster_scoped: Collection[tuple[str, str]]
+) -> list[Rule]:
+    """Return the rules with every namespaced resource limited to the namespaces.
+
+    ``cluster_scoped``: group and plural of the resources that belong to no namespace. Their rules,
+    those about URLs, and those that already name a namespace stay as they are; every other resource is
+    taken as namespaced, so that an unknown one gets fewer rights, not more. ``roles`` turns the result
+    into a small ClusterRole and a Role for each namespace. Raises ValueError without namespaces, and for
+    a wildcard group or resource, which has no scope.
+    """
+    if not namespaces:
+        raise ValueError("no namespaces to limit the rules to")
+    limited: list[Rule] = []
+    for rule in normalised(rules):
+        if rule.urls or rule.namespace:
+            limited.append(rule)
+            continue
+        if "*" in rule.groups or any("*" in name for name in rule.resources):
+            raise ValueError(f"{rule} has no scope: name its groups and resources")
+        for group, resource in itertools.product(rule.groups, rule.resources):
+            one = replace(rule, groups=(group,), resources=(resource,))
+            if (group, resource.partition("/")[0]) in cluster_scoped:
+                limited.append(one)
+            else:
+                limited += [replace(one, namespace=namespace) for namespace in namespaces]
+    return normalised(limited)
 
 
 def policy_rules(rules: Iterable[Rule]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ctrlruntime.api.identifiers import cel_name
+from ctrlruntime.api.cel_names import cel_name
 from ctrlruntime.api.markers import CEL, RULES, PrintColumn
 
 from .errors import SchemaError

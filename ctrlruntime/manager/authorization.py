@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from aiohttp import web
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import APIError, TransportError
+from ctrlruntime.manager.http_message import ServerRequest, ServerResponse
 
 TOKEN_REVIEW = RESTMapping(
     GroupVersionKind("authentication.k8s.io", "v1", "TokenReview"), "tokenreviews", False
@@ -30,7 +30,6 @@ DENIED_SECONDS = 30.0
 MOST = 4096
 """Answers that are remembered; the oldest are forgotten first."""
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Value = TypeVar("Value")
 
 
@@ -76,32 +75,22 @@ class RequestFilter:
             await self._client.close()
             self._client = None
 
-    @property
-    def middleware(self) -> Any:
-        """For the application whose requests are to be filtered."""
-
-        @web.middleware
-        async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-            refused = await self._refusal(request)
-            return refused if refused is not None else await handler(request)
-
-        return check
-
-    async def _refusal(self, request: web.Request) -> web.Response | None:
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    async def refusal(self, request: ServerRequest) -> ServerResponse | None:
+        """Return what a request that is not allowed is answered with, None for one that is."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            return web.Response(status=401, text="Unauthorized")
+            return ServerResponse.text("Unauthorized", 401)
         try:
             caller = await self._caller(token.strip())
             if caller is None:
-                return web.Response(status=401, text="Unauthorized")
+                return ServerResponse.text("Unauthorized", 401)
             allowed = await self._may(caller, request.method.lower(), request.path)
         except (APIError, TransportError, TimeoutError) as error:
             self._logger.error("Request not checked", path=request.path, error=str(error))
-            return web.Response(status=500, text="Authentication or authorization failed")
+            return ServerResponse.text("Authentication or authorization failed", 500)
         if not allowed:
             self._logger.debug("Request denied", path=request.path, user=caller.username)
-            return web.Response(status=403, text="Authorization denied")
+            return ServerResponse.text("Authorization denied", 403)
         return None
 
     async def _caller(self, token: str) -> Caller | None:

@@ -16,12 +16,13 @@ import socket
 import uuid
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.client.errors import Conflict
+from ctrlruntime.clock import utc_now
 from ctrlruntime.manager.lease import LeaderLock, LeaderRecord
 
 JITTER = 1.2
@@ -115,7 +116,7 @@ class LeaderElector:
         metrics: ElectionMetrics | None = None,
         changes: Changes | None = None,
         clock: Callable[[], float] | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         if not identity:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 
-from aiohttp import web
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.client.client import Client
-from ctrlruntime.manager import diagnostics
+from ctrlruntime.manager.diagnostics import diagnostic_routes
 from ctrlruntime.manager.health import Checks
 from ctrlruntime.manager.http import HTTPServer, listen
+from ctrlruntime.manager.http_message import HTTPHandler, ServerRequest, ServerResponse
+from ctrlruntime.manager.http_routes import Routes
 from ctrlruntime.manager.metrics import Metrics
 from ctrlruntime.manager.options import ManagerOptions
 from ctrlruntime.manager.serving import MetricsServer
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Endpoints:
@@ -31,7 +30,7 @@ class Endpoints:
         self.health = Checks(options.liveness_path, logger)
         self.readiness = Checks(options.readiness_path, logger)
         self._metrics = metrics
-        self._extra: list[web.AbstractRouteDef] = []
+        self._logger = logger
         self._servers: dict[str, HTTPServer] = {}
         try:
             listener = listen(options.metrics_bind_address, "the metrics endpoint")
@@ -39,8 +38,8 @@ class Endpoints:
                 self._servers["metrics"] = MetricsServer(
                     options.metrics, listener, metrics.certificates, connect, logger
                 )
-            self._bind("health", options.health_bind_address, web.Application())
-            self._bind("diagnostics", options.diagnostics_bind_address, diagnostics.application())
+            self._bind("health", options.health_bind_address, Routes())
+            self._bind("diagnostics", options.diagnostics_bind_address, diagnostic_routes())
         except Exception:
             self.close()
             raise
@@ -49,20 +48,21 @@ class Endpoints:
         server = self._servers.get(name)
         return server.port if server is not None else None
 
-    def add_metrics_handler(self, path: str, handler: Handler) -> None:
-        """Serves ``path`` next to ``/metrics``, which it cannot replace."""
+    def add_metrics_handler(self, path: str, handler: HTTPHandler) -> None:
+        """Serves ``path`` next to ``/metrics``, which it cannot replace. Raises ValueError."""
         if path.rstrip("/") == "/metrics":
             raise ValueError("/metrics cannot be replaced")
-        self._extra.append(web.get(path, handler))
+        if "metrics" in self._servers:
+            self._servers["metrics"].routes.add(path, handler)
 
     def servers(self) -> Iterable[HTTPServer]:
         """The servers, ready to start: nothing can be added any more."""
         if "metrics" in self._servers:
-            routes = self._servers["metrics"].app
-            routes.add_routes([web.get("/metrics", self._serve_metrics), *self._extra])
+            self._servers["metrics"].routes.add("/metrics", self._serve_metrics)
         if "health" in self._servers:
-            routes = self._servers["health"].app
-            routes.add_routes([*self.health.routes(), *self.readiness.routes()])
+            routes = self._servers["health"].routes
+            self.health.add_to(routes)
+            self.readiness.add_to(routes)
         return self._servers.values()
 
     def close(self) -> None:
@@ -70,11 +70,11 @@ class Endpoints:
         for server in self._servers.values():
             server.close()
 
-    def _bind(self, name: str, address: str, app: web.Application) -> None:
+    def _bind(self, name: str, address: str, routes: Routes) -> None:
         listener = listen(address, f"the {name} endpoint")
         if listener is not None:
-            self._servers[name] = HTTPServer(name, app, listener)
+            self._servers[name] = HTTPServer(name, routes, listener, self._logger)
 
-    async def _serve_metrics(self, _request: web.Request) -> web.Response:
+    async def _serve_metrics(self, _request: ServerRequest) -> ServerResponse:
         body, content_type = await self._metrics.scrape()
-        return web.Response(body=body, headers={"Content-Type": content_type})
+        return ServerResponse(body, content_type=content_type)

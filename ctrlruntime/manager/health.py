@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
+from typing import Final
 
-from aiohttp import web
 from structlog.typing import FilteringBoundLogger
 
+from ctrlruntime.manager.http_message import ServerRequest, ServerResponse
+from ctrlruntime.manager.http_routes import Routes
+
 Check = Callable[[], bool | Awaitable[bool | None] | None]
-"""Healthy if it returns None or True. The reason of an exception is logged, never sent."""
+"""Healthy if it returns None or True. The reason of an exception is logged, and sent for CheckFailed alone."""
+
+
+class CheckFailed(Exception):
+    """A failed check whose message may be sent to whoever reads the probe: it has no secrets."""
+
+
+WITHHELD: Final = "reason withheld"
 
 
 class Checks:
@@ -26,57 +36,57 @@ class Checks:
             raise ValueError(f"there is a check {name!r} at {self.path} already")
         self._checks[name] = check
 
-    def routes(self) -> list[web.AbstractRouteDef]:
-        return [
-            web.get(self.path, self._all),
-            web.get(f"{self.path}/", self._all),
-            web.get(self.path + r"/{name}", self._one),
-            web.get(self.path + r"/{name}/", self._one),
-        ]
+    def add_to(self, routes: Routes) -> None:
+        """Answer at the path, and at one below it for each check."""
+        routes.add(self.path, self._all)
+        routes.add(f"{self.path}/", self._all)
+        routes.add_subtree(f"{self.path}/", self._one)
 
-    async def _all(self, request: web.Request) -> web.Response:
-        excluded = set(request.query.getall("exclude", []))
+    async def _all(self, request: ServerRequest) -> ServerResponse:
+        excluded = set(request.query.get("exclude", ()))
         lines, failed = [], False
         for name, check in sorted((self._checks or {"ping": _ping}).items()):
             if name in excluded:
                 excluded.discard(name)
                 lines.append(f"[+]{name} excluded: ok")
-            elif await self._passes(name, check):
+            elif (reason := await self._failure(name, check)) is None:
                 lines.append(f"[+]{name} ok")
             else:
                 failed = True
-                lines.append(f"[-]{name} failed: reason withheld")
+                lines.append(f"[-]{name} failed: {reason}")
         if excluded:
             names = ", ".join(sorted(excluded))
             lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
         verdict = f"{self.path.strip('/')} check {'failed' if failed else 'passed'}"
         if failed:
-            return web.Response(status=500, text="\n".join([*lines, verdict, ""]))
+            return ServerResponse.text("\n".join([*lines, verdict, ""]), 500)
         if "verbose" in request.query:
-            return web.Response(text="\n".join([*lines, verdict, ""]))
-        return web.Response(text="ok")
+            return ServerResponse.text("\n".join([*lines, verdict, ""]))
+        return ServerResponse.text("ok")
 
-    async def _one(self, request: web.Request) -> web.Response:
-        name = request.match_info["name"]
+    async def _one(self, request: ServerRequest) -> ServerResponse:
+        name = request.path.removeprefix(f"{self.path}/").removesuffix("/")
         check = (self._checks or {"ping": _ping}).get(name)
         if check is None:
-            return web.Response(status=404, text=f"no check {name}")
-        if await self._passes(name, check):
-            return web.Response(text="ok")
-        return web.Response(status=500, text="internal server error: reason withheld")
+            return ServerResponse.text(f"no check {name}", 404)
+        reason = await self._failure(name, check)
+        if reason is None:
+            return ServerResponse.text("ok")
+        return ServerResponse.text(f"internal server error: {reason}", 500)
 
-    async def _passes(self, name: str, check: Check) -> bool:
+    async def _failure(self, name: str, check: Check) -> str | None:
+        """Run a check. Return None if it passes, else the reason to send."""
         try:
             result = check()
             if inspect.isawaitable(result):
                 result = await result
         except Exception as error:  # noqa: BLE001 - a check fails by raising, whatever it raises
             self._logger.warning("Check failed", path=self.path, check=name, error=str(error))
-            return False
+            return str(error) if isinstance(error, CheckFailed) else WITHHELD
         if result is False:
             self._logger.warning("Check failed", path=self.path, check=name)
-            return False
-        return True
+            return WITHHELD
+        return None
 
 
 def _ping() -> None:

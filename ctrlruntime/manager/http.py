@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
-from aiohttp import web
+from structlog.typing import FilteringBoundLogger
 
-from ctrlruntime.listening import hanging_up, stop_listening
+from ctrlruntime.graceful_server import hanging_up, stop_listening
+from ctrlruntime.manager.http_connection import HTTPConnection, HTTPLimits
+from ctrlruntime.manager.http_message import ServerRequest, ServerResponse
+from ctrlruntime.manager.http_routes import Routes
 from ctrlruntime.manager.runnables import Group
 
-IDLE_TIMEOUT = 90.0
 _BACKLOG = 128
 
 
@@ -52,33 +56,27 @@ def listen(address: str, purpose: str) -> socket.socket | None:
         ) from error
 
 
-class HTTPServer:
-    """An aiohttp application on a socket, as a runnable of a manager.
-
-    ``shutdown_timeout`` bounds the wait for requests in progress when it stops; ``only_when_leader``
-    makes it serve after the election only.
-    """
+class ListeningServer:
+    """A socket that is served while a manager runs, as a runnable of it."""
 
     def __init__(
         self,
         name: str,
-        app: web.Application,
         listener: socket.socket,
         *,
         tls: ssl.SSLContext | None = None,
         shutdown_timeout: float = 5.0,
-        only_when_leader: bool = False,
     ) -> None:
+        """Take over the listener. ``shutdown_timeout``: seconds for requests in progress at the end."""
         self.name = name
-        self.runnable_group = Group.LEADER_ELECTION if only_when_leader else Group.HTTP_SERVERS
-        self.app = app
+        self.runnable_group = Group.HTTP_SERVERS
+        self.shutdown_timeout = shutdown_timeout
         self._listener = listener
         self._tls = tls
-        self._shutdown_timeout = shutdown_timeout
         self._ready = asyncio.Event()
 
     def __repr__(self) -> str:
-        return f"HTTPServer({self.name!r})"
+        return f"{type(self).__name__}({self.name!r})"
 
     @property
     def port(self) -> int:
@@ -86,37 +84,99 @@ class HTTPServer:
         return int(self._listener.getsockname()[1])
 
     async def start(self) -> None:
-        """Serves until cancelled."""
-        runner = web.AppRunner(
-            self.app,
-            handle_signals=False,
-            access_log=None,
-            keepalive_timeout=IDLE_TIMEOUT,
-            shutdown_timeout=self._shutdown_timeout,
-        )
-        await runner.setup()
-        assert runner.server is not None  # noqa: S101 - setup() made it
-        try:
-            await self._serve(runner.server)
-        finally:
-            async with hanging_up(runner.server):
-                await runner.cleanup()
-            self._listener.close()
+        """Serve until cancelled."""
+        raise NotImplementedError
 
-    async def _serve(self, web_server: web.Server) -> None:
+    async def wait_ready(self) -> None:
+        """Return once it serves."""
+        await self._ready.wait()
+
+    def close(self) -> None:
+        """Give the port back if the server was never started."""
+        self._listener.close()
+
+    @asynccontextmanager
+    async def _listening(self, factory: Callable[[], asyncio.BaseProtocol]) -> AsyncIterator[None]:
+        """Accept connections for the length of the block. The socket stays open after it."""
         server = await asyncio.get_running_loop().create_server(
-            web_server, sock=self._listener, ssl=self._tls, backlog=_BACKLOG, start_serving=False
+            factory, sock=self._listener, ssl=self._tls, backlog=_BACKLOG, start_serving=False
         )
         try:
             await server.start_serving()
             self._ready.set()
-            await asyncio.Event().wait()
+            yield
         finally:
             await stop_listening(server)
 
-    async def wait_ready(self) -> None:
-        await self._ready.wait()
 
-    def close(self) -> None:
-        """Gives the port back if the server was never started."""
-        self._listener.close()
+class HTTPServer(ListeningServer):
+    """Routes on a socket.
+
+    ``may_persist`` returns whether a connection may go on after an answer.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        routes: Routes,
+        listener: socket.socket,
+        logger: FilteringBoundLogger,
+        *,
+        tls: ssl.SSLContext | None = None,
+        limits: HTTPLimits | None = None,
+        shutdown_timeout: float = 5.0,
+        may_persist: Callable[[asyncio.BaseTransport], bool] = lambda _: True,
+    ) -> None:
+        super().__init__(name, listener, tls=tls, shutdown_timeout=shutdown_timeout)
+        self.routes = routes
+        self.connections: set[HTTPConnection] = set()
+        self._limits = limits if limits is not None else HTTPLimits()
+        self._logger = logger
+        self._may_persist = may_persist
+        self._stopping = False
+
+    async def start(self) -> None:
+        """Serve until cancelled."""
+        try:
+            async with self._listening(self._connection):
+                await asyncio.Event().wait()
+        finally:
+            self._stopping = True
+            async with hanging_up(self):
+                await self._finish_requests()
+            self._listener.close()
+
+    def _connection(self) -> HTTPConnection:
+        return HTTPConnection(
+            self._answer,
+            self._limits,
+            may_persist=self._may_persist,
+            made=self._made,
+            lost=self.connections.discard,
+        )
+
+    def _made(self, connection: HTTPConnection) -> None:
+        self.connections.add(connection)
+        if self._stopping:
+            connection.close()
+
+    async def _answer(self, request: ServerRequest) -> ServerResponse:
+        try:
+            return await self.routes.answer(request)
+        except Exception as error:
+            self._logger.error(
+                "Request failed", server=self.name, path=request.path, exc_info=error
+            )
+            return ServerResponse.of_status(500)
+
+    async def _finish_requests(self) -> None:
+        """Close idle connections, and the others after their answers, which have a time limit."""
+        for connection in list(self.connections):
+            connection.close()
+        tasks = {each.task for each in self.connections if each.task is not None}
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=self.shutdown_timeout)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)

@@ -16,7 +16,7 @@ from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
-from ctrlruntime.client.sharing import shared
+from ctrlruntime.client.cross_loop_auth import shared
 from ctrlruntime.events.recorder import EventRecorder
 from ctrlruntime.manager.election import LeaderElector, Term, default_identity
 from ctrlruntime.manager.lease import LeaseLock
@@ -25,7 +25,7 @@ from ctrlruntime.manager.metrics import Metrics
 from ctrlruntime.manager.options import ManagerOptions, lease_namespace
 
 
-def steady_clock() -> float:
+def boottime() -> float:
     """Seconds that never jump, and pass while the machine sleeps too, where the system can tell.
 
     The loop's own clock will not do: it stands still during a turn.
@@ -59,7 +59,6 @@ class Leadership:
         lead: Callable[[], Awaitable[None]],
         failed: Callable[[Exception], None],
     ) -> None:
-        self.lost = False
         self._config = config
         self._options = options
         self._metrics = metrics
@@ -109,12 +108,12 @@ class Leadership:
         Asked wherever a write is sent, see ``ctrlruntime.client.fence``. A process that never led is
         free to write what needs no leadership.
         """
-        if self._led and steady_clock() > self._term.may_write_until:
+        if self._led and boottime() > self._term.may_write_until:
             raise LeaderElectionLost
 
     def event_fence(self) -> None:
         """The same for events, which tell of the loss: until another may have taken over."""
-        if self._led and steady_clock() > self._term.expires:
+        if self._led and boottime() > self._term.expires:
             raise LeaderElectionLost
 
     @property
@@ -129,6 +128,7 @@ class Leadership:
             async with Client.connect(
                 replace(self._config, auth=shared(self._config.auth, thread.owner)),
                 observer=self._metrics.requests,
+                logger=self._logger,
             ) as client:
                 await self._compete(client, thread)
         except Exception as error:  # noqa: BLE001 - a mistake of ours; the manager must not go on
@@ -139,8 +139,8 @@ class Leadership:
         lock = self._lock = LeaseLock(
             client,
             self._options.leader_election_id,
-            lease_namespace(self._options),
-            self._options.leader_election_labels,
+            namespace=lease_namespace(self._options),
+            labels=self._options.leader_election_labels,
         )
         self._elector = LeaderElector(
             lock,
@@ -150,7 +150,7 @@ class Leadership:
             self._logger,
             metrics=self,
             changes=lock.changes,
-            clock=steady_clock,
+            clock=boottime,
         )
         running = asyncio.create_task(self._elector.run())
         try:
@@ -197,7 +197,6 @@ class Leadership:
             self._failed(error)
 
     def _lose(self) -> None:
-        self.lost = True
         self._failed(LeaderElectionLost())
 
     def _tell(self, what: str) -> None:

@@ -53,6 +53,7 @@ class LeaseLock:
         self,
         client: Client,
         name: str,
+        *,
         namespace: str,
         labels: Mapping[str, str] | None = None,
     ) -> None:
@@ -81,7 +82,7 @@ class LeaseLock:
 
     async def get(self) -> LeaderRecord | None:
         try:
-            self._read(await self._client.get(LEASE, self.name, self.namespace))
+            self._read(await self._client.get(LEASE, self.name, namespace=self.namespace))
         except NotFound:
             self._read(None)
             return None

@@ -12,11 +12,13 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.queue import Request
+from ctrlruntime.queue.request import ObjectKey
 
 REDACTED = "<redacted>"
 _SECRET_KEYS = frozenset(
     {"authorization", "data", "stringdata", "password", "token", "secret", "client_key"}
 )
+_REFERENCE_KEYS = frozenset({"apiVersion", "kind", "namespace", "name", "uid"})
 
 
 def make_logger(
@@ -60,7 +62,10 @@ def configure(
 
 
 def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Replaces the data of Secrets, and values whose key says what they are, at any depth."""
+    """Replace the data of Secrets, and values whose key names a secret, at any depth.
+
+    Names of objects stay, whatever the key: an ObjectKey, and a reference made of kind and name.
+    """
     for key, value in event.items():
         event[key] = REDACTED if _is_secret(key, value) else _redacted(value)
     return event
@@ -80,15 +85,24 @@ def name_objects(
                 "name": metadata.get("name", ""),
             }
         elif isinstance(value, Request):
-            event[key] = str(value)
+            event[key] = value.log_key()
     return event
 
 
 def _is_secret(key: str, value: Any) -> bool:
-    return key.lower() in _SECRET_KEYS and bool(value)
+    return key.lower() in _SECRET_KEYS and bool(value) and not _is_name(value)
+
+
+def _is_name(value: Any) -> bool:
+    """Whether a value names an object and holds nothing of it."""
+    if isinstance(value, Mapping):
+        return "kind" in value and "name" in value and _REFERENCE_KEYS.issuperset(value)
+    return isinstance(value, ObjectKey | Request)
 
 
 def _redacted(value: Any) -> Any:
+    if _is_name(value):
+        return value
     if isinstance(value, Mapping):
         if value.get("kind") == "Secret":
             kept = ("apiVersion", "kind", "type")

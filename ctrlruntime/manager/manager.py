@@ -4,33 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Self
 
 import structlog
 from structlog.typing import FilteringBoundLogger
 
+from ctrlruntime.api.resource import KindRef
 from ctrlruntime.cache.cache import Cache, CacheOptions
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.fence import Fence
+from ctrlruntime.cluster.cluster import FLUSH, Cluster, ClusterDeps, ClusterOptions
+from ctrlruntime.cluster.provider import Provider, ProviderRunnable
+from ctrlruntime.cluster.selection import LOCAL_NAME
 from ctrlruntime.controller.controller import Controller
+from ctrlruntime.controller.loop_yielder import LoopYielder
 from ctrlruntime.controller.options import ControllerOptions
-from ctrlruntime.controller.pace import Pace
-from ctrlruntime.controller.permissions import Permission, combine
-from ctrlruntime.events.recorder import EVENT, DropReason, EventRecorder
-from ctrlruntime.manager.endpoints import Endpoints, Handler
-from ctrlruntime.manager.health import Check
-from ctrlruntime.manager.leadership import Leadership
+from ctrlruntime.controller.permissions import Permission, combine, of_declared
+from ctrlruntime.events.recorder import EVENT, DropReason
+from ctrlruntime.manager.clusters import Clusters
+from ctrlruntime.manager.endpoints import Endpoints
+from ctrlruntime.manager.health import Check, CheckFailed
+from ctrlruntime.manager.http_message import HTTPHandler
+from ctrlruntime.manager.leadership import LeaderElectionLost, Leadership
 from ctrlruntime.manager.lease import LEASE
 from ctrlruntime.manager.logs import make_logger
 from ctrlruntime.manager.metrics import Metrics
 from ctrlruntime.manager.options import ManagerOptions, check_election
-from ctrlruntime.manager.runnables import Group, Runnable, RunnableGroup, group_of
-from ctrlruntime.manager.signals import stop_on_signals
+from ctrlruntime.manager.runnables import (
+    Group,
+    Runnable,
+    RunnableGroup,
+    StoppingError,
+    group_of,
+)
+from ctrlruntime.manager.running import run_in_background
+from ctrlruntime.manager.signals import mark_graceful, stop_on_signals
 from ctrlruntime.manager.tracing import request_spans
-from ctrlruntime.manager.watchdog import GCDiscipline, LoopWatchdog
-from ctrlruntime.manager.webhooks import Webhooks
+from ctrlruntime.manager.watchdog import GCTuner, LoopWatchdog
 from ctrlruntime.tracing import Tracing
+
+if TYPE_CHECKING:
+    from ctrlruntime.manager.webhooks import Webhooks
 
 STOP_ORDER = (
     (Group.WARMUP, Group.OTHERS),
@@ -40,10 +56,8 @@ STOP_ORDER = (
     (Group.HTTP_SERVERS,),
 )
 
-FLUSH = 5.0
-"""Seconds for events recorded during the shutdown."""
 LEADER_FLUSH = 1.0
-"""The same for a leader, whose successor waits."""
+"""Seconds for events recorded during the shutdown of a leader, whose successor waits; for others FLUSH."""
 LOST_FLUSH = 0.5
 """The same when leadership is lost and the process has to go."""
 
@@ -52,15 +66,21 @@ class GracePeriodExceeded(TimeoutError):
     """Runnables had not ended when the graceful shutdown timeout was over."""
 
 
+class InformersFailed(RuntimeError):
+    """Informers met unexpected errors, one after the other; a new process may do better."""
+
+
 class CacheRunnable:
     """A cluster's cache in the group of caches: everything later waits for its first lists."""
 
     runnable_group = Group.CACHES
     needs_leader_election = False
 
-    def __init__(self, cache: Cache, name: str = "") -> None:
+    def __init__(self, cache: Cache, name: str = "", *, sync_timeout: float = 120.0) -> None:
+        """`sync_timeout`: seconds for kinds that were declared without one of their own."""
         self.cache = cache
         self._name = name
+        self._sync_timeout = sync_timeout
 
     def __repr__(self) -> str:
         return f"CacheRunnable({self._name!r})"
@@ -69,7 +89,8 @@ class CacheRunnable:
         await self.cache.run()
 
     async def wait_ready(self) -> None:
-        await self.cache.wait_synced(None)
+        """Raises CacheSyncTimeout."""
+        await self.cache.wait_started(self._sync_timeout)
 
 
 class Manager:
@@ -78,9 +99,11 @@ class Manager:
     Ports are bound, and options checked, when it is made; nothing is sent before :meth:`start`.
     Make it on the event loop it will run on.
 
-    ``client`` reads from the cache and its writes show there at once; ``live_client`` bypasses the
+    ``cluster`` is its own cluster, of which ``client``, ``live_client``, ``cache`` and ``recorder`` are;
+    :meth:`engage` takes further ones. ``client`` reads from the cache and its writes show there at once; ``live_client`` bypasses the
     cache altogether. ``webhooks`` takes what is to be served to the API server. ``elected`` is set
-    once this process leads, or at once without an election. Logs go to ``logger``, by default where
+    once this process leads, or at once without an election; ``prepared`` once everything runs that
+    needs no leadership, and ``stopped`` at the end. Logs go to ``logger``, by default where
     ``structlog`` was configured to write, else as JSON to standard error.
     """
 
@@ -100,26 +123,32 @@ class Manager:
         self.logger: FilteringBoundLogger = logger if logger is not None else _default_logger()
         self.tracing = Tracing(self.options.tracer_provider)
         self.metrics = Metrics()
-        self.pace = Pace()
+        self.pace = LoopYielder()
+        self.prepared = asyncio.Event()
         self.elected = asyncio.Event()
+        self.stopped = asyncio.Event()
         self._endpoints = Endpoints(self.options, self.metrics, self.logger, self._connect)
-        self._make_clients(cache_options)
+        self._sync_timeout = self.options.controller.settings().cache_sync_timeout
+        self._make_cluster(cache_options)
         self._names: set[str] = set()
         self._controllers: list[Controller] = []
         self._groups = {group: RunnableGroup(group, self._fail, self.logger) for group in Group}
-        self._gc = GCDiscipline(
+        self._gc = GCTuner(
             self.options.gc,
             lambda generation, seconds: self.metrics.gc_pause.labels(generation).observe(seconds),
         )
         self._stop = asyncio.Event()
         self._error: Exception | None = None
         self._stopping = False
+        self._lost = asyncio.Event()
         self._started = False
-        self.webhooks = Webhooks(self.options.webhook, self.metrics, self.logger, self._connect)
-        self.add(self.webhooks)
-        self.add(CacheRunnable(self.cache))
+        self._webhooks: Webhooks | None = None
+        self._clusters = Clusters(self.logger)
+        self._leaving: dict[str, asyncio.Task[None]] = {}
+        self.add(CacheRunnable(self.cache, sync_timeout=self._sync_timeout))
         self.add(LoopWatchdog(self.metrics.loop_stall.observe, self.logger))
-        self._endpoints.readiness.add("caches", lambda: self.cache.synced)
+        self._endpoints.health.add("informers", self._check_informers)
+        self._endpoints.readiness.add("caches", self._check_caches)
         self._leadership = self._make_leadership() if self.options.leader_election else None
 
     # -- what controllers and programs use ---------------------------------------------------
@@ -131,6 +160,18 @@ class Manager:
     @property
     def controller_metrics(self) -> Metrics:
         return self.metrics
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """What is served to the API server; made, and what it imports loaded, when first used."""
+        if self._webhooks is None:
+            from ctrlruntime.manager.webhooks import Webhooks
+
+            self._webhooks = Webhooks(
+                self.options.webhook, self.metrics, self.logger, self._connect
+            )
+            self.add(self._webhooks)
+        return self._webhooks
 
     @property
     def metrics_port(self) -> int | None:
@@ -166,24 +207,77 @@ class Manager:
         self._groups[group_of(runnable)].add(runnable)
         if isinstance(runnable, Controller):
             self._controllers.append(runnable)
+            for cluster in self._clusters:
+                runnable.engage(cluster)
 
     def permissions(self) -> tuple[Permission, ...]:
-        """What the controllers added so far declare, and what events and the election need."""
+        """Return what controllers and the cache declare, and what events and the election need."""
         needed: list[Permission] = [(EVENT.group, "events", ("create", "patch"))]
+        for mapping in self.cache.declared():
+            needed += of_declared(mapping)
         if self.options.leader_election:
             needed.append((LEASE.group, "leases", ("create", "get", "update", "watch")))
         for controller in self._controllers:
             needed += controller.permissions()
         return combine(needed)
 
-    def add_cluster(self, name: str, cache: Cache) -> None:
-        """Adds the cache of a further cluster: it is synced before any controller starts.
+    def primary_kinds(self) -> tuple[KindRef, ...]:
+        """Return the kinds that the controllers added so far are for."""
+        return tuple(each.primary for each in self._controllers if each.primary is not None)
 
-        Sources on it take ``cluster=name``, and requests carry that name.
+    def new_cluster(
+        self, name: str, config: Config, options: ClusterOptions | None = None
+    ) -> Cluster:
+        """Make a further cluster with this manager's logger, metrics, traces and fence, to be engaged."""
+        fence = self.fence if self.options.leader_election else None
+        return Cluster(name, config, options, fence=fence, deps=self._deps)
+
+    async def engage(self, cluster: Cluster) -> None:
+        """Start a further cluster, and the controllers that select it, now or with the manager.
+
+        Nothing waits for its server, unless it is ``required``: then controllers start, and the
+        manager is ready, when it has synced. It is closed when it is disengaged or the manager ends.
+        Raises ValueError for an empty name and one in use, StoppingError, and what declaring the
+        controllers' kinds raises, after which the cluster is closed.
         """
-        if not name:
-            raise ValueError("a further cluster needs a name: the empty one is the manager's own")
-        self.add(CacheRunnable(cache, name))
+        if self._stopping:
+            raise StoppingError(f"cannot engage {cluster!r}: the manager is stopping")
+        first = not self._clusters.added
+        self._clusters.add(cluster)
+        if first:
+            self.add(self._clusters)
+        try:
+            for controller in self._controllers:
+                controller.engage(cluster)
+        except BaseException:
+            await self.disengage(cluster.name)
+            raise
+        await self._clusters.start_late(cluster)
+
+    async def disengage(self, name: str) -> None:
+        """Stop a further cluster: its queued requests are dropped, and it is closed.
+
+        Reconciles in progress have ``graceful_shutdown_timeout`` seconds before they are cancelled.
+        Returns when nothing of it runs any more; at once for a name that is not engaged.
+        """
+        if name not in self._leaving:
+            if (cluster := self._clusters.remove(name)) is None:
+                return
+            task = asyncio.create_task(self._end_cluster(cluster), name=f"disengage {name}")
+            self._leaving[name] = task
+        await asyncio.shield(self._leaving[name])
+
+    def get_cluster(self, name: str) -> Cluster:
+        """Return a cluster by its name, with "" the manager's own. Raises ClusterNotFound."""
+        return self.cluster if name == LOCAL_NAME else self._clusters.get(name)
+
+    def client_of(self, cluster: str) -> Client:
+        """Return the cached client of a cluster by its name. Raises ClusterNotFound."""
+        return self.get_cluster(cluster).client
+
+    def add_provider(self, provider: Provider) -> None:
+        """Have a provider engage and disengage clusters as long as the manager runs."""
+        self.add(ProviderRunnable(provider, self))
 
     def add_healthz_check(self, name: str, check: Check) -> None:
         """Adds a named check to the liveness endpoint, before the start."""
@@ -195,7 +289,7 @@ class Manager:
         self._before_start("readiness checks")
         self._endpoints.readiness.add(name, check)
 
-    def add_metrics_handler(self, path: str, handler: Handler) -> None:
+    def add_metrics_handler(self, path: str, handler: HTTPHandler) -> None:
         """Serves ``path`` next to ``/metrics``, which it cannot replace."""
         self._before_start("metrics handlers")
         self._endpoints.add_metrics_handler(path, handler)
@@ -203,8 +297,8 @@ class Manager:
     def fence(self) -> None:
         """Raises LeaderElectionLost once this process led and is no longer sure that it does.
 
-        The manager's clients ask it about every write. Clients of further clusters should too:
-        ``Client.connect(config, fence=manager.fence)``.
+        The manager's clients call it before each write, as do those of :meth:`new_cluster`. Clients made
+        elsewhere should too: ``Client.connect(config, fence=manager.fence)``.
         """
         if self._leadership is not None:
             self._leadership.fence()
@@ -220,11 +314,14 @@ class Manager:
     async def start(self) -> None:
         """Runs until cancelled or stopped, or until a runnable fails, whose error it raises.
 
+        At the end no further reconcile is started; those in progress have
+        ``graceful_shutdown_timeout`` seconds before they are cancelled. The Lease is held until
+        everything has ended, and then released.
+
         Raises LeaderElectionLost when the lease is lost, GracePeriodExceeded (with the first error
         as its cause) when runnables do not end in time, RuntimeError when called twice.
         """
-        if self._started:
-            raise RuntimeError("the manager was started already; make a new one instead")
+        self._check_new()
         self._started = True
         signals = (
             stop_on_signals(self.stop) if self.options.handle_signals else contextlib.nullcontext()
@@ -242,14 +339,29 @@ class Manager:
         if self._error is not None:
             raise self._error
         if cancelled is not None:
+            mark_graceful()
             raise cancelled
+
+    @contextlib.asynccontextmanager
+    async def running(self, *, leading: bool = True) -> AsyncIterator[Self]:
+        """Run the manager for the length of a block, and stop it as :meth:`start` says at its end.
+
+        The block is entered once the caches have synced and this process leads, or with
+        ``leading=False`` once everything runs that needs no leadership. What :meth:`start` raises is
+        raised here: before the block, or instead of the block's cancellation when the manager fails
+        within it. Raises an ExceptionGroup when the block fails as well, and StoppedWhileStarting when
+        the manager is stopped before the block is entered; RuntimeError when it was started already.
+        """
+        self._check_new()
+        async with run_in_background(self, self.elected if leading else self.prepared):
+            yield self
 
     # -- starting ----------------------------------------------------------------------------
 
     async def _start_groups(self) -> None:
         try:
-            if self.webhooks.enabled:
-                self._endpoints.readiness.add("webhooks", self.webhooks.check)
+            if self._webhooks is not None and self._webhooks.enabled:
+                self._endpoints.readiness.add("webhooks", self._webhooks.check)
             for server in self._endpoints.servers():
                 self.add(server)
             await self._groups[Group.HTTP_SERVERS].start()
@@ -259,6 +371,7 @@ class Manager:
             self._gc.after_caches()
             await self._groups[Group.OTHERS].start()
             await self._groups[Group.WARMUP].start()
+            self.prepared.set()
             if self._leadership is not None:
                 self._leadership.start()
             else:
@@ -275,21 +388,23 @@ class Manager:
     async def _shut_down(self) -> None:
         self._stopping = True
         self.logger.info("Stopping")
-        lost = self._leadership is not None and self._leadership.lost
-        timeout = 0.0 if lost else self.options.graceful_shutdown_timeout
+        timeout = self.options.graceful_shutdown_timeout
+        if not self._lost.is_set():
+            await self._drain(timeout)
+        lost = self._lost.is_set()
+        timeout = 0.0 if lost else timeout
         ended = await self._stop_groups(timeout)
+        running = [name for group in self._groups.values() for name in group.running]
         if self._leadership is None:
-            await self.recorder.stop(FLUSH)
+            await self._stop_clusters(FLUSH)
         else:  # the lease is held until nothing needs it any more, events included
             self._leadership.step_down()
-            await self.recorder.stop(LOST_FLUSH if lost else LEADER_FLUSH)
+            await self._stop_clusters(LOST_FLUSH if lost else LEADER_FLUSH)
             await self._leadership.end(release=ended)
         self._gc.end()
         self.close()
-        await self.live_client.close()
-        await self._event_client.close()
+        await asyncio.gather(*(each.disconnect() for each in (self.cluster, *self._clusters.all())))
         if not ended and timeout > 0:
-            running = [name for group in self._groups.values() for name in group.running]
             first, self._error = (
                 self._error,
                 GracePeriodExceeded(
@@ -299,6 +414,35 @@ class Manager:
             )
             self._error.__cause__ = first
         self.logger.info("Stopped")
+        self.stopped.set()
+
+    async def _stop_clusters(self, flush: float) -> None:
+        """Send recorded events to all clusters at once, at most for ``flush`` seconds."""
+        if leaving := list(self._leaving.values()):
+            await asyncio.wait(leaving, timeout=flush)
+            for task in leaving:
+                task.cancel()
+            await asyncio.gather(*leaving, return_exceptions=True)
+        further = (each.stop(flush) for each in self._clusters.all())
+        await asyncio.gather(self.recorder.stop(flush), *further)
+
+    async def _drain(self, timeout: float) -> None:
+        """Let reconciles in progress end: for ``timeout`` seconds, or until the lease is lost."""
+        requested = {task for group in self._groups.values() for task in group.shutdown()}
+        if not requested or timeout == 0:
+            return
+        ended = asyncio.create_task(asyncio.wait(requested), name="manager drain")
+        lost = asyncio.create_task(self._lost.wait(), name="manager lease")
+        try:
+            await asyncio.wait(
+                {ended, lost},
+                timeout=timeout if timeout > 0 else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            for task in (ended, lost):
+                task.cancel()
+            await asyncio.gather(ended, lost, return_exceptions=True)
 
     async def _stop_groups(self, timeout: float) -> bool:
         """True if everything ended within ``timeout`` seconds."""
@@ -316,7 +460,10 @@ class Manager:
         return True
 
     def _fail(self, error: Exception) -> None:
-        if self._stopping or self._error is not None:
+        lost = isinstance(error, LeaderElectionLost)
+        if lost:
+            self._lost.set()
+        if self._error is not None or (self._stopping and not lost):
             self.logger.error("Error while stopping", error=repr(error))
             return
         self.logger.error("Stopping because of an error", error=repr(error), exc_info=error)
@@ -325,29 +472,56 @@ class Manager:
 
     # -- parts -------------------------------------------------------------------------------
 
-    def _make_clients(self, cache_options: CacheOptions | None) -> None:
-        self.live_client = self._connect(self.fence)
-        self._event_client = self._connect(self._event_fence)
+    def _make_cluster(self, cache_options: CacheOptions | None) -> None:
         if cache_options is None:
             cache_options = CacheOptions(namespaces=self.options.namespaces)
-        self.cache = Cache(self.live_client, cache_options, self.metrics.informers)
-        self.client = self.cache.client()
-        self.metrics.before_render(lambda: self.metrics.informers.show(self.cache.stats()))
-        self.recorder = EventRecorder(
-            self._event_client,
-            self.options.name,
-            options=self.options.events,
-            metrics=_EventDrops(self.metrics),
+        elected = self.options.leader_election
+        self._deps = ClusterDeps(
+            name=self.options.name,
             logger=self.logger,
+            requests=self.metrics.requests,
+            informers=self.metrics.informers,
+            events=_EventDrops(self.metrics),
+            event_fence=self._event_fence if elected else None,
+            intercepted=self._intercepted,
         )
+        options = ClusterOptions(
+            client=self.options.client,
+            cache=cache_options,
+            events=self.options.events,
+            sync_timeout=self._sync_timeout,
+            required=True,
+        )
+        self.cluster = Cluster(
+            LOCAL_NAME,
+            self.config,
+            options,
+            fence=self.fence if elected else None,
+            deps=self._deps,
+        )
+        self.live_client = self.cluster.live_client
+        self.cache = self.cluster.cache
+        self.client = self.cluster.client
+        self.recorder = self.cluster.recorder
+        self.metrics.before_render(lambda: self.metrics.informers.show(self.cache.stats()))
+
+    def _intercepted(self, client: Client) -> Client:
+        return client.intercepted(request_spans(self.tracing)) if self.tracing.enabled else client
 
     def _connect(self, fence: Fence | None = None) -> Client:
-        client = Client.connect(
-            self.config,
-            observer=self.metrics.requests,
-            fence=fence if self.options.leader_election else None,
-        )
-        return client.intercepted(request_spans(self.tracing)) if self.tracing.enabled else client
+        return self.cluster.connect(fence if self.options.leader_election else None)
+
+    async def _end_cluster(self, cluster: Cluster) -> None:
+        timeout = self.options.graceful_shutdown_timeout
+        grace = timeout if timeout >= 0 else None
+        try:
+            await asyncio.gather(
+                *(each.disengage(cluster.name, grace) for each in self._controllers)
+            )
+            await cluster.close()
+            self._clusters.forget(cluster.name)
+        finally:
+            del self._leaving[cluster.name]
 
     def _event_fence(self) -> None:
         if self._leadership is not None:
@@ -365,6 +539,36 @@ class Manager:
         )
         self._endpoints.health.add("leader-election", leadership.check)
         return leadership
+
+    def _check_caches(self) -> None:
+        """Raise CheckFailed, naming the kinds that have not synced in the clusters that are required."""
+        clusters = [self.cluster, *self._clusters.required()]
+        waiting = [
+            f"{each.name + ': ' if each.name else ''}{kind} ({type(error).__name__ if error else 'no answer'})"
+            for each in clusters
+            for kind, error in each.cache.unsynced().items()
+        ]
+        if waiting:
+            raise CheckFailed(f"not synced: {'; '.join(waiting)}")
+        if not all(each.cache.synced for each in clusters):
+            raise CheckFailed("not started")
+
+    def _check_informers(self) -> None:
+        """Raise InformersFailed if an informer keeps failing for reasons that no server gives.
+
+        Clusters that are not required are left out: a new process would stop all the others.
+        """
+        failed = [
+            f"{each.name + ': ' if each.name else ''}{kind}: {error}"
+            for each in [self.cluster, *self._clusters.required()]
+            for kind, error in each.cache.failed().items()
+        ]
+        if failed:
+            raise InformersFailed("; ".join(failed))
+
+    def _check_new(self) -> None:
+        if self._started:
+            raise RuntimeError("the manager was started already; make a new one instead")
 
     def _before_start(self, what: str) -> None:
         if self._started:

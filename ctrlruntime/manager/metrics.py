@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import (
@@ -23,6 +23,7 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.observe import InformerStats
 from ctrlruntime.controller.metrics import Outcome
 from ctrlruntime.queue import QueueCore
+from ctrlruntime.queue.core import Stats
 from ctrlruntime.webhook.metrics import CertificateMetrics
 
 RECONCILE_BUCKETS = (
@@ -79,6 +80,7 @@ class ControllerSeries:
         self.panics = 0
         self.timeouts = 0
         self.active_workers = 0
+        self.lost_events = 0
         self.reconcile_time = Durations(RECONCILE_BUCKETS)
         self.queue_time = Durations(QUEUE_BUCKETS)
         self.work_time = Durations(QUEUE_BUCKETS)
@@ -105,6 +107,9 @@ class ControllerSeries:
 
     def active(self, change: int) -> None:
         self.active_workers += change
+
+    def event_failed(self) -> None:
+        self.lost_events += 1
 
 
 class _ControllerCollector:
@@ -135,7 +140,13 @@ class _ControllerCollector:
         active = GaugeMetricFamily(
             f"{prefix}active_workers", "Workers at work.", labels=["controller"]
         )
+        lost = CounterMetricFamily(
+            "ctrlruntime_controller_lost_events",
+            "Events lost to a handler, map function or predicate that raised.",
+            labels=["controller"],
+        )
         for name, series in list(self.series.items()):
+            lost.add_metric([name], series.lost_events)
             for outcome, count in series.outcomes.items():
                 total.add_metric([name, outcome], count)
             families["reconcile_errors"].add_metric([name], series.errors)
@@ -145,14 +156,34 @@ class _ControllerCollector:
             _add_durations(seconds, [name], series.reconcile_time)
             limit.add_metric([name], series.workers)
             active.add_metric([name], series.active_workers)
-        return [total, *families.values(), seconds, limit, active]
+        return [total, *families.values(), seconds, limit, active, lost]
+
+
+class _EndedQueues:
+    """What queues counted that have ended: counters do not fall."""
+
+    def __init__(self, stats: Iterable[Stats]) -> None:
+        self.stats = Stats()
+        for each in stats:
+            self.stats.adds += each.adds
+            self.stats.retries += each.retries
+
+    def running_for(self) -> Iterable[float]:
+        return ()
 
 
 class _QueueCollector:
     def __init__(self, controllers: dict[str, ControllerSeries]) -> None:
-        self.queues: dict[str, list[QueueCore]] = {}
+        self.queues: dict[str, list[QueueCore | _EndedQueues]] = {}
         self.running: dict[str, tuple[float, float]] = {}
         self._controllers = controllers
+
+    def end(self, name: str, queue: QueueCore) -> None:
+        """Count a queue among those that have ended, at once for a rendering in another thread."""
+        ended = [each for each in self.queues[name] if isinstance(each, _EndedQueues)]
+        running = [each for each in self.queues[name] if each is not queue and each not in ended]
+        stats = [each.stats for each in ended] + [queue.stats]
+        self.queues[name] = [*running, _EndedQueues(stats)]
 
     def refresh(self) -> None:
         """Takes, on the loop, what must not be read while the loop changes it."""
@@ -197,52 +228,64 @@ class _QueueCollector:
         return [depth, adds, retries, waited, worked, unfinished, longest]
 
 
+class _VerbSeries:
+    """The requests of one method to one host."""
+
+    __slots__ = ("codes", "received", "seconds", "sent")
+
+    def __init__(self) -> None:
+        self.codes: dict[str, int] = {}
+        self.seconds = Durations(REQUEST_BUCKETS)
+        self.sent = Durations(SIZE_BUCKETS)
+        self.received = Durations(SIZE_BUCKETS)
+
+
+class _RequestCollector:
+    def __init__(self, verbs: Mapping[tuple[str, str], _VerbSeries]) -> None:
+        self._verbs = verbs
+
+    def collect(self) -> Iterable[Metric]:
+        requests = CounterMetricFamily(
+            "rest_client_requests", "Requests by answer.", labels=["code", "method", "host"]
+        )
+        labels = ["verb", "host"]
+        seconds = HistogramMetricFamily(
+            "rest_client_request_duration_seconds", "Length of a request.", labels=labels
+        )
+        sent = HistogramMetricFamily("rest_client_request_size_bytes", "Bytes sent.", labels=labels)
+        received = HistogramMetricFamily(
+            "rest_client_response_size_bytes", "Bytes received.", labels=labels
+        )
+        for (method, host), series in list(self._verbs.items()):
+            for code, count in list(series.codes.items()):
+                requests.add_metric([code, method, host], count)
+            _add_durations(seconds, [method, host], series.seconds)
+            _add_durations(sent, [method, host], series.sent)
+            _add_durations(received, [method, host], series.received)
+        return [requests, seconds, sent, received]
+
+
 class RequestSeries:
     """``rest_client_*`` metrics, fed by the transport."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._requests = Counter(
-            "rest_client_requests", "Requests by answer.", ["code", "method", "host"],
-            registry=registry,
-        )  # fmt: skip
         self._retries = Counter(
             "rest_client_request_retries", "Repeated requests.", ["code", "verb", "host"],
             registry=registry,
         )  # fmt: skip
-        self._seconds = Histogram(
-            "rest_client_request_duration_seconds", "Length of a request.", ["verb", "host"],
-            buckets=REQUEST_BUCKETS, registry=registry,
-        )  # fmt: skip
-        self._sent = Histogram(
-            "rest_client_request_size_bytes", "Bytes sent.", ["verb", "host"],
-            buckets=SIZE_BUCKETS, registry=registry,
-        )  # fmt: skip
-        self._received = Histogram(
-            "rest_client_response_size_bytes", "Bytes received.", ["verb", "host"],
-            buckets=SIZE_BUCKETS, registry=registry,
-        )  # fmt: skip
-
-        self._series: dict[
-            tuple[str, str, str], tuple[Counter, Histogram, Histogram, Histogram]
-        ] = {}
+        self._verbs: dict[tuple[str, str], _VerbSeries] = {}
+        registry.register(_RequestCollector(self._verbs))
 
     def requested(
         self, method: str, host: str, code: str, seconds: float, sent: int, received: int
     ) -> None:
-        key = (code, method, host)
-        series = self._series.get(key)
-        if series is None:  # looking one up by its labels costs more than all the rest
-            series = self._series[key] = (
-                self._requests.labels(code, method, host),
-                self._seconds.labels(method, host),
-                self._sent.labels(method, host),
-                self._received.labels(method, host),
-            )
-        count, duration, outgoing, incoming = series
-        count.inc()
-        duration.observe(seconds)
-        outgoing.observe(sent)
-        incoming.observe(received)
+        series = self._verbs.get((method, host))
+        if series is None:
+            series = self._verbs[method, host] = _VerbSeries()
+        series.codes[code] = series.codes.get(code, 0) + 1
+        series.seconds.observe(seconds)
+        series.sent.observe(sent)
+        series.received.observe(received)
 
     def retried(self, method: str, host: str, code: str) -> None:
         self._retries.labels(code, method, host).inc()
@@ -261,6 +304,15 @@ class InformerSeries:
         self._relists = counter("relists", "Lists read again after the first.")
         self._restarts = counter("watch_restarts", "Watches taken up again.")
         self._failures = counter("handler_failures", "Events lost to a handler that raised.")
+        self._index_failures = counter(
+            "index_failures", "Objects without a value in an index whose function raised."
+        )
+        self._transform_failures = counter(
+            "transform_failures", "States of objects left out as the transform raised."
+        )
+        self._unexpected = counter(
+            "restarts", "Lists and watches started again after an unexpected error."
+        )
         self._sync = gauge("sync_seconds", "Length of the initial list.")
         self._objects = gauge("objects", "Objects in the cache.")
         self._bytes = gauge("bytes", "Bytes of JSON in the cache, metadata not counted.")
@@ -277,6 +329,15 @@ class InformerSeries:
 
     def handler_failed(self, gvk: GroupVersionKind) -> None:
         self._failures.labels(str(gvk.group_kind)).inc()
+
+    def index_failed(self, gvk: GroupVersionKind) -> None:
+        self._index_failures.labels(str(gvk.group_kind)).inc()
+
+    def transform_failed(self, gvk: GroupVersionKind) -> None:
+        self._transform_failures.labels(str(gvk.group_kind)).inc()
+
+    def restarted(self, gvk: GroupVersionKind) -> None:
+        self._unexpected.labels(str(gvk.group_kind)).inc()
 
     def show(self, stats: Iterable[InformerStats]) -> None:
         """Sets the gauges; informers of one kind with different selectors add up."""
@@ -336,6 +397,10 @@ class Metrics:
     def watch_queue(self, name: str, queue: QueueCore) -> None:
         """Reads the counts of ``queue`` whenever metrics are rendered. Queues of one name add up."""
         self._queues.queues.setdefault(name, []).append(queue)
+
+    def unwatch_queue(self, name: str, queue: QueueCore) -> None:
+        """Forget a queue that has ended; what it counted stays in the totals."""
+        self._queues.end(name, queue)
 
     def before_render(self, refresh: Callable[[], None]) -> None:
         """Has ``refresh`` called on the loop before each rendering, to set gauges."""

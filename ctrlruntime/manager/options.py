@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from opentelemetry.trace import TracerProvider
-
+from ctrlruntime.client.options import ClientOptions
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.events.correlator import EventOptions
 from ctrlruntime.manager.election import ElectionOptions
 from ctrlruntime.manager.serving import MetricsServing
 from ctrlruntime.manager.watchdog import GCOptions
 from ctrlruntime.webhook.options import WebhookOptions
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
 
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -26,6 +29,9 @@ class ManagerOptions:
     """Names the program in events (``reportingController``), field managers and user agents."""
     namespaces: tuple[str, ...] | None = None
     """Namespaces the cache watches by default; None is all."""
+
+    client: ClientOptions = field(default_factory=ClientOptions)
+    """Of the clients of controllers, cache, events and webhooks, which share the limit of ``qps``; the election's has none."""
 
     leader_election: bool = False
     leader_election_id: str = ""
@@ -54,8 +60,9 @@ class ManagerOptions:
     webhook: WebhookOptions = field(default_factory=WebhookOptions)
     """Where and with which certificates webhooks are served, if any are registered."""
 
-    graceful_shutdown_timeout: float = 30.0
-    """How long to wait for runnables at the end; 0 does not wait, negative waits for ever."""
+    graceful_shutdown_timeout: float = 10.0
+    """Seconds that reconciles in progress get at the end before they are cancelled, and then again as
+    many for all runnables to end; 0 cancels at once and does not wait, negative waits for ever."""
     controller: ControllerOptions = field(default_factory=ControllerOptions)
     """Defaults for all controllers."""
     events: EventOptions = field(default_factory=EventOptions)
@@ -63,7 +70,8 @@ class ManagerOptions:
     tracer_provider: TracerProvider | None = None
     """By default the process's global one, if any was set."""
     handle_signals: bool = False
-    """Whether SIGTERM and SIGINT stop it; ``run()`` does this for a whole program."""
+    """Whether SIGTERM and SIGINT stop it, so that :meth:`Manager.start` returns. ``run()`` needs no
+    such option: it cancels the main coroutine, which stops the manager in the same order."""
 
 
 def lease_namespace(options: ManagerOptions) -> str:

@@ -15,7 +15,9 @@ class Runnable(Protocol):
 
     Optional attributes: ``needs_leader_election`` (True if missing), ``runnable_group`` (a
     :class:`Group`), ``wait_ready`` (a coroutine function; later groups wait for it), ``warmup``
-    with ``needs_warmup`` (a second coroutine function that runs before the election).
+    with ``needs_warmup`` (a second coroutine function that runs before the election), ``shutdown``
+    (a function, called when the manager stops: ``start`` has to return once the work in progress is
+    done, and is cancelled after the graceful shutdown timeout only).
     """
 
     async def start(self) -> None:
@@ -89,6 +91,7 @@ class RunnableGroup:
         self._logger = logger
         self._queued: list[tuple[Runnable, Start]] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._shutdowns: dict[asyncio.Task[None], Callable[[], None]] = {}
         self._started = False
         self._stopped = False
 
@@ -113,6 +116,17 @@ class RunnableGroup:
         self._queued.clear()
         await asyncio.gather(*(self._ready(runnable, task) for runnable, task in launched))
 
+    def shutdown(self) -> set[asyncio.Task[None]]:
+        """Request the end of every runnable with a ``shutdown``, and return their tasks.
+
+        The others run on until :meth:`cancel`. Nothing queued will ever start.
+        """
+        self._stopped = True
+        requested = dict(self._shutdowns)
+        for request in requested.values():
+            request()
+        return set(requested)
+
     def cancel(self) -> None:
         """Tells all to stop. Nothing queued will ever start."""
         self._stopped = True
@@ -135,6 +149,10 @@ class RunnableGroup:
         task.set_name(repr(runnable))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        shutdown: Callable[[], None] | None = getattr(runnable, "shutdown", None)
+        if shutdown is not None and start == runnable.start:
+            self._shutdowns[task] = shutdown
+            task.add_done_callback(self._shutdowns.pop)
         return task
 
     async def _run(self, start: Start) -> None:

@@ -8,17 +8,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from aiohttp import web
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.client.client import Client
 from ctrlruntime.manager.authorization import RequestFilter
 from ctrlruntime.manager.http import HTTPServer
-from ctrlruntime.webhook.authority import pem, self_signed
+from ctrlruntime.manager.http_routes import Routes
 from ctrlruntime.webhook.metrics import CertificateMetrics
-from ctrlruntime.webhook.mounted import MountedCertificate
-from ctrlruntime.webhook.tls import ServingTLS
+
+if TYPE_CHECKING:
+    from ctrlruntime.webhook.mounted import CertWatcher
+    from ctrlruntime.webhook.tls import ServingTLS
 
 SELF_SIGNED = timedelta(days=365)
 
@@ -57,26 +59,37 @@ class MetricsServer(HTTPServer):
         logger: FilteringBoundLogger,
     ) -> None:
         self._filter = RequestFilter(connect, logger) if options.authorize else None
-        self._mounted: MountedCertificate | None = None
-        tls = ServingTLS() if options.secure else None
-        if tls is not None and options.certificate_folder is not None:
-            self._mounted = MountedCertificate(
-                options.certificate_folder,
-                tls,
-                certificates,
-                logger,
-                options.certificate_name,
-                options.key_name,
+        self._mounted: CertWatcher | None = None
+        routes = Routes(self._filter.refusal if self._filter is not None else None)
+        if not options.secure:
+            super().__init__("metrics", routes, listener, logger)
+            return
+        tls = self._serving_tls(options, certificates, logger)
+        super().__init__(
+            "metrics", routes, listener, logger, tls=tls.context, may_persist=tls.is_current
+        )
+
+    def _serving_tls(
+        self,
+        options: MetricsServing,
+        certificates: CertificateMetrics,
+        logger: FilteringBoundLogger,
+    ) -> ServingTLS:
+        from ctrlruntime.webhook.mounted import CertWatcher
+        from ctrlruntime.webhook.tls import ServingTLS
+
+        tls = ServingTLS()
+        if options.certificate_folder is not None:
+            names = (options.certificate_name, options.key_name)
+            self._mounted = CertWatcher(
+                options.certificate_folder, tls, certificates, logger, *names
             )
-        elif tls is not None:
+        else:
+            from ctrlruntime.webhook.authority import pem, self_signed
+
             pair = self_signed(["localhost", "127.0.0.1"], datetime.now(UTC), SELF_SIGNED)
             tls.load(pem(pair.certificate), pair.key_pem)
-        middlewares = [tls.renewal] if tls is not None else []
-        if self._filter is not None:
-            middlewares.append(self._filter.middleware)
-        app = web.Application(middlewares=middlewares)
-        context = tls.context if tls is not None else None
-        super().__init__("metrics", app, listener, tls=context)
+        return tls
 
     async def start(self) -> None:
         """Serves until cancelled. Raises CertificateError if there is no certificate to serve."""

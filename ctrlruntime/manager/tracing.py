@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ctrlruntime.client.call import Call, Execute, Interceptor
 from ctrlruntime.client.transport import Response
 from ctrlruntime.tracing import Tracing
 
 
 def request_spans(tracing: Tracing) -> Interceptor:
-    """Puts every call of a client into a span below the current one, that of the reconcile."""
+    """Puts every call of a client into a span below the current one, that of the reconcile.
+
+    The server receives it as ``traceparent`` and continues the trace where it exports spans itself.
+    """
 
     async def intercept(call: Call, execute: Execute) -> Response:
         resource = call.mapping.resource
@@ -19,6 +24,7 @@ def request_spans(tracing: Tracing) -> Interceptor:
             "k8s.object.name": call.name or "",
         }
         with tracing.request(f"{call.verb} {resource}", attributes):
-            return await execute(call)
+            headers = {**call.headers, "traceparent": tracing.carrier()}
+            return await execute(replace(call, headers=headers))
 
     return intercept

@@ -51,7 +51,7 @@ class GCOptions:
     thresholds: tuple[int, int, int] = (50_000, 20, 100)
 
 
-class GCDiscipline:
+class GCTuner:
     """Applies :class:`GCOptions`: a full collection of a large cache would stall the loop.
 
     Times every collection for the ``ctrlruntime_gc_pause_seconds`` metric, managed or not.

@@ -15,7 +15,8 @@ from structlog.typing import FilteringBoundLogger
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.api.resource import Resource
 from ctrlruntime.client.client import Client
-from ctrlruntime.manager.http import HTTPServer, listen
+from ctrlruntime.graceful_server import hanging_up
+from ctrlruntime.manager.http import ListeningServer, listen
 from ctrlruntime.manager.metrics import Metrics
 from ctrlruntime.manager.options import SERVICE_ACCOUNT_NAMESPACE
 from ctrlruntime.manager.runnables import Group
@@ -26,10 +27,10 @@ from ctrlruntime.webhook.certificates import CertificateSet
 from ctrlruntime.webhook.conversion import Conversion
 from ctrlruntime.webhook.declaration import AdmissionOptions
 from ctrlruntime.webhook.injection import CRD, MUTATING, VALIDATING, Injection, Target
-from ctrlruntime.webhook.mounted import MountedCertificate
+from ctrlruntime.webhook.mounted import CertWatcher
 from ctrlruntime.webhook.options import WebhookOptions
 from ctrlruntime.webhook.review import Step
-from ctrlruntime.webhook.rotation import SharedCertificates
+from ctrlruntime.webhook.rotation import CertRotator
 from ctrlruntime.webhook.tls import ServingTLS
 
 __all__ = ["WebhookServer", "Webhooks", "own_namespace"]
@@ -39,15 +40,39 @@ FIRST_INJECTION = 10.0
 DIAL = 10.0
 
 
-class WebhookServer(HTTPServer):
-    """The listener, in the group of webhooks: up before the caches, down after them."""
+IDLE_TIMEOUT = 90.0
+"""Seconds between two requests of a connection."""
+
+
+class WebhookServer(ListeningServer):
+    """An aiohttp application, in the group of webhooks: up before the caches, down after them."""
 
     def __init__(self, app: web.Application, options: WebhookOptions, tls: ServingTLS) -> None:
         host = f"[{options.host}]" if ":" in options.host else options.host
         listener = listen(f"{host}:{options.port}", "the webhooks")
         assert listener is not None  # noqa: S101 - the address names a port
-        super().__init__("webhooks", app, listener, tls=tls.context, shutdown_timeout=60.0)
+        super().__init__("webhooks", listener, tls=tls.context, shutdown_timeout=60.0)
         self.runnable_group = Group.WEBHOOKS
+        self._app = app
+
+    async def start(self) -> None:
+        """Serve until cancelled."""
+        runner = web.AppRunner(
+            self._app,
+            handle_signals=False,
+            access_log=None,
+            keepalive_timeout=IDLE_TIMEOUT,
+            shutdown_timeout=self.shutdown_timeout,
+        )
+        await runner.setup()
+        assert runner.server is not None  # noqa: S101 - setup() made it
+        try:
+            async with self._listening(runner.server):
+                await asyncio.Event().wait()
+        finally:
+            async with hanging_up(runner.server):
+                await runner.cleanup()
+            self._listener.close()
 
 
 class Webhooks:
@@ -67,7 +92,7 @@ class Webhooks:
         self.application = Application(logger, metrics.registry)
         self._certificate_metrics = metrics.certificates
         self.tls: ServingTLS | None = None
-        self.certificates: SharedCertificates | None = None
+        self.certificates: CertRotator | None = None
         """The rotation, where the managers make their own certificates."""
         self._connect = connect
         self._logger = logger
@@ -120,6 +145,11 @@ class Webhooks:
         return len(self.application) > 0 and self.options.port != -1
 
     @property
+    def converted_crds(self) -> list[str]:
+        """Names of the CRDs whose versions are converted here."""
+        return [_definition(item) for item in self.application.conversions]
+
+    @property
     def port(self) -> int | None:
         """The port it listens on, once started."""
         return self._server.port if self._server is not None else None
@@ -169,7 +199,7 @@ class Webhooks:
         return True
 
     async def _serve_mounted(self, folder: Path, tls: ServingTLS, server: WebhookServer) -> None:
-        mounted = MountedCertificate(
+        mounted = CertWatcher(
             folder,
             tls,
             self._certificate_metrics,
@@ -189,15 +219,15 @@ class Webhooks:
             self._injection = Injection(
                 client, self._targets(), f"{namespace}/{options.secret_name}", self._logger
             )
-            self.certificates = SharedCertificates(
-                client,
-                namespace,
-                options.secret_name,
-                options.certificate_hosts(namespace),
-                self._use,
-                self._logger,
-                options.rotation,
-                options.clock,
+            self.certificates = CertRotator(
+                client=client,
+                name=options.secret_name,
+                namespace=namespace,
+                hosts=options.certificate_hosts(namespace),
+                changed=self._use,
+                logger=self._logger,
+                options=options.rotation,
+                clock=options.clock,
             )
             await self.certificates.prepare()
             async with asyncio.TaskGroup() as group:
@@ -229,7 +259,7 @@ class Webhooks:
         options = self.options
         targets = [Target(MUTATING, name) for name in options.mutating_configurations]
         targets += [Target(VALIDATING, name) for name in options.validating_configurations]
-        targets += [Target(CRD, _definition(item)) for item in self.application.conversions]
+        targets += [Target(CRD, name) for name in self.converted_crds]
         if options.inject_annotated:
             targets += [Target(kind) for kind in (MUTATING, VALIDATING, CRD)]
         return targets

@@ -1,24 +1,28 @@
 """Webhooks: defaulting, validating and conversion, declared on the model or served for any kind."""
 
-from ctrlruntime.webhook.admission import (
-    AdmissionRequest,
-    AdmissionResponse,
-    Handler,
-    UserInfo,
-    allowed,
-    denied,
-    refused,
-)
-from ctrlruntime.webhook.application import Application
-from ctrlruntime.webhook.authentication import Authentication
-from ctrlruntime.webhook.chain import Chain
-from ctrlruntime.webhook.conversion import Conversion, ConversionError, Spoke
-from ctrlruntime.webhook.declaration import AdmissionOptions, defaults, validates
-from ctrlruntime.webhook.defaulting import Defaulting
-from ctrlruntime.webhook.findings import Finding, Findings
-from ctrlruntime.webhook.jsonpatch import json_patch
-from ctrlruntime.webhook.review import Review, Step
-from ctrlruntime.webhook.validating import Validating
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ctrlruntime.webhook.admission import (
+        AdmissionRequest,
+        AdmissionResponse,
+        Handler,
+        UserInfo,
+        allowed,
+        denied,
+        refused,
+    )
+    from ctrlruntime.webhook.application import Application
+    from ctrlruntime.webhook.authentication import Authentication
+    from ctrlruntime.webhook.chain import Chain
+    from ctrlruntime.webhook.conversion import Conversion, ConversionError, Spoke
+    from ctrlruntime.webhook.declaration import AdmissionOptions, defaults, validates
+    from ctrlruntime.webhook.defaulting import Defaulting
+    from ctrlruntime.webhook.findings import FieldError, FieldErrorList
+    from ctrlruntime.webhook.jsonpatch import json_patch
+    from ctrlruntime.webhook.review import Review, Step
+    from ctrlruntime.webhook.validating import Validating
 
 __all__ = [
     "AdmissionOptions",
@@ -30,8 +34,8 @@ __all__ = [
     "Conversion",
     "ConversionError",
     "Defaulting",
-    "Finding",
-    "Findings",
+    "FieldError",
+    "FieldErrorList",
     "Handler",
     "Review",
     "Spoke",
@@ -45,3 +49,29 @@ __all__ = [
     "refused",
     "validates",
 ]
+
+_SOURCES = {
+    "admission": "AdmissionRequest AdmissionResponse Handler UserInfo allowed denied refused",
+    "application": "Application",
+    "authentication": "Authentication",
+    "chain": "Chain",
+    "conversion": "Conversion ConversionError Spoke",
+    "declaration": "AdmissionOptions defaults validates",
+    "defaulting": "Defaulting",
+    "findings": "FieldError FieldErrorList",
+    "jsonpatch": "json_patch",
+    "review": "Review Step",
+    "validating": "Validating",
+}
+_SOURCE_OF = {name: source for source, names in _SOURCES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    """Load an exported name from its module: a manager without webhooks needs none of them."""
+    from importlib import import_module
+
+    source = _SOURCE_OF.get(name)
+    if source is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{source}"), name)
+    return value

@@ -12,11 +12,11 @@ from pydantic import ValidationError
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.errors import Invalid
 
-__all__ = ["Finding", "Findings", "field_path", "findings_of", "invalid_object"]
+__all__ = ["FieldError", "FieldErrorList", "field_path", "findings_of", "invalid_object"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FieldError:
     """One field that is wrong: its path, the machine-readable reason, and the message."""
 
     field: str
@@ -30,14 +30,14 @@ class Finding:
         return f"{self.field}: {self.message}"
 
 
-class Findings:
+class FieldErrorList:
     """Collects findings and warnings, so that one answer tells all of them.
 
     ``field`` is a path such as ``spec.ports[0].name``.
     """
 
     def __init__(self) -> None:
-        self.errors: list[Finding] = []
+        self.errors: list[FieldError] = []
         self.warnings: list[str] = []
 
     def warn(self, message: str) -> None:
@@ -46,26 +46,26 @@ class Findings:
 
     def invalid(self, field: str, value: Any, detail: str) -> None:
         text = f"Invalid value: {_shown(value)}: {detail}"
-        self.errors.append(Finding(field, "FieldValueInvalid", text))
+        self.errors.append(FieldError(field, "FieldValueInvalid", text))
 
     def required(self, field: str, detail: str = "") -> None:
         text = f"Required value: {detail}" if detail else "Required value"
-        self.errors.append(Finding(field, "FieldValueRequired", text))
+        self.errors.append(FieldError(field, "FieldValueRequired", text))
 
     def forbidden(self, field: str, detail: str) -> None:
-        self.errors.append(Finding(field, "FieldValueForbidden", f"Forbidden: {detail}"))
+        self.errors.append(FieldError(field, "FieldValueForbidden", f"Forbidden: {detail}"))
 
     def duplicate(self, field: str, value: Any) -> None:
         text = f"Duplicate value: {_shown(value)}"
-        self.errors.append(Finding(field, "FieldValueDuplicate", text))
+        self.errors.append(FieldError(field, "FieldValueDuplicate", text))
 
     def not_supported(self, field: str, value: Any, allowed: Sequence[str]) -> None:
         listed = ", ".join(f'"{item}"' for item in allowed)
         text = f"Unsupported value: {_shown(value)}: supported values: {listed}"
-        self.errors.append(Finding(field, "FieldValueNotSupported", text))
+        self.errors.append(FieldError(field, "FieldValueNotSupported", text))
 
 
-def invalid_object(gvk: GroupVersionKind, name: str, errors: Iterable[Finding]) -> Invalid:
+def invalid_object(gvk: GroupVersionKind, name: str, errors: Iterable[FieldError]) -> Invalid:
     """The 422 that names every finding, as the API server words its own."""
     found = list(errors)
     texts = [str(item) for item in found]
@@ -81,10 +81,12 @@ def invalid_object(gvk: GroupVersionKind, name: str, errors: Iterable[Finding]) 
     )
 
 
-def findings_of(error: ValidationError) -> list[Finding]:
+def findings_of(error: ValidationError) -> list[FieldError]:
     """The findings of pydantic; what was given is left out, as it may be secret."""
     return [
-        Finding(field_path(item["loc"]), _reason(item["type"]), _message(item["type"], item["msg"]))
+        FieldError(
+            field_path(item["loc"]), _reason(item["type"]), _message(item["type"], item["msg"])
+        )
         for item in error.errors(include_input=False, include_url=False, include_context=False)
     ]
 

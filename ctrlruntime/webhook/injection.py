@@ -167,5 +167,5 @@ class Injection:
         patch = injection_patch(manifest, self._bundle)
         if not patch:
             return
-        await self.client.patch(target.kind, metadata["name"], None, patch, type=PatchType.JSON)
+        await self.client.patch(target.kind, metadata["name"], patch, type=PatchType.JSON)
         self.logger.info("CA bundle injected", kind=target.kind.kind, name=metadata["name"])

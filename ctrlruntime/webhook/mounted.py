@@ -11,7 +11,7 @@ from structlog.typing import FilteringBoundLogger
 from ctrlruntime.webhook.metrics import CertificateMetrics
 from ctrlruntime.webhook.tls import CertificateError, ServingTLS
 
-__all__ = ["MountedCertificate"]
+__all__ = ["CertWatcher"]
 
 PERIOD = 1.0
 """Seconds between looks at the files: two stat() calls each."""
@@ -20,7 +20,7 @@ Stamp = tuple[tuple[int, int, int], ...]
 
 
 @dataclass(slots=True)
-class MountedCertificate:
+class CertWatcher:
     """Serves what lies in ``folder``, and what takes its place.
 
     A file may be written anew, renamed over, or reached by a link that is turned elsewhere. A pair

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from ctrlruntime.webhook.certificates import RotationOptions
-from ctrlruntime.webhook.rotation import utc_now
+from ctrlruntime.webhook.rotation_options import RotationOptions, utc_now
 
 __all__ = ["WebhookOptions"]
 

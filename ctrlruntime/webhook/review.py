@@ -20,14 +20,14 @@ from ctrlruntime.webhook.admission import (
     denied,
     refused,
 )
-from ctrlruntime.webhook.findings import Findings, findings_of, invalid_object
+from ctrlruntime.webhook.findings import FieldErrorList, findings_of, invalid_object
 
 __all__ = ["Codec", "Review", "Step", "refusal", "run_steps"]
 
 T = TypeVar("T", default=Any)
 
 
-class Review(Findings, Generic[T]):
+class Review(FieldErrorList, Generic[T]):
     """What is asked, and where the answer is collected.
 
     ``old`` is the object as it is: None on CREATE. On DELETE the object handed to the validator is

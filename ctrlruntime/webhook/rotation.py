@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from structlog.typing import FilteringBoundLogger
@@ -22,13 +22,13 @@ from ctrlruntime.client.errors import (
 )
 from ctrlruntime.webhook.certificates import (
     CertificateSet,
-    RotationOptions,
     UnusableSecret,
     due,
     following,
 )
+from ctrlruntime.webhook.rotation_options import RotationOptions, utc_now
 
-__all__ = ["SECRET", "SharedCertificates", "utc_now"]
+__all__ = ["SECRET", "CertRotator"]
 
 SECRET = GroupVersionKind("", "v1", "Secret")
 FIRST_RETRY, LAST_RETRY = 0.5, 30.0
@@ -40,12 +40,8 @@ LONGEST_SLEEP = 3600.0
 Changed = Callable[[CertificateSet], Awaitable[None]]
 
 
-def utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
-@dataclass(slots=True)
-class SharedCertificates:
+@dataclass(slots=True, kw_only=True)
+class CertRotator:
     """Agrees with all other managers on one set of certificates, and replaces it in time.
 
     Whoever comes first writes; who loses the race takes what the winner wrote. Nobody needs to lead.
@@ -104,7 +100,7 @@ class SharedCertificates:
 
     async def _get(self) -> None:
         try:
-            self._secret = await self.client.get(SECRET, self.name, self.namespace)
+            self._secret = await self.client.get(SECRET, self.name, namespace=self.namespace)
         except NotFound:
             self._secret = None
         self._read = True

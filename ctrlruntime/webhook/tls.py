@@ -9,14 +9,12 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aiohttp import web
+if TYPE_CHECKING:
+    from aiohttp import web
 
 __all__ = ["CertificateError", "ServingTLS"]
-
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class CertificateError(ValueError):
@@ -57,8 +55,12 @@ class ServingTLS:
         """A middleware: a connection made before a change ends with its next answer, so that the
         certificate before is soon nowhere in use. The client is told (``Connection: close``)."""
 
+        from aiohttp import web
+
         @web.middleware
-        async def renew(request: web.Request, handler: Handler) -> web.StreamResponse:
+        async def renew(
+            request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+        ) -> web.StreamResponse:
             response = await handler(request)
             if not self.is_current(request.transport):
                 response.force_close()

@@ -1,0 +1,129 @@
+"""What a program declares, read from a manager that is never started.
+
+def setup(manager: Manager) -> None:
+    Builder(manager).for_(Website).owns(DEPLOYMENT).build(reconcile)
+
+declarations_of(setup).rules
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.resource import Resource
+from ctrlruntime.client.config import Config
+from ctrlruntime.manager import Manager, ManagerOptions
+
+from .layout import METRICS_AUTH, SYSTEM
+from .permissions import Rule, declared, leads, limit_to_namespaces
+from .webhook import serves_webhooks
+
+__all__ = ["Declarations", "Setup", "SetupError", "declarations_of"]
+
+Setup = Callable[[Manager], object]
+"""Adds controllers and declarations to a manager; a coroutine function is awaited."""
+
+NOWHERE = Config(host="http://127.0.0.1:9")
+
+
+class SetupError(ValueError):
+    """A setup function that does not declare anything without an API server."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declarations:
+    """What a setup function declares."""
+
+    rules: tuple[Rule, ...]
+    kinds: tuple[type[Resource[Any, Any]], ...]
+    """The Resource classes that controllers are for, in the order of their GVKs."""
+
+
+def declarations_of(setup: Setup, options: ManagerOptions | None = None) -> Declarations:
+    """Call ``setup`` with a manager that is never started, and return what it declared.
+
+    The rules hold what the controllers' ``for_``, ``owns``, ``watches`` and ``permission`` imply, what
+    the cache's declarations read, and events. Of ``options`` they hold leader election, access checks
+    of the metrics and, where webhooks are registered, their certificates. With ``options.namespaces``
+    they are limited to these. Rules of the manager's own namespace are in ``system``, which
+    kustomize replaces, where the options name none. Raises SetupError when ``setup`` fails.
+    """
+    return asyncio.run(_declarations(setup, options or ManagerOptions()))
+
+
+async def _declarations(setup: Setup, options: ManagerOptions) -> Declarations:
+    quiet = replace(
+        options,
+        leader_election=False,
+        metrics_bind_address="0",
+        health_bind_address="0",
+        diagnostics_bind_address="0",
+    )
+    manager = Manager(NOWHERE, quiet)
+    try:
+        await _call(setup, manager)
+        rules = declared(manager.permissions())
+        if options.namespaces:
+            rules = (*limit_to_namespaces(rules, options.namespaces, _cluster_scoped(manager)),)
+        rules += _own_rules(manager, options)
+        return Declarations(rules=tuple(rules), kinds=_kinds(manager))
+    finally:
+        manager.close()
+        await manager.live_client.close()
+
+
+async def _call(setup: Setup, manager: Manager) -> None:
+    try:
+        result = setup(manager)
+        if inspect.isawaitable(result):
+            await _awaited(result)
+    except Exception as error:
+        name = getattr(setup, "__qualname__", repr(setup))
+        raise SetupError(
+            f"{name}(manager) failed with {type(error).__name__}: {error}. It is called with a manager "
+            "and no API server: it has to declare only, and to leave requests to reconcilers and runnables"
+        ) from error
+
+
+async def _awaited(result: Awaitable[object]) -> None:
+    await result
+
+
+def _own_rules(manager: Manager, options: ManagerOptions) -> tuple[Rule, ...]:
+    """What the manager itself needs besides what it watches."""
+    rules: tuple[Rule, ...] = ()
+    if options.leader_election:
+        place = options.leader_election_namespace or SYSTEM
+        rules += leads(options.leader_election_id, namespace=place)
+    if options.metrics.authorize:
+        rules += METRICS_AUTH
+    webhook = options.webhook
+    if manager.webhooks.enabled and webhook.certificate_folder is None:
+        rules += serves_webhooks(
+            webhook.secret_name,
+            webhook.secret_namespace or SYSTEM,
+            mutating=webhook.mutating_configurations,
+            validating=webhook.validating_configurations,
+            definitions=manager.webhooks.converted_crds,
+            annotated=webhook.inject_annotated,
+        )
+    return rules
+
+
+def _cluster_scoped(manager: Manager) -> set[tuple[str, str]]:
+    mappings = [*BUILTIN.values(), *manager.cache.declared()]
+    return {(each.gvk.group, each.plural) for each in mappings if not each.namespaced}
+
+
+def _kinds(manager: Manager) -> tuple[type[Resource[Any, Any]], ...]:
+    found = {
+        kind
+        for kind in manager.primary_kinds()
+        if isinstance(kind, type) and issubclass(kind, Resource)
+    }
+    return tuple(sorted(found, key=lambda kind: kind.gvk()))
