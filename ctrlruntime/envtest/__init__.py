@@ -1,4 +1,7 @@
-"""Test environments: an API server, users, a proxy with a request log and faults, simulated nodes."""
+"""Test environments: an API server, users, a proxy with a request log and faults, simulated nodes.
+
+This module alone is in the wheel of ctrlruntime and in the manager's image; the others come with the extra `envtest`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ def __getattr__(name: str) -> Any:
         try:
             from ctrlruntime.envtest.environment import Environment
         except ModuleNotFoundError as error:
-            if (error.name or "").startswith("ctrlruntime"):
+            ours = (error.name or "").startswith("ctrlruntime")
+            if ours and error.name != "ctrlruntime.envtest.environment":
                 raise
             raise ModuleNotFoundError(
                 f"the test environment needs {error.name}: pip install 'ctrlruntime[envtest]'",

@@ -1,4 +1,8 @@
-"""The official envtest archive: an index of releases with their checksums, and a tarball of each."""
+"""Official builds of the servers, each with its checksum.
+
+The envtest archive has an index of releases and a tarball of each: kube-apiserver, etcd and kubectl.
+kube-controller-manager comes from the download site of Kubernetes, which has every release.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ import sys
 import tarfile
 import tempfile
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
@@ -24,7 +28,14 @@ INDEX: Final = (
     "https://raw.githubusercontent.com/kubernetes-sigs/controller-tools/HEAD/envtest-releases.yaml"
 )
 """Where upstream publishes it; `CTRLRUNTIME_ENVTEST_INDEX` names another."""
+DOWNLOADS: Final = "https://dl.k8s.io/release"
+"""Single programs of a release; `CTRLRUNTIME_ENVTEST_DOWNLOADS` names another."""
+KUBE_CONTROLLER_MANAGER: Final = "kube-controller-manager"
+ARCHIVED: Final = frozenset({"etcd", "kube-apiserver", "kubectl"})
+"""What a tarball has."""
 _TIMEOUT: Final = 20.0
+_TIMEOUT_INDEX: Final = 5.0
+"""Seconds. Where the network does not lead to the archive, the caller has another way to go."""
 _CHUNK: Final = 1 << 20
 _STABLE: Final = re.compile(r"v(\d+)\.(\d+)\.(\d+)")
 _MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64", "ppc64le": "ppc64le"}
@@ -46,22 +57,28 @@ class Archive:
     def __init__(self, cache: Path, environ: Mapping[str, str] = os.environ) -> None:
         self._cache = cache
         self._index = environ.get("CTRLRUNTIME_ENVTEST_INDEX") or INDEX
+        self._downloads = environ.get("CTRLRUNTIME_ENVTEST_DOWNLOADS") or DOWNLOADS
 
-    def provide(self, release: str | None = None) -> Path:
-        """The folder of a release (None: the newest stable one), downloaded unless it is there.
+    def provide(self, release: str | None = None, names: Collection[str] = ARCHIVED) -> Path:
+        """Return the folder of a release (None: the newest stable one) that has the programs `names`.
 
-        Raises ArchiveError.
+        What is missing is downloaded. Raises ArchiveError.
         """
+        if unknown := set(names) - ARCHIVED - {KUBE_CONTROLLER_MANAGER}:
+            raise ArchiveError(f"there is no official build of {', '.join(sorted(unknown))}")
         tarball = self._look_up(release)
         folder = self._cache / tarball.release
         with _locked(self._cache / f".{tarball.release}.lock"):
+            # The programs of the tarball come last: a release that is incomplete is not in the way.
+            if KUBE_CONTROLLER_MANAGER in names and not (folder / KUBE_CONTROLLER_MANAGER).exists():
+                self._download_program(tarball.release, KUBE_CONTROLLER_MANAGER, folder)
             if not (folder / "kube-apiserver").exists():
                 self._download(tarball, folder)
         return folder
 
     def _look_up(self, release: str | None) -> _Tarball:
         try:
-            with _open(self._index) as answer:
+            with _open(self._index, _TIMEOUT_INDEX) as answer:
                 known = yaml.safe_load(answer.read())["releases"]
         except (OSError, HTTPException, yaml.YAMLError, KeyError, TypeError) as error:
             raise ArchiveError(f"no index of envtest releases at {self._index}: {error}") from error
@@ -71,6 +88,25 @@ class Archive:
         if not found:
             raise ArchiveError(f"{self._index} has no {name}")
         return _Tarball(wanted, found["selfLink"], found["hash"])
+
+    def _download_program(self, release: str, name: str, folder: Path) -> None:
+        system, machine = _platform().split("-")
+        url = f"{self._downloads}/{release}/bin/{system}/{machine}/{name}"
+        with tempfile.TemporaryDirectory(dir=self._cache, prefix=".download-") as work:
+            program = Path(work, name)
+            try:
+                with _open(f"{url}.sha512", _TIMEOUT_INDEX) as answer:
+                    expected = answer.read(1024).decode().split()[0]
+                found = _fetch(url, program)
+            except (OSError, HTTPException, UnicodeDecodeError, IndexError) as error:
+                raise ArchiveError(f"{url}: {error}") from error
+            if found != expected:
+                raise ArchiveError(
+                    f"{url} has SHA-512 {found[:16]}..., not {expected[:16]}...: it was not installed"
+                )
+            program.chmod(0o755)
+            folder.mkdir(parents=True, exist_ok=True)
+            program.replace(folder / name)
 
     def _download(self, tarball: _Tarball, folder: Path) -> None:
         with tempfile.TemporaryDirectory(dir=self._cache, prefix=".download-") as work:
@@ -112,11 +148,11 @@ def _platform() -> str:
     return f"{sys.platform}-{_MACHINES.get(machine, machine)}"
 
 
-def _open(url: str) -> Any:
+def _open(url: str, timeout: float = _TIMEOUT) -> Any:
     """Raises OSError; the proxies of the environment are used."""
     if not url.startswith(("https://", "http://127.0.0.1", "http://localhost")):
         raise OSError(f"{url} is not https")
-    return urllib.request.urlopen(url, timeout=_TIMEOUT)  # noqa: S310 - checked above
+    return urllib.request.urlopen(url, timeout=timeout)  # noqa: S310 - checked above
 
 
 def _fetch(url: str, target: Path) -> str:

@@ -2,10 +2,13 @@
 
 One folder gives all of a control plane, so that its parts are of one release. Looked up are, in this
 order: `KUBEBUILDER_ASSETS`, `/usr/local/kubebuilder/bin`, our cache (the newest release that has
-everything), and the official envtest archive, which is downloaded into the cache. A variable
+everything), and the official builds, which are downloaded into the cache. A variable
 `TEST_ASSET_<NAME>` replaces a single program, as in controller-runtime.
 
     python -m ctrlruntime.envtest.assets            # provision, and print the folder
+    python -m ctrlruntime.envtest.assets v1.34.1    # this release
+    python -m ctrlruntime.envtest.assets --supported
+        # a release that is supported, with kube-controller-manager
 """
 
 from __future__ import annotations
@@ -17,17 +20,25 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from ctrlruntime.envtest.archive import Archive, ArchiveError, say
+from ctrlruntime.envtest.archive import (
+    KUBE_CONTROLLER_MANAGER,
+    Archive,
+    ArchiveError,
+    say,
+)
 
 KUBE_APISERVER: Final = ("etcd", "kube-apiserver")
+CONTROL_PLANE: Final = (*KUBE_APISERVER, KUBE_CONTROLLER_MANAGER)
+OLDEST_SUPPORTED: Final = (1, 27)
+"""The oldest release of Kubernetes that is supported."""
 APIEXTENSIONS: Final = "apiextensions-1.36"
 """The cache's folder of the current server of custom resources; no archive has it."""
 KUBEBUILDER_DEFAULT: Final = Path("/usr/local/kubebuilder/bin")
 _RELEASE: Final = re.compile(r"v(\d+)\.(\d+)\.(\d+)")
 _CHECKOUT: Final = Path(__file__).parents[2] / "hack" / "envtest-assets.sh"
 
-Download = Callable[[str | None], Path]
-"""Fetches a release (None: the newest) and returns its folder. Raises ArchiveError."""
+Download = Callable[[str | None, Collection[str]], Path]
+"""Fetches programs of a release (None: the newest) and returns its folder. Raises ArchiveError."""
 
 
 class AssetsMissing(RuntimeError):
@@ -84,7 +95,7 @@ class Assets:
             if str(folder) == self._environ.get("KUBEBUILDER_ASSETS"):
                 raise AssetsMissing(f"KUBEBUILDER_ASSETS is set, but incomplete: {looked[-1]}")
         try:
-            folder = self._fetch(names, release)
+            folder = self._download(release, names)
         except ArchiveError as error:
             looked.append(str(error))
         else:
@@ -103,20 +114,16 @@ class Assets:
         yield self._system
         yield from releases(self._cache)
 
-    def _fetch(self, names: Collection[str], release: str | None) -> Path:
-        """Raises ArchiveError also where the archive is known not to have what is asked for."""
-        if not set(names) <= {*KUBE_APISERVER, "kubectl"}:
-            raise ArchiveError(
-                f"the official archive has only {', '.join(KUBE_APISERVER)}, kubectl"
-            )
-        return self._download(release)
-
 
 def releases(cache: Path) -> list[Path]:
     """Folders of Kubernetes releases, the newest first."""
-    found = {path: _RELEASE.fullmatch(path.name) for path in cache.glob("v*")}
-    numbers = {path: tuple(map(int, match.groups())) for path, match in found.items() if match}
-    return sorted(numbers, key=lambda path: numbers[path], reverse=True)
+    return sorted(filter(release_of, cache.glob("v*")), key=release_of, reverse=True)
+
+
+def release_of(folder: Path) -> tuple[int, ...]:
+    """Return the release that a folder is named by, or () where it is named otherwise."""
+    match = _RELEASE.fullmatch(folder.name)
+    return tuple(map(int, match.groups())) if match else ()
 
 
 def is_program(path: Path) -> bool:
@@ -134,15 +141,32 @@ def _advice() -> str:
     )
 
 
+def supported(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of a control plane of a supported release: from the cache, else downloaded.
+
+    Raises ArchiveError.
+    """
+    cache = cache_folder(environ)
+    for folder in releases(cache):
+        if release_of(folder) >= OLDEST_SUPPORTED and all(
+            is_program(folder / name) for name in CONTROL_PLANE
+        ):
+            return folder
+    return Archive(cache, environ).provide(names=CONTROL_PLANE)
+
+
 def main(arguments: list[str]) -> int:
-    """`python -m ctrlruntime.envtest.assets [RELEASE]`."""
+    """`python -m ctrlruntime.envtest.assets [--supported | RELEASE]`."""
     release = arguments[0] if arguments else None
     try:
-        found = Assets().find(release=release)
-    except AssetsMissing as error:
+        if release == "--supported":
+            folder = supported()
+        else:
+            folder = Assets().find(release=release)["kube-apiserver"].parent
+    except (AssetsMissing, ArchiveError) as error:
         say(str(error))
         return 1
-    print(found["kube-apiserver"].parent)  # noqa: T201 - it is the answer
+    print(folder)  # noqa: T201 - it is the answer
     return 0
 
 

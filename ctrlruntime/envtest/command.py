@@ -39,6 +39,7 @@ class Settings:
     nodes: bool
     pods: bool
     run_local: bool
+    watch_history: int
     ready: str | None
 
 
@@ -69,6 +70,7 @@ async def serve(settings: Settings, folder: Path) -> None:
         tls=settings.tls,
         tokens=server_tokens(users),
         authorization=settings.authorization,
+        watch_history=settings.watch_history * 1024 * 1024,
     )
     async with APIServer(options) as server:
         target = settings.kubeconfig or folder / "kubeconfig"
@@ -112,6 +114,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--nodes", is_flag=True, help="Run simulated nodes beside it.")
 @click.option("--pods/--no-pods", default=True, help="Simulated nodes make ReplicaSets and Pods.")
 @click.option("--run-local", is_flag=True, help="Run commands of Pods annotated for it, here.")
+@click.option("--watch-history", default=64, help="MiB of changes kept for watches.")
 @click.option("--ready", help="File that gets one line of JSON once it serves.")
 def main(**options: object) -> None:
     """The embedded API server: a test and demonstration device, not a cluster."""

@@ -1,6 +1,6 @@
 """Assertions on what an API server comes to hold, by watch and with a time limit (komega's idea).
 
-    pod = await eventually(client, POD, "web-0", "shop", {"status": {"phase": "Running"}})
+    pod = await eventually(client, POD, "web-0", {"status": {"phase": "Running"}}, namespace="shop")
 
 While nothing changes nothing is asked. When the time is over, AssertionError says what was still
 missing at the last state seen.
@@ -12,24 +12,48 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any, TypeVar, cast, overload
 
-from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.api.resource import KindRef, Resource
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.api.resource import KindRef, Resource, UntypedKindRef, gvk_of
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Expired, TransportError
 from ctrlruntime.envtest.differences import Expected, differences
 
-TIMEOUT = 10.0
+TIMEOUT = 60.0
+"""Seconds. Only a test that fails waits so long; a busy machine takes a while for what is well."""
 
 
+R = TypeVar("R", bound=Resource[Any, Any])
+
+
+@overload
+async def eventually(
+    client: Client,
+    kind: type[R],
+    name: str,
+    expect: Expected = ...,
+    *,
+    namespace: str | None = None,
+    timeout: float = ...,
+) -> R: ...
+@overload
+async def eventually(
+    client: Client,
+    kind: UntypedKindRef,
+    name: str,
+    expect: Expected = ...,
+    *,
+    namespace: str | None = None,
+    timeout: float = ...,
+) -> Manifest: ...
 async def eventually(
     client: Client,
     kind: KindRef,
     name: str,
-    namespace: str | None = None,
     expect: Expected = ...,
     *,
+    namespace: str | None = None,
     timeout: float = TIMEOUT,
 ) -> Any:
     """Waits until the object is as expected, and returns it (typed for typed kinds).
@@ -57,8 +81,8 @@ async def eventually_gone(
     client: Client,
     kind: KindRef,
     name: str,
-    namespace: str | None = None,
     *,
+    namespace: str | None = None,
     timeout: float = TIMEOUT,
 ) -> None:
     """Waits until the object does not exist. AssertionError tells what holds it."""
@@ -85,9 +109,9 @@ async def consistently(
     client: Client,
     kind: KindRef,
     name: str,
-    namespace: str | None = None,
     expect: Expected = ...,
     *,
+    namespace: str | None = None,
     seconds: float = 1.0,
 ) -> None:
     """Fails at the first state within `seconds` in which the object is not as expected."""
@@ -169,9 +193,7 @@ def _manifest(state: Any) -> Any:
 
 
 def _title(kind: KindRef, name: str, namespace: str | None) -> str:
-    gvk: Any = kind if isinstance(kind, GroupVersionKind) else kind.gvk
-    label = (gvk() if callable(gvk) else gvk).kind
-    return f"{label} {namespace + '/' if namespace else ''}{name}"
+    return f"{gvk_of(kind).kind} {namespace + '/' if namespace else ''}{name}"
 
 
 __all__ = [

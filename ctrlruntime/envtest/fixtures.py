@@ -15,7 +15,7 @@ Something else under test gets `envtest_config(envtest, proxy, "manager")`; the 
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable
@@ -102,7 +102,6 @@ async def run_manager(
     envtest: Environment, proxy: Proxy, namespace: str
 ) -> AsyncIterator[RunManager]:
     """Runs controllers for one test."""
-    running: list[tuple[Manager, asyncio.Task[None]]] = []
 
     async def run(
         setup: Callable[[Manager], object],
@@ -115,19 +114,10 @@ async def run_manager(
         quiet = replace(given, metrics_bind_address="0", health_bind_address="0")
         manager = Manager(envtest_config(envtest, proxy, "manager"), quiet)
         setup(manager)
-        task = asyncio.create_task(manager.start())
-        running.append((manager, task))
-        elected = asyncio.create_task(manager.elected.wait())
-        await asyncio.wait({task, elected}, return_when=asyncio.FIRST_COMPLETED)
-        elected.cancel()
-        if task.done():
-            task.result()
-        return manager
+        return await stack.enter_async_context(manager.running())
 
-    yield run
-    for manager, task in reversed(running):
-        manager.stop()
-        await task
+    async with contextlib.AsyncExitStack() as stack:
+        yield run
 
 
 def envtest_config(environment: Environment, through: Proxy, user: str = "admin") -> Config:

@@ -15,7 +15,7 @@ MARK = "envtest.json"
 
 
 def kubeconfig(
-    url: str, ca_data: bytes | None, name: str, identity: Identity, namespace: str = "default"
+    url: str, ca_data: bytes | None, name: str, identity: Identity, *, namespace: str = "default"
 ) -> str:
     """A kubeconfig (YAML) of the user `name`, with the one context `envtest`."""
     cluster: dict[str, Any] = {"server": url}

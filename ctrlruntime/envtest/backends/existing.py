@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import orjson
 
@@ -20,11 +20,16 @@ from ctrlruntime.envtest.backends.backend import (
 from ctrlruntime.envtest.backends.versions import parse_version
 from ctrlruntime.envtest.users import Identity, User
 
-if TYPE_CHECKING:
-    from ctrlruntime.envtest.environment import Environment
+
+class HasBackend(Protocol):
+    """An environment that runs on a backend."""
+
+    @property
+    def backend(self) -> Backend:
+        """The backend it runs on."""
 
 
-def existing(target: Environment | Backend | Config) -> Callable[[BackendOptions], Backend]:
+def existing(target: HasBackend | Backend | Config) -> Callable[[BackendOptions], Backend]:
     """`Environment(backend=existing(other))`: attaches to a server that runs.
 
     The server of another environment or backend learns the new environment's users for as long as

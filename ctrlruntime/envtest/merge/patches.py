@@ -104,12 +104,11 @@ def _run(root: dict[str, Any], operation: dict[str, Any]) -> None:
     elif op == "remove":
         _take(root, path)
     elif op == "replace":
-        _find(root, path)
         _put(root, path, copy.deepcopy(operation["value"]))
     elif op == "test":
         _test(root, path, operation["value"])
     elif op == "copy":
-        _add(root, path, copy.deepcopy(_find(root, _pointer(operation["from"]))))
+        _add(root, path, copy.deepcopy(_member(root, _pointer(operation["from"]))))
     else:
         _add(root, path, _take(root, _pointer(operation["from"])))
 
@@ -150,19 +149,22 @@ def _find(root: Any, path: list[str]) -> Any:
     return value
 
 
+def _member(root: Any, path: list[str]) -> Any:
+    """Return what is there; an absent member of an object that is there is null."""
+    container = _find(root, path[:-1])
+    if isinstance(container, dict):
+        return container.get(path[-1])
+    return _child(container, path[-1])
+
+
 def _test(root: Any, path: list[str], expected: Any) -> None:
-    try:
-        found = _find(root, path)
-    except PatchError:
-        # An absent member counts as null.
-        if expected is None:
-            return
-        raise
-    if not equal(found, expected):
+    if not equal(_member(root, path), expected):
         raise _failed()
 
 
 def _add(root: Any, path: list[str], value: Any) -> None:
+    if len(path) == 1:
+        raise _failed()  # the whole document is replaced or nothing
     container = _find(root, path[:-1])
     step = path[-1]
     if isinstance(container, dict):
@@ -177,11 +179,14 @@ def _add(root: Any, path: list[str], value: Any) -> None:
 
 
 def _put(root: Any, path: list[str], value: Any) -> None:
+    """Replace, or add a member that is absent, as the server's library does."""
     container = _find(root, path[:-1])
     if isinstance(container, list):
         container[_index(path[-1], len(container))] = value
-    else:
+    elif isinstance(container, dict):
         container[path[-1]] = value
+    else:
+        raise _failed()
 
 
 def _take(root: Any, path: list[str]) -> Any:

@@ -12,8 +12,8 @@ from ctrlruntime.envtest.merge.typed import ListType, MapType, TypeNode, field_s
 def remove(value: Any, node: TypeNode, taken: FieldSet) -> Any:
     """``value`` without the members of ``taken``; ``value`` itself when it holds none of them.
 
-    A map or list below which something is taken and nothing is left becomes null, as in the
-    reference implementation.
+    A list from which all is taken becomes null and a map becomes empty, as in the reference
+    implementation.
     """
     if isinstance(value, dict) and node.map is not None:
         return _remove_from_map(value, node.map, taken)
@@ -26,6 +26,7 @@ def _remove_from_map(value: dict[str, Any], map_type: MapType, taken: FieldSet) 
     if not value or map_type.atomic:
         return None
     out: dict[str, Any] | None = None
+    emptied = False
     for element, below in taken.items():
         if element[:2] != "f:":
             continue
@@ -44,9 +45,12 @@ def _remove_from_map(value: dict[str, Any], map_type: MapType, taken: FieldSet) 
         if rest is not item:
             out = dict(value) if out is None else out
             out[key] = rest
-    if out is None:
-        return value
-    return out or None
+            if rest is None and item:
+                del out[key]
+                emptied = True
+    if emptied and not out:
+        return None
+    return value if out is None else out
 
 
 def _remove_from_list(value: list[Any], list_type: ListType, taken: FieldSet) -> Any:

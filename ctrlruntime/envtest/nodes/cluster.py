@@ -63,7 +63,7 @@ class Cluster:
 
     def live(self, kind: GroupVersionKind, request: Request) -> Manifest | None:
         """The object, unless it is gone or on its way out."""
-        entry = self.cache.entry(kind, request.name, request.namespace)
+        entry = self.cache.entry(kind, request.name, namespace=request.namespace)
         return None if entry is None or entry.deletion_timestamp else entry.decode()
 
     def owned(self, kind: GroupVersionKind, owner: Manifest) -> list[Entry]:
@@ -81,21 +81,29 @@ class Cluster:
         if not patch:
             return False
         metadata = obj["metadata"]
-        await self.patch(kind, metadata["name"], metadata["namespace"], {"status": patch}, "status")
+        await self.patch(
+            kind, metadata["name"], {"status": patch}, "status", namespace=metadata["namespace"]
+        )
         return True
 
     async def patch(
         self,
         kind: GroupVersionKind,
         name: str,
-        namespace: str,
         patch: Manifest,
         subresource: str | None = None,
+        *,
+        namespace: str,
     ) -> None:
         """A merge patch; an object that went away meanwhile is nobody's loss."""
         try:
             await self.client.patch(
-                kind, name, namespace, patch, type=PatchType.MERGE, subresource=subresource
+                kind,
+                name,
+                patch,
+                namespace=namespace,
+                type=PatchType.MERGE,
+                subresource=subresource,
             )
         except NotFound:
             return
@@ -106,7 +114,7 @@ class Cluster:
             await self.client.delete(
                 kind,
                 entry.name,
-                entry.namespace,
+                namespace=entry.namespace,
                 uid=entry.uid,
                 grace_period=0 if now else None,
                 propagation="Background",

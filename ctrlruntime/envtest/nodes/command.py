@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import msgspec
-import uvloop
 
 from ctrlruntime.client.config import Config
 from ctrlruntime.envtest.kubeconfig import is_marked
@@ -17,6 +14,7 @@ from ctrlruntime.envtest.nodes.addresses import PodNetwork
 from ctrlruntime.envtest.nodes.cluster import NodeOptions
 from ctrlruntime.envtest.nodes.program import SimulatedNodes
 from ctrlruntime.envtest.process import report_ready
+from ctrlruntime.manager import run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +32,7 @@ class Settings:
 
 
 async def serve(settings: Settings) -> None:
-    """Runs until SIGTERM or SIGINT."""
+    """Run the nodes until cancelled, which `run` does at SIGTERM and SIGINT."""
     config = await Config.load(settings.kubeconfig)
     if settings.run_local and not is_marked(settings.kubeconfig, config.host):
         raise click.UsageError(
@@ -50,16 +48,10 @@ async def serve(settings: Settings) -> None:
         pod_network=settings.pod_network,
     )
     nodes = SimulatedNodes(config, options, kubeconfig=settings.kubeconfig)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, nodes.manager.stop)
-    running = asyncio.create_task(nodes.start())
-    elected = asyncio.create_task(nodes.manager.elected.wait())
-    await asyncio.wait({running, elected}, return_when=asyncio.FIRST_COMPLETED)
-    if not running.done():
+    async with nodes.running():
         report_ready(settings.ready, {"ready": True})
         click.echo(f"simulated nodes run on {config.host}")
-    elected.cancel()
-    await running
+        await nodes.manager.stopped.wait()
 
 
 @click.command(context_settings={"show_default": True})
@@ -83,4 +75,4 @@ async def serve(settings: Settings) -> None:
 @click.option("--ready", help="File that gets one line of JSON once everything is watched.")
 def main(**options: object) -> None:
     """Simulated nodes: workloads progress, nothing is really run but what asks for it."""
-    uvloop.run(serve(msgspec.convert(options, Settings)))
+    run(serve(msgspec.convert(options, Settings)))

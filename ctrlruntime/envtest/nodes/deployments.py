@@ -124,7 +124,7 @@ class DeploymentReconciler:
 
     async def _patch_set(self, view: ReplicaSetView, patch: Manifest) -> None:
         entry = view.entry
-        await self._cluster.patch(REPLICA_SET, entry.name, entry.namespace, patch)
+        await self._cluster.patch(REPLICA_SET, entry.name, patch, namespace=entry.namespace)
 
     async def _show_revision(self, deployment: Manifest, new: ReplicaSetView) -> None:
         revision = new.entry.annotations.get(REVISION, "1")
@@ -134,7 +134,7 @@ class DeploymentReconciler:
         patch = {"metadata": {"annotations": {REVISION: revision}}}
         name, namespace = metadata["name"], metadata["namespace"]
         # With the status, as upstream does: by itself it would count as a new generation.
-        await self._cluster.patch(DEPLOYMENT, name, namespace, patch, "status")
+        await self._cluster.patch(DEPLOYMENT, name, patch, "status", namespace=namespace)
 
     async def _prune(
         self, spec: Manifest, sets: list[ReplicaSetView], new: ReplicaSetView | None

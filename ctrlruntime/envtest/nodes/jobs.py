@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.envtest.nodes.cluster import Cluster
-from ctrlruntime.envtest.nodes.kinds import JOB, POD, Manifest
+from ctrlruntime.envtest.nodes.kinds import JOB, MOST_PODS, POD, Manifest
 from ctrlruntime.envtest.nodes.podshape import PodView, pod_of, random_suffix
 from ctrlruntime.envtest.nodes.status import (
     condition,
@@ -127,7 +127,9 @@ class JobReconciler:
         moment = finished + timedelta(seconds=ttl)
         if self._cluster.now() < moment:
             return self._at(moment)
-        entry: Entry | None = self._cluster.cache.entry(JOB, request.name, request.namespace)
+        entry: Entry | None = self._cluster.cache.entry(
+            JOB, request.name, namespace=request.namespace
+        )
         if entry is not None:
             await self._cluster.delete(JOB, entry)
         return None
@@ -160,7 +162,7 @@ def missing(spec: Manifest, pods: list[PodView]) -> int:
     """How many Pods to create now."""
     succeeded = sum(pod.phase == "Succeeded" for pod in pods)
     active = sum(pod.active for pod in pods)
-    parallel = int(spec.get("parallelism", 1))
+    parallel = min(int(spec.get("parallelism", 1)), MOST_PODS)
     if spec.get("completions") is None:
         return 0 if succeeded else max(parallel - active, 0)
     return max(min(parallel, needed(spec) - succeeded) - active, 0)

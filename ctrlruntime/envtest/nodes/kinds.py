@@ -11,6 +11,9 @@ POD: Final = GroupVersionKind("", "v1", "Pod")
 SECRET: Final = GroupVersionKind("", "v1", "Secret")
 CONFIG_MAP: Final = GroupVersionKind("", "v1", "ConfigMap")
 SERVICE: Final = GroupVersionKind("", "v1", "Service")
+MOST_PODS: Final = 500
+"""Pods of one workload that are made, whatever it wants: they take memory of a process of this machine."""
+
 CLAIM: Final = GroupVersionKind("", "v1", "PersistentVolumeClaim")
 DEPLOYMENT: Final = GroupVersionKind("apps", "v1", "Deployment")
 REPLICA_SET: Final = GroupVersionKind("apps", "v1", "ReplicaSet")

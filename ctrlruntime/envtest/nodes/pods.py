@@ -12,6 +12,7 @@ from ctrlruntime.envtest.nodes import podstatus
 from ctrlruntime.envtest.nodes.cluster import Cluster
 from ctrlruntime.envtest.nodes.containers import CannotStart, Command, command_of, references
 from ctrlruntime.envtest.nodes.kinds import (
+    CLAIM,
     CONFIG_MAP,
     NODE_NAME,
     POD,
@@ -40,7 +41,7 @@ class PodReconciler:
         self._runner = runner
 
     async def reconcile(self, request: Request) -> Result | None:
-        entry = self._cluster.cache.entry(POD, request.name, request.namespace)
+        entry = self._cluster.cache.entry(POD, request.name, namespace=request.namespace)
         await self._stop_old(request, entry)
         if entry is None:
             self._cluster.addresses.release((request.namespace, request.name))
@@ -54,8 +55,14 @@ class PodReconciler:
             return None
         if phase_of(pod) in FINISHED:
             return None
-        if not pod["spec"].get("nodeName") and not await self._bind(pod):
-            return None
+        if not pod["spec"].get("nodeName"):
+            if missing := self._missing_claims(pod):
+                message = f'persistentvolumeclaim "{missing[0]}" not found'
+                status = podstatus.unschedulable(pod, self._cluster.now(), message)
+                await self._cluster.set_status(POD, pod, status)
+                return Result(requeue_after=RETRY_CONFIG)
+            if not await self._bind(pod):
+                return None
         if self._runs_here(pod):
             return await self._run(pod)
         return await self._simulate(pod)
@@ -77,6 +84,16 @@ class PodReconciler:
         annotations = pod["metadata"].get("annotations") or {}
         return self._runner is not None and annotations.get(RUN_LOCAL) == "true"
 
+    def _missing_claims(self, pod: Manifest) -> list[str]:
+        """Names of claims that the Pod mounts and that do not exist."""
+        namespace = pod["metadata"]["namespace"]
+        return [
+            name
+            for volume in pod["spec"].get("volumes") or ()
+            if (name := (volume.get("persistentVolumeClaim") or {}).get("claimName"))
+            and self._cluster.cache.entry(CLAIM, name, namespace=namespace) is None
+        ]
+
     async def _bind(self, pod: Manifest) -> bool:
         metadata = pod["metadata"]
         binding = {
@@ -87,7 +104,7 @@ class PodReconciler:
         }
         try:
             await self._cluster.client.create_subresource(
-                POD, metadata["name"], metadata["namespace"], "binding", binding
+                POD, metadata["name"], "binding", binding, namespace=metadata["namespace"]
             )
         except (Conflict, NotFound):
             return False
@@ -178,7 +195,7 @@ class PodReconciler:
     async def _source(self, kind: str, name: str, namespace: str) -> Manifest | None:
         gvk = SECRET if kind == "Secret" else CONFIG_MAP
         try:
-            return await self._cluster.client.live.get(gvk, name, namespace)
+            return await self._cluster.client.live.get(gvk, name, namespace=namespace)
         except NotFound:
             return None
         except APIError as error:

@@ -36,6 +36,15 @@ def runs_to_completion(pod: Mapping[str, Any]) -> bool:
     return policy != "Always"
 
 
+def unschedulable(pod: Mapping[str, Any], now: datetime, message: str) -> Manifest:
+    """Pending, and on no node."""
+    current = pod.get("status") or {}
+    wanted = [condition("PodScheduled", False, "Unschedulable", message)]
+    kept = {key: current[key] for key in ("qosClass", "observedGeneration") if key in current}
+    found = conditions(current.get("conditions"), wanted, now)
+    return {**kept, "phase": "Pending", "conditions": found}
+
+
 def waiting(pod: Mapping[str, Any], now: datetime, reason: str, message: str = "") -> Manifest:
     """Scheduled, and stuck: ImagePullBackOff or CrashLoopBackOff, or for the reason of the message."""
     crashed = reason == "CrashLoopBackOff"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
+from typing import Self
 
 from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.cache.backoff import BackoffOptions
+from ctrlruntime.backoff import BackoffOptions
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import Generic
+from ctrlruntime.cache.events import GenericEvent
 from ctrlruntime.cache.informer import InformerOptions
 from ctrlruntime.cache.options import CacheOptions
 from ctrlruntime.cache.reflector import ReflectorOptions
@@ -16,11 +18,11 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import AlreadyExists
 from ctrlruntime.controller.builder import Builder
-from ctrlruntime.controller.handlers import enqueue_mapped, enqueue_self
+from ctrlruntime.controller.handlers import enqueue_map_func, enqueue_object
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.reconcile import Reconciler
 from ctrlruntime.controller.sources import Channel, ChannelSource
-from ctrlruntime.envtest.nodes import quick, surroundings
+from ctrlruntime.envtest.nodes import auxiliary_controllers, quick
 from ctrlruntime.envtest.nodes.cluster import Cluster, NodeOptions
 from ctrlruntime.envtest.nodes.daemonsets import DaemonSetReconciler
 from ctrlruntime.envtest.nodes.deployments import DeploymentReconciler
@@ -57,7 +59,7 @@ EAGER = InformerOptions(reflector=ReflectorOptions(backoff=BackoffOptions(cap=2.
 
 
 class SimulatedNodes:
-    """All controllers on one manager; `start` runs until cancelled.
+    """All controllers on one manager.
 
     `kubeconfig` is given to local processes and needed only with `run_local`.
     """
@@ -89,10 +91,13 @@ class SimulatedNodes:
         self._add_pods()
         self._add_surroundings()
 
-    async def start(self) -> None:
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Self]:
+        """Register the node and run for the length of the block, as :meth:`Manager.running` does."""
         async with Client.connect(self.manager.config) as client:
             await register_node(client, timestamp(self.cluster.now()))
-        await self.manager.start()
+        async with self.manager.running():
+            yield self
 
     def _make_runner(self, kubeconfig: Path | None) -> LocalRunner | None:
         if not self.options.run_local:
@@ -101,7 +106,7 @@ class SimulatedNodes:
             raise ValueError("run_local needs the kubeconfig that processes are to use")
 
         async def changed(key: tuple[str, str]) -> None:
-            await self._changes.send(Generic(None, key))
+            await self._changes.send(GenericEvent(None, key))
 
         runner = LocalRunner(kubeconfig, changed, self.cluster.now)
         self.manager.add(FuncRunnable(runner.start_and_stop, needs_leader_election=False))
@@ -131,27 +136,27 @@ class SimulatedNodes:
         self._add(JOB, quick.QuickJob(cluster))
 
     def _add_pods(self) -> None:
-        source = ChannelSource(self._changes, enqueue_self, name="local processes")
-        builder = Builder(self.manager).for_(POD).watches_source(source)
+        source = ChannelSource(self._changes, enqueue_object, name="local processes")
+        builder = Builder(self.manager).for_(POD).watches_raw(source)
         builder.build(PodReconciler(self.cluster, self._runner))
 
     def _add_surroundings(self) -> None:
         cluster = self.cluster
-        self._add(CLAIM, surroundings.ClaimReconciler(cluster))
-        self._add(SERVICE, surroundings.ServiceReconciler(cluster))
-        self._add(INGRESS, surroundings.IngressReconciler(cluster))
+        self._add(CLAIM, auxiliary_controllers.ClaimReconciler(cluster))
+        self._add(SERVICE, auxiliary_controllers.ServiceReconciler(cluster))
+        self._add(INGRESS, auxiliary_controllers.IngressReconciler(cluster))
         (
             Builder(self.manager)
             .for_(AUTOSCALER, optional=True)
-            .watches(DEPLOYMENT, enqueue_mapped(self._in_namespace(AUTOSCALER)))
-            .watches(STATEFUL_SET, enqueue_mapped(self._in_namespace(AUTOSCALER)))
-            .build(surroundings.AutoscalerReconciler(cluster))
+            .watches(DEPLOYMENT, enqueue_map_func(self._in_namespace(AUTOSCALER)))
+            .watches(STATEFUL_SET, enqueue_map_func(self._in_namespace(AUTOSCALER)))
+            .build(auxiliary_controllers.AutoscalerReconciler(cluster))
         )
         (
             Builder(self.manager)
             .for_(BUDGET, optional=True)
-            .watches(POD, enqueue_mapped(self._in_namespace(BUDGET)))
-            .build(surroundings.BudgetReconciler(cluster))
+            .watches(POD, enqueue_map_func(self._in_namespace(BUDGET)))
+            .build(auxiliary_controllers.BudgetReconciler(cluster))
         )
 
     def _in_namespace(self, kind: GroupVersionKind) -> Callable[[Entry], Iterable[Request]]:
@@ -160,7 +165,7 @@ class SimulatedNodes:
         def requests(entry: Entry) -> list[Request]:
             store = self.manager.cache.informer(kind).store
             found = store.by_index("namespace", entry.namespace)
-            return [Request(item.namespace, item.name) for item in found]
+            return [Request(item.name, namespace=item.namespace) for item in found]
 
         return requests
 
@@ -197,4 +202,4 @@ async def register_node(client: Client, now: str) -> None:
             {"type": "Hostname", "address": NODE_NAME},
         ],
     }
-    await client.patch_status(NODE, NODE_NAME, None, {"status": status})
+    await client.patch_status(NODE, NODE_NAME, {"status": status})

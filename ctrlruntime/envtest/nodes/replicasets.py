@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterable
 
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.envtest.nodes.cluster import Cluster
-from ctrlruntime.envtest.nodes.kinds import POD, REPLICA_SET, Manifest
+from ctrlruntime.envtest.nodes.kinds import MOST_PODS, POD, REPLICA_SET, Manifest
 from ctrlruntime.envtest.nodes.podshape import PodView, pod_of, random_suffix
 from ctrlruntime.envtest.nodes.status import without_zeros
 from ctrlruntime.queue import Request
@@ -27,7 +27,7 @@ class ReplicaSetReconciler:
         if replica_set is None:
             return None
         pods = self._cluster.pods_of(replica_set)
-        wanted = replica_set["spec"].get("replicas", 1)
+        wanted = min(replica_set["spec"].get("replicas", 1), MOST_PODS)
         active = [pod for pod in pods if pod.active]
         if len(active) < wanted:
             await self._create(replica_set, wanted - len(active))

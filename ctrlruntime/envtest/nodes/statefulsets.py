@@ -7,7 +7,7 @@ import copy
 from ctrlruntime.client.errors import AlreadyExists
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.envtest.nodes.cluster import Cluster
-from ctrlruntime.envtest.nodes.kinds import CLAIM, POD, STATEFUL_SET, Manifest
+from ctrlruntime.envtest.nodes.kinds import CLAIM, MOST_PODS, POD, STATEFUL_SET, Manifest
 from ctrlruntime.envtest.nodes.podshape import PodView, pod_of, template_hash
 from ctrlruntime.queue import Request
 
@@ -37,7 +37,7 @@ class StatefulSetReconciler:
         parallel = spec.get("podManagementPolicy") == "Parallel"
         pods = {ordinal(pod.name): pod for pod in self._cluster.pods_of(stateful_set)}
         start = (spec.get("ordinals") or {}).get("start", 0)
-        wanted = range(start, start + spec.get("replicas", 1))
+        wanted = range(start, start + min(spec.get("replicas", 1), MOST_PODS))
         for index in wanted:
             pod = pods.get(index)
             if pod is None:
@@ -96,7 +96,7 @@ class StatefulSetReconciler:
 
     async def _claim(self, stateful_set: Manifest, template: Manifest, name: str) -> None:
         metadata = stateful_set["metadata"]
-        if self._cluster.cache.entry(CLAIM, name, metadata["namespace"]) is not None:
+        if self._cluster.cache.entry(CLAIM, name, namespace=metadata["namespace"]) is not None:
             return
         labels = stateful_set["spec"]["selector"].get("matchLabels") or {}
         given = template["metadata"]

@@ -1,8 +1,8 @@
 """`python -m ctrlruntime.envtest.proxy`: a proxy as its own process."""
 
-from ctrlruntime.imports import lasting
+from ctrlruntime.fast_imports import fast_imports
 
-with lasting():
+with fast_imports():
     from ctrlruntime.envtest.proxy.command import main
 
 if __name__ == "__main__":

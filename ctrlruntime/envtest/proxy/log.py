@@ -50,6 +50,8 @@ class LogEntry(msgspec.Struct, frozen=True):
     began: float = 0.0
     acting_as: str = ""
     """Whom the user impersonated."""
+    streams_list: bool = False
+    """Whether it was a watch that begins with the list."""
 
 
 Observer = Callable[[LogEntry], None]
@@ -202,4 +204,5 @@ def _entry(at: float, info: RequestInfo, code: int, injected: str, began: float)
         injected,
         began,
         info.acting_as,
+        info.streams_list,
     )

@@ -27,7 +27,7 @@ from ctrlruntime.envtest.proxy.rules import (
     SilenceWatch,
 )
 from ctrlruntime.envtest.proxy.stream import WatchStream
-from ctrlruntime.listening import Arrivals, stop_listening
+from ctrlruntime.graceful_server import Arrivals, stop_listening
 
 logger = structlog.get_logger(__name__)
 

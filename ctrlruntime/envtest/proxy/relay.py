@@ -38,7 +38,7 @@ from ctrlruntime.envtest.proxy.rules import (
 )
 from ctrlruntime.envtest.proxy.stale import AnswerKey
 from ctrlruntime.envtest.proxy.stream import WatchStream
-from ctrlruntime.listening import Arrivals
+from ctrlruntime.graceful_server import Arrivals
 
 logger = structlog.get_logger(__name__)
 

@@ -17,7 +17,8 @@ class RequestInfo(NamedTuple):
 
     `resource` is written as kubectl writes it, with the subresource: `pods`, `deployments.apps`,
     `deployments.apps/status`. For everything that is no resource it is the path (`/openapi/v3`).
-    `acting_as` is whom the user impersonates, whose rights count then.
+    `acting_as` is whom the user impersonates, whose rights count then. `streams_list`: a watch that
+    begins with the list (`sendInitialEvents`).
     """
 
     user: str
@@ -27,6 +28,7 @@ class RequestInfo(NamedTuple):
     name: str
     dry_run: bool = False
     acting_as: str = ""
+    streams_list: bool = False
 
     @property
     def is_write(self) -> bool:
@@ -79,7 +81,10 @@ def classify(
             verb = "deletecollection"
         elif verb == "patch" and content_type.startswith("application/apply-patch"):
             verb = "apply"
-    return RequestInfo(user, verb, resource, namespace, name, "dryRun=" in query, acting_as)
+    streams_list = verb == "watch" and "sendInitialEvents=true" in query.split("&")
+    return RequestInfo(
+        user, verb, resource, namespace, name, "dryRun=" in query, acting_as, streams_list
+    )
 
 
 def _read_verb(query: str, name: str) -> str:

@@ -17,7 +17,9 @@ _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _TIME, _MICRO_TIME = f"{_META}.Time", f"{_META}.MicroTime"
 _BYTES = "bytes"
-_READERS = frozenset({_QUANTITY, _INT_OR_STRING, _TIME, _MICRO_TIME, _BYTES})
+_BITS = {"int32": 32, "int64": 64}
+"""Integers by their format, which is also Go's name of the type."""
+_READERS = frozenset({_QUANTITY, _INT_OR_STRING, _TIME, _MICRO_TIME, _BYTES, *_BITS})
 
 
 class _Never:
@@ -74,7 +76,7 @@ class BuiltinFields:
         ref = schema.get("$ref")
         if ref is not None:
             return self.named(ref.rpartition("/")[2])
-        node = FieldNode(_BYTES if schema.get("format") == "byte" else "", _kind(schema))
+        node = FieldNode(_reader(schema.get("format", "")), _kind(schema))
         self._fill(node, schema)
         return node
 
@@ -85,6 +87,11 @@ class BuiltinFields:
         node.other = self._of(others) if isinstance(others, dict) else None
         node.item = self._of(items) if isinstance(items, dict) else None
         node.required = tuple(schema.get("required") or ())
+
+
+def _reader(form: str) -> str:
+    """Return the name of what reads values of a format."""
+    return _BYTES if form == "byte" else form if form in _BITS else ""
 
 
 def _kind(schema: dict[str, Any]) -> str:
@@ -161,6 +168,29 @@ def _normalize_members(value: dict[str, Any], node: FieldNode) -> list[str]:
     return gone
 
 
+def wrap_integers(value: Any, node: FieldNode) -> None:
+    """Cut integers to the bits of their type, in place, as the server's converter does.
+
+    It does so in strategic merge patches and applies; everywhere else it refuses them.
+    """
+    if type(value) is list and node.item is not None:
+        for index, item in enumerate(value):
+            value[index] = _wrapped(item, node.item)
+    elif type(value) is dict:
+        for name, item in value.items():
+            child = node.fields.get(name, node.other)
+            if child is not None:
+                value[name] = _wrapped(item, child)
+
+
+def _wrapped(value: Any, node: FieldNode) -> Any:
+    if type(value) is int and node.name in _BITS:
+        half = 1 << (_BITS[node.name] - 1)
+        return (value + half) % (2 * half) - half
+    wrap_integers(value, node)
+    return value
+
+
 Mismatch: TypeAlias = tuple[str, str, str]
 """Where a member is of a wrong JSON type, the type found, the type declared."""
 
@@ -211,11 +241,24 @@ def _scalar_mismatch(value: Any, wanted: str) -> Mismatch | None:
 def _unreadable(value: Any, node: FieldNode) -> Mismatch | None:
     """What types with a reader of their own do not take."""
     found = _json_kind(value)
+    if node.name in _BITS:
+        return _beyond(value, node.name) if found == "number" else ("", found, node.name)
     if node.name == _INT_OR_STRING:
-        return None if found in ("string", "number") else ("", found, "intstr.IntOrString")
+        if found == "number":
+            return _beyond(value, "int32")
+        return None if found == "string" else ("", found, "intstr.IntOrString")
     read = _TEXTS.get(node.name)
     wrong = None if read is None else read(value)
     return None if wrong is None else ("", "text", wrong)
+
+
+def _beyond(value: float, name: str) -> Mismatch | None:
+    """A number that the integer type cannot hold."""
+    half = 1 << (_BITS[name] - 1)
+    if -half <= value < half and value == int(value):
+        return None
+    shown = f"{value:g}" if type(value) is float else str(value)
+    return "", f"number {shown}", name
 
 
 def _quantity(value: Any) -> str | None:

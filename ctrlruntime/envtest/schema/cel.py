@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
 
+from ctrlruntime.api.cel_names import cel_name
 from ctrlruntime.envtest.merge.typed import equal
 from ctrlruntime.envtest.schema import causes
 from ctrlruntime.envtest.schema.causes import Cause
@@ -28,31 +29,6 @@ RULES = "x-kubernetes-validations"
 _STRING: Final = r"""[rRbB]{0,2}(?:\"\"\".*?\"\"\"|'''.*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
 _TOKEN = re.compile(rf"(?P<string>{_STRING})|(?P<size>\bsize(?=\s*\())", re.DOTALL)
 _BARE = frozenset(name.rpartition(".")[2] for name in FUNCTIONS) | NATIVE
-_RESERVED = frozenset(
-    [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ]
-)
 
 
 class RuleError(Exception):
@@ -122,10 +98,7 @@ def has_rules(node: Structural) -> bool:
 
 def escaped(name: str) -> str | None:
     """A property name as an identifier of CEL; None where it cannot be one."""
-    if name in _RESERVED:
-        return f"__{name}__"
-    text = name.replace("__", "__underscores__").replace(".", "__dot__")
-    text = text.replace("-", "__dash__").replace("/", "__slash__")
+    text = cel_name(name)
     return text if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text) else None
 
 

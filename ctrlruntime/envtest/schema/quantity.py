@@ -32,7 +32,13 @@ def _parse(text: str) -> tuple[Decimal, str]:
     match = _SYNTAX.fullmatch(text)
     if match is None:
         raise QuantityError
-    sign, digits, suffix, exponent = match.groups()
+    try:
+        return _parsed(*match.groups())
+    except (ArithmeticError, ValueError) as error:  # an exponent beyond all numbers
+        raise QuantityError from error
+
+
+def _parsed(sign: str, digits: str, suffix: str, exponent: str | None) -> tuple[Decimal, str]:
     number = Decimal(sign + digits)
     if exponent is not None:
         return number.scaleb(int(exponent)), "exponent"
@@ -62,7 +68,10 @@ def canonical(quantity: Any, finest: Decimal = _NANO) -> str:
 @lru_cache(maxsize=1024)
 def _canonical_text(text: str, finest: Decimal) -> str:
     with localcontext(Context(prec=60)):
-        return _canonical(*_parse(text), finest)
+        try:
+            return _canonical(*_parse(text), finest)
+        except ArithmeticError as error:  # more digits than any quantity has
+            raise QuantityError from error
 
 
 def _canonical(value: Decimal, family: str, finest: Decimal) -> str:

@@ -17,6 +17,7 @@ from ctrlruntime.envtest.schema.builtin_fields import (
     mismatch,
     normalize,
     unknown,
+    wrap_integers,
 )
 from ctrlruntime.envtest.schema.builtin_types import BuiltinTypes, PatchNode
 from ctrlruntime.envtest.schema.causes import Cause
@@ -63,6 +64,9 @@ class TypeSchema:
     def mismatch(self, obj: Manifest) -> str | None:
         """Why the body does not decode into the kind (answer: 400)."""
         return None
+
+    def wrap_integers(self, obj: Manifest) -> None:
+        """Cut integers to the bits of their type, in place; built-in kinds only."""
 
     def prune(self, obj: Manifest) -> list[str]:
         """Remove unknown fields in place; returns their paths."""
@@ -179,6 +183,9 @@ class BuiltinSchema(TypeSchema):
 
     def normalize(self, obj: Manifest) -> None:
         normalize(obj, self._nodes.named(self._name))
+
+    def wrap_integers(self, obj: Manifest) -> None:
+        wrap_integers(obj, self._nodes.named(self._name))
 
     def prune(self, obj: Manifest) -> list[str]:
         return sorted(unknown(obj, self._nodes.named(self._name), remove=True))

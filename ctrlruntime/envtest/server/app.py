@@ -22,7 +22,7 @@ from ctrlruntime.envtest.server.options import ServerOptions
 from ctrlruntime.envtest.server.request import Request, parse_request
 from ctrlruntime.envtest.server.state import State
 from ctrlruntime.envtest.server.watch import Watch
-from ctrlruntime.listening import hanging_up, stop_listening
+from ctrlruntime.graceful_server import hanging_up, stop_listening
 
 _LOG: Final = structlog.get_logger(__name__)
 _JSON: Final = "application/json"

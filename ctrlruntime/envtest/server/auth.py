@@ -9,7 +9,6 @@ import secrets
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
-from urllib.parse import unquote
 
 import orjson
 
@@ -29,11 +28,11 @@ from ctrlruntime.envtest.server.storage import Record
 ANONYMOUS: Final = User("system:anonymous", ("system:unauthenticated",))
 ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 MASTERS: Final = "system:masters"
-_AUTHENTICATED: Final = "system:authenticated"
+AUTHENTICATED: Final = "system:authenticated"
 _RBAC: Final = "rbac.authorization.k8s.io"
 _COLLECTIVE: Final = frozenset({"list", "watch", "deletecollection"})
 _NAME: Final = ("metadata", "name")
-_SERVICE_ACCOUNT: Final = "system:serviceaccount:"
+SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +54,9 @@ def service_account_user(namespace: str, name: str, uid: str) -> User:
     groups = (
         "system:serviceaccounts",
         f"system:serviceaccounts:{namespace}",
-        _AUTHENTICATED,
+        AUTHENTICATED,
     )
-    return User(f"{_SERVICE_ACCOUNT}{namespace}:{name}", groups, uid)
+    return User(f"{SERVICE_ACCOUNT}{namespace}:{name}", groups, uid)
 
 
 class Authenticator:
@@ -84,9 +83,9 @@ class Authenticator:
         """None for a token that is unknown, or not meant for any of the audiences."""
         known = self._state.options.tokens.get(token)
         if known is not None:
-            if _AUTHENTICATED in known.groups:
+            if AUTHENTICATED in known.groups:
                 return known
-            return replace(known, groups=(*known.groups, _AUTHENTICATED))
+            return replace(known, groups=(*known.groups, AUTHENTICATED))
         return self._service_account(token, audiences)
 
     def issue(self, account: Record, audiences: list[str], seconds: int) -> tuple[str, float]:
@@ -103,7 +102,7 @@ class Authenticator:
                 "serviceaccount": {"name": account.name, "uid": account.uid},
             },
             "nbf": int(now),
-            "sub": f"{_SERVICE_ACCOUNT}{account.namespace}:{account.name}",
+            "sub": f"{SERVICE_ACCOUNT}{account.namespace}:{account.name}",
         }
         head = _encode(orjson.dumps({"alg": "HS256", "typ": "JWT"}))
         body = _encode(orjson.dumps(claims))
@@ -153,7 +152,7 @@ class Authorizer:
         if verb:
             attributes = replace(attributes, verb=verb)
         if not self.allows(attributes):
-            raise _refusal(attributes)
+            raise denial(attributes)
 
     @property
     def allows_all(self) -> bool:
@@ -213,83 +212,6 @@ class Authorizer:
                     found += self.cluster_rules(record.obj, seen)
         return found
 
-    # -- impersonation ---------------------------------------------------------------------
-
-    def impersonated(self, request: Request) -> User:
-        """The user named by the Impersonate headers, if the sender may act for them."""
-        headers = request.headers
-        name = headers.get("Impersonate-User", "")
-        groups = _all_headers(headers, "Impersonate-Group")
-        uid = headers.get("Impersonate-Uid", "")
-        extra = _extra_headers(headers)
-        if not name:
-            if groups or uid or extra:
-                text = "requested impersonation without impersonating a user"
-                raise StatusError(500, "InternalError", text)
-            return request.user
-        self._check_impersonation(request.user, name, groups, uid, extra)
-        if name.startswith(_SERVICE_ACCOUNT) and not groups:
-            namespace, _, account = name.removeprefix(_SERVICE_ACCOUNT).partition(":")
-            return service_account_user(namespace, account, uid)
-        every = tuple(groups)
-        if name == ANONYMOUS.name:
-            every = (*every, "system:unauthenticated")
-        elif _AUTHENTICATED not in every:
-            every = (*every, _AUTHENTICATED)
-        return User(name, every, uid, extra)
-
-    def _check_impersonation(
-        self,
-        user: User,
-        name: str,
-        groups: list[str],
-        uid: str,
-        extra: Mapping[str, tuple[str, ...]],
-    ) -> None:
-        asked = [Attributes(user, "impersonate", resource="users", name=name)]
-        if name.startswith(_SERVICE_ACCOUNT):
-            namespace, _, account = name.removeprefix(_SERVICE_ACCOUNT).partition(":")
-            asked = [
-                Attributes(
-                    user,
-                    "impersonate",
-                    resource="serviceaccounts",
-                    namespace=namespace,
-                    name=account,
-                )
-            ]
-        asked += [
-            Attributes(user, "impersonate", resource="groups", name=group) for group in groups
-        ]
-        group = "authentication.k8s.io"
-        asked += [
-            Attributes(user, "impersonate", group, "v1", "userextras", key, name=value)
-            for key, values in extra.items()
-            for value in values
-        ]
-        if uid:
-            asked.append(Attributes(user, "impersonate", group, "v1", "uids", name=uid))
-        for attributes in asked:
-            if not self.allows(attributes):
-                raise _refusal(attributes)
-
-
-def _all_headers(headers: Mapping[str, str], name: str) -> list[str]:
-    getall = getattr(headers, "getall", None)
-    if getall is None:
-        return [headers[name]] if name in headers else []
-    return list(getall(name, []))
-
-
-def _extra_headers(headers: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    prefix = "impersonate-extra-"
-    found: dict[str, tuple[str, ...]] = {}
-    for key, value in headers.items():
-        if key.lower().startswith(prefix):
-            name = unquote(key.lower().removeprefix(prefix))
-            found[name] = (*found.get(name, ()), value)
-    return found
-
 
 def attributes_of(request: Request) -> Attributes:
     if request.group is None:
@@ -317,7 +239,8 @@ def _selected_name(request: Request) -> str:
     return next((r.value for r in required if r.path == _NAME and not r.negated), "")
 
 
-def _refusal(asked: Attributes) -> StatusError:
+def denial(asked: Attributes) -> StatusError:
+    """Return the error for a request that is not allowed."""
     user = asked.user.name
     if asked.path:
         text = f'forbidden: User "{user}" cannot {asked.verb} path "{asked.path}"'
@@ -341,7 +264,7 @@ def _bound(binding: Manifest, user: User, namespace: str) -> Manifest | None:
             return dict(subject)
         if kind == "ServiceAccount":
             at = subject.get("namespace") or namespace
-            if user.name == f"{_SERVICE_ACCOUNT}{at}:{name}":
+            if user.name == f"{SERVICE_ACCOUNT}{at}:{name}":
                 return dict(subject)
     return None
 

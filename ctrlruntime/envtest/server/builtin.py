@@ -67,7 +67,7 @@ def _core() -> tuple[Kind, ...]:
             "svc",
             categories=_ALL,
             subresources=_STATUS,
-            name_rule="label1035",
+            name_rule="label",
             create_on_update=True,
             more_fields=("spec.clusterIP", "spec.type"),
         ),

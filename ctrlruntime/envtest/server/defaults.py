@@ -139,7 +139,12 @@ CLAIM: Final = Defaults(
     },
 )
 _JOB_SPEC: Final = Defaults(
-    {"backoffLimit": 6, "completionMode": "NonIndexed", "suspend": False},
+    {
+        "backoffLimit": 6,
+        "completionMode": "NonIndexed",
+        "manualSelector": False,
+        "suspend": False,
+    },
     {"template": TEMPLATE},
     (_completions,),
 )

@@ -16,6 +16,7 @@ from ctrlruntime.envtest.server.deletion import Deleter
 from ctrlruntime.envtest.server.descriptions import Descriptions
 from ctrlruntime.envtest.server.errors import PageNotFound, method_not_allowed, unknown_path
 from ctrlruntime.envtest.server.escalation import EscalationCheck
+from ctrlruntime.envtest.server.impersonation import Impersonation
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.reading import Reader
 from ctrlruntime.envtest.server.request import Request, check_options, negotiate
@@ -27,8 +28,8 @@ from ctrlruntime.envtest.server.writing import Answer, Writer
 
 VERSION: Final = {
     "major": "1",
-    "minor": "33",
-    "gitVersion": "v1.33.0+ctrlruntime",
+    "minor": "36",
+    "gitVersion": "v1.36.2+ctrlruntime",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z",
@@ -59,13 +60,14 @@ class Dispatcher:
         self._authenticator = Authenticator(state)
         state.tokens = self._authenticator
         self._authorizer = Authorizer(state)
+        self._impersonation = Impersonation(self._authorizer.allows)
         state.escalation = EscalationCheck(self._authorizer)
         self._subresources = Subresources(state, self._reader, self._writer, self._deleter)
         self._reviews = Reviews(state, self._authenticator, self._authorizer)
 
     async def handle(self, request: Request) -> Reply | Watch:
         request.user = self._authenticator.authenticate(request)
-        request.user = self._authorizer.impersonated(request)
+        request.user = self._impersonation.user(request)
         self._authorizer.check(request)
         request.require = partial(self._authorizer.check, request)
         if request.group is None:

@@ -63,7 +63,7 @@ class EscalationCheck:
             return
         rules = self._authorizer.referenced(ref, namespace)
         if rules is None:
-            raise not_found(GROUP, plural, ref.get("name", ""))
+            raise not_found(GROUP, kind.plural, ref.get("name", ""))
         name = binding["metadata"].get("name", "")
         self._confirm(kind, request, name, namespace, rules)
 

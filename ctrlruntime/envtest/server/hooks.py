@@ -66,8 +66,10 @@ def _default_class(state: State, obj: Manifest) -> None:
 # -- creates ---------------------------------------------------------------------------------
 
 
-def before_create(state: State, kind: Kind, obj: Manifest) -> None:
+def before_create(state: State, kind: Kind, obj: Manifest, *, dry_run: bool = False) -> None:
     """After field managers were recorded, before validation: allocations and the like."""
+    if kind.resource == "services":
+        allocator(state).assign(obj, dry_run=dry_run)
     action = _CREATES.get(kind.resource)
     if action is not None:
         action(state, obj)
@@ -143,17 +145,12 @@ def _not_ready(obj: Manifest) -> None:
         taints.append(taint)
 
 
-def _service(state: State, obj: Manifest) -> None:
-    allocator(state).assign(obj)
-
-
 _CREATES: Final[dict[str, Callable[[State, Manifest], None]]] = {
     "pods": _pod,
     "jobs.batch": _job,
     "daemonsets.apps": _daemon_set,
     "namespaces": _namespace,
     "nodes": _node,
-    "services": _service,
 }
 
 
@@ -167,7 +164,7 @@ def allocator(state: State) -> Allocator:
 
 
 def undo_create(state: State, kind: Kind, obj: Manifest) -> None:
-    """A dry run, or a create that failed, gives back what `before_create` took."""
+    """A create that failed gives back what `before_create` took."""
     if kind.resource == "services":
         allocator(state).release(obj)
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 
-NameRule = Literal["subdomain", "label", "label1035", "path", "none"]
+NameRule = Literal["subdomain", "label", "path", "none"]
 
 ALL_VERBS: Final = (
     "create",

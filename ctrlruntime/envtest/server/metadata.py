@@ -71,7 +71,9 @@ def subdomain(value: str) -> list[str]:
 
 def label(value: str) -> list[str]:
     texts = [] if len(value) <= 63 else ["must be no more than 63 characters"]
-    return texts if _LABEL_RE.fullmatch(value) else [*texts, LABEL_TEXT]
+    if _LABEL_RE.fullmatch(value):
+        return texts
+    return [*texts, "must not contain dots" if _SUBDOMAIN_RE.fullmatch(value) else LABEL_TEXT]
 
 
 def label_1035(value: str) -> list[str]:
@@ -119,7 +121,6 @@ def label_value(value: str) -> list[str]:
 _RULES: Final = {
     "subdomain": subdomain,
     "label": label,
-    "label1035": label_1035,
     "path": path_segment,
 }
 

@@ -37,6 +37,8 @@ _V2_PROTOBUF_NAMES: Final = (
     "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
 )
 _INDEX: Final = "/openapi/v3"
+TEXT: Final = "text/plain; charset=utf-8"
+"""What the index is labelled as, though it is JSON."""
 _FOREVER: Final = ("Cache-Control", "public, immutable")
 _SECURITY: Final = {
     "BearerToken": {
@@ -66,7 +68,7 @@ class OpenAPI:
         if not any(clause.covers(JSON) for clause in clauses(request.headers.get("Accept", ""))):
             raise not_acceptable(JSON)
         if path == _INDEX:
-            return self._document("index", self._hash_all(), self._index).answer(request)
+            return self._document("index", self._hash_all(), self._index, TEXT).answer(request)
         return self._group_version(path.removeprefix(_INDEX + "/"), request)
 
     def _document(

@@ -44,8 +44,8 @@ class ServerOptions:
     authorization: Literal["AlwaysAllow", "RBAC"] = "AlwaysAllow"
     anonymous: bool = True
     """Requests without a token are `system:anonymous`; otherwise they get 401."""
-    watch_history: int = 20_000
-    """Changes remembered per kind; a watch from before them gets 410."""
+    watch_history: int = 64 * 1024 * 1024
+    """Bytes of changes kept over all kinds, encoded; a watch from before them gets 410."""
     watch_buffer: int = 10_000
     """Events a slow watcher may lag behind before it is disconnected."""
     bookmark_interval: float = 60.0

@@ -76,11 +76,13 @@ class Patcher:
         def make(live: Manifest | None) -> Manifest:
             assert live is not None  # noqa: S101 - plain patches never create
             new = _patched(live, patch, content_type, schema)
+            if content_type not in (JSON_PATCH, MERGE_PATCH):
+                schema.wrap_integers(new)
             try:
                 check_type(kind, request, new)
                 self.clean(kind, request, new, repeated)
             except StatusError as error:
-                raise _invalid_patch(new, error) from None
+                raise invalid_patch(new, error) from None
             return new
 
         return make
@@ -219,6 +221,7 @@ class Patcher:
         if applied is None:
             self._decodes(kind, request, obj, schema)
         elif schema.mismatch(applied) is not None:
+            schema.wrap_integers(obj)
             self._converts(kind, request, obj, schema)
         schema.normalize(obj)
         if conversion.same_in_storage(kind, request.version):
@@ -314,7 +317,7 @@ def drop_nulls(obj: Any) -> None:
                 drop_nulls(value)
 
 
-def _invalid_patch(patched: Manifest, error: StatusError) -> StatusError:
+def invalid_patch(patched: Manifest, error: StatusError) -> StatusError:
     """A patch whose result cannot be decoded is an invalid value of `patch`."""
     if error.code != 400:
         return error

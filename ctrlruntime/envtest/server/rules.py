@@ -18,6 +18,7 @@ from ctrlruntime.envtest.server.errors import (
     forbidden_field,
     not_supported,
     required,
+    too_long,
 )
 from ctrlruntime.envtest.server.immutable import UPDATES
 from ctrlruntime.envtest.server.kinds import Kind
@@ -206,6 +207,25 @@ def _config_keys(obj: _Object, prefix: str) -> Iterator[FieldError]:
                 yield bad_value(f"{prefix}{field}[{key}]", key, _CONFIG_KEY_TEXT)
 
 
+_MOST_DATA: Final = 1024 * 1024
+
+
+def _config_size(obj: _Object, prefix: str) -> Iterator[FieldError]:
+    size = sum(len(text.encode()) for text in (obj.get("data") or {}).values())
+    size += sum(map(_decoded_size, (obj.get("binaryData") or {}).values()))
+    if size > _MOST_DATA:
+        yield too_long("[]", _MOST_DATA)
+
+
+def _secret_size(obj: _Object, prefix: str) -> Iterator[FieldError]:
+    if sum(map(_decoded_size, (obj.get("data") or {}).values())) > _MOST_DATA:
+        yield too_long(f"{prefix}data", _MOST_DATA)
+
+
+def _decoded_size(text: str) -> int:
+    return len(text) // 4 * 3 - text[-2:].count("=")
+
+
 def _data_once(obj: _Object, prefix: str) -> Iterator[FieldError]:
     for key in obj.get("binaryData") or {}:
         if key in (obj.get("data") or {}):
@@ -389,8 +409,8 @@ _TABLE: Final[dict[tuple[str, str], Rules]] = {
             )
         },
     ),
-    ("", "ConfigMap"): Rules(checks=(_config_keys, _data_once)),
-    ("", "Secret"): Rules(checks=(_config_keys, _secret_types)),
+    ("", "ConfigMap"): Rules(checks=(_config_keys, _data_once, _config_size)),
+    ("", "Secret"): Rules(checks=(_config_keys, _secret_types, _secret_size)),
     ("", "Service"): Rules(
         within={
             "spec": Rules(

@@ -23,8 +23,14 @@ class Allocator:
         self._next_address = 10
         self._next_port = 0
 
-    def assign(self, service: Manifest) -> None:
-        """Fill in what a new Service needs. Raises Invalid for what is taken or out of range."""
+    def assign(self, service: Manifest, *, dry_run: bool = False) -> None:
+        """Fill in what a new Service needs. Raises Invalid for what is taken or out of range.
+
+        A dry run reserves nothing: it shows the network's address, and ports past the last one.
+        """
+        if dry_run:
+            _DryRun(str(self._network)).assign(service)
+            return
         spec = service.get("spec")
         if not isinstance(spec, dict):
             return
@@ -110,16 +116,15 @@ class Allocator:
         except ValueError:
             text = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
             raise _refused(service, "spec.clusterIPs[0]", address, text) from None
-        why = ""
-        if not inside:
-            why = (
-                f"provided IP is not in the valid range. The range of valid IPs is {self._network}"
-            )
-        elif address in self._addresses:
-            why = "provided IP is already allocated"
-        if why:
+        if why := self._refusal(address, inside=inside):
             text = f"failed to allocate IP {address}: {why}"
             raise _refused(service, "spec.clusterIPs", [address], text)
+
+    def _refusal(self, address: str, *, inside: bool) -> str:
+        ends = {self._network.network_address, self._network.broadcast_address}
+        if not inside or ipaddress.ip_address(address) in ends:
+            return "the provided network does not match the current range"
+        return "provided IP is already allocated" if address in self._addresses else ""
 
     def _assign_ports(self, service: Manifest, spec: dict[str, Any]) -> None:
         for index, port in enumerate(spec.get("ports") or ()):
@@ -143,6 +148,25 @@ class Allocator:
                 self._ports.add(port)
                 return port
         raise StatusError(500, "InternalError", "failed to allocate a nodePort: range is full")
+
+
+class _DryRun(Allocator):
+    """What a dry run is shown: nothing is free, and nothing is taken."""
+
+    def _free_address(self) -> str:
+        return str(self._network.network_address)
+
+    def _refusal(self, address: str, *, inside: bool) -> str:
+        if inside and ipaddress.ip_address(address) != self._network.network_address:
+            return ""
+        return (
+            f"the provided IP ({address}) is not in the valid range. "
+            f"The range of valid IPs is {self._network}"
+        )
+
+    def _take_port(self) -> int:
+        self._next_port += 1
+        return _PORTS.stop + self._next_port
 
 
 def _port_key(port: dict[str, Any]) -> tuple[Any, Any]:

@@ -2,6 +2,8 @@
 
 One revision counts all writes. A record is immutable: its bytes are made once, and a watcher or a
 snapshot may hold it for as long as it likes. `Record.load()` gives a private copy to change.
+
+Changes are kept for watches that start in the past, as bytes and within a limit over all kinds.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import orjson
 
@@ -19,22 +21,47 @@ from ctrlruntime.api.kinds import Manifest
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 Key = tuple[str, str]
 _AFTER_SLASH: Final = chr(ord("/") + 1)
+_DECODED_CHANGES: Final = 256
+"""Changes that keep their objects decoded: watchers of the present look at them once or twice each."""
+_DECODED_SHARE: Final = 16
+"""What part of the limit they may take, encoded: decoded they are some ten times as large."""
+_OVERHEAD: Final = 1024
+"""Bytes of a change's own Python objects."""
 
 
 class Record:
     """A stored object: the dict (never to be changed), its bytes and its revision."""
 
-    __slots__ = ("epoch", "forms", "name", "namespace", "obj", "raw", "revision")
+    __slots__ = ("_obj", "epoch", "forms", "name", "namespace", "raw", "revision")
 
     def __init__(self, key: Key, obj: Manifest, revision: int, epoch: int = 0) -> None:
         self.epoch = epoch
         """Generation of the definition (of a custom kind) under which it was written."""
         self.namespace, self.name = key
         obj["metadata"]["resourceVersion"] = str(revision)
-        self.obj = obj
+        self._obj: Manifest | None = obj
         self.raw = orjson.dumps(obj)
         self.revision = revision
         self.forms: dict[Any, bytes] | None = None
+
+    @property
+    def obj(self) -> Manifest:
+        """The object; decoded each time once it is history."""
+        return self.load() if self._obj is None else self._obj
+
+    def archive(self) -> None:
+        """Keep the bytes only, and of the forms those that a webhook converted."""
+        if self._obj is None:
+            return
+        self._obj = None
+        self.raw = _fitted(self.raw)
+        if self.forms is not None:
+            self.forms = {key: raw for key, raw in self.forms.items() if isinstance(key, tuple)}
+
+    @property
+    def size(self) -> int:
+        """Bytes of the encoded object in all forms."""
+        return len(self.raw) + sum(map(len, (self.forms or {}).values()))
 
     def load(self) -> Manifest:
         loaded: Manifest = orjson.loads(self.raw)
@@ -42,6 +69,8 @@ class Record:
 
     def form(self, key: Any, make: Callable[[], bytes]) -> bytes:
         """Bytes of another form (version, metadata only), made once."""
+        if self._obj is None:
+            return (self.forms or {}).get(key) or make()
         if self.forms is None:
             self.forms = {}
         made = self.forms.get(key)
@@ -59,6 +88,11 @@ class Record:
         return uid
 
 
+def _fitted(raw: bytes) -> bytes:
+    """Return a copy without the spare memory that the encoder left: up to half as much again."""
+    return bytes(bytearray(raw))
+
+
 @dataclass(slots=True)
 class Change:
     """One write. For DELETED the record is the last state, with the revision of the deletion."""
@@ -68,6 +102,23 @@ class Change:
     record: Record
     previous: Record | None
     lines: dict[Any, bytes] = field(default_factory=dict)
+    counted: int = 0
+    """Bytes that the history counts for it."""
+
+    @property
+    def size(self) -> int:
+        previous = self.previous.size if self.previous is not None else 0
+        return self.record.size + previous + _OVERHEAD
+
+
+class Watcher(Protocol):
+    """Who is sent the changes of a bucket."""
+
+    def deliver(self, change: Change) -> None:
+        """Take a change, without waiting."""
+
+    def forget(self, revision: int) -> None:
+        """Changes up to this revision are not kept any longer."""
 
 
 Attach = Callable[[Record], None]
@@ -77,14 +128,14 @@ Listener = Callable[["Bucket", Change], None]
 class Bucket:
     """All objects of one resource, with the history of their changes."""
 
-    def __init__(self, resource: str, history: int) -> None:
+    def __init__(self, resource: str) -> None:
         self.resource = resource
         self.records: dict[Key, Record] = {}
-        self.history: deque[Change] = deque(maxlen=history)
+        self.history: deque[Change] = deque()
         self.forgotten = 0
         """Revision of the newest change that is no longer in the history."""
         self.changed = 0
-        self.watchers: dict[int, Callable[[Change], None]] = {}
+        self.watchers: dict[int, Watcher] = {}
         self._sorted: list[str] = []
 
     def get(self, namespace: str, name: str) -> Record | None:
@@ -133,30 +184,84 @@ class Bucket:
 
     def note(self, change: Change) -> None:
         self.changed = change.revision
-        if len(self.history) == self.history.maxlen:
-            self.forgotten = self.history[0].revision
         self.history.append(change)
-        for deliver in tuple(self.watchers.values()):
-            deliver(change)
+        for watcher in tuple(self.watchers.values()):
+            watcher.deliver(change)
+
+    def forget_oldest(self) -> Change:
+        """Drop the oldest change, and return it: a watch from before it gets 410."""
+        change = self.history.popleft()
+        self.forgotten = change.revision
+        for watcher in tuple(self.watchers.values()):
+            watcher.forget(self.forgotten)
+        return change
 
 
 def sort_key(namespace: str, name: str) -> str:
     return f"{namespace}/{name}"
 
 
+class History:
+    """The changes of all buckets in order, bounded by the bytes of their encoded objects.
+
+    The newest keep their objects decoded, and their lines; the others are bytes only.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.bytes = 0
+        self._kept: deque[Bucket] = deque()
+        self._decoded: deque[tuple[Bucket, Change]] = deque()
+        self._decoded_bytes = 0
+
+    def add(self, bucket: Bucket, change: Change) -> None:
+        """Count a change that its bucket has noted; forget the oldest beyond the limit."""
+        change.counted = change.size
+        self.bytes += change.counted
+        self._kept.append(bucket)
+        self._decoded.append((bucket, change))
+        self._decoded_bytes += change.counted
+        while self._decoded and self._too_much_is_decoded():
+            self._archive()
+        while self.bytes > self.limit:
+            self.bytes -= self._kept.popleft().forget_oldest().counted
+
+    def _too_much_is_decoded(self) -> bool:
+        return (
+            len(self._decoded) > _DECODED_CHANGES
+            or self._decoded_bytes > self.limit // _DECODED_SHARE
+        )
+
+    def _archive(self) -> None:
+        bucket, change = self._decoded.popleft()
+        self._decoded_bytes -= change.counted
+        change.lines.clear()
+        if change.previous is not None:
+            change.previous.archive()
+        key = (change.record.namespace, change.record.name)
+        if bucket.records.get(key) is not change.record:
+            change.record.archive()
+        self.bytes -= change.counted
+        change.counted = change.size
+        self.bytes += change.counted
+
+
 class Storage:
-    """All buckets and the one revision. Synchronous: whoever holds the loop sees a fixed state."""
+    """All buckets and the one revision. Synchronous: whoever holds the loop sees a fixed state.
+
+    `history`: bytes of changes kept for watches.
+    """
 
     def __init__(self, history: int) -> None:
         self.revision = 1
-        self._history = history
+        self.history = History(history)
         self._buckets: dict[str, Bucket] = {}
         self.listeners: list[Listener] = []
 
     def bucket(self, resource: str) -> Bucket:
         found = self._buckets.get(resource)
         if found is None:
-            found = self._buckets[resource] = Bucket(resource, self._history)
+            found = self._buckets[resource] = Bucket(resource)
         return found
 
     def __iter__(self) -> Iterator[Bucket]:
@@ -213,5 +318,6 @@ class Storage:
 
     def _publish(self, bucket: Bucket, change: Change) -> None:
         bucket.note(change)
+        self.history.add(bucket, change)
         for listener in self.listeners:
             listener(bucket, change)

@@ -26,7 +26,7 @@ from ctrlruntime.envtest.server.errors import (
     unknown_path,
 )
 from ctrlruntime.envtest.server.kinds import Kind, ScalePaths
-from ctrlruntime.envtest.server.patching import APPLY_YAML, JSON_PATCH, read_applied
+from ctrlruntime.envtest.server.patching import APPLY_YAML, JSON_PATCH, invalid_patch, read_applied
 from ctrlruntime.envtest.server.reading import Reader
 from ctrlruntime.envtest.server.request import Request
 from ctrlruntime.envtest.server.selectors import matches_selector
@@ -39,7 +39,7 @@ _NO_CUSTOM_SCALE: Final = (
     "failed to convert new object (/{}; autoscaling/v1, Kind=Scale) to proper version: request to "
     "convert CR to an invalid group/version: autoscaling/v1"
 )
-_TERMINAL: Final = frozenset({"Succeeded", "Failed"})
+_NOT_RUNNING: Final = frozenset({"Pending", "Succeeded", "Failed"})
 _ALLOWED: Final = {
     "scale": {"get", "update", "patch"},
     "eviction": {"create"},
@@ -107,7 +107,10 @@ class Subresources:
         if version and version != scale["metadata"]["resourceVersion"]:
             raise conflict(kind.group, kind.plural, request.name)
         replicas = (wanted.get("spec") or {}).get("replicas", 0)
-        _check_replicas(kind, request, replicas)
+        try:
+            _check_replicas(kind, request, replicas)
+        except StatusError as error:
+            raise invalid_patch(wanted, error) if request.verb == "patch" else error from None
 
         def make(live: Manifest | None) -> Manifest:
             scaled = _copy(live)
@@ -160,7 +163,7 @@ class Subresources:
             text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
             raise StatusError(500, "InternalError", text)
         dry = request.dry_run or options.get("dryRun") == ["All"]
-        if budgets and (record.obj.get("status") or {}).get("phase") not in _TERMINAL:
+        if budgets and not _ignores_budgets(record.obj):
             self._spend(budgets[0], record, dry=dry)
         self._deleter.remove(
             kind,
@@ -368,6 +371,11 @@ def _check_replicas(kind: Kind, request: Request, replicas: Any) -> None:
         raise bad_request(
             'Scale in version "v1" cannot be handled as a Scale: spec.replicas must be an integer'
         )
+    if not -(2**31) <= replicas < 2**31:
+        raise bad_request(
+            f'Scale in version "v1" cannot be handled as a Scale: json: cannot unmarshal number {replicas} '
+            "into Go struct field ScaleSpec.spec.replicas of type int32"
+        )
     if replicas < 0 and kind.custom:
         error = bad_value(".spec.replicas", replicas, "should be a non-negative integer")
         raise invalid(kind.group, kind.kind, request.name, [error])
@@ -389,6 +397,12 @@ def _put(obj: Manifest, path: str, value: Any) -> None:
     for part in parents:
         node = node.setdefault(part, {})
     node[last] = value
+
+
+def _ignores_budgets(pod: Manifest) -> bool:
+    """Whether the Pod counts as no disruption: it does not run yet, has ended or is being deleted."""
+    phase = (pod.get("status") or {}).get("phase") or "Pending"
+    return phase in _NOT_RUNNING or bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def _budget_refusal(text: str, retry_after: int) -> StatusError:

@@ -94,7 +94,7 @@ class Watch:
         except StatusError as error:
             yield _line("ERROR", orjson.dumps(error.status()))
             return
-        self._bucket.watchers[id(self)] = self._deliver
+        self._bucket.watchers[id(self)] = self
         try:
             if start:
                 yield start
@@ -122,14 +122,25 @@ class Watch:
     def _wants(self, record: Record) -> bool:
         return self._chosen.matches(record.obj)
 
-    def _deliver(self, change: Change) -> None:
+    def deliver(self, change: Change) -> None:
+        """Queue a change of the kind; too many end the watch."""
         namespace = self._chosen.namespace
         if namespace and change.record.namespace != namespace:
             return
         if len(self._queue) >= self._state.options.watch_buffer:
-            self._overflow = True
+            self._fall_behind()
         else:
             self._queue.append(change)
+        self._wake.set()
+
+    def forget(self, revision: int) -> None:
+        """End the watch if it has not sent what is forgotten now; its next start gets 410."""
+        if self._queue and self._queue[0].revision <= revision:
+            self._fall_behind()
+
+    def _fall_behind(self) -> None:
+        self._overflow = True
+        self._queue.clear()
         self._wake.set()
 
     async def _follow(self) -> AsyncGenerator[bytes, None]:

@@ -11,7 +11,7 @@ import orjson
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.merge.apply import restore_times, track_update
-from ctrlruntime.envtest.server import conversion, hooks, strategy
+from ctrlruntime.envtest.server import conversion, hooks, quotas, strategy
 from ctrlruntime.envtest.server.codec import decode_object
 from ctrlruntime.envtest.server.conversion_webhook import ConversionWebhook, attach, converts
 from ctrlruntime.envtest.server.errors import (
@@ -128,11 +128,12 @@ class Writer:
             state.escalation.check(kind, request, obj, None)
         obj = await self._admit(kind, request, "CREATE", obj, None)
         strategy.prepare_create(kind, obj, state.now())
-        hooks.before_create(state, kind, obj)
+        hooks.before_create(state, kind, obj, dry_run=request.dry_run)
         try:
             return await self._insert(kind, request, obj)
         except BaseException:
-            hooks.undo_create(state, kind, obj)
+            if not request.dry_run:
+                hooks.undo_create(state, kind, obj)
             raise
 
     async def _insert(self, kind: Kind, request: Request, obj: Manifest) -> Answer:
@@ -140,6 +141,7 @@ class Writer:
         state = self._state
         strategy.validate(state, kind, request.version, obj, None, "")
         await self._approve(kind, request, "CREATE", obj, None)
+        quotas.check(state, kind, obj)
         if obj["metadata"].get("resourceVersion") and request.verb == "create":
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         name = obj["metadata"]["name"]
@@ -153,7 +155,6 @@ class Writer:
             raise already_exists(kind.group, kind.plural, name)
         stored, forms = await self._in_all_versions(kind, request, obj)
         if request.dry_run:
-            hooks.undo_create(state, kind, stored)
             return Answer(201, self._show(kind, request, stored))
         record = state.storage.create(bucket, stored, kind.epoch, self._attacher(kind, forms))
         hooks.after_create(state, kind, record)

@@ -55,12 +55,12 @@ class ClaimReconciler:
         return None
 
     async def _let_go(self, request: Request) -> None:
-        entry = self._cluster.cache.entry(CLAIM, request.name, request.namespace)
+        entry = self._cluster.cache.entry(CLAIM, request.name, namespace=request.namespace)
         if entry is None or CLAIM_PROTECTION not in entry.finalizers:
             return
         kept = [name for name in entry.finalizers if name != CLAIM_PROTECTION]
         patch = {"metadata": {"uid": entry.uid, "finalizers": kept or None}}
-        await self._cluster.patch(CLAIM, entry.name, entry.namespace, patch)
+        await self._cluster.patch(CLAIM, entry.name, patch, namespace=entry.namespace)
 
 
 class ServiceReconciler:
@@ -86,7 +86,7 @@ class ServiceReconciler:
             metadata = service["metadata"]
             patch = {"status": {"loadBalancer": balancer}}
             await self._cluster.patch(
-                SERVICE, metadata["name"], metadata["namespace"], patch, "status"
+                SERVICE, metadata["name"], patch, "status", namespace=metadata["namespace"]
             )
         return None
 
@@ -139,7 +139,7 @@ class AutoscalerReconciler:
         if kind is None:
             return None
         namespace = autoscaler["metadata"]["namespace"]
-        return self._cluster.cache.entry(kind, reference["name"], namespace)
+        return self._cluster.cache.entry(kind, reference["name"], namespace=namespace)
 
 
 def _replicas(target: Entry | None) -> int:
