@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import cast
 
-__all__ = ["lasting"]
+__all__ = ["fast_imports"]
 
 _UNUSED = ("rich",)
 """Importing them raises ImportError, as if they were not installed."""
 
 
 @contextmanager
-def lasting() -> Iterator[None]:
+def fast_imports() -> Iterator[None]:
     """For imports that stay as long as the process does; at its start, before there is anything else.
 
     Python looks for garbage again and again while modules are made, a fifth of the time that they take,

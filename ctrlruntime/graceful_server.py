@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Final, TypeVar
-
-from aiohttp import web
+from typing import Final, Protocol, TypeVar
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -17,6 +15,22 @@ PATIENCE: Final = 2.0
 
 GOODBYE: Final = 0.5
 """Seconds that a peer has to answer the end of a TLS connection."""
+
+
+class Connected(Protocol):
+    """A connection of a server."""
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """None once it is closed."""
+
+
+class Connections(Protocol):
+    """A server that lists its connections: one of aiohttp, or a manager's."""
+
+    @property
+    def connections(self) -> Iterable[Connected]:
+        """Those that are open."""
 
 
 class Arrivals:
@@ -59,7 +73,7 @@ async def stop_listening(server: asyncio.Server, arrivals: Arrivals | None = Non
 
 
 @asynccontextmanager
-async def hanging_up(server: web.Server) -> AsyncIterator[None]:
+async def hanging_up(server: Connections) -> AsyncIterator[None]:
     """Around the shutdown of `server`: afterwards its connections are closed, and not only told to.
 
     A TLS connection that is closed waits for its peer's answer, for half a minute if need be, and
