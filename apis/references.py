@@ -1,17 +1,38 @@
-"""How objects of every group name other objects."""
+"""What objects of every group share: names of other objects, and amounts."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from ctrlruntime.api import ApiModel
 
-__all__ = ["Name", "SecretKeyRef"]
+__all__ = ["Name", "NumberOrPercentage", "SecretKeyRef", "SecretRef"]
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 """The name of an object."""
+
+NumberOrPercentage = Annotated[
+    int | str,
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "minimum": 0,
+            "maxLength": 4,
+            "pattern": "^[0-9]{1,3}%$",
+            "x-kubernetes-int-or-string": True,
+        }
+    ),
+]
+"""A number, or a percentage such as 25%."""
+
+
+class SecretRef(ApiModel):
+    """A Secret in the same namespace."""
+
+    name: Name
+    """Name of the Secret."""
 
 
 class SecretKeyRef(ApiModel):

@@ -93,6 +93,8 @@ class Phase(StrEnum):
     FAILED = "Failed"
     """Nothing more is tried until the inputs change or a retry is asked for."""
     PAUSED = "Paused"
+    SUPERSEDED = "Superseded"
+    """An upgrade that another one replaced; no further run is started."""
     EXTRACTED = "Extracted"
     """Taken out of management."""
     DELETING = "Deleting"
@@ -138,6 +140,8 @@ class TaskRun(ApiModel):
     """How it ended."""
     message: str = ""
     """What it said last."""
+    message_at: MicroTime | None = None
+    """When the message of a run under way was recorded. Not every one is."""
     logs: str = ""
     """Where its logs are."""
     created_at: MicroTime | None = None
@@ -148,6 +152,8 @@ class TaskRun(ApiModel):
     """When it was seen finished."""
     deadline: MicroTime | None = None
     """When it is given up."""
+    interrupt_at: MicroTime | None = None
+    """When it is cancelled if it has not ended by then: newer inputs, a deletion or a retry came."""
     retry_at: MicroTime | None = None
     """When the next attempt is due."""
     traceparent: str = ""
@@ -296,7 +302,8 @@ class Hook(ApiModel, rules=(exactly_one_of("http", "job"),)):
     """Something to do outside, once for each upgrade."""
 
     http: HTTPRequest | None = None
-    """A request that starts it. Sent with an `Idempotency-Key` that is the same for each attempt."""
+    """A request that starts it. Sent with an `Idempotency-Key` that is the same for each attempt; a
+    backup that is repeated has another one."""
     job: JobHook | None = None
     """A Job in the instance's cluster."""
     until: HTTPRequest | None = None

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from apis.references import Name, SecretKeyRef
+from apis.references import Name, SecretKeyRef, SecretRef
 from ctrlruntime.api import (
     CEL,
     ApiModel,
@@ -33,6 +33,7 @@ __all__ = [
     "CustomDomain",
     "Debug",
     "DiskPolicy",
+    "EnvironmentFrom",
     "GCPStatus",
     "GKEPool",
     "HelmChart",
@@ -95,13 +96,29 @@ class GKE(ApiModel):
     """The green cluster."""
 
 
-class GCP(ApiModel):
+class GCP(
+    ApiModel,
+    rules=(
+        CEL(
+            "!has(oldSelf.projectId) || (has(self.projectId) && self.projectId == oldSelf.projectId)",
+            message="projectId cannot be changed once it is set: create another Instance",
+            field_path=".projectId",
+        ),
+    ),
+):
     """Where the instance runs on Google Cloud."""
 
-    zone: Annotated[str, Field(min_length=1)]
-    """Zone; another region means another instance."""
+    zone: Annotated[
+        str,
+        Field(min_length=1),
+        CEL(
+            "self == oldSelf",
+            message="zone cannot be changed: create another Instance",
+        ),
+    ]
+    """Zone; immutable, since everything would be built again elsewhere."""
     project_id: str | None = None
-    """Project; default: the Terraform configuration decides."""
+    """Project; default: the Terraform configuration decides. Immutable once it is set."""
     gke: GKE = Field(default_factory=GKE)
     """The clusters."""
 
@@ -184,14 +201,33 @@ class TerraformSettings(ApiModel):
     token_from: SecretKeyRef | None = None
     """API token."""
     workspace: str | None = None
-    """Workspace; default: the instance's name."""
+    """Workspace; default: namespace and name of the instance with a digest of both, such as
+    `prod-acme-02f0b798d2dbc0eb3436`."""
     terraform_version: str | None = None
     """Version of Terraform that the workspace runs."""
     module: TerraformModule | None = None
     """The module; without it, the clusters above are rendered as they are."""
 
 
-class Infrastructure(ApiModel):
+class EnvironmentFrom(ApiModel):
+    """Environment variables of a local terraform or tofu binary: one for each key of a Secret."""
+
+    secret_ref: SecretRef
+    """The Secret."""
+    prefix: Annotated[str, Field(pattern="^([A-Za-z_][A-Za-z0-9_]*)?$")] = ""
+    """What stands before each key, such as `TF_VAR_`."""
+
+
+class Infrastructure(
+    ApiModel,
+    rules=(
+        CEL(
+            "!has(oldSelf.gcp) || has(self.gcp)",
+            message="gcp cannot be removed: its zone and projectId are immutable",
+            field_path=".gcp",
+        ),
+    ),
+):
     """What the instance runs on."""
 
     gcp: GCP | None = None
@@ -202,6 +238,10 @@ class Infrastructure(ApiModel):
     """Private DNS zones."""
     terraform: TerraformSettings | None = None
     """How it is built; without it there is no infrastructure to build."""
+    environment_from: Annotated[list[EnvironmentFrom], Field(max_length=16)] = Field(
+        default_factory=list
+    )
+    """Variables and credentials of a local binary; later ones win. HCP Terraform has its own."""
 
 
 class ClusterValues(ApiModel):
@@ -309,6 +349,9 @@ class UpgradeSettings(ApiModel):
     """Has to be good afterwards, such as a page that says the version."""
     verify_timeout_seconds: Annotated[Int32, Field(ge=1, le=86400)] = 600
     """How long it may take to become good."""
+    max_check_age_seconds: Annotated[Int32, Field(ge=0, le=604800)] = 3600
+    """Health check and backup of an earlier attempt that are older are carried out again before the
+    migration; after a migration that failed they always are."""
 
 
 class Debug(ApiModel):

@@ -18,7 +18,7 @@ __all__ = ["UpgradeInstanceTask", "UpgradeInstanceTaskSpec"]
 class UpgradeInstanceTaskSpec(
     ApiModel, rules=(CEL("self == oldSelf", message="an upgrade is used once: make another one"),)
 ):
-    """From which version to which, and how. Written by the instance, or by hand for its name."""
+    """From which version to which, and how. Written by the instance, which has to be its owner."""
 
     instance_name: Name
     """The instance, in the same namespace."""
@@ -36,6 +36,8 @@ class UpgradeInstanceTaskSpec(
     """Outputs of the infrastructure."""
     outputs_secret_name: str = ""
     """Secret with the outputs of the infrastructure that must not be seen."""
+    bundle_revision: str = ""
+    """Hash over the contents of the bundle's ConfigMaps; empty: not recorded."""
 
 
 class UpgradeInstanceTask(

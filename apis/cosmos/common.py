@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ctrlruntime.api import ApiModel, RawExtension
+from ctrlruntime.api import ApiModel
 
-__all__ = ["GROUP", "VERSION", "Metadata", "NonEmpty", "PodSpec"]
+__all__ = ["GROUP", "VERSION", "Metadata", "NonEmpty"]
 
 GROUP = "cosmos.ctrlruntime.dev"
 VERSION = "v1"
@@ -22,9 +22,6 @@ class Metadata(ApiModel):
     annotations: dict[str, str] = Field(default_factory=dict)
     """Annotations."""
 
-
-PodSpec = RawExtension
-"""A Pod's spec, as the server takes it."""
 
 NonEmpty = Annotated[str, Field(min_length=1)]
 """A text that says something."""

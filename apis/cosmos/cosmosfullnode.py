@@ -7,13 +7,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from apis.references import Name
+from apis.references import Name, NumberOrPercentage
 from ctrlruntime.api import (
     CEL,
     ApiModel,
     Conditions,
     Int32,
-    IntOrString,
     ListMap,
     PrintColumn,
     Quantity,
@@ -23,7 +22,23 @@ from ctrlruntime.api import (
     Time,
 )
 
-from .common import GROUP, VERSION, Metadata, NonEmpty, PodSpec
+from .common import GROUP, VERSION, Metadata, NonEmpty
+from .shapes import (
+    AccessMode,
+    ComputeResources,
+    Folder,
+    Image,
+    LabelValue,
+    ListenAddress,
+    NamedContainer,
+    NamedVolume,
+    ObjectName,
+    OptionalImage,
+    OptionalObjectName,
+    PodSpec,
+    ServicePort,
+    StorageResources,
+)
 
 __all__ = [
     "AdditionalPod",
@@ -68,8 +83,12 @@ __all__ = [
 
 Count = Annotated[Int32, Field(ge=0)]
 """A number of things."""
+MOST_NODES = 200
+"""Nodes of one set: each has every other one as a peer in its configuration."""
 Height = Annotated[int, Field(ge=0)]
 """Height of a block."""
+Sha256 = Annotated[str, Field(pattern="^[0-9a-fA-F]{64}$")]
+"""A SHA-256 checksum in hex."""
 
 
 class FullNodeType(StrEnum):
@@ -186,9 +205,11 @@ class Ordinals(ApiModel):
 class Strategy(ApiModel):
     """How changes are rolled out."""
 
-    max_unavailable: Annotated[IntOrString | None, Field()] = None
+    max_unavailable: NumberOrPercentage | None = None
     """Nodes that may be down at once, as number or percentage of the replicas (rounded down, at least 1).
     Default: 25%."""
+    min_ready_seconds: Annotated[Int32, Field(ge=0, le=86400)] = 10
+    """Seconds that a Pod has to work without a break before the next one is taken down."""
     builder_changes: BuilderChanges = BuilderChanges.HOLD
     """What becomes of existing objects if only the manager changed."""
 
@@ -205,43 +226,46 @@ class PodTemplate(ApiModel):
 
     metadata: Metadata = Field(default_factory=Metadata)
     """Labels and annotations of the Pods."""
-    image: NonEmpty
-    """Image with the chain's binary; `chain.versions` goes before it."""
-    sidecar_image: str | None = None
+    image: Image | None = None
+    """Image with the chain's binary; `chain.versions` goes before it. Required without versions."""
+    sidecar_image: OptionalImage | None = None
     """Image of the containers beside the node: health check, disk usage, version check. Default:
     `manager` option --node-sidecar-image at the time the node set was first built."""
+    script_image: str | None = None
+    """Image that the scripts of `chain` run in. Default: `manager` option --node-script-image, an image with
+    curl, wget, jq, lz4 and zstd."""
     image_pull_policy: Annotated[str, Field(pattern="^(Always|Never|IfNotPresent)$")] | None = None
     """When images are pulled."""
     image_pull_secrets: list[RawExtension] = Field(default_factory=list)
     """Secrets with credentials for the images."""
-    node_selector: dict[str, str] = Field(default_factory=dict)
+    node_selector: dict[str, LabelValue] = Field(default_factory=dict)
     """Labels of the machines to run on."""
     affinity: RawExtension | None = None
     """Affinity of the Pods."""
     tolerations: list[RawExtension] = Field(default_factory=list)
     """Taints that are tolerated."""
-    priority_class_name: str | None = None
+    priority_class_name: OptionalObjectName | None = None
     """PriorityClass of the Pods."""
     priority: Int32 | None = None
     """Priority; admission may refuse it beside a class."""
-    resources: RawExtension | None = None
+    resources: ComputeResources | None = None
     """Requests and limits of the container `node`."""
     termination_grace_period_seconds: Annotated[int, Field(ge=0)] | None = None
     """Seconds a node has to end. Default 30."""
     probes: Probes = Field(default_factory=Probes)
     """Readiness in the eyes of Kubernetes."""
-    volumes: list[RawExtension] = Field(default_factory=list)
+    volumes: list[NamedVolume] = Field(default_factory=list)
     """Further volumes; one of a name we use is merged into ours (strategic merge)."""
-    init_containers: list[RawExtension] = Field(default_factory=list)
+    init_containers: list[NamedContainer] = Field(default_factory=list)
     """Further init containers; one of a name we use is merged into ours (strategic merge)."""
-    containers: list[RawExtension] = Field(default_factory=list)
+    containers: list[NamedContainer] = Field(default_factory=list)
     """Further containers; one of a name we use is merged into ours (strategic merge)."""
 
 
 class AdditionalPod(ApiModel):
     """A further Pod for each node."""
 
-    name: NonEmpty
+    name: ObjectName
     """Name; the node's number follows it."""
     metadata: Metadata = Field(default_factory=Metadata)
     """Labels and annotations."""
@@ -254,9 +278,11 @@ class AdditionalPod(ApiModel):
 class Comet(ApiModel):
     """config.toml."""
 
-    rpc_listen_address: str = "tcp://0.0.0.0:26657"
+    rpc_listen_address: ListenAddress = "tcp://0.0.0.0:26657"
     """Where the node answers requests."""
-    p2p_listen_address: str = Field(default="tcp://0.0.0.0:26656", alias="p2pListenAddress")
+    p2p_listen_address: ListenAddress = Field(
+        default="tcp://0.0.0.0:26656", alias="p2pListenAddress"
+    )
     """Where peers connect."""
     peers: str = ""
     """Persistent peers outside of the set: `id@host:port`, by comma. Those of the set are added."""
@@ -313,11 +339,11 @@ class ChainVersion(ApiModel):
 
     height: Height
     """First height that is made with this version."""
-    image: NonEmpty
+    image: Image
     """Image of the container `node`."""
-    init_containers: dict[str, str] = Field(default_factory=dict)
+    init_containers: dict[str, Image] = Field(default_factory=dict)
     """Images of init containers, by name."""
-    containers: dict[str, str] = Field(default_factory=dict)
+    containers: dict[str, Image] = Field(default_factory=dict)
     """Images of further containers, by name."""
     set_halt_height: bool = False
     """Make the version before it end at this height; for chains that do not do so themselves."""
@@ -332,12 +358,12 @@ class Chain(ApiModel):
     """The network, such as mainnet; a label."""
     binary: NonEmpty
     """Name of the chain's binary within the image."""
-    home_dir: str = "cosmos"
+    home_dir: Folder = "cosmos"
     """Folder of the node's files below /home/operator."""
     config: Comet = Field(default_factory=Comet)
     """config.toml."""
-    app: App
-    """app.toml."""
+    app: App | None = None
+    """app.toml. Without it nothing is laid over the file, for chains that are not of the Cosmos SDK."""
     log_level: LogLevel | None = None
     """What the node logs. Default: the chain's."""
     log_format: LogFormat | None = None
@@ -354,12 +380,20 @@ class Chain(ApiModel):
     """Where an archive of the data is fetched from, if there is none yet."""
     snapshot_script: str | None = None
     """Shell script that fills $CHAIN_HOME with data, if there is none yet; before the URL."""
+    addrbook_sha256: Sha256 | None = Field(default=None, alias="addrbookSHA256")
+    """SHA-256 of the file at `addrbookURL` as it is served, in hex. Default: not checked."""
+    genesis_sha256: Sha256 | None = Field(default=None, alias="genesisSHA256")
+    """SHA-256 of the file at `genesisURL` as it is served, in hex. Default: not checked."""
+    snapshot_sha256: Sha256 | None = Field(default=None, alias="snapshotSHA256")
+    """SHA-256 of the archive at `snapshotURL` as it is served, in hex. Default: not checked."""
+    max_download_size: Quantity | None = None
+    """Limit of each download, packed and unpacked. Default: twice the size of the disk."""
     skip_invariants: bool = False
     """Skip the chain's invariants when it starts from genesis."""
     privval_sleep_seconds: Count = 10
     """Sentries: seconds to wait before the node starts, so that the signer has time to go."""
-    database_backend: DatabaseBackend = DatabaseBackend.GOLEVELDB
-    """What blocks are kept in."""
+    database_backend: DatabaseBackend | None = None
+    """What blocks are kept in. Default: what the chain's init writes."""
     versions: list[ChainVersion] = Field(default_factory=list)
     """Versions by height; the last whose height a node has reached is used."""
     additional_init_args: list[str] = Field(default_factory=list)
@@ -390,29 +424,21 @@ class AutoDataSource(ApiModel):
     """What is done if there is none."""
 
 
-class VolumeClaimTemplate(
-    ApiModel,
-    rules=(
-        CEL(
-            "!(has(self.dataSource) && has(self.autoDataSource))",
-            message="give dataSource or autoDataSource, not both",
-        ),
-    ),
-):
+class VolumeClaimTemplate(ApiModel):
     """The disk of each node."""
 
     metadata: Metadata = Field(default_factory=Metadata)
     """Labels and annotations."""
-    storage_class_name: NonEmpty
+    storage_class_name: ObjectName
     """StorageClass; an existing claim keeps its own."""
-    resources: RawExtension
+    resources: StorageResources
     """`requests.storage`; it grows and never shrinks."""
-    access_modes: list[str] = Field(default_factory=list)
+    access_modes: list[AccessMode] = Field(default_factory=list)
     """Default ReadWriteOnce; an existing claim keeps its own."""
     volume_mode: Annotated[str, Field(pattern="^(Filesystem|Block)$")] | None = None
     """Default Filesystem; an existing claim keeps its own."""
     data_source: DataSource | None = None
-    """What a new claim is filled from."""
+    """What a new claim is filled from; before autoDataSource."""
     auto_data_source: AutoDataSource | None = None
     """Fill a new claim from the newest snapshot."""
 
@@ -422,13 +448,11 @@ class ServiceOverride(ApiModel):
 
     metadata: Metadata = Field(default_factory=Metadata)
     """Labels and annotations."""
-    type: (
-        Annotated[str, Field(pattern="^(ClusterIP|NodePort|LoadBalancer|ExternalName)$")] | None
-    ) = None
+    type: Annotated[str, Field(pattern="^(ClusterIP|NodePort|LoadBalancer)$")] | None = None
     """Type of the Service."""
     cluster_ip: str | None = Field(default=None, alias="clusterIP")
     """`None` for a headless one."""
-    ports: list[RawExtension] = Field(default_factory=list)
+    ports: list[ServicePort] = Field(default_factory=list)
     """Ports; one of a name we use is merged into ours."""
     external_traffic_policy: Annotated[str, Field(pattern="^(Cluster|Local)$")] | None = None
     """How traffic from outside is spread."""
@@ -454,11 +478,11 @@ class InstanceOverride(ApiModel):
     """Take the Pod, or Pod and claim, away."""
     volume_claim_template: VolumeClaimTemplate | None = None
     """In place of the spec's."""
-    image: str | None = None
+    image: OptionalImage | None = None
     """Image of the container `node`, before `chain.versions`."""
     external_address: str | None = None
     """Address that peers outside reach the node by."""
-    node_selector: dict[str, str] = Field(default_factory=dict)
+    node_selector: dict[str, LabelValue] = Field(default_factory=dict)
     """In place of the template's."""
 
 
@@ -468,7 +492,7 @@ class PVCAutoScale(ApiModel):
     used_space_percentage: Annotated[Int32, Field(ge=1, le=100)]
     """From this usage on."""
     increase_quantity: Annotated[
-        str, Field(pattern=r"^([0-9]+%|[0-9]+(\.[0-9]+)?([KMGTPE]i?|k)?)$")
+        str, Field(max_length=32, pattern=r"^([0-9]+%|[0-9]+(\.[0-9]+)?([KMGTPE]i|[kMGTPE])?)$")
     ]
     """By how much: a percentage of the capacity (20%) or an amount (100Gi)."""
     max_size: Quantity | None = None
@@ -481,7 +505,10 @@ class HeightDriftMitigation(ApiModel):
     """Restarts nodes that fall behind the others."""
 
     threshold: Annotated[Int32, Field(ge=1)]
-    """Blocks behind the highest of the set."""
+    """Blocks behind the second highest of the other nodes: one node alone may report a wrong height. It takes
+    three nodes in sync."""
+    cooldown_seconds: Count = 300
+    """Seconds that a Pod is not restarted after it was created."""
 
 
 class SelfHeal(ApiModel):
@@ -493,10 +520,18 @@ class SelfHeal(ApiModel):
     """Restart nodes that fall behind."""
 
 
-class CosmosFullNodeSpec(ApiModel):
+class CosmosFullNodeSpec(
+    ApiModel,
+    rules=(
+        CEL(
+            "has(self.podTemplate.image) || (has(self.chain.versions) && size(self.chain.versions) > 0)",
+            message="podTemplate.image is required unless chain.versions lists images",
+        ),
+    ),
+):
     """The nodes that are wanted."""
 
-    replicas: Count
+    replicas: Annotated[Int32, Field(ge=0, le=MOST_NODES)]
     """Number of nodes."""
     ordinals: Ordinals = Field(default_factory=Ordinals)
     """Which numbers they have."""
@@ -514,8 +549,9 @@ class CosmosFullNodeSpec(ApiModel):
     """How changes are rolled out."""
     volume_claim_template: VolumeClaimTemplate
     """Their disks."""
-    volume_retention_policy: RetentionPolicy = RetentionPolicy.DELETE
-    """What becomes of the disks of nodes that are no longer wanted."""
+    volume_retention_policy: RetentionPolicy | None = None
+    """What becomes of the disks of nodes that are no longer wanted. Default: they are deleted, but all are
+    kept while replicas is 0."""
     service: NodeService = Field(default_factory=NodeService)
     """Their Services."""
     instance_overrides: Annotated[dict[str, InstanceOverride], Field(max_length=1000)] = Field(
@@ -524,7 +560,7 @@ class CosmosFullNodeSpec(ApiModel):
     """What is different about single nodes, by name of the Pod."""
     self_heal: SelfHeal | None = None
     """What is mended without anybody."""
-    service_account_name: str | None = None
+    service_account_name: OptionalObjectName | None = None
     """ServiceAccount of the Pods; by default one is made, with its role."""
 
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from apis.references import Name
 from ctrlruntime.api import ApiModel, Conditions, Int32, PrintColumn, RawExtension, Resource, Time
 
-from .common import GROUP, VERSION, NonEmpty
+from .common import GROUP, VERSION
+from .shapes import Cron, ObjectName, TimeZone
 
 __all__ = [
     "FullNodeRef",
@@ -43,8 +43,10 @@ class SnapshotPhase(StrEnum):
 class FullNodeRef(ApiModel):
     """The nodes whose disks are copied."""
 
-    name: Name
+    name: ObjectName
     """Name of the CosmosFullNode, in the same namespace."""
+    namespace: str | None = None
+    """Deprecated, accepted and ignored: the set is looked up in the namespace of this object."""
     ordinal: Annotated[Int32, Field(ge=0)] | None = None
     """Copy this node's disk only. Default: the first that has caught up."""
 
@@ -67,11 +69,11 @@ class ScheduledVolumeSnapshotSpec(ApiModel):
 
     full_node_ref: FullNodeRef
     """The nodes."""
-    schedule: NonEmpty
+    schedule: Cron
     """Cron expression of five fields, or @hourly, @daily, `@every 6h` and so on."""
-    time_zone: str | None = None
+    time_zone: TimeZone | None = None
     """Time zone of the schedule, such as Europe/Berlin. Default UTC."""
-    volume_snapshot_class_name: NonEmpty
+    volume_snapshot_class_name: ObjectName
     """VolumeSnapshotClass."""
     delete_pod: bool = False
     """Stop the node while its disk is copied."""
@@ -133,7 +135,7 @@ class ScheduledVolumeSnapshotStatus(ApiModel):
     last_snapshot: LastSnapshot | None = None
     """The last copy."""
     conditions: Conditions = Field(default_factory=list)
-    """Ready, CRDsAvailable."""
+    """Ready, CRDsAvailable, DeprecatedFields."""
 
 
 class ScheduledVolumeSnapshot(

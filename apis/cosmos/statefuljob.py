@@ -11,14 +11,14 @@ from ctrlruntime.api import (
     CEL,
     ApiModel,
     Conditions,
-    Duration,
     Int32,
     PrintColumn,
     Resource,
     Time,
 )
 
-from .common import GROUP, VERSION, Metadata, NonEmpty, PodSpec
+from .common import GROUP, VERSION, Metadata
+from .shapes import AccessMode, Cron, Interval, LabelValue, ObjectName, PodSpec, TimeZone
 
 __all__ = [
     "JobOutcome",
@@ -55,9 +55,9 @@ class StatefulJobTemplate(ApiModel):
 class StatefulJobVolumeClaim(ApiModel):
     """The disk."""
 
-    storage_class_name: NonEmpty
+    storage_class_name: ObjectName
     """StorageClass."""
-    access_modes: list[str] = Field(default_factory=list)
+    access_modes: list[AccessMode] = Field(default_factory=list)
     """Default ReadWriteOnce."""
 
 
@@ -72,13 +72,13 @@ class StatefulJobSpec(
 ):
     """When and what."""
 
-    selector: dict[str, str]
+    selector: dict[str, LabelValue]
     """Labels of the snapshots."""
-    interval: Duration | None = None
+    interval: Interval | None = None
     """Time between the starts of two Jobs. Default 24h, unless there is a schedule."""
-    schedule: str | None = None
+    schedule: Cron | None = None
     """Cron expression of five fields, or @hourly, @daily and so on."""
-    time_zone: str | None = None
+    time_zone: TimeZone | None = None
     """Time zone of the schedule. Default UTC."""
     suspend: bool = False
     """Start no more Jobs."""

@@ -6,11 +6,20 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ctrlruntime.api import ApiModel, Conditions, Int32, ListSet, PrintColumn, Resource
+from ctrlruntime.api import (
+    ApiModel,
+    Conditions,
+    Int32,
+    ListMap,
+    ListSet,
+    PrintColumn,
+    Resource,
+    Time,
+)
 
 from .common import GROUP, VERSION, Name, ResourceLists
 
-__all__ = ["SensitiveVariables", "Tenant", "TenantSpec", "TenantStatus"]
+__all__ = ["PendingRemoval", "SensitiveVariables", "Tenant", "TenantSpec", "TenantStatus"]
 
 
 class SensitiveVariables(ApiModel):
@@ -42,6 +51,21 @@ class TenantSpec(ResourceLists):
     """Where the sensitive values are."""
 
 
+class PendingRemoval(ApiModel):
+    """An object that has to be removed and still exists."""
+
+    resource: str
+    """Key of the object: Kind.group/namespace/name@id."""
+    reason: str
+    """FinalizersRemain, DependentsRemain, ReplacementNotReady, DeletionRefused or KindUnreadable."""
+    message: str = ""
+    """What holds it."""
+    since: Time
+    """When its deletion began, or when it was first held for this reason."""
+    finalizers: Annotated[list[str], ListSet()] = Field(default_factory=list)
+    """The finalizers that remain on an object that is being deleted."""
+
+
 class TenantStatus(ApiModel):
     """What became of the tenant's resources."""
 
@@ -63,8 +87,16 @@ class TenantStatus(ApiModel):
     """Ids of the resources in conflict, in order."""
     applied_resources: Annotated[list[str], ListSet()] = Field(default_factory=list)
     """Keys of the resources that were applied, in order: Kind.group/namespace/name@id."""
+    retained_resource_ids: Annotated[list[str], ListSet()] = Field(default_factory=list)
+    """Ids of the resources that the last spec that had them wants retained, in order."""
+    pending_removals: Annotated[list[PendingRemoval], ListMap("resource")] = Field(
+        default_factory=list
+    )
+    """Objects that have to be removed and still exist, in order; 20 at most."""
     conditions: Conditions = Field(default_factory=list)
-    """Ready, Progressing, Conflicted and Degraded; PermissionsGranted once a right was missing."""
+    """Ready, Progressing, Conflicted and Degraded; PermissionsGranted once a right was missing;
+    RemovalPending once an object had to wait for its removal; ValuesConverted once a conversion in a template
+    had lost something."""
     last_handled_reconcile: str = ""
     """The value of the annotation ctrlruntime.dev/reconcile-now that was last carried out."""
 

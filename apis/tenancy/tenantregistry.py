@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 
@@ -13,6 +13,7 @@ from ctrlruntime.api import (
     ApiModel,
     Conditions,
     Int32,
+    ListSet,
     PrintColumn,
     Resource,
     Time,
@@ -23,9 +24,11 @@ from .common import GROUP, VERSION, SecretKeyRef
 
 __all__ = [
     "ColumnMapping",
+    "DatabaseTLS",
     "DeletionGuard",
     "MySQLSource",
-    "MySQLTLS",
+    "PostgreSQLSource",
+    "RemovedRows",
     "RowCounts",
     "SQLiteSource",
     "SourceType",
@@ -39,13 +42,15 @@ __all__ = [
 
 Column = Annotated[str, Field(min_length=1, max_length=64)]
 Table = Annotated[str, Field(min_length=1, max_length=129)]
+LONGEST_WINDOW = timedelta(days=30)
 PageSize = Annotated[Int32, Field(ge=1, le=10_000)]
 
 
 class SourceType(StrEnum):
-    """The kinds of data source."""
+    """The kinds of data source that the manager brings; packages may register more."""
 
     MYSQL = "mysql"
+    POSTGRESQL = "postgresql"
     SQLITE = "sqlite"
 
 
@@ -57,7 +62,7 @@ class TLSMode(StrEnum):
     VERIFY_IDENTITY = "VerifyIdentity"
 
 
-class MySQLTLS(ApiModel):
+class DatabaseTLS(ApiModel):
     """TLS of the connection to the database."""
 
     mode: TLSMode = TLSMode.VERIFY_IDENTITY
@@ -80,12 +85,13 @@ class MySQLSource(ApiModel):
     username: Annotated[str, Field(min_length=1, max_length=128)]
     """User to connect as; it needs SELECT on the table and nothing else."""
     password_ref: SecretKeyRef | None = None
-    """The user's password, in a Secret in the registry's namespace; it is read again when it changes."""
+    """The user's password, in a Secret in the registry's namespace with the label
+    `tenancy.ctrlruntime.dev/database: "true"`; it is read again when it changes."""
     database: Annotated[str, Field(min_length=1, max_length=64)]
     """Name of the database."""
     table: Table
     """Name of the table or view, with or without its database."""
-    tls: MySQLTLS | None = None
+    tls: DatabaseTLS | None = None
     """TLS of the connection; without it the connection is plain."""
     connect_timeout_seconds: Annotated[Int32, Field(ge=1, le=300)] = 5
     """How long connecting may take."""
@@ -95,6 +101,37 @@ class MySQLSource(ApiModel):
     """How many connections are kept at most."""
     page_size: PageSize = 1000
     """How many rows are fetched at a time."""
+
+
+class PostgreSQLSource(ApiModel):
+    """A table or view of a PostgreSQL database."""
+
+    host: Annotated[str, Field(min_length=1, max_length=253)]
+    """Host name or address of the database, which may be a replica."""
+    port: Annotated[Int32, Field(ge=1, le=65535)] = 5432
+    """TCP port of the database."""
+    username: Annotated[str, Field(min_length=1, max_length=128)]
+    """User to connect as; it needs SELECT on the table and nothing else."""
+    password_ref: SecretKeyRef | None = None
+    """The user's password, in a Secret in the registry's namespace with the label
+    `tenancy.ctrlruntime.dev/database: "true"`; it is read again when it changes."""
+    database: Annotated[str, Field(min_length=1, max_length=63)]
+    """Name of the database."""
+    table: Table
+    """Name of the table or view, with or without its schema, in the case that the database has."""
+    tls: DatabaseTLS | None = None
+    """TLS of the connection; without it the connection is plain."""
+    connect_timeout_seconds: Annotated[Int32, Field(ge=1, le=300)] = 5
+    """How long connecting may take."""
+    read_timeout_seconds: Annotated[Int32, Field(ge=1, le=3600)] = 30
+    """How long the database may take to answer, and to send each page."""
+    statement_timeout_seconds: Annotated[Int32, Field(ge=1, le=3600)] = 60
+    """After how long the database itself ends the query."""
+    page_size: PageSize = 1000
+    """How many rows are handled at a time."""
+    notify_channel: Annotated[str | None, Field(min_length=1, max_length=63)] = None
+    """Channel to LISTEN on: a NOTIFY leads to a query at once. Without it rows are read every
+    syncInterval only."""
 
 
 class SQLiteSource(ApiModel):
@@ -108,6 +145,11 @@ class SQLiteSource(ApiModel):
     """How many rows are fetched at a time."""
 
 
+def _closed(schema: dict[str, Any]) -> None:
+    """Fields of other sources come from packages, with their own schema; none is free."""
+    schema.pop("additionalProperties", None)
+
+
 class TenantRegistrySource(
     ApiModel,
     rules=(
@@ -116,6 +158,12 @@ class TenantRegistrySource(
             message="mysql is required when type is mysql",
             reason="FieldValueRequired",
             field_path=".mysql",
+        ),
+        CEL(
+            "self.type != 'postgresql' || has(self.postgresql)",
+            message="postgresql is required when type is postgresql",
+            reason="FieldValueRequired",
+            field_path=".postgresql",
         ),
         CEL(
             "self.type != 'sqlite' || has(self.sqlite)",
@@ -127,10 +175,14 @@ class TenantRegistrySource(
 ):
     """Where the rows come from, and how often they are read."""
 
-    type: SourceType
+    model_config = ConfigDict(extra="allow", json_schema_extra=_closed)
+
+    type: Annotated[str, Field(json_schema_extra={"enum": [each.value for each in SourceType]})]
     """Kind of data source; the field of the same name describes it."""
     mysql: MySQLSource | None = None
     """The table, if type is mysql."""
+    postgresql: PostgreSQLSource | None = None
+    """The table, if type is postgresql."""
     sqlite: SQLiteSource | None = None
     """The table, if type is sqlite."""
     sync_interval: Annotated[
@@ -139,6 +191,16 @@ class TenantRegistrySource(
         CEL("duration(self) >= duration('1s')", message="syncInterval must be at least 1s"),
     ] = "30s"
     """How often the rows are read: a whole number of seconds, minutes or hours, such as 30s."""
+
+    @property
+    def described(self) -> Any:
+        """What the field of the source's type holds; None if it is not there.
+
+        It is of the type that the field has, or a dict for types that packages register.
+        """
+        if self.type in {each.value for each in SourceType}:
+            return getattr(self, self.type)
+        return (self.model_extra or {}).get(self.type)
 
     @property
     def sync_period(self) -> timedelta:
@@ -152,7 +214,8 @@ class ValueMappings(ApiModel):
     uid: Column
     """Column with the tenant's unique id."""
     activate: Column
-    """Column that says if the tenant is active: 1, true, TRUE, True, yes, YES or Yes."""
+    """Column that says if the tenant is active: 1, true, TRUE, True, yes, YES or Yes; or inactive: 0,
+    false, FALSE, False, no, NO, No, empty or NULL. Any other value leaves the row's tenants as they are."""
     host_or_url: Column | None = None
     """Column with the tenant's host name or URL; adds the variables hostOrUrl and host."""
 
@@ -195,11 +258,27 @@ class DeletionGuard(ApiModel):
     """
 
     max_delete_percent: Annotated[Int32, Field(ge=0, le=100)] = 20
-    """The largest share of the tenants, in percent, that one sync may remove; 100 removes the limit."""
+    """The largest share of the rows, in percent, whose tenants may go within the window, and so in one
+    sync; 100 removes the limit."""
     always_allowed_rows: Annotated[Int32, Field(ge=0)] = 1
-    """Tenants of this many rows may go in one sync whatever their share, so that small tables work."""
+    """Tenants of this many rows may go within the window whatever their share, so that small tables work."""
+    window: Annotated[
+        str,
+        Field(max_length=10, pattern=r"^[0-9]+(s|m|h)$"),
+        CEL("duration(self) <= duration('720h')", message="window must be at most 720h"),
+    ] = "24h"
+    """How long a removal counts: a whole number of seconds, minutes or hours, at most 720h. With 0s each
+    sync is judged by itself."""
     allow_empty: bool = False
     """Take a query that returns no rows at all at its word, within the limits above."""
+
+    @property
+    def period(self) -> timedelta:
+        """``window`` as a span of time, at most 30 days."""
+        try:
+            return min(parse_duration(self.window), LONGEST_WINDOW)
+        except ValueError:
+            return LONGEST_WINDOW
 
 
 class TenantRegistrySpec(ApiModel):
@@ -211,6 +290,9 @@ class TenantRegistrySpec(ApiModel):
     """The columns with a meaning of their own."""
     extra_value_mappings: dict[str, ExtraMapping] = Field(default_factory=dict)
     """Further template variables, by name."""
+    deletion_protection: bool = True
+    """Keep the tenants when this registry is deleted, until the annotation
+    tenancy.ctrlruntime.dev/approve-deletion says what becomes of them."""
     deletion_guard: DeletionGuard = Field(default_factory=DeletionGuard)
     """Protects tenants from a query that succeeds and yet misses most rows."""
 
@@ -232,7 +314,19 @@ class RowCounts(ApiModel):
     inactive: int = 0
     """Rows whose activation column says no."""
     invalid: int = 0
-    """Rows that cannot become tenants: no uid, a uid used twice, a value that is too large."""
+    """Rows in doubt, whose tenants stay as they are: no usable uid, a uid in several rows, an unknown
+    activation value, a value that is too large."""
+
+
+class RemovedRows(ApiModel):
+    """Rows whose tenants were removed, at one time or shortly one after another."""
+
+    time: Time
+    """When the last of them were removed."""
+    rows: Int32
+    """How many rows."""
+    uids: Annotated[list[str], ListSet()] = Field(default_factory=list)
+    """Their uids, as many as are remembered."""
 
 
 class TenantRegistryStatus(ApiModel):
@@ -243,13 +337,20 @@ class TenantRegistryStatus(ApiModel):
     referencing_templates: Int32 = 0
     """Templates that use this registry."""
     desired: Int32 = 0
-    """Tenants that should exist: active rows times templates."""
+    """Tenants that should exist: active rows times templates, and the tenants of rows in doubt."""
     ready: Int32 = 0
-    """Tenants that are ready."""
+    """Tenants of this registry that are ready."""
     failed: Int32 = 0
-    """Tenants that have failed."""
+    """Tenants of this registry that have failed."""
+    unmanaged: Int32 = 0
+    """Tenants that name this registry and were not made by it; they are counted nowhere else."""
+    removals_pending: Int32 = 0
+    """Tenants with an object that is still to be removed, tenants whose deletion is paused, and tenants
+    that go once their replacements are ready."""
     rows: RowCounts = Field(default_factory=RowCounts)
     """What the last successful query found."""
+    removed_rows: list[RemovedRows] = Field(default_factory=list)
+    """Removals without an approval that count for the deletion guard. Older ones go with the next removal."""
     last_sync_time: Time | None = None
     """When a sync last changed anything that this status says."""
     conditions: Conditions = Field(default_factory=list)

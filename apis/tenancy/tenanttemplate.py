@@ -9,6 +9,7 @@ from pydantic import Field
 from ctrlruntime.api import ApiModel, Conditions, Immutable, Int32, PrintColumn, Resource
 
 from .common import GROUP, VERSION, Name, ResourceLists
+from .rollout import RolloutStatus, TemplateRollout
 
 __all__ = ["TenantTemplate", "TenantTemplateSpec", "TenantTemplateStatus"]
 
@@ -21,6 +22,8 @@ class TenantTemplateSpec(ResourceLists):
     service_account_name: Name | None = None
     """ServiceAccount in the template's namespace with whose rights resources are written; default:
     the manager's own rights."""
+    rollout: TemplateRollout | None = None
+    """How a change of the content reaches the tenants; default: all of them at once."""
 
 
 class TenantTemplateStatus(ApiModel):
@@ -29,12 +32,19 @@ class TenantTemplateStatus(ApiModel):
     observed_generation: int = 0
     """The generation that the status was computed for."""
     total_tenants: Int32 = 0
-    """Tenants made from this template."""
+    """Tenants that the registry made from this template."""
     ready_tenants: Int32 = 0
     """Those of them that are ready."""
+    updated_tenants: Int32 = 0
+    """Those of them that have the template's present content."""
+    unmanaged_tenants: Int32 = 0
+    """Tenants that name this template and were not made by its registry; they are counted nowhere else."""
+    rollout: RolloutStatus | None = None
+    """How far the content has reached the tenants; only with spec.rollout."""
     conditions: Conditions = Field(default_factory=list)
-    """Valid: the template can be used. Applied: all its tenants are ready. PermissionsGranted: there
-    once a right was missing, with the role to add."""
+    """Valid: the template can be used. Applied: each of its tenants exists, has its present content and is
+    ready. RolloutHalted: only with spec.rollout, whether it is halted. PermissionsGranted: there once a right
+    was missing, with the role to add."""
     last_handled_reconcile: str = ""
     """The value of the annotation ctrlruntime.dev/reconcile-now that was last carried out."""
 
@@ -48,7 +58,9 @@ class TenantTemplate(
     print_columns=(
         PrintColumn("Registry", ".spec.registryId", "string"),
         PrintColumn("Total", ".status.totalTenants", "integer"),
+        PrintColumn("Updated", ".status.updatedTenants", "integer"),
         PrintColumn("Ready", ".status.readyTenants", "integer"),
+        PrintColumn("Rollout", ".status.rollout.phase", "string"),
         PrintColumn("Applied", '.status.conditions[?(@.type=="Applied")].status', "string"),
         PrintColumn("Age", ".metadata.creationTimestamp", "date"),
     ),

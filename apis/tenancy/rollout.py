@@ -1,0 +1,133 @@
+"""How a changed template reaches its tenants, and how far it has come."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from apis.references import NumberOrPercentage
+from ctrlruntime.api import CEL, ApiModel, Int32, Time
+from ctrlruntime.api.scalars import parse_duration
+
+__all__ = [
+    "Canary",
+    "CanarySelector",
+    "MaintenanceWindow",
+    "RolloutPhase",
+    "RolloutStatus",
+    "TemplateRollout",
+]
+
+LONGEST_WINDOW = timedelta(days=31)
+
+
+class CanarySelector(ApiModel):
+    """Tenants that have all of these labels and all of these variables."""
+
+    match_labels: dict[str, str] = Field(default_factory=dict)
+    """Labels of the Tenant."""
+    match_variables: dict[str, str] = Field(default_factory=dict)
+    """Variables of the Tenant's row; sensitive ones match nothing."""
+
+
+class Canary(ApiModel):
+    """The tenants that change first."""
+
+    percent: Annotated[Int32, Field(ge=1, le=100)] | None = None
+    """A share of the tenants in percent, rounded up; another choice for each revision."""
+    selector: CanarySelector | None = None
+    """The tenants by their labels and variables. A selector without any tenant holds the rollout."""
+
+
+class MaintenanceWindow(ApiModel):
+    """When changes may begin."""
+
+    schedule: Annotated[str, Field(min_length=1, max_length=256)]
+    """When the window opens: a cron expression of five fields."""
+    duration: Annotated[
+        str,
+        Field(max_length=10, pattern=r"^[0-9]+(s|m|h)$"),
+        CEL(
+            "duration(self) > duration('0s') && duration(self) <= duration('744h')",
+            message="duration must be longer than 0s and at most 744h",
+        ),
+    ]
+    """How long it stays open: a whole number of seconds, minutes or hours, at most 744h."""
+    time_zone: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    """Time zone of the schedule such as Europe/Berlin; default: UTC."""
+
+    @property
+    def length(self) -> timedelta:
+        """``duration`` as a span of time, at most 31 days."""
+        return min(parse_duration(self.duration), LONGEST_WINDOW)
+
+
+class TemplateRollout(ApiModel):
+    """How a change of the template's content reaches its tenants. Changes of rows do not wait for it."""
+
+    max_skew: NumberOrPercentage | None = None
+    """Tenants that may change at once: a number, or a percentage of the template's tenants (rounded down,
+    at least 1). Default and 0: all of them. A fix of a failed tenant does not count."""
+    canary: (
+        Annotated[
+            Canary,
+            CEL(
+                "has(self.percent) != has(self.selector)",
+                message="set either percent or selector",
+            ),
+        ]
+        | None
+    ) = None
+    """Tenants that change first; the others follow once all of these are ready and have soaked."""
+    soak_seconds: Annotated[Int32, Field(ge=0, le=604800)] = 0
+    """How long the canary has to be ready before the others follow."""
+    progress_deadline_seconds: Annotated[Int32, Field(ge=1, le=86400)] = 600
+    """How long a changed tenant may take to become ready. Then it counts as failed and no longer as changing."""
+    pause: bool = False
+    """Stop changing tenants; those that are changing finish."""
+    halt_on_failures: NumberOrPercentage | None = None
+    """Halt once so many changed tenants have failed: a number, or a percentage of the template's tenants
+    (rounded down, at least 1). Default: never. The rollout continues when fewer have failed, when the limit is
+    raised, or with other content."""
+    maintenance_windows: Annotated[list[MaintenanceWindow], Field(max_length=16)] = Field(
+        default_factory=list
+    )
+    """Tenants change only while one of these is open; without any, at all times."""
+
+
+class RolloutPhase(StrEnum):
+    """Where a rollout stands."""
+
+    PROGRESSING = "Progressing"
+    PAUSED = "Paused"
+    HALTED = "Halted"
+    WAITING_FOR_WINDOW = "WaitingForWindow"
+    COMPLETE = "Complete"
+
+
+class RolloutStatus(ApiModel):
+    """How far the template's content has reached its tenants."""
+
+    phase: RolloutPhase
+    """Progressing, Paused, Halted, WaitingForWindow or Complete."""
+    target_revision: str
+    """Revision of the content that is rolled out."""
+    total: Int32 = 0
+    """Tenants that get the revision."""
+    updated: Int32 = 0
+    """Those that have it."""
+    changing: Int32 = 0
+    """Those that changed and are not ready yet, within their deadline."""
+    failed: Int32 = 0
+    """Those that changed and failed, or did not become ready in time."""
+    waiting: Int32 = 0
+    """Those that wait for the revision."""
+    waiting_reason: str = ""
+    """Why most of them wait: Paused, Halted, Window, Wave, Budget or MemberPaused; empty: none waits."""
+    message: str = ""
+    """The same in words."""
+    waiting_until: Time | None = None
+    """When the wait ends at the earliest, if that is known."""
