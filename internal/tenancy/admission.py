@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from apis.tenancy import TenantRegistry, TenantTemplate, resource_lists
+from ctrlruntime.api.conditions import shorten
 from ctrlruntime.cache.store import Store
 from ctrlruntime.webhook import AdmissionOptions, Review, validates
-from internal.tenancy.blueprints import Blueprints, variables_of
+from internal.tenancy.compiled_templates import Blueprints, bare_functions, variables_of
 from internal.tenancy.queries import interval_problem, missing_part
 from internal.tenancy.rows import mapping_problems
 
@@ -43,7 +44,11 @@ class TenancyAdmission:
         for problem in verdict.found:
             place = places.get(problem.resource, "spec")
             review.invalid(place, problem.resource or template.metadata.name, problem.text)
-        self._warn_of_unknown(template, verdict.variables, review)
+        registry = self._registry_of(template)
+        if registry is not None:
+            for text in bare_functions(verdict.variables, registry):
+                review.invalid("spec", template.metadata.name, text)
+            self._warn_of_unknown(registry, verdict.variables, review)
 
     @validates("create", "update")
     def check_registry(self, registry: TenantRegistry, review: Review[TenantRegistry]) -> None:
@@ -58,24 +63,27 @@ class TenancyAdmission:
         for problem in mapping_problems(spec):
             review.forbidden("spec.extraValueMappings", problem)
 
+    def _registry_of(self, template: TenantTemplate) -> TenantRegistry | None:
+        """Return the template's registry; None if it is not there yet or cannot be read."""
+        entry = self.registries.get(
+            template.spec.registry_id, namespace=template.metadata.namespace
+        )
+        try:
+            return None if entry is None else entry.typed(TenantRegistry)
+        except ValueError:
+            return None
+
     def _warn_of_unknown(
         self,
-        template: TenantTemplate,
+        registry: TenantRegistry,
         variables: frozenset[str],
         review: Review[TenantTemplate],
     ) -> None:
-        """The registry may still get the columns, or come later."""
-        namespace, name = template.metadata.namespace, template.spec.registry_id
-        entry = self.registries.get(namespace, name)
-        if entry is None:
-            return
-        try:
-            unknown = sorted(variables - variables_of(entry.typed(TenantRegistry)))
-        except ValueError:
-            return
+        """The registry may still get the columns."""
+        unknown = sorted(variables - variables_of(registry))
         if unknown:
-            text = f"the registry {name} maps no column to {', '.join(unknown)}"
-            review.warn(text[:LONGEST_WARNING])
+            text = f"the registry {registry.metadata.name} maps no column to {', '.join(unknown)}"
+            review.warn(shorten(text, LONGEST_WARNING))
 
 
 def _places(template: TenantTemplate) -> dict[str, str]:

@@ -7,8 +7,8 @@ its own; the others are built all the same.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -16,13 +16,13 @@ from apis.tenancy import ConflictPolicy, CreationPolicy, Tenant, TResource, reso
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.resources.desired import Desired, PatchStrategy
 from ctrlruntime.resources.revision import revision
-from internal.tenancy.grants import Grant
-from internal.tenancy.graph import Graph
+from internal.tenancy.graph import Graph, dependencies_of, load
 from internal.tenancy.ignore_fields import IgnoreFieldError, drift_paths
-from internal.tenancy.marks import RESOURCE_ID
+from internal.tenancy.labels import RESOURCE_ID
+from internal.tenancy.missing_permissions import Grant
 from internal.tenancy.naming import IllegalName, ResourceKey, check_name
-from internal.tenancy.policies import Tie, tracking
-from internal.tenancy.privileges import Privileges
+from internal.tenancy.policies import NAMESPACE, Tie, tracking
+from internal.tenancy.privileges import Privileges, Refused
 from internal.tenancy.rendering import Manifest, Renderer, RenderError, combine
 
 Mappings = Callable[[GroupVersionKind], RESTMapping | None]
@@ -61,6 +61,8 @@ class BuiltResource:
     missing_kind: GroupVersionKind | None = None
     grant: Grant | None = None
     transient: bool = False
+    lost: tuple[str, ...] = ()
+    """What conversions in its templates lost, each with its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,10 @@ class Build:
         for item in self.resources:
             made[item.level].append(item)
         return made
+
+    def lost(self) -> list[str]:
+        """Return what conversions lost, with resource and place, in the order of applying."""
+        return [f"{item.resource.id}: {text}" for item in self.resources for text in item.lost]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +137,7 @@ async def build(
     """
     privileges = privileges or Privileges()
     resources = {item.id: item for _, item in resource_lists(tenant.spec)}
+    await load()
     graph = graph_of(tenant)
     levels = graph.level_of()
     built: list[BuiltResource] = []
@@ -146,13 +153,39 @@ async def build(
                 problem = f"it is the same object as the resource {holder!r}"
                 item = BuiltResource(resource=item.resource, level=item.level, problem=problem)
         built.append(item)
-    return Build(tuple(built), graph)
+    made = {item.key.name for item in built if item.key and item.key.kind == NAMESPACE}
+    home = tenant.metadata.namespace or ""
+    return Build(tuple(_in_place(item, made, home, privileges) for item in built), graph)
+
+
+def _in_place(
+    item: BuiltResource, made: Set[str], home: str, privileges: Privileges
+) -> BuiltResource:
+    """Return the item, or its problem if it is in a namespace that the tenant may not write to."""
+    if item.desired is None or not item.desired.mapping.namespaced:
+        return item
+    try:
+        privileges.check_place(item.desired.namespace, home, made=made)
+    except Refused as error:
+        return BuiltResource(resource=item.resource, level=item.level, problem=str(error))
+    return item
+
+
+def not_served(kind: GroupVersionKind) -> str:
+    """Say which kind the server lacks, and what to do."""
+    return (
+        f"the server does not serve {kind.api_version} {kind.kind}; install its "
+        "CustomResourceDefinition, or correct apiVersion and kind in the template"
+    )
 
 
 def graph_of(tenant: Tenant) -> Graph:
     """The graph of a tenant's resources; equal templates share one. Raises GraphError."""
     return _graph(
-        tuple((item.id, tuple(item.depend_ids)) for _, item in resource_lists(tenant.spec))
+        tuple(
+            (name, tuple(others))
+            for name, others in dependencies_of(item for _, item in resource_lists(tenant.spec))
+        )
     )
 
 
@@ -170,17 +203,21 @@ async def _build_one(
     mappings: Mappings,
     privileges: Privileges,
 ) -> BuiltResource:
+    lost: list[str] = []
     try:
-        manifest = await render(resource, variables, renderer)
+        manifest = await render(resource, variables, renderer, lost)
         kind = GroupVersionKind.of(manifest)
         privileges.check_kind(kind.group_kind, namespaced=True)
         mapping = mappings(kind)
         if mapping is None:
-            problem = f"the server does not serve {kind.api_version} {kind.kind}"
+            problem = not_served(kind)
             return BuiltResource(resource=resource, level=level, problem=problem, missing_kind=kind)
         desired = _desired(tenant, resource, level, manifest, mapping)
         privileges.check(desired.manifest, kind.group_kind, namespaced=mapping.namespaced)
-        privileges.check_place(desired.namespace, tenant.metadata.namespace or "")
+        if not mapping.namespaced:
+            home = tenant.metadata.namespace or ""
+            privileges.check_cluster_scoped(desired.manifest, kind.group_kind, home)
+            desired = _without_takeover(desired, home, privileges)
     except RenderError as error:
         return BuiltResource(
             resource=resource, level=level, problem=str(error), transient=error.transient
@@ -188,11 +225,13 @@ async def _build_one(
     except (IllegalName, IgnoreFieldError, ValueError) as error:
         return BuiltResource(resource=resource, level=level, problem=str(error))
     key = ResourceKey(kind.group_kind, desired.namespace, desired.name, resource.id)
-    return BuiltResource(resource=resource, level=level, desired=desired, key=key)
+    return BuiltResource(resource=resource, level=level, desired=desired, key=key, lost=tuple(lost))
 
 
-async def render(resource: TResource, variables: Variables, renderer: Renderer) -> Manifest:
-    """The resource's manifest, rendered once. Raises RenderError.
+async def render(
+    resource: TResource, variables: Variables, renderer: Renderer, lost: list[str] | None = None
+) -> Manifest:
+    """The resource's manifest, rendered once; what conversions lost is added to `lost`. Raises RenderError.
 
     Kind, name and namespace show in statuses and events, so no sensitive variable is defined there.
     """
@@ -204,17 +243,17 @@ async def render(resource: TResource, variables: Variables, renderer: Renderer) 
         annotations=resource.annotations_template,
     )
     if not variables.sensitive:
-        return await renderer.render(manifest, variables.values)
+        return await renderer.render(manifest, variables.values, lost)
     identity, body = _split(manifest)
     try:
-        shown = await renderer.render(identity, variables.public)
+        shown = await renderer.render(identity, variables.public, lost)
     except RenderError as error:
         used = sorted(name for name in variables.sensitive if repr(name) in error.message)
         if not used:
             raise
         message = f"it uses the sensitive variable {used[0]!r}, whose value would be seen"
         raise RenderError(error.path, message) from None
-    rendered = await renderer.render(body, variables.values)
+    rendered = await renderer.render(body, variables.values, lost)
     return {**rendered, **shown, "metadata": {**rendered["metadata"], **shown["metadata"]}}
 
 
@@ -252,6 +291,14 @@ def _desired(
         annotations={**marks.annotations, RESOURCE_ID: resource.id},
         ignored=drift_paths(cleaned, resource.ignore_fields),
     )
+
+
+def _without_takeover(desired: Desired, home: str, privileges: Privileges) -> Desired:
+    """Return the desired object, unforced where only a Namespace of the tenant's own is allowed."""
+    is_namespace = desired.mapping.gvk.group_kind == NAMESPACE
+    if is_namespace and (desired.name == home or not privileges.foreign.lists(desired.name)):
+        return replace(desired, force=False, revision=desired.revision)
+    return desired
 
 
 def clean(manifest: Manifest, *, namespace: str | None) -> Manifest:

@@ -1,6 +1,7 @@
 """The kinds that templates name are known only at run time: watched while somebody uses them."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
@@ -9,15 +10,17 @@ from dataclasses import dataclass, field
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.cache import Cache, InformerHandle
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import Created, Deleted, Event, Generic, Updated
+from ctrlruntime.cache.events import Event
 from ctrlruntime.cache.informer import Informer, Registration
 from ctrlruntime.client.errors import Forbidden, NoKindMatch
 from ctrlruntime.resources import OWNER
 from ctrlruntime.resources.readiness import EXISTENCE
-from internal.tenancy.grants import Grant, missing
+from internal.tenancy.missing_permissions import Grant, missing
 
 FIRST_TIMEOUT, GLANCE = 10.0, 0.1
 """Seconds a pass waits for the first list of a kind, and how often it sees whether it was refused."""
+DISCOVERY_LAG = 60.0
+"""Seconds after the change of a CRD in which kinds that are not served are looked for again."""
 
 OWNER_INDEX = "owner-key"
 """Index of every child informer: the recorded owner key."""
@@ -50,7 +53,8 @@ class ChildKinds:
 
     `on_event` gets every event of every child kind with the kind's mapping. `resolve` turns a kind
     into a mapping and raises NoKindMatch when the server does not serve it. `on_readable` gets the
-    users that waited for a kind once its first list is there after all.
+    users that waited for a kind once its first list is there after all, and the users of a kind when
+    the server ceases to serve it and when it serves it again.
     """
 
     cache: Cache
@@ -59,6 +63,10 @@ class ChildKinds:
     on_event: Callable[[RESTMapping, Event], None]
     on_readable: Callable[[frozenset[Hashable]], None] = lambda _users: None
     namespaces: tuple[str, ...] | None = None
+    discover: Callable[[GroupVersionKind], Awaitable[RESTMapping]] | None = None
+    """Like `resolve`, but never from memory: a kind that is installed again may have another plural."""
+    monotonic: Callable[[], float] = time.monotonic
+    _discovery_changed: float = float("-inf")
     _users: dict[Hashable, frozenset[GroupVersionKind]] = field(default_factory=dict)
     _uses: Counter[GroupVersionKind] = field(default_factory=Counter)
     _watched: dict[GroupVersionKind, _Watched] = field(default_factory=dict)
@@ -87,13 +95,21 @@ class ChildKinds:
 
         `user` is then remembered, and returned by `appeared` once it is.
         """
-        if (watched := self._watched.get(gvk)) is not None:
+        watched = self._watched.get(gvk)
+        if watched is not None and not _is_lost(watched.handle.informer):
             return watched.mapping
         try:
-            return await self.resolve(gvk)
+            find = self.resolve if watched is None or self.discover is None else self.discover
+            found = await find(gvk)
         except NoKindMatch:
+            found = None
+        if found is None or (watched is not None and found == watched.mapping):
+            # Of a kind that was watched, the informer reports when its objects are listed again.
             self._missing.setdefault(gvk, set()).add(user)
             return None
+        if watched is not None:
+            await self._drop(gvk)  # installed again in another shape
+        return found
 
     async def mapping(self, gvk: GroupVersionKind, user: Hashable) -> RESTMapping | None:
         """The mapping of a kind, its informer synced; None while it is not served or not readable.
@@ -126,9 +142,14 @@ class ChildKinds:
 
     def appeared(self) -> frozenset[Hashable]:
         """Users that waited for a kind; to be called when discovery changed."""
+        self._discovery_changed = self.monotonic()
         waiting = frozenset(user for users in self._missing.values() for user in users)
         self._missing.clear()
         return waiting
+
+    def discovery_lags(self) -> bool:
+        """Whether discovery may not show yet what changed: an API server updates it after the CRD."""
+        return self.monotonic() - self._discovery_changed < DISCOVERY_LAG
 
     def owned_by(self, key: str) -> list[tuple[RESTMapping, Entry]]:
         """Every object of a watched kind that records `key` as its owner."""
@@ -138,20 +159,36 @@ class ChildKinds:
             for entry in watched.handle.informer.store.by_index(OWNER_INDEX, key)
         ]
 
-    def get(self, gvk: GroupVersionKind, namespace: str, name: str) -> Entry | None:
+    def get(self, gvk: GroupVersionKind, name: str, *, namespace: str) -> Entry | None:
         """One object of a watched kind."""
         watched = self._watched.get(gvk)
-        return None if watched is None else watched.handle.informer.store.get(namespace, name)
+        return (
+            None
+            if watched is None
+            else watched.handle.informer.store.get(name, namespace=namespace)
+        )
 
     async def release_unused(self) -> None:
         """Stop asking for kinds that cannot be read and that nobody uses any more."""
         for gvk in [gvk for gvk in self._waits if self._uses[gvk] <= 0]:
-            self._unreadable.pop(gvk, None)
-            self._waiting.pop(gvk, None)
-            self._waits.pop(gvk).cancel()
-            watched = self._watched.pop(gvk)
-            watched.registration.remove()
-            await watched.handle.release()
+            await self._drop(gvk)
+
+    async def _drop(self, gvk: GroupVersionKind) -> None:
+        """Stop watching a kind."""
+        self._unreadable.pop(gvk, None)
+        self._waiting.pop(gvk, None)
+        if (wait := self._waits.pop(gvk, None)) is not None:
+            wait.cancel()
+        watched = self._watched.pop(gvk)
+        watched.registration.remove()
+        await watched.handle.release()
+
+    def _served_changed(self, gvk: GroupVersionKind, informer: Informer) -> None:
+        """Wake the users of a kind whose definition was deleted or installed again."""
+        watched = self._watched.get(gvk)
+        if watched is not None and watched.handle.informer is informer and informer.readable:
+            self._missing.pop(gvk, None)
+            self.on_readable(frozenset(u for u, kinds in self._users.items() if gvk in kinds))
 
     async def close(self) -> None:
         """Wait for nothing any more."""
@@ -180,7 +217,9 @@ class ChildKinds:
             track_manager=self.field_manager,
             indexes={OWNER_INDEX: owner_keys},
         )
-        registration = handle.informer.add_handler(lambda event: self.on_event(mapping, event))
+        informer = handle.informer
+        registration = informer.add_handler(lambda event: self.on_event(mapping, event))
+        informer.add_served_handler(lambda _served: self._served_changed(mapping.gvk, informer))
         return _Watched(mapping, handle, registration)
 
 
@@ -193,6 +232,11 @@ async def _listed(informer: Informer) -> None:
                     await informer.wait_synced(GLANCE)
 
 
+def _is_lost(informer: Informer) -> bool:
+    """Whether the server served the kind before and does not now."""
+    return informer.readable and informer.missing_since is not None
+
+
 def _is_refused(informer: Informer) -> bool:
     """Whether the manager may not list the kind, or the server, an older one, does not know it."""
     return isinstance(informer.last_error, Forbidden) or informer.missing_since is not None
@@ -202,16 +246,3 @@ def _trouble(gvk: GroupVersionKind, mapping: RESTMapping, error: Exception | Non
     why = error or "its first list has not come yet"
     message = f"{gvk.api_version} {gvk.kind} cannot be watched: {why}"
     return Trouble(message, missing(error, mapping))
-
-
-def entries_of(event: Event) -> list[Entry]:
-    """The old and the new object of an event, as far as there are."""
-    match event:
-        case Created(new=new):
-            return [new]
-        case Updated(old=old, new=new):
-            return [old, new]
-        case Deleted(old=old):
-            return [old]
-        case Generic(entry=entry):
-            return [] if entry is None else [entry]

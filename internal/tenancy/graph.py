@@ -1,16 +1,42 @@
-"""The dependency graph of one template: its problems, its levels, and the order of deletion."""
+"""The dependency graph of one template, carried by networkx: problems, levels, ancestors.
+
+networkx takes 0.2 s to import, so no module imports it on its own import; `load` does so on a thread.
+An edge leads from a dependency to its dependent: the direction of applying.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from graphlib import TopologicalSorter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from itertools import chain
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from apis.tenancy import TResource
 
+if TYPE_CHECKING:
+    from networkx import DiGraph
+
 MOST_RESOURCES = 500
 """Most resources of one template: what keeps a tenant's status and request sizes within limits."""
+
+Dependencies = Iterable[tuple[str, Sequence[str]]]
+"""`(id, ids it depends on)` of each resource."""
+
+
+async def load() -> None:
+    """Import networkx without blocking the event loop; call it before the first graph."""
+    if not _networkx.cache_info().currsize:
+        await asyncio.to_thread(_networkx)
+
+
+@cache
+def _networkx() -> ModuleType:
+    return import_module("networkx")
 
 
 class GraphError(Exception):
@@ -33,12 +59,12 @@ class Graph:
     """
 
     levels: tuple[tuple[str, ...], ...]
-    dependencies: Mapping[str, tuple[str, ...]]
+    _edges: DiGraph[str] = field(repr=False)
 
     @property
     def order(self) -> tuple[str, ...]:
         """All ids, dependencies before their dependents: the order of applying."""
-        return tuple(name for level in self.levels for name in level)
+        return tuple(chain.from_iterable(self.levels))
 
     @property
     def reverse(self) -> tuple[str, ...]:
@@ -47,24 +73,118 @@ class Graph:
 
     def level_of(self) -> dict[str, int]:
         """The level of every id, from 0."""
-        return {name: depth for depth, level in enumerate(self.levels) for name in level}
+        return {name: depth for depth, names in enumerate(self.levels) for name in names}
+
+    def dependencies(self, name: str) -> Iterator[str]:
+        """The ids that a resource names in its dependIds, each once, in their order."""
+        return iter(self._edges.pred[name])
+
+    def paths_to(
+        self, name: str, failed: Collection[str], *, through: Collection[str]
+    ) -> list[tuple[str, ...]]:
+        """The shortest path along dependIds from a resource to each failed ancestor, both included.
+
+        `through` are the ids that may stand between them. Ordered by length, then by the order of applying.
+        """
+        import networkx as nx
+
+        allowed = {name, *failed, *through}
+        edges = nx.subgraph_view(self._edges, filter_node=allowed.__contains__)
+        found = ancestors(edges, [name]).intersection(failed)
+        paths = [
+            tuple(reversed(nx.shortest_path(edges, each, name)))
+            for each in self.order
+            if each in found
+        ]
+        return sorted(paths, key=len)
 
     @classmethod
     def of(cls, resources: Iterable[TResource]) -> Graph:
         """The graph of a template's resources. Raises GraphError with every problem at once."""
-        return cls.build([(item.id, item.depend_ids) for item in resources])
+        return cls.build(dependencies_of(resources))
 
     @classmethod
     def build(cls, resources: Sequence[tuple[str, Sequence[str]]]) -> Graph:
-        """The graph of `(id, ids it depends on)`. Raises GraphError with every problem at once."""
-        problems = _problems(resources)
-        cycle = _cycle(resources)
-        if cycle:
-            problems.append(f"circular dependency detected: {' -> '.join(cycle)}")
+        """The graph of the resources. Raises GraphError with every problem at once."""
+        edges = digraph(resources)
+        found = cycles(edges)
+        problems = [*_problems(resources), *map(_circular, found)]
         if problems:
-            raise GraphError(problems, cyclic=bool(cycle))
-        dependencies = {name: tuple(dict.fromkeys(others)) for name, others in resources}
-        return cls(_levels(dependencies), dependencies)
+            raise GraphError(problems, cyclic=bool(found))
+        return cls(levels(edges), edges)
+
+
+def dependencies_of(resources: Iterable[TResource]) -> list[tuple[str, Sequence[str]]]:
+    """What each resource depends on, as its template says."""
+    return [(item.id, item.depend_ids) for item in resources]
+
+
+def digraph(resources: Dependencies) -> DiGraph[str]:
+    """The edges between resources, in the order of the template; ids that it lacks are left out."""
+    import networkx as nx
+
+    known = list(resources)
+    edges: DiGraph[str] = nx.DiGraph()
+    edges.add_nodes_from(name for name, _ in known)
+    edges.add_edges_from(
+        (other, name) for name, others in known for other in others if other in edges
+    )
+    return edges
+
+
+def levels(edges: DiGraph[str]) -> tuple[tuple[str, ...], ...]:
+    """Ids by level, each level in the order of the template. The graph must have no cycle."""
+    import networkx as nx
+
+    place = {name: i for i, name in enumerate(edges)}
+    generations = nx.topological_generations(edges)
+    return tuple(tuple(sorted(names, key=place.__getitem__)) for names in generations)
+
+
+def ancestors(edges: DiGraph[str], names: Iterable[str]) -> set[str]:
+    """Everything that one of the resources depends on, directly or not; never what depends on it too.
+
+    The members of a cycle are not each other's ancestors, so that a removal does not wait for itself.
+    """
+    import networkx as nx
+
+    found: set[str] = set()
+    for name in edges.nodes & set(names):
+        before: set[str] = nx.ancestors(edges, name)
+        after: set[str] = nx.descendants(edges, name)
+        found |= before - after
+    return found
+
+
+def cycles(edges: DiGraph[str]) -> list[tuple[str, ...]]:
+    """One cycle of each strongly connected component, as a path along dependIds back to its start.
+
+    A component may have too many cycles to list. Reported is the shortest through its first resource
+    in the template, so equal input gives an equal answer.
+    """
+    import networkx as nx
+
+    place = {name: i for i, name in enumerate(edges)}
+    components = [
+        each
+        for each in nx.strongly_connected_components(edges)
+        if len(each) > 1 or any(edges.has_edge(name, name) for name in each)
+    ]
+    starts = {min(each, key=place.__getitem__): each for each in components}
+    return [_cycle(edges, start, starts[start]) for start in sorted(starts, key=place.__getitem__)]
+
+
+def _cycle(edges: DiGraph[str], start: str, component: Collection[str]) -> tuple[str, ...]:
+    """The shortest cycle through a resource of a component that has one."""
+    import networkx as nx
+
+    others = (other for other in edges.pred[start] if other in component)
+    paths = (nx.shortest_path(edges, start, other) for other in others)
+    return min(((start, *reversed(path)) for path in paths), key=len)
+
+
+def _circular(path: tuple[str, ...]) -> str:
+    return f"circular dependency detected: {' -> '.join(path)}"
 
 
 def _problems(resources: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
@@ -85,40 +205,3 @@ def _problems(resources: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
                 f"resource {name!r} depends on {names}, which the template does not have"
             )
     return problems
-
-
-def _cycle(resources: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
-    """One cycle, `a -> b -> a`, the same for equal input: the first met from the first resource on."""
-    edges: dict[str, list[str]] = {}
-    for name, others in resources:
-        edges.setdefault(name, []).extend(others)
-    done: set[str] = set()
-    for start in edges:
-        path: dict[str, Iterator[str]] = {} if start in done else {start: iter(edges[start])}
-        while path:
-            here = next(reversed(path))
-            for other in path[here]:
-                if other in path:
-                    names = list(path)
-                    return [*names[names.index(other) :], other]
-                if other in edges and other not in done:
-                    path[other] = iter(edges[other])
-                    break
-            else:
-                done.add(here)
-                del path[here]
-    return []
-
-
-def _levels(dependencies: Mapping[str, Sequence[str]]) -> tuple[tuple[str, ...], ...]:
-    sorter: TopologicalSorter[str] = TopologicalSorter()
-    for name, others in dependencies.items():
-        sorter.add(name, *others)
-    sorter.prepare()
-    place = {name: i for i, name in enumerate(dependencies)}
-    levels: list[tuple[str, ...]] = []
-    while sorter.is_active():
-        ready = sorter.get_ready()
-        levels.append(tuple(sorted(ready, key=place.__getitem__)))
-        sorter.done(*ready)
-    return tuple(levels)

@@ -6,12 +6,14 @@ Resources with `creationPolicy: Once` are never written again, so nothing is lef
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
 import jsonpath
 from jsonpath import CompoundJSONPath, JSONPath, JSONPathError
+from jsonpath.filter import BaseExpression, FilterQuery, FunctionExtension, RegexLiteral
+from jsonpath.selectors import Filter, JSONPathSelector, KeySelector, KeysFilter, KeysSelector
 
 Manifest = dict[str, Any]
 Location = tuple[str | int, ...]
@@ -28,12 +30,15 @@ MATCH_KEYS = (
 )
 """Fields by which the items of a list are told apart; without one, items are matched by place."""
 
+LONGEST_PATH = 512
+"""Characters of one path."""
+
 _FORBIDDEN = frozenset({("apiVersion",), ("kind",), ("metadata",), ("metadata", "name")})
 _ABSENT: Any = object()
 
 
 class IgnoreFieldError(ValueError):
-    """An entry of `ignoreFields` is not a JSONPath, or points at an object's identity."""
+    """An entry of `ignoreFields` is not a JSONPath, or not one that is supported."""
 
 
 def check(paths: Iterable[str]) -> list[str]:
@@ -89,12 +94,61 @@ def _compiled(path: str) -> JSONPath | CompoundJSONPath:
     text = path.strip()
     if not text:
         raise IgnoreFieldError("ignoreFields: a path is empty")
-    if "(" in text or len(text) > 512:
-        raise IgnoreFieldError(f"ignoreFields: {text[:80]!r} uses functions or is too long")
+    if len(text) > LONGEST_PATH:
+        raise IgnoreFieldError(
+            f"ignoreFields: {text[:80]!r}… is too long; at most {LONGEST_PATH} characters"
+        )
     try:
-        return jsonpath.compile(text if text.startswith("$") else f"$.{text.lstrip('.')}")
-    except (JSONPathError, ValueError, RecursionError):
-        raise IgnoreFieldError(f"ignoreFields: {text!r} is not a JSONPath") from None
+        compiled = jsonpath.compile(text if text.startswith("$") else f"$.{text.lstrip('.')}")
+        _refuse_unsupported(compiled, text)
+    except (JSONPathError, RecursionError):
+        raise IgnoreFieldError(
+            f"ignoreFields: {text!r} is not a JSONPath; write for example $.spec.replicas or "
+            "$.spec.template.spec.containers[?(@.name=='app')].image"
+        ) from None
+    return compiled
+
+
+def _refuse_unsupported(path: JSONPath | CompoundJSONPath, text: str) -> None:
+    """Raises IgnoreFieldError for what has no place of its own to keep, or an unbounded cost."""
+    for selector in _selectors(path):
+        if isinstance(selector, KeySelector | KeysSelector | KeysFilter):
+            raise IgnoreFieldError(
+                f"ignoreFields: {text!r} selects keys (~); select the values instead"
+            )
+        if not isinstance(selector, Filter):
+            continue
+        for part in _parts(selector.expression):
+            if isinstance(part, FunctionExtension):
+                raise IgnoreFieldError(
+                    f"ignoreFields: {text!r} uses the function {part.name}(), which is not "
+                    "supported; compare fields with ==, !=, <, <=, >, >=, in, && and ||"
+                )
+            if isinstance(part, RegexLiteral):
+                raise IgnoreFieldError(
+                    f"ignoreFields: {text!r} uses a pattern (=~), which is not supported; compare "
+                    "fields with ==, !=, in, && and ||"
+                )
+
+
+def _selectors(path: JSONPath | CompoundJSONPath) -> Iterator[JSONPathSelector]:
+    if isinstance(path, CompoundJSONPath):
+        yield from _selectors(path.path)
+        for _, other in path.paths:
+            yield from _selectors(other)
+        return
+    for segment in path.segments:
+        yield from segment.selectors
+
+
+def _parts(expression: BaseExpression) -> Iterator[BaseExpression]:
+    yield expression
+    for child in expression.children():
+        yield from _parts(child)
+    if isinstance(expression, FilterQuery):
+        for selector in _selectors(expression.path):
+            if isinstance(selector, Filter):
+                yield from _parts(selector.expression)
 
 
 def _write(

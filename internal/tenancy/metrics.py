@@ -8,13 +8,14 @@ import contextlib
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from apis.tenancy import TenantRegistryStatus, TenantStatus
+from apis.tenancy import RolloutPhase, RolloutStatus, TenantRegistryStatus, TenantStatus
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.resources import Action
 
 _PER_TENANT = ("tenant", "namespace")
 _PER_REGISTRY = ("registry", "namespace")
 QUERY_RESULTS = ("success", "error")
+ROLLOUT_STATES = ("updated", "changing", "waiting", "failed")
 ROW_STATES = ("active", "inactive", "invalid")
 
 
@@ -31,8 +32,21 @@ class TenancyMetrics:
         self._conditions: dict[tuple[str, str], tuple[str, ...]] = {}
         self._registries: set[tuple[str, str]] = set()
         self._waiting: set[tuple[str, str]] = set()
+        self._rollouts: set[tuple[str, str]] = set()
         self._make_tenant_series(registry)
         self._make_registry_series(registry)
+        self.rollout_tenants = Gauge(
+            "tenanttemplate_rollout_tenants",
+            "Tenants of a template with a rollout, by where they stand.",
+            ("template", "namespace", "state"),
+            registry=registry,
+        )
+        self.rollout_halted = Gauge(
+            "tenanttemplate_rollout_halted",
+            "Whether the rollout of a template is halted.",
+            ("template", "namespace"),
+            registry=registry,
+        )
 
     def _make_tenant_series(self, registry: CollectorRegistry) -> None:
         def gauge(name: str, text: str, *labels: str) -> Gauge:
@@ -72,6 +86,10 @@ class TenancyMetrics:
         self.registry_desired = gauge("registry_desired", "Tenants a registry should have.")
         self.registry_ready = gauge("registry_ready", "Tenants of a registry that are ready.")
         self.registry_failed = gauge("registry_failed", "Tenants of a registry that have failed.")
+        self.registry_removals = gauge(
+            "registry_removals_pending",
+            "Tenants of a registry with an object that is still to be removed.",
+        )
         self.rows = gauge("registry_rows", "Rows by what became of them.", "state")
         self.query_seconds = Histogram(
             "registry_query_duration_seconds",
@@ -81,9 +99,11 @@ class TenancyMetrics:
             buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60),
         )
 
-    def applied(self, kind: GroupKind, action: Action, policy: str) -> None:
-        """Count a write."""
-        result = "success" if action in {Action.CREATED, Action.UPDATED} else str(action)
+    def applied(self, kind: GroupKind, action: Action | None, policy: str) -> None:
+        """Count a write; `action` is None if the server refused it."""
+        result = "error" if action is None else str(action)
+        if action in {Action.CREATED, Action.UPDATED}:
+            result = "success"
         self.applies.labels(str(kind), result, policy).inc()
 
     def removed(self, deleted: int, retained: int) -> None:
@@ -135,8 +155,24 @@ class TenancyMetrics:
         self.registry_desired.labels(name, namespace).set(status.desired)
         self.registry_ready.labels(name, namespace).set(status.ready)
         self.registry_failed.labels(name, namespace).set(status.failed)
+        self.registry_removals.labels(name, namespace).set(status.removals_pending)
         for state in ROW_STATES:
             self.rows.labels(name, namespace, state).set(getattr(status.rows, state))
+
+    def rollout(self, namespace: str, name: str, status: RolloutStatus | None) -> None:
+        """Show where a template's rollout stands, or remove its series."""
+        key = (name, namespace)
+        if status is None:
+            if key in self._rollouts:
+                self._rollouts.discard(key)
+                for state in ROLLOUT_STATES:
+                    _remove(self.rollout_tenants, *key, state)
+                _remove(self.rollout_halted, *key)
+            return
+        self._rollouts.add(key)
+        for state in ROLLOUT_STATES:
+            self.rollout_tenants.labels(*key, state).set(getattr(status, state))
+        self.rollout_halted.labels(*key).set(status.phase is RolloutPhase.HALTED)
 
     def queried(self, namespace: str, name: str, result: str, seconds: float) -> None:
         """Note a query; `result` is success or error."""
@@ -148,7 +184,12 @@ class TenancyMetrics:
         if (name, namespace) not in self._registries:
             return
         self._registries.discard((name, namespace))
-        for gauge in (self.registry_desired, self.registry_ready, self.registry_failed):
+        for gauge in (
+            self.registry_desired,
+            self.registry_ready,
+            self.registry_failed,
+            self.registry_removals,
+        ):
             _remove(gauge, name, namespace)
         for state in ROW_STATES:
             _remove(self.rows, name, namespace, state)

@@ -82,7 +82,3 @@ class ResourceKey:
             raise ValueError(f"{text!r} is not a resource key (Kind.group/namespace/name@id)")
         kind, _, group = parts[0].partition(".")
         return cls(GroupKind(group, kind), parts[1], parts[2], resource)
-
-    def same_object(self, other: ResourceKey) -> bool:
-        """Whether both keys mean one object, whatever its id in the template."""
-        return (self.kind, self.namespace, self.name) == (other.kind, other.namespace, other.name)

@@ -13,12 +13,36 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from apis.tenancy import TenantStatus
-from ctrlruntime.api.conditions import Condition, find_condition, set_condition
+from apis.tenancy import PendingRemoval, TenantStatus
+from ctrlruntime.api.conditions import (
+    Condition,
+    find_condition,
+    list_sentences,
+    new_condition,
+    set_condition,
+    shorten_before_remedy,
+)
 from ctrlruntime.client.errors import APIError
 
-LONGEST_MESSAGE = 1024
 MOST_NAMED = 5
+LONGEST_CAUSE = 400
+"""Characters of one resource's message in a list."""
+SHORTER_CAUSE = 160
+"""The same where there is no room for that."""
+LONGEST_LIST = 880
+"""Characters of a list in a message; what comes before it has the rest."""
+MOST_REMOVALS = 3
+"""Objects still to be removed that a message names."""
+MOST_PENDING = 20
+"""Objects still to be removed that a status lists."""
+_GRAVEST = (
+    "DeletionRefused",
+    "FinalizersRemain",
+    "KindUnreadable",
+    "ReplacementNotReady",
+)
+"""Why objects wait, the reason that needs attention most first."""
+_NONE = "NothingPending"
 
 
 class State(StrEnum):
@@ -33,6 +57,9 @@ class State(StrEnum):
     """Not applied: what it depends on failed."""
     CONFLICTED = "conflicted"
     FAILED = "failed"
+
+
+_UNDER_WAY = frozenset({State.READY, State.WAITING, State.BLOCKED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +83,24 @@ class Failure:
 
 VARIABLES_ERROR = "VariablesBuildError"
 DEPENDENCY_ERROR = "DependencyError"
+VALUES_CONVERTED = "ValuesConverted"
+"""Condition of tenants: there once a conversion in a template had lost something."""
+REMOVAL_PENDING = "RemovalPending"
+"""Condition of tenants and registries: there once an object had to wait for its removal. Also the
+reason of Ready while nothing else is missing."""
 
 
 def summarize(
-    previous: TenantStatus, outcomes: Sequence[Outcome], generation: int, now: datetime
+    previous: TenantStatus,
+    outcomes: Sequence[Outcome],
+    generation: int,
+    now: datetime,
+    removals: Sequence[PendingRemoval] = (),
 ) -> TenantStatus:
-    """The status after a pass over all resources. Compare with the previous one before writing it."""
+    """The status after a pass over all resources. Compare with the previous one before writing it.
+
+    `removals`: objects that have to be removed and still exist; Ready is not True while there are any.
+    """
     by_state = {state: [o for o in outcomes if o.state is state] for state in State}
     status = previous.model_copy(deep=True)
     status.observed_generation = generation
@@ -74,11 +113,63 @@ def summarize(
     status.conflicted_resource_ids = sorted(o.id for o in by_state[State.CONFLICTED])
     status.applied_resources = sorted({o.key for o in outcomes if o.key})
     for condition in (
-        _ready(by_state, len(outcomes)),
+        _ready(by_state, len(outcomes), removals),
         _progressing(by_state),
         _conflicted(by_state),
         _degraded(by_state, previous, generation),
     ):
+        condition.observed_generation = generation
+        set_condition(status.conditions, condition, now)
+    return status
+
+
+def removal_message(removals: Sequence[PendingRemoval]) -> str:
+    """How many objects are still to be removed, and what holds the first of them."""
+    count = "1 object has" if len(removals) == 1 else f"{len(removals)} objects have"
+    shown = "; ".join(f"{item.resource} ({item.message})" for item in removals[:MOST_REMOVALS])
+    more = f"; and {len(removals) - MOST_REMOVALS} more" if len(removals) > MOST_REMOVALS else ""
+    return f"{count} still to be removed: {shown}{more}."
+
+
+def report_removals(
+    status: TenantStatus, removals: Sequence[PendingRemoval], generation: int, now: datetime
+) -> None:
+    """Record what is still to be removed: the list, and a condition once there was anything."""
+    status.pending_removals = list(removals[:MOST_PENDING])
+    if not removals and find_condition(status.conditions, REMOVAL_PENDING) is None:
+        return
+    reasons = {item.reason for item in removals}
+    reason = next((each for each in _GRAVEST if each in reasons), min(reasons, default=_NONE))
+    message = removal_message(removals) if removals else "No object is still to be removed."
+    condition = new_condition(REMOVAL_PENDING, bool(removals), reason, message)
+    condition.observed_generation = generation
+    set_condition(status.conditions, condition, now)
+
+
+def report_conversions(
+    status: TenantStatus, lost: Sequence[str], generation: int, now: datetime
+) -> None:
+    """Record what conversions lost: a condition once there was anything, which fails nothing."""
+    if not lost and find_condition(status.conditions, VALUES_CONVERTED) is None:
+        return
+    condition = new_condition(VALUES_CONVERTED, True, "AllConverted", "Every value was converted.")
+    if lost:
+        head = "Correct the values, or give a default before the conversion"
+        message = list_sentences(head, lost)
+        condition = new_condition(VALUES_CONVERTED, False, "LossyConversion", message)
+    condition.observed_generation = generation
+    set_condition(status.conditions, condition, now)
+
+
+def report_teardown(
+    previous: TenantStatus, removals: Sequence[PendingRemoval], generation: int, now: datetime
+) -> TenantStatus:
+    """The status of a tenant that is being deleted and waits for objects to be removed."""
+    status = previous.model_copy(deep=True)
+    report_removals(status, removals, generation, now)
+    if removals:
+        message = f"The tenant is being deleted; {removal_message(removals)}"
+        condition = new_condition("Ready", False, REMOVAL_PENDING, message)
         condition.observed_generation = generation
         set_condition(status.conditions, condition, now)
     return status
@@ -90,7 +181,7 @@ def refuse(
     """The status when nothing could be done: counts and lists stay as they were last known."""
     status = previous.model_copy(deep=True)
     status.observed_generation = generation
-    message = _cut(f"Nothing can be applied: {failure.message}.")
+    message = shorten_before_remedy(f"Nothing can be applied: {failure.message}.")
     for kind, state, reason, said in (
         ("Ready", "False", failure.reason, message),
         ("Degraded", "True", failure.degraded or failure.reason, message),
@@ -120,6 +211,12 @@ def redact(message: str, sensitive: Mapping[str, str]) -> str:
     return shown
 
 
+def is_under_way(outcomes: Sequence[Outcome]) -> bool:
+    """Return whether some resources are not ready yet, and none is in trouble."""
+    states = {outcome.state for outcome in outcomes}
+    return states <= _UNDER_WAY and not states <= {State.READY}
+
+
 def refusal(error: APIError, sensitive: Mapping[str, str]) -> str:
     """A server's refusal in words.
 
@@ -136,12 +233,15 @@ def refusal(error: APIError, sensitive: Mapping[str, str]) -> str:
 ByState = Mapping[State, Sequence[Outcome]]
 
 
-def _ready(by_state: ByState, total: int) -> Condition:
+def _ready(by_state: ByState, total: int, removals: Sequence[PendingRemoval] = ()) -> Condition:
     ready, failed, conflicted = (
         len(by_state[state]) for state in (State.READY, State.FAILED, State.CONFLICTED)
     )
+    if ready == total and removals:
+        message = f"All {total} resources are ready; {removal_message(removals)}"
+        return new_condition("Ready", False, REMOVAL_PENDING, message)
     if ready == total:
-        return _condition("Ready", True, "Reconciled", f"All {total} resources are ready.")
+        return new_condition("Ready", True, "Reconciled", f"All {total} resources are ready.")
     reason = "NotAllResourcesReady"
     if failed and conflicted:
         reason = "ResourcesFailedAndConflicted"
@@ -155,24 +255,24 @@ def _ready(by_state: ByState, total: int) -> Condition:
         if state is not State.READY and by_state[state]
     ]
     message = f"{ready} of {total} resources are ready, {', '.join(others)}{_named(by_state)}."
-    return _condition("Ready", False, reason, message)
+    return new_condition("Ready", False, reason, message)
 
 
 def _progressing(by_state: ByState) -> Condition:
     under_way = [*by_state[State.WAITING], *by_state[State.BLOCKED]]
     if not under_way:
-        return _condition("Progressing", False, "ReconcileComplete", "Nothing is under way.")
+        return new_condition("Progressing", False, "ReconcileComplete", "Nothing is under way.")
     waiting, blocked = len(by_state[State.WAITING]), len(by_state[State.BLOCKED])
     message = f"{waiting} not ready yet, {blocked} waiting for what they depend on"
-    return _condition("Progressing", True, "Reconciling", f"{message}{_list(under_way)}.")
+    return new_condition("Progressing", True, "Reconciling", f"{message}{_list(under_way)}.")
 
 
 def _conflicted(by_state: ByState) -> Condition:
     found = by_state[State.CONFLICTED]
     if not found:
-        return _condition("Conflicted", False, "NoConflict", "No resource is in conflict.")
+        return new_condition("Conflicted", False, "NoConflict", "No resource is in conflict.")
     message = f"{_number(found)} in conflict{_list(found)}."
-    return _condition("Conflicted", True, "ResourceConflict", message)
+    return new_condition("Conflicted", True, "ResourceConflict", message)
 
 
 def _degraded(by_state: ByState, previous: TenantStatus, generation: int) -> Condition:
@@ -184,12 +284,12 @@ def _degraded(by_state: ByState, previous: TenantStatus, generation: int) -> Con
         elif conflicted:
             reason = "ResourceConflicts"
         message = f"{_number(failed)} failed, {len(conflicted)} in conflict"
-        return _condition("Degraded", True, reason, f"{message}{_list([*failed, *conflicted])}.")
+        return new_condition("Degraded", True, reason, f"{message}{_list([*failed, *conflicted])}.")
     waiting = by_state[State.WAITING]
     if waiting and _was_ready(previous, generation):
         message = f"{_number(waiting)} not ready any more{_list(waiting)}."
-        return _condition("Degraded", True, "ResourcesNotReady", message)
-    return _condition("Degraded", False, "Healthy", "No resource has failed.")
+        return new_condition("Degraded", True, "ResourcesNotReady", message)
+    return new_condition("Degraded", False, "Healthy", "No resource has failed.")
 
 
 def _was_ready(previous: TenantStatus, generation: int) -> bool:
@@ -214,21 +314,21 @@ def _list(outcomes: Sequence[Outcome]) -> str:
     """`: a (why), b (why) and 3 more`, in the order of ids."""
     if not outcomes:
         return ""
-    ordered = sorted(outcomes, key=lambda outcome: outcome.id)
-    shown = [
-        f"{o.id} ({o.message[:160].rstrip('.')})" if o.message else o.id
-        for o in ordered[:MOST_NAMED]
-    ]
-    more = f" and {len(ordered) - MOST_NAMED} more" if len(ordered) > MOST_NAMED else ""
-    return f": {', '.join(shown)}{more}"
+    named = sorted(outcomes, key=lambda outcome: outcome.id)[:MOST_NAMED]
+    text = ""
+    for count, longest in [
+        *((len(named), longest) for longest in (LONGEST_CAUSE, SHORTER_CAUSE)),
+        *((fewer, SHORTER_CAUSE) for fewer in range(len(named) - 1, 0, -1)),
+    ]:
+        more = len(outcomes) - count
+        shown = ", ".join(_with_cause(outcome, longest) for outcome in named[:count])
+        text = f": {shown}" + (f" and {more} more" if more else "")
+        if len(text) <= LONGEST_LIST:
+            break
+    return text
 
 
-def _condition(kind: str, holds: bool, reason: str, message: str) -> Condition:
-    status = "True" if holds else "False"
-    return Condition.model_validate(
-        {"type": kind, "status": status, "reason": reason, "message": _cut(message)}
-    )
-
-
-def _cut(message: str) -> str:
-    return message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 1]}…"
+def _with_cause(outcome: Outcome, longest: int) -> str:
+    if not outcome.message:
+        return outcome.id
+    return f"{outcome.id} ({shorten_before_remedy(outcome.message, longest).rstrip('.')})"

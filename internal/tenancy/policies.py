@@ -20,6 +20,8 @@ ORPHANED_REASON = f"{GROUP}/orphaned-reason"
 DELETION_POLICY = f"{GROUP}/deletion-policy"
 CREATED_ONCE = f"{GROUP}/created-once"
 ALLOW_DELETE = f"{GROUP}/allow-delete"
+APPROVE_DELETION = f"{GROUP}/approve-deletion"
+"""Annotation of CRDs and registries: `true` lets their tenants be deleted with them."""
 
 NAMESPACE = GroupKind("", "Namespace")
 
@@ -29,6 +31,10 @@ class OrphanReason(StrEnum):
 
     REMOVED_FROM_TEMPLATE = "RemovedFromTemplate"
     TENANT_DELETED = "TenantDeleted"
+    TENANT_ORPHANED = "TenantOrphaned"
+    """The tenant was deleted with `--cascade=orphan`."""
+    DEFINITION_REMOVED = "DefinitionRemoved"
+    """The CRD of Tenants was deleted."""
 
 
 class Tie(StrEnum):
@@ -54,10 +60,16 @@ def tie(resource: TResource, kind: GroupKind, namespace: str, tenant_namespace: 
 
     `namespace` is empty for cluster-scoped objects.
     """
-    elsewhere = namespace != tenant_namespace or kind == NAMESPACE
-    if elsewhere or resource.deletion_policy is DeletionPolicy.RETAIN:
-        return Tie.LABELS
-    return Tie.REFERENCE
+    tied = needs_reference(resource.deletion_policy, kind, namespace, tenant_namespace)
+    return Tie.REFERENCE if tied else Tie.LABELS
+
+
+def needs_reference(
+    policy: DeletionPolicy | None, kind: GroupKind, namespace: str, tenant_namespace: str
+) -> bool:
+    """Whether an object with this recorded policy was written with an owner reference."""
+    here = namespace == tenant_namespace and kind != NAMESPACE
+    return here and policy is DeletionPolicy.DELETE
 
 
 def tracking(

@@ -7,8 +7,10 @@ it. See docs/decisions/template-privileges.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from ctrlruntime.api.builtin import BUILTIN
@@ -34,27 +36,67 @@ TOKEN_SECRET: Final = "kubernetes.io/service-account-token"  # noqa: S105 - a ty
 _SECRET = GroupKind("", "Secret")
 
 
+ALWAYS_PROTECTED: Final = ("kube-*",)
+"""Patterns of namespaces that are protected without any option."""
+
+OWN: Final = "own"
+"""Word of the option `--allow-foreign-namespaces` for namespaces that the tenant itself makes."""
+
+
 class Refused(ValueError):
     """The manager does not let a template do this; the message says what would."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignNamespaces:
+    """The namespaces besides the tenant's own that templates may write to. By default, none."""
+
+    patterns: frozenset[str] = frozenset()
+    """Names, or shell patterns of names."""
+    own: bool = False
+    """Namespaces whose Namespace object is a resource of the same tenant, and is owned by it."""
+
+    @classmethod
+    def parse(cls, words: AbstractSet[str]) -> ForeignNamespaces:
+        """Return what the words of the option allow: `own`, names and patterns."""
+        return cls(patterns=frozenset(words - {OWN}), own=OWN in words)
+
+    @property
+    def any(self) -> bool:
+        """Whether any foreign namespace may be allowed."""
+        return self.own or bool(self.patterns)
+
+    def lists(self, namespace: str) -> bool:
+        """Whether a name or pattern of the list matches."""
+        return any(fnmatchcase(namespace, pattern) for pattern in self.patterns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Privileges:
     """What templates may do beyond the namespace of their tenants. By default, nothing."""
 
-    foreign_namespaces: bool = False
-    """Objects in other namespaces, and Namespaces themselves."""
+    foreign: ForeignNamespaces = field(default_factory=ForeignNamespaces)
+    """Other namespaces, objects in them as well as the Namespaces themselves."""
     kinds: frozenset[GroupKind] = frozenset()
     """Kinds of the privileged groups, and cluster-scoped kinds, that are allowed all the same."""
     protected: frozenset[str] = frozenset()
-    """Namespaces that nothing may be written to, in any case: the manager's own."""
+    """Names or shell patterns of namespaces that are never affected, besides `kube-*`."""
+
+    def is_protected(self, namespace: str) -> bool:
+        """Whether nothing may be written to the namespace, nor to its Namespace object."""
+        patterns = (*ALWAYS_PROTECTED, *self.protected)
+        return any(fnmatchcase(namespace, pattern) for pattern in patterns)
+
+    def protects(self, kind: GroupKind, name: str) -> bool:
+        """Whether the object is the Namespace object of a protected namespace."""
+        return kind == NAMESPACE and self.is_protected(name)
 
     def check_kind(self, kind: GroupKind, *, namespaced: bool) -> None:
         """Raises Refused."""
         if kind in self.kinds:
             return
         if kind == NAMESPACE:
-            if not self.foreign_namespaces:
+            if not self.foreign.any:
                 raise Refused(
                     f"templates may not make Namespaces; {_allow('--allow-foreign-namespaces')}"
                 )
@@ -74,18 +116,53 @@ class Privileges:
             return False
         return True
 
-    def check_place(self, namespace: str, home: str) -> None:
-        """`namespace`: of the object; `home`: the tenant's. Raises Refused."""
+    def check_place(
+        self, namespace: str, home: str, *, made: AbstractSet[str] | None = None
+    ) -> None:
+        """Check where a namespaced object is written. Raises Refused.
+
+        `namespace`: of the object, empty for the tenant's own; `home`: the tenant's; `made`: the
+        names of the Namespaces that are resources of the same tenant, None while they are unknown.
+        """
         for place in (home, namespace):
-            if place in self.protected:
-                raise Refused(
-                    f"nothing is written to {place!r}, the manager's own namespace: its service "
-                    "account could be used by whoever writes templates there"
-                )
-        if namespace and namespace != home and not self.foreign_namespaces:
+            self._check_protected(place)
+        if not namespace or namespace == home or self.foreign.lists(namespace):
+            return
+        if self.foreign.own and (made is None or namespace in made):
+            return
+        hint = _allow("--allow-foreign-namespaces")
+        if self.foreign.own:
+            hint = f"{hint}, or make the Namespace a resource of the same template"
+        raise Refused(f"the namespace {namespace!r} is not the tenant's own ({home!r}); {hint}")
+
+    def check_cluster_scoped(self, manifest: Mapping[str, Any], kind: GroupKind, home: str) -> None:
+        """Check what a cluster-scoped object affects. Raises Refused.
+
+        A Namespace affects the namespace of its name; every other kind the namespaces that its
+        fields named `namespace` give: subjects, Services of webhooks, claims of volumes.
+        """
+        self._check_protected(home)
+        if kind != NAMESPACE:
+            for place in sorted(set(_named_namespaces(manifest))):
+                self._check_protected(place)
+            return
+        name = str((manifest.get("metadata") or {}).get("name") or "")
+        self._check_protected(name)
+        if not (self.foreign.own or self.foreign.lists(name)):
             raise Refused(
-                f"the namespace {namespace!r} is not the tenant's own ({home!r}); "
+                f"the Namespace {name!r} is not among the foreign namespaces; "
                 f"{_allow('--allow-foreign-namespaces')}"
+            )
+
+    def must_own(self, namespace: str, home: str) -> bool:
+        """Whether the tenant may write there only while it owns the Namespace object."""
+        return bool(namespace) and namespace != home and not self.foreign.lists(namespace)
+
+    def _check_protected(self, namespace: str) -> None:
+        if namespace and self.is_protected(namespace):
+            raise Refused(
+                f"the namespace {namespace!r} is protected: nothing is written to kube-*, to the "
+                "manager's own namespace, or to those of the option --protected-namespace"
             )
 
     def check(self, manifest: Mapping[str, Any], kind: GroupKind, *, namespaced: bool) -> None:
@@ -102,13 +179,31 @@ class Privileges:
         gvk = GroupVersionKind.of(manifest)
         known = BUILTIN.get(gvk)
         self.check(manifest, gvk.group_kind, namespaced=known is None or known.namespaced)
+        metadata = manifest.get("metadata") or {}
         if known is not None and not known.namespaced:
+            if not _is_templated(metadata.get("name")):
+                self.check_cluster_scoped(manifest, gvk.group_kind, home)
             return
-        namespace = (manifest.get("metadata") or {}).get("namespace")
-        if isinstance(namespace, str) and "{{" not in namespace and "{%" not in namespace:
-            self.check_place(namespace, home)
-        else:
-            self.check_place("", home)
+        namespace = metadata.get("namespace")
+        written_out = isinstance(namespace, str) and not _is_templated(namespace)
+        self.check_place(str(namespace) if written_out else "", home)
+
+
+def _is_templated(text: object) -> bool:
+    return isinstance(text, str) and ("{{" in text or "{%" in text)
+
+
+def _named_namespaces(value: object) -> Iterator[str]:
+    """Yield every text under a key `namespace`, at any depth."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if key == "namespace" and isinstance(item, str):
+                yield item
+            else:
+                yield from _named_namespaces(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _named_namespaces(item)
 
 
 def parse_kind(text: str) -> GroupKind:

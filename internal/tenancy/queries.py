@@ -4,22 +4,28 @@ import asyncio
 import math
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
 
 from apis.tenancy import SecretKeyRef, TenantRegistry, TenantRegistrySource
+from ctrlruntime.api import ApiModel
 from ctrlruntime.queue import Request
 from internal.tenancy.metrics import TenancyMetrics
 from internal.tenancy.rows import Reading, RowReader, columns
 from internal.tenancy.secrets import SecretUnavailable, WatchedSecrets
 from internal.tenancy.sources import (
-    MySQLSettings,
     Settings,
+    SourceContext,
     SourceError,
     Sources,
-    SQLiteSettings,
-    TLSSettings,
+    SourceType,
+    SourceTypes,
+    secret_refs,
 )
 
 BREATH = 100
@@ -48,6 +54,10 @@ class Queries:
     metrics: TenancyMetrics
     clock: Callable[[], float]
     sqlite_root: Path | None = None
+    types: SourceTypes = field(default_factory=SourceTypes)
+    """Kinds of data source that registries may name."""
+    on_change: Callable[[Request], None] = lambda _request: None
+    """Is called in the event loop when the rows of a registry may have changed."""
 
     async def run(self, request: Request, registry: TenantRegistry) -> Reading:
         """All rows of the registry, sorted in. Raises SourceError."""
@@ -56,7 +66,7 @@ class Queries:
         started, result = self.clock(), "error"
         try:
             settings = await self._settings(request, registry)
-            source = await self.sources.get(request, settings)
+            source = await self.sources.get(request, settings, partial(self.on_change, request))
             reader = RowReader(registry.spec)
             async with aclosing(source.pages(columns(registry.spec))) as pages:
                 async for page in pages:
@@ -77,39 +87,32 @@ class Queries:
 
     async def _settings(self, request: Request, registry: TenantRegistry) -> Settings:
         source = registry.spec.source
-        if source.sqlite is not None and source.type == "sqlite":
-            return SQLiteSettings(
-                path=source.sqlite.path,
-                table=source.sqlite.table,
-                root=self.sqlite_root,
-                page_size=source.sqlite.page_size,
+        source_type, fields = self._described(source)
+        context = SourceContext(lambda ref: self._value(request, ref), self.sqlite_root)
+        settings = await source_type.settings(fields, context)
+        places = frozenset((request.namespace, ref.name) for ref in secret_refs(fields))
+        await self.secrets.keep_only(request, places)
+        return settings
+
+    def _described(self, source: TenantRegistrySource) -> tuple[SourceType[Any], ApiModel]:
+        """The type of a source, and the fields that describe it. Raises InvalidSource."""
+        source_type = self.types.get(source.type)
+        if source_type is None:
+            raise InvalidSource(
+                f"spec.source.type: {source.type!r} is not known; this manager has "
+                f"{', '.join(self.types.names)}"
             )
-        mysql = source.mysql
-        if mysql is None:
-            raise InvalidSource(f"{missing_part(source) or 'spec.source'} is missing")
-        tls = None
-        password = await self._value(request, mysql.password_ref) or ""
-        if mysql.tls is not None:
-            tls = TLSSettings(
-                mode=mysql.tls.mode,
-                ca=await self._value(request, mysql.tls.ca_ref),
-                certificate=await self._value(request, mysql.tls.cert_ref),
-                key=await self._value(request, mysql.tls.key_ref),
-            )
-        await self.secrets.keep_only(request, _places(request, registry))
-        return MySQLSettings(
-            host=mysql.host,
-            port=mysql.port,
-            username=mysql.username,
-            password=password,
-            database=mysql.database,
-            table=mysql.table,
-            tls=tls,
-            connect_timeout=mysql.connect_timeout_seconds,
-            read_timeout=mysql.read_timeout_seconds,
-            pool_size=mysql.pool_size,
-            page_size=mysql.page_size,
-        )
+        if part := missing_part(source):
+            raise InvalidSource(f"{part} is missing")
+        described = source.described
+        if isinstance(described, source_type.fields):
+            return source_type, described
+        try:
+            return source_type, source_type.fields.model_validate(described)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(str(part) for part in first["loc"])
+            raise InvalidSource(f"spec.source.{source.type}.{place}: {first['msg']}") from None
 
     async def _value(self, request: Request, reference: SecretKeyRef | None) -> str | None:
         if reference is None:
@@ -124,8 +127,7 @@ class Queries:
 
 def missing_part(source: TenantRegistrySource) -> str:
     """The field that describes the source and is not there; empty if it is."""
-    described = source.sqlite if source.type == "sqlite" else source.mysql
-    return "" if described is not None else f"spec.source.{source.type}"
+    return "" if source.described is not None else f"spec.source.{source.type}"
 
 
 def interval_problem(source: TenantRegistrySource) -> str:
@@ -139,14 +141,3 @@ def interval_problem(source: TenantRegistrySource) -> str:
 def seconds_between(source: TenantRegistrySource) -> float:
     """Seconds from one query to the next; without end where the interval makes no sense."""
     return math.inf if interval_problem(source) else source.sync_period.total_seconds()
-
-
-def _places(request: Request, registry: TenantRegistry) -> frozenset[tuple[str, str]]:
-    mysql = registry.spec.source.mysql
-    if mysql is None:
-        return frozenset()
-    tls = mysql.tls
-    references = [mysql.password_ref]
-    if tls is not None:
-        references += [tls.ca_ref, tls.cert_ref, tls.key_ref]
-    return frozenset((request.namespace, ref.name) for ref in references if ref is not None)

@@ -5,14 +5,24 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from apis.tenancy import RowCounts, TenantRegistryStatus
-from ctrlruntime.api.conditions import Condition, set_condition
+from ctrlruntime.api.conditions import (
+    LONGEST_MESSAGE,
+    Condition,
+    find_condition,
+    list_sentences,
+    new_condition,
+    set_condition,
+)
+from internal.tenancy.departures import Replacement
+from internal.tenancy.outcome import REMOVAL_PENDING
 from internal.tenancy.plan import Plan
 from internal.tenancy.rows import Reading
 from internal.tenancy.sources import SourceError
-from internal.tenancy.tally import Counts
+from internal.tenancy.tally import Counts, TenantState
 
-LONGEST_MESSAGE = 1024
 MOST_LISTED = 5
+MOST_AWAITED = 3
+REPLACEMENT_FAILED = "ReplacementFailed"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,6 +43,8 @@ def registry_status(
     synced: Synced,
     counts: Counts,
     *,
+    unmanaged: int = 0,
+    removals: int = 0,
     generation: int,
     handled: str,
     now: datetime,
@@ -41,13 +53,19 @@ def registry_status(
     status = previous.model_copy(deep=True)
     status.observed_generation = generation
     status.ready, status.failed = counts.ready, counts.failed
+    status.unmanaged = unmanaged
+    replaced = () if synced.plan is None else synced.plan.replaced
+    status.removals_pending = removals + len(replaced)
     status.last_handled_reconcile = handled
     if synced.plan is not None and synced.reading is not None:
         status.referencing_templates = synced.templates
         status.desired = synced.plan.desired
         status.rows = _rows(synced.reading)
     changed = status != previous
-    for condition in _conditions(synced):
+    conditions = _conditions(synced)
+    if replaced or find_condition(status.conditions, REMOVAL_PENDING) is not None:
+        conditions.append(removal_condition(replaced))
+    for condition in conditions:
         condition.observed_generation = generation
         changed |= set_condition(status.conditions, condition, now)
     if changed and synced.error is None and synced.reading is not None:
@@ -59,8 +77,8 @@ def _rows(reading: Reading) -> RowCounts:
     return RowCounts(
         total=reading.total,
         active=len(reading.active),
-        inactive=reading.inactive,
-        invalid=len(reading.invalid),
+        inactive=len(reading.inactive),
+        invalid=reading.invalid_rows,
     )
 
 
@@ -68,14 +86,14 @@ def _conditions(synced: Synced) -> list[Condition]:
     conditions = [_ready(synced)]
     if synced.reading is None or synced.plan is None:
         return conditions
-    problems = [*synced.reading.problems(), *synced.plan.problems]
+    wrong = _rows_message(synced.reading, synced.plan)
     conditions.append(
         _condition(
             "RowsValid",
-            not problems,
+            not wrong,
             "AllRowsValid",
             "InvalidRows",
-            _listed("Not every row can be used", problems) or "Every row can be used.",
+            wrong or "Every row can be used.",
         )
     )
     held = synced.plan.held
@@ -94,36 +112,76 @@ def _conditions(synced: Synced) -> list[Condition]:
             not synced.troubles,
             "Synced",
             "TenantsNotWritten",
-            _listed("Not everything could be written", synced.troubles)
+            list_sentences("Not everything could be written", synced.troubles)
             or "Every tenant is as its row says.",
         )
     )
     return conditions
 
 
+def removal_condition(replaced: Sequence[Replacement]) -> Condition:
+    """Which tenants stay until others are ready, the failed ones first, and the way out."""
+    ordered = sorted(replaced, key=lambda item: (not _has_failed(item), item.tenant))
+    failed = bool(ordered) and _has_failed(ordered[0])
+    head = "1 tenant stays" if len(ordered) == 1 else f"{len(ordered)} tenants stay"
+    message = list_sentences(
+        f"{head} until others take its place", [_waits(item) for item in ordered]
+    )
+    return _condition(
+        REMOVAL_PENDING,
+        bool(ordered),
+        REPLACEMENT_FAILED if failed else "ReplacementNotReady",
+        "NothingPending",
+        message or "No tenant waits for another one.",
+    )
+
+
+def _has_failed(item: Replacement) -> bool:
+    return any(other.state is TenantState.FAILED for other in item.awaited)
+
+
+_STATES = {
+    None: "does not exist yet",
+    TenantState.PENDING: "is not ready yet",
+    TenantState.FAILED: "has failed, see its conditions",
+}
+
+
+def _waits(item: Replacement) -> str:
+    """What one tenant waits for. The way out comes last, where messages are not cut."""
+    ordered = sorted(
+        item.awaited, key=lambda other: (other.state is not TenantState.FAILED, other.name)
+    )
+    shown = [
+        f"{other.name!r}, which {_STATES.get(other.state, '')}" for other in ordered[:MOST_AWAITED]
+    ]
+    more = len(ordered) - len(shown)
+    names = " and for ".join(shown) + (f" and for {more} more" if more else "")
+    return (
+        f"{item.tenant!r} waits for {names}; delete the Tenant {item.tenant!r} to remove it before"
+    )
+
+
+def _rows_message(reading: Reading, plan: Plan) -> str:
+    """Every kind of problem with what to do, and as many rows by name as there is room for."""
+    head = "Not every row can be used"
+    if reading.invalid:
+        head += ", and the tenants of these rows stay as they are"
+    for named in range(MOST_LISTED, 0, -1):
+        rows = list_sentences(head, reading.problems(named), 2 * LONGEST_MESSAGE)
+        if len(rows) <= LONGEST_MESSAGE * 3 // 4:
+            break
+    return list_sentences(head, [*reading.problems(named), *plan.problems])
+
+
 def _ready(synced: Synced) -> Condition:
     if synced.error is not None:
         message = f"The query failed: {synced.error}. Tenants stay as they are; it is tried again."
         return _condition("Ready", False, "", synced.error.reason, message)
-    found = synced.reading or Reading((), 0, 0)
+    found = synced.reading or Reading()
     message = f"{len(found.active)} of {found.total} rows are active."
     return _condition("Ready", True, "DatabaseConnected", "", message)
 
 
-def _listed(head: str, sentences: Sequence[str]) -> str:
-    if not sentences:
-        return ""
-    shown = "; ".join(sentences[:MOST_LISTED])
-    more = len(sentences) - MOST_LISTED
-    return f"{head}: {shown}" + (f"; and {more} more." if more > 0 else ".")
-
-
 def _condition(kind: str, holds: bool, true: str, false: str, message: str) -> Condition:
-    return Condition.model_validate(
-        {
-            "type": kind,
-            "status": "True" if holds else "False",
-            "reason": true if holds else false,
-            "message": message[:LONGEST_MESSAGE],
-        }
-    )
+    return new_condition(kind, holds, true if holds else false, message)

@@ -1,36 +1,82 @@
-"""What becomes of resources that are no longer wanted: deleted, or let go of, dependents first."""
+"""Carries out what `removal_decisions` decided: deletes and releases objects, dependents first."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from apis.tenancy import DeletionPolicy
-from ctrlruntime.api.kinds import RESTMapping
+from ctrlruntime.api.kinds import GroupKind, RESTMapping
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.client.errors import Forbidden
-from ctrlruntime.resources import Control, Owner, Standing
-from internal.tenancy.marks import RESOURCE_ID
-from internal.tenancy.policies import OrphanReason, deletion_policy, is_orphaned, orphan_patch
+from ctrlruntime.client.errors import APIError
+from ctrlruntime.resources import Control, Owner, Ownership
+from internal.tenancy.graph import load
+from internal.tenancy.labels import RESOURCE_ID
+from internal.tenancy.naming import ResourceKey
+from internal.tenancy.outcome import refusal
+from internal.tenancy.policies import (
+    OrphanReason,
+    deletion_policy,
+    is_orphaned,
+    needs_reference,
+    orphan_patch,
+)
 from internal.tenancy.pools import Job, WorkerPools
+from internal.tenancy.removal_decisions import (
+    Action,
+    Decision,
+    LiveObject,
+    Place,
+    Reason,
+    Wanted,
+    decide,
+    pending,
+)
 
 Found = tuple[RESTMapping, Entry]
+
+_ORPHAN_REASONS = {
+    Reason.TENANT_ORPHANED: OrphanReason.TENANT_ORPHANED,
+    Reason.DEFINITION_REMOVED: OrphanReason.DEFINITION_REMOVED,
+}
 
 
 @dataclass(slots=True)
 class Removed:
-    """What a pass did. `going` are keys of objects that are not gone yet."""
+    """What a pass did, and what it decided at its end."""
 
     deleted: int = 0
     retained: int = 0
-    going: list[Found] = field(default_factory=list)
-    refused: list[tuple[RESTMapping, str, Forbidden]] = field(default_factory=list)
-    """What the server did not let us remove: mapping, namespace, why. It is among `going`."""
+    decisions: tuple[Decision, ...] = ()
+    done: list[Decision] = field(default_factory=list)
+    """The decisions that were carried out."""
+    refused: list[tuple[RESTMapping, str, APIError]] = field(default_factory=list)
+    """What the server did not allow: mapping, namespace, why."""
+
+    @property
+    def pending(self) -> list[Decision]:
+        """What has to go and is not gone."""
+        return pending(self.decisions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Whose objects, as whom they are removed, and what must not show in messages.
+
+    `applied` are the keys of the status. `protects` takes the kind and name of an object that nothing
+    may be written to. `user` is the account to impersonate, None for the manager.
+    """
+
+    owner: Owner
+    applied: Collection[ResourceKey]
+    reason: OrphanReason
+    protects: Callable[[GroupKind, str], bool]
+    user: str | None = None
+    hidden: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(slots=True)
 class Remover:
-    """Removes resources of tenants by the deletion policy recorded on each of them."""
+    """Removes objects of tenants."""
 
     control: Control
     pools: WorkerPools
@@ -38,84 +84,114 @@ class Remover:
 
     async def remove(
         self,
-        found: Collection[Found],
-        owner: Owner,
-        levels: Mapping[str, int],
-        reason: OrphanReason,
+        wanted: Wanted,
+        observe: Callable[[], list[Found]],
+        scope: Scope,
         *,
-        user: str | None = None,
+        unreadable: Mapping[GroupKind, str],
     ) -> Removed:
-        """Remove one level: the highest that still has objects; those below wait for it to be gone.
+        """Decide and carry out until nothing is left to do in this pass.
 
-        `user` is whom to impersonate in writes, None for nobody.
-
-        `levels`: the level of each resource id. Objects of unknown ids go first. Objects that are
-        not ours, and orphans, are left alone. Raises the client's errors.
+        `observe` returns the objects that record the tenant as their owner, from the cache. Raises what
+        leaves the server's answer open; its refusals are part of the result.
         """
+        await load()
         result = Removed()
-        control = self.control if user is None else self.control.impersonating(user)
-        ours = [(mapping, entry) for mapping, entry in found if self._is_held(entry, owner)]
-        top = max(levels.values(), default=0) + 1
-        by_level: dict[int, list[Found]] = {}
-        for item in ours:
-            by_level.setdefault(levels.get(resource_id(item[1]), top), []).append(item)
-        for level in sorted(by_level, reverse=True):
-            if result.going:
-                result.going.extend(by_level[level])
-                continue
-            await self._remove_level(control, by_level[level], owner, reason, result)
-        return result
+        control = self.control if scope.user is None else self.control.impersonating(scope.user)
+        tried: set[Place] = set()
+        refused: dict[Place, str] = {}
+        while True:
+            found = {place_of(mapping, entry): (mapping, entry) for mapping, entry in observe()}
+            result.decisions = decide(
+                wanted,
+                [self._look(mapping, entry, scope) for mapping, entry in found.values()],
+                scope.applied,
+                refused=refused,
+                unreadable=unreadable,
+            )
+            todo = [
+                (item, found[place])
+                for item in result.decisions
+                if item.action in {Action.DELETE, Action.RELEASE}
+                and (place := (item.key.kind, item.key.namespace, item.key.name)) not in tried
+            ]
+            if not todo:
+                return result
+            tried.update(place_of(*where) for _, where in todo)
+            refused |= await self._carry_out(control, todo, scope, result)
 
-    def _is_held(self, entry: Entry, owner: Owner) -> bool:
-        foreign = self.control.judge(entry, owner).standing is Standing.FOREIGN
-        return not foreign and not is_orphaned(entry.labels)
-
-    async def _remove_level(
+    async def _carry_out(
         self,
         control: Control,
-        items: list[Found],
-        owner: Owner,
-        reason: OrphanReason,
+        todo: list[tuple[Decision, Found]],
+        scope: Scope,
         result: Removed,
-    ) -> None:
+    ) -> dict[Place, str]:
+        """Delete and release. Returns what was refused, with the server's message."""
         jobs = [
-            Job(mapping.gvk.group_kind, partial(self._one, control, mapping, entry, owner, reason))
-            for mapping, entry in items
+            Job(item.key.kind, partial(self._one, control, item, where, scope))
+            for item, where in todo
         ]
-        for item, outcome in zip(items, await self.pools.run(jobs), strict=True):
-            mapping, entry = item
-            if isinstance(outcome, Forbidden):
+        refused: dict[Place, str] = {}
+        for (item, (mapping, entry)), outcome in zip(todo, await self.pools.run(jobs), strict=True):
+            if isinstance(outcome, APIError):
                 result.refused.append((mapping, entry.namespace, outcome))
-                result.going.append(item)
+                refused[place_of(mapping, entry)] = refusal(outcome, scope.hidden)
                 continue
             if isinstance(outcome, Exception):
                 raise outcome
-            if outcome is DeletionPolicy.RETAIN:
-                result.retained += 1
-                continue
-            result.deleted += entry.deletion_timestamp is None
-            if self.control.exists(mapping, entry):
-                result.going.append(item)
+            result.done.append(item)
+            result.deleted += item.action is Action.DELETE
+            result.retained += item.action is Action.RELEASE
+        return refused
 
-    async def _one(
-        self,
-        control: Control,
-        mapping: RESTMapping,
-        entry: Entry,
-        owner: Owner,
-        reason: OrphanReason,
-    ) -> DeletionPolicy:
-        """Delete or let go of one object. Returns which of the two."""
-        policy = deletion_policy(entry.annotations)
-        if policy is DeletionPolicy.DELETE:
-            if entry.deletion_timestamp is None:
-                await control.delete(mapping, entry, owner)
-            return policy
+    async def _one(self, control: Control, item: Decision, where: Found, scope: Scope) -> None:
+        mapping, entry = where
+        if item.action is Action.DELETE:
+            await control.delete(mapping, entry, scope.owner)
+            return
+        reason = _ORPHAN_REASONS.get(item.reason, scope.reason)
         patch = orphan_patch(reason, self.clock())["metadata"]
         await control.release(
-            mapping, entry, owner, labels=patch["labels"], annotations=patch["annotations"]
+            mapping, entry, scope.owner, labels=patch["labels"], annotations=patch["annotations"]
         )
-        return DeletionPolicy.RETAIN
+
+    def _look(self, mapping: RESTMapping, entry: Entry, scope: Scope) -> LiveObject:
+        """What a decision needs of one object."""
+        key, owner = key_of(mapping, entry), scope.owner
+        policy = deletion_policy(entry.annotations)
+        tied = needs_reference(policy, mapping.gvk.group_kind, entry.namespace, owner.namespace)
+        return LiveObject(
+            key=key,
+            uid=entry.uid,
+            foreign=self.control.judge(entry, owner).standing is Ownership.FOREIGN,
+            protected=scope.protects(mapping.gvk.group_kind, entry.name),
+            written=entry.owned is not None or key in scope.applied,
+            released=is_orphaned(entry.labels),
+            policy=policy,
+            referenced=not tied or _is_referenced(entry, owner),
+            terminating_since=entry.deletion_timestamp or "",
+            finalizers=tuple(entry.finalizers),
+        )
+
+
+def _is_referenced(entry: Entry, owner: Owner) -> bool:
+    """Whether the owner is referenced, by UID or, after a restore, by kind and name."""
+    return any(
+        reference.uid == owner.uid
+        or (reference.kind, reference.name) == (owner.gvk.kind, owner.name)
+        for reference in entry.owners
+    )
+
+
+def place_of(mapping: RESTMapping, entry: Entry) -> Place:
+    """Which object an entry is."""
+    return mapping.gvk.group_kind, entry.namespace, entry.name
+
+
+def key_of(mapping: RESTMapping, entry: Entry) -> ResourceKey:
+    """The key of an object as a status lists it."""
+    return ResourceKey(mapping.gvk.group_kind, entry.namespace, entry.name, resource_id(entry))
 
 
 def resource_id(entry: Entry) -> str:

@@ -13,8 +13,8 @@ from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
 from internal.tenancy.metrics import TenancyMetrics
 from internal.tenancy.outcome import Failure, Outcome, State
-from internal.tenancy.policies import OrphanReason
 from internal.tenancy.removal import Removed
+from internal.tenancy.removal_decisions import Action, Reason
 
 _TROUBLE = {
     State.FAILED: ("ResourceFailed", "Apply"),
@@ -52,11 +52,21 @@ class TenantReports:
             self.recorder.event(tenant, "Warning", failure.reason, "Build", failure.message)
         self._count(tenant, status)
 
-    def removed(self, tenant: Tenant, removed: Removed, reason: OrphanReason) -> None:
-        """After resources were let go of, which somebody will have to look after."""
+    def removed(self, tenant: Tenant, removed: Removed) -> None:
+        """After objects were deleted or released: events on released ones, and on new refusals."""
         if removed.retained:
-            note = f"{removed.retained} retained resources are orphans now ({reason})"
+            reasons = {item.reason.value for item in removed.done if item.action is Action.RELEASE}
+            note = (
+                f"{removed.retained} retained resources are orphans now "
+                f"({', '.join(sorted(reasons))})"
+            )
             self.recorder.event(tenant, "Normal", "ResourceRetained", "Retain", note)
+        before = {(item.resource, item.reason) for item in tenant.status.pending_removals}
+        for item in removed.pending:
+            refused = item.reason is Reason.DELETION_REFUSED
+            if refused and (str(item.key), item.reason.value) not in before:
+                note = f"{item.key}: {item.message}"
+                self.recorder.event(tenant, "Warning", "DeletionRefused", "Remove", note)
         self.metrics.removed(removed.deleted, removed.retained)
 
     def _count(self, tenant: Tenant, status: TenantStatus) -> None:

@@ -1,11 +1,15 @@
-"""From rows to tenants' variables: which rows count, which are inactive, which are wrong and why."""
+"""From rows to tenants' variables: which rows are active, which are inactive, and which are in doubt.
+
+A row that is neither clearly active nor clearly inactive is held: its tenants stay exactly as they
+are, and it is reported.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 
 from apis.tenancy import TenantRegistrySpec
 from internal.tenancy.naming import IllegalName, check_uid
@@ -15,7 +19,7 @@ TRUTHY = frozenset({"1", "true", "TRUE", "True", "yes", "YES", "Yes"})
 """The values of the activation column that make a row active: these and no others."""
 
 FALSY = frozenset({"0", "false", "FALSE", "False", "no", "NO", "No", ""})
-"""Values that are meant to say no. Any other makes the row inactive as well, and is reported."""
+"""The values that make a row inactive, NULL being the empty text. Any other value holds the row."""
 
 RESERVED = frozenset({"uid", "activate", "registryId", "hubId", "templateRef"})
 """Variables that extra mappings cannot take over."""
@@ -24,7 +28,7 @@ LARGEST_VALUE = 256 * 1024
 """Longest value of a row, in bytes of UTF-8: what is longer fits no Kubernetes object."""
 
 LARGEST_ROW = 512 * 1024
-MOST_LISTED = 20
+LONGEST_SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +39,35 @@ class Row:
 
 
 class RowProblem(StrEnum):
-    """Why a row cannot become a tenant."""
+    """Why a row can be used neither to make a tenant nor to remove one."""
 
     MISSING_UID = "MissingUid"
     ILLEGAL_UID = "IllegalUid"
     DUPLICATE_UID = "DuplicateUid"
+    UNKNOWN_ACTIVATION = "UnknownActivation"
     VALUE_TOO_LARGE = "ValueTooLarge"
+
+
+REMEDIES: Mapping[RowProblem, str] = MappingProxyType(
+    {
+        RowProblem.MISSING_UID: "write a uid or delete the row",
+        RowProblem.ILLEGAL_UID: "use at most 63 lower-case letters, digits, '-' and '.'",
+        RowProblem.DUPLICATE_UID: "keep one row for each uid",
+        RowProblem.UNKNOWN_ACTIVATION: "write 1, true or yes, or else 0, false or no",
+        RowProblem.VALUE_TOO_LARGE: (
+            f"a value may have {LARGEST_VALUE} bytes and a row {LARGEST_ROW}"
+        ),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
 class InvalidRow:
-    """A row that was left out. `place` is its number in the result, from 1."""
+    """Rows that cannot be used. `subject` names them, empty if nothing does."""
 
-    place: int
     problem: RowProblem
-    message: str
+    subject: str = ""
+    rows: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,27 +81,40 @@ class ActiveRow:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a successful query says. `held` are uids whose row is there but wrong: their tenants stay."""
+    """The result of a successful query. Each uid is in one of `active`, `inactive` and `held`, or absent.
 
-    active: tuple[ActiveRow, ...]
-    total: int
-    inactive: int
-    invalid: tuple[InvalidRow, ...] = ()
-    unknown_activate: Mapping[str, int] = field(default_factory=dict)
+    `held` are the uids whose rows are in doubt: their tenants are neither changed nor removed.
+    """
+
+    active: tuple[ActiveRow, ...] = ()
+    total: int = 0
+    inactive: frozenset[str] = frozenset()
     held: frozenset[str] = frozenset()
+    invalid: tuple[InvalidRow, ...] = ()
+    unidentified: int = 0
+    """Rows without a usable uid that are not clearly inactive: each may belong to any absent uid."""
 
-    def problems(self) -> list[str]:
-        """One sentence for each kind of trouble, fit for a condition."""
-        said: list[str] = []
-        for problem, count in sorted(Counter(row.problem for row in self.invalid).items()):
-            first = next(row for row in self.invalid if row.problem is problem)
-            said.append(f"{count} rows with {problem}, the first: {first.message}")
-        if self.unknown_activate:
-            listed = sorted(self.unknown_activate)[:MOST_LISTED]
-            values = ", ".join(repr(value[:40]) for value in listed)
-            count = sum(self.unknown_activate.values())
-            said.append(f"{count} rows are inactive by an unknown activation value: {values}")
-        return said
+    @property
+    def invalid_rows(self) -> int:
+        """Rows that cannot be used."""
+        return sum(item.rows for item in self.invalid)
+
+    def problems(self, named: int) -> list[str]:
+        """One sentence for each kind of problem, with `named` rows and what to do about it."""
+        return [
+            _sentence(problem, [item for item in self.invalid if item.problem is problem], named)
+            for problem in sorted({item.problem for item in self.invalid})
+        ]
+
+
+def _sentence(problem: RowProblem, found: Sequence[InvalidRow], named: int) -> str:
+    rows = sum(item.rows for item in found)
+    subjects = [item.subject for item in found if item.subject]
+    shown = subjects[:named]
+    if shown and len(subjects) > named:
+        shown.append(f"{len(subjects) - named} more")
+    listed = f" ({', '.join(shown)})" if shown else ""
+    return f"{rows} {'row' if rows == 1 else 'rows'} with {problem}{listed}: {REMEDIES[problem]}"
 
 
 def columns(spec: TenantRegistrySpec) -> tuple[str, ...]:
@@ -104,15 +135,22 @@ def mapping_problems(spec: TenantRegistrySpec) -> list[str]:
         if name in RESERVED
     ]
     seen = {spec.value_mappings.uid, spec.value_mappings.activate}
-    return taken + [
+    unusable = [
+        f"extraValueMappings: {name!r} cannot be named in a template; use letters, digits and '_' "
+        "only, and no digit at the start"
+        for name in sorted(spec.extra_value_mappings)
+        if not name.isidentifier()
+    ]
+    seen_everywhere = [
         f"extraValueMappings: {name!r} cannot be sensitive, as uid and activate are seen everywhere"
         for name, item in sorted(spec.extra_columns().items())
         if item.sensitive and item.column in seen
     ]
+    return taken + unusable + seen_everywhere
 
 
 def read(rows: Iterable[Row], spec: TenantRegistrySpec) -> Reading:
-    """Sorts rows into active, inactive and invalid. Of rows with one uid the first counts."""
+    """Sort rows into active, inactive and held, in the order of uids."""
     reader = RowReader(spec)
     for row in rows:
         reader.take(row)
@@ -120,7 +158,7 @@ def read(rows: Iterable[Row], spec: TenantRegistrySpec) -> Reading:
 
 
 class RowReader:
-    """Sorts rows in as their pages come; `reading` ends it. A page takes milliseconds, no more."""
+    """Sorts rows page by page; `reading` returns the result. The order of rows does not matter."""
 
     def __init__(self, spec: TenantRegistrySpec) -> None:
         self._mappings = spec.value_mappings
@@ -128,52 +166,68 @@ class RowReader:
             name: item for name, item in spec.extra_columns().items() if name not in RESERVED
         }
         self._secret_columns = {item.column for item in self._extra.values() if item.sensitive}
-        self._active: list[ActiveRow] = []
-        self._seen: dict[str, int] = {}
-        self._invalid: list[InvalidRow] = []
-        self._unknown: Counter[str] = Counter()
-        self._held: set[str] = set()
-        self._inactive = self._total = 0
+        self._by_uid: dict[str, ActiveRow | InvalidRow | None] = {}
+        """None stands for an inactive row."""
+        self._repeated: dict[str, int] = {}
+        self._illegal: list[InvalidRow] = []
+        self._unidentified = self._total = 0
 
     def take(self, row: Row) -> None:
-        """Sorts in one row."""
+        """Sort in one row."""
         self._total += 1
         uid = row.values.get(self._mappings.uid)
-        if not uid:
-            self._refuse(RowProblem.MISSING_UID, f"row {self._total} has no uid")
-            return
-        try:
-            check_uid(uid)
-        except IllegalName as error:
-            self._refuse(
-                RowProblem.ILLEGAL_UID, f"{self._shown(uid)} in row {self._total}: {error}"
-            )
-            return
-        if uid in self._seen:
-            message = f"{self._shown(uid)} in row {self._total} is already in row {self._seen[uid]}"
-            self._refuse(RowProblem.DUPLICATE_UID, message)
-            return
-        self._seen[uid] = self._total
         activate = row.values.get(self._mappings.activate) or ""
-        if activate not in TRUTHY:
-            self._inactive += 1
-            if activate not in FALSY and self._mappings.activate not in self._secret_columns:
-                self._unknown[activate[:64]] += 1
-            return
-        self._activate(uid, activate, row)
+        if (illegal := self._uid_problem(uid)) is not None:
+            self._illegal.append(illegal)
+            self._unidentified += activate not in FALSY
+        elif uid is not None and uid in self._by_uid:
+            self._repeated[uid] = self._repeated.get(uid, 1) + 1
+        elif uid is not None:
+            self._by_uid[uid] = self._read(uid, activate, row)
 
     def reading(self) -> Reading:
-        """Everything taken so far."""
+        """Return the reading of all rows taken so far."""
+        active: list[ActiveRow] = []
+        inactive: set[str] = set()
+        held: dict[str, InvalidRow] = {}
+        for uid, found in sorted(self._by_uid.items(), key=lambda item: item[0]):
+            if (rows := self._repeated.get(uid)) is not None:
+                subject = f"{self._shown(uid)} in {rows} rows"
+                held[uid] = InvalidRow(RowProblem.DUPLICATE_UID, subject, rows)
+            elif found is None:
+                inactive.add(uid)
+            elif isinstance(found, InvalidRow):
+                held[uid] = found
+            else:
+                active.append(found)
+        illegal = sorted(self._illegal, key=lambda item: (item.problem, item.subject))
         return Reading(
-            tuple(self._active),
-            self._total,
-            self._inactive,
-            tuple(self._invalid),
-            dict(self._unknown),
-            frozenset(self._held),
+            active=tuple(active),
+            total=self._total,
+            inactive=frozenset(inactive),
+            held=frozenset(held),
+            invalid=(*held.values(), *illegal),
+            unidentified=self._unidentified,
         )
 
-    def _activate(self, uid: str, activate: str, row: Row) -> None:
+    def _uid_problem(self, uid: str | None) -> InvalidRow | None:
+        if not uid:
+            return InvalidRow(RowProblem.MISSING_UID)
+        try:
+            check_uid(uid)
+        except IllegalName:
+            return InvalidRow(RowProblem.ILLEGAL_UID, self._shown(uid))
+        return None
+
+    def _read(self, uid: str, activate: str, row: Row) -> ActiveRow | InvalidRow | None:
+        if activate in TRUTHY:
+            return self._activate(uid, activate, row)
+        if activate in FALSY:
+            return None
+        value = "" if self._mappings.activate in self._secret_columns else f" {_short(activate)}"
+        return InvalidRow(RowProblem.UNKNOWN_ACTIVATION, f"{self._shown(uid)}{value}")
+
+    def _activate(self, uid: str, activate: str, row: Row) -> ActiveRow | InvalidRow:
         variables = {"uid": uid, "activate": activate}
         sensitive: dict[str, str] = {}
         host = self._mappings.host_or_url
@@ -186,22 +240,18 @@ class RowReader:
             (sensitive if hidden else variables)[name] = value
         sizes = [len(value.encode()) for value in (*variables.values(), *sensitive.values())]
         if max(sizes) > LARGEST_VALUE or sum(sizes) > LARGEST_ROW:
-            self._held.add(uid)
-            message = (
-                f"the row of {self._shown(uid)} has {sum(sizes)} bytes; a value may have "
-                f"{LARGEST_VALUE} and a row {LARGEST_ROW}"
-            )
-            self._refuse(RowProblem.VALUE_TOO_LARGE, message)
-            return
-        self._active.append(ActiveRow(uid, variables, sensitive))
-
-    def _refuse(self, problem: RowProblem, message: str) -> None:
-        self._invalid.append(InvalidRow(self._total, problem, message))
+            subject = f"{self._shown(uid)} {sum(sizes)} bytes"
+            return InvalidRow(RowProblem.VALUE_TOO_LARGE, subject)
+        return ActiveRow(uid, variables, sensitive)
 
     def _shown(self, uid: str) -> str:
-        if self._mappings.uid in self._secret_columns:
-            return "a uid"
-        return f"uid {uid[:64]!r}"
+        return "a uid" if self._mappings.uid in self._secret_columns else f"uid {_short(uid)}"
+
+
+def _short(value: str) -> str:
+    """The value in quotes, ended by an ellipsis where it is long."""
+    cut = value if len(value) <= LONGEST_SHOWN else f"{value[:LONGEST_SHOWN]}…"
+    return repr(cut)
 
 
 def _host(url: str) -> str:

@@ -1,10 +1,15 @@
-"""Single Secrets that settings refer to: each watched by itself, whole, and nothing else."""
+"""Single Secrets that settings refer to: each watched by itself, whole, and nothing else.
+
+Only Secrets with the label DATABASE are read: whoever may write a registry names the server that gets
+them. The watch selects by it, so that the content of another Secret never reaches the manager.
+"""
 
 import base64
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from ctrlruntime.cache.cache import Cache, InformerHandle
+from internal.tenancy.labels import DATABASE
 from internal.tenancy.values import SECRET
 
 Place = tuple[str, str]
@@ -34,9 +39,13 @@ class WatchedSecrets:
         watched = self._watched.get((namespace, name)) or self._watch((namespace, name))
         watched.users.add(user)
         await watched.handle.informer.wait_synced()
-        entry = watched.handle.informer.store.get(namespace, name)
+        entry = watched.handle.informer.store.get(name, namespace=namespace)
         if entry is None:
-            raise SecretUnavailable(f"there is no Secret {name!r} in namespace {namespace!r}")
+            raise SecretUnavailable(
+                f"there is no Secret {name!r} with the label {DATABASE}=true in namespace "
+                f"{namespace!r}; to allow it for databases: kubectl -n {namespace} label secret {name} "
+                f"{DATABASE}=true"
+            )
         data = entry.field("data") or {}
         if key not in data:
             raise SecretUnavailable(f"the Secret {name!r} has no key {key!r}")
@@ -54,7 +63,11 @@ class WatchedSecrets:
     def _watch(self, place: Place) -> _Watched:
         namespace, name = place
         handle = self._cache.declare(
-            SECRET, namespaces=[namespace], fields=f"metadata.name={name}", metadata_only=False
+            SECRET,
+            namespaces=[namespace],
+            labels=f"{DATABASE}=true",
+            fields=f"metadata.name={name}",
+            metadata_only=False,
         )
         watched = self._watched[place] = _Watched(handle)
         handle.informer.add_handler(lambda _event: self._on_change(frozenset(watched.users)))

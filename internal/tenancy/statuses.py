@@ -7,14 +7,20 @@ from typing import Any, Final, Protocol
 
 from pydantic import ValidationError
 
-from ctrlruntime.api.conditions import Condition, Conditions, find_condition, set_condition
+from ctrlruntime.api.conditions import (
+    Conditions,
+    conditions_of,
+    conditions_to_wire,
+    find_condition,
+    list_sentences,
+    new_condition,
+    set_condition,
+)
 from ctrlruntime.api.kinds import Manifest, RESTMapping
-from ctrlruntime.cache.cache import CachedClient
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.client.client import PatchType
-from ctrlruntime.client.errors import NotFound
+from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.client.patches import difference
-from ctrlruntime.controller.directives import PAUSED, requested
+from ctrlruntime.controller.annotations import PAUSED, requested
 
 PAUSED_CONDITION: Final = "Paused"
 """Condition of all our kinds: there once the object was paused, True while it is."""
@@ -32,98 +38,139 @@ class Status(Protocol):
 class StatusWriter:
     """Patches the status subresource of our own kinds."""
 
-    client: CachedClient
-    field_manager: str
+    patcher: ObjectPatcher
     clock: Callable[[], datetime]
 
     async def write(
-        self, mapping: RESTMapping, entry: Entry, before: Status, after: Status
+        self,
+        mapping: RESTMapping,
+        entry: Entry,
+        before: Status,
+        after: Status,
+        *,
+        only_if_unchanged: bool = False,
     ) -> bool:
         """Patch the difference between two statuses. Returns whether anything was written.
 
         What is written for is at work, so a condition Paused ends with it. The patch carries the
-        object's UID, so a successor of the same name is not written to.
+        object's UID, so a successor of the same name is not written to; with `only_if_unchanged` also
+        its resourceVersion, and Conflict is raised if the object was changed since.
         """
         self._resume(after.conditions, entry)
-        changed = difference(status_fields(before), status_fields(after))
+        wanted = status_fields(after)
+        changed = difference(status_fields(before), wanted)
         if not changed:
             return False
-        return await self._patch(mapping, entry, changed)
+        add_zeros(changed, wanted, entry.field("status") or {})
+        version = entry.resource_version if only_if_unchanged else ""
+        return await self._patch(mapping, entry, changed, version)
 
     async def refuse(
-        self, mapping: RESTMapping, entry: Entry, condition: str, error: ValidationError
+        self,
+        mapping: RESTMapping,
+        entry: Entry,
+        condition: str,
+        error: ValidationError,
+        *,
+        only_of_now: str = "",
     ) -> None:
-        """Say in a condition that the object cannot be read as its kind; nothing else is done."""
-        conditions, handled = _stored(entry), requested(entry.annotations)
-        refused = _condition(condition, "False", "InvalidSpec", describe(error), entry)
+        """Say in a condition that the object cannot be read as its kind; nothing else is done.
+
+        The condition `only_of_now` does not stay True for a generation that it was not computed for.
+        """
+        conditions, handled = (
+            conditions_of(entry.field("status") or {}),
+            requested(entry.annotations),
+        )
+        refused = new_condition(
+            condition, "False", "InvalidSpec", describe(error), generation=entry.generation
+        )
         changed = set_condition(conditions, refused, self.clock())
+        changed |= self._outdate(conditions, only_of_now, "InvalidSpec", entry)
         changed |= self._resume(conditions, entry)
-        if changed or handled != (entry.field("status") or {}).get("lastHandledReconcile", ""):
-            after = {**_on_wire(conditions), "lastHandledReconcile": handled or None}
+        status: Manifest = entry.field("status") or {}
+        changed |= status.get("observedGeneration") != entry.generation
+        if changed or handled != status.get("lastHandledReconcile", ""):
+            after = {
+                "conditions": conditions_to_wire(conditions),
+                "observedGeneration": entry.generation,
+                "lastHandledReconcile": handled or None,
+            }
             await self._patch(mapping, entry, after)
 
-    async def pause(self, mapping: RESTMapping, entry: Entry) -> None:
-        """Say in a condition that nothing is done while the object is paused: one write, once."""
-        conditions = _stored(entry)
+    async def pause(self, mapping: RESTMapping, entry: Entry, *, only_of_now: str = "") -> None:
+        """Say in a condition that nothing is done while the object is paused: one write, once.
+
+        The condition `only_of_now` does not stay True for a generation that it was not computed for.
+        """
+        conditions = conditions_of(entry.field("status") or {})
         message = (
             f"The annotation {PAUSED} stops all work on this object. Remove it to go on; until "
             "then the rest of this status says how things were."
         )
-        paused = _condition(PAUSED_CONDITION, "True", "PausedByAnnotation", message, entry)
-        if set_condition(conditions, paused, self.clock()):
-            await self._patch(mapping, entry, _on_wire(conditions))
+        if entry.deletion_timestamp is not None:
+            message += " It is being deleted, which waits as well."
+        paused = new_condition(
+            PAUSED_CONDITION, "True", "PausedByAnnotation", message, generation=entry.generation
+        )
+        changed = set_condition(conditions, paused, self.clock())
+        changed |= self._outdate(conditions, only_of_now, "PausedByAnnotation", entry)
+        if changed:
+            await self._patch(mapping, entry, {"conditions": conditions_to_wire(conditions)})
+
+    def _outdate(self, conditions: Conditions, kind: str, reason: str, entry: Entry) -> bool:
+        before = find_condition(conditions, kind)
+        if before is None or before.status != "True":
+            return False
+        if before.observed_generation == entry.generation:
+            return False
+        message = "The last change of the spec has not been carried out."
+        return set_condition(
+            conditions,
+            new_condition(kind, "False", reason, message, generation=entry.generation),
+            self.clock(),
+        )
 
     def _resume(self, conditions: Conditions, entry: Entry) -> bool:
         paused = find_condition(conditions, PAUSED_CONDITION)
         if paused is None or paused.status != "True":
             return False
-        resumed = _condition(PAUSED_CONDITION, "False", "NotPaused", "Work goes on.", entry)
+        resumed = new_condition(
+            PAUSED_CONDITION, "False", "NotPaused", "Work goes on.", generation=entry.generation
+        )
         return set_condition(conditions, resumed, self.clock())
 
-    async def _patch(self, mapping: RESTMapping, entry: Entry, changed: Manifest) -> bool:
-        patch = {"metadata": {"uid": entry.uid}, "status": changed}
-        try:
-            await self.client.patch(
-                mapping,
-                entry.name,
-                entry.namespace or None,
-                patch,
-                type=PatchType.MERGE,
-                subresource="status",
-                field_manager=self.field_manager,
-            )
-        except NotFound:
-            return False
-        return True
-
-
-def _stored(entry: Entry) -> Conditions:
-    """The conditions of an object that may not be readable as its kind."""
-    status: Manifest = entry.field("status") or {}
-    return [Condition.model_validate(item) for item in status.get("conditions") or ()]
-
-
-def _on_wire(conditions: Conditions) -> Manifest:
-    return {"conditions": [item.to_wire(exclude_unset=False) for item in conditions]}
-
-
-def _condition(kind: str, status: str, reason: str, message: str, entry: Entry) -> Condition:
-    return Condition.model_validate(
-        {
-            "type": kind,
-            "status": status,
-            "reason": reason,
-            "message": message,
-            "observedGeneration": entry.generation,
-        }
-    )
+    async def _patch(
+        self, mapping: RESTMapping, entry: Entry, changed: Manifest, version: str = ""
+    ) -> bool:
+        return await self.patcher.patch_status(
+            mapping,
+            entry.name,
+            changed,
+            namespace=entry.namespace,
+            uid=entry.uid,
+            resource_version=version,
+        )
 
 
 def describe(error: ValidationError) -> str:
     """What is wrong, by place, without any value."""
     found = error.errors(include_input=False, include_url=False, include_context=False)
-    places = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in found[:5]]
-    return "; ".join(places)[:1024]
+    return list_sentences(
+        "", [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in found]
+    )
+
+
+def add_zeros(patch: Manifest, wanted: Manifest, stored: Manifest) -> None:
+    """Add to a patch the counts that are zero and not stored: kubectl shows nothing for an absent one."""
+    for name, value in wanted.items():
+        if isinstance(value, dict):
+            inner = patch.get(name) or {}
+            add_zeros(inner, value, stored.get(name) or {})
+            if inner:
+                patch[name] = inner
+        elif type(value) is int and value == 0 and name not in stored:
+            patch.setdefault(name, value)
 
 
 def status_fields(status: Status) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How many tenants a registry or a template has, and how many of them are ready: counted in O(1).
+"""How many tenants a registry or a template has, how many are ready and which revision: counted in O(1).
 
 Fed with tenant events, so that no status update ever walks over all tenants.
 """
@@ -19,50 +19,52 @@ class TenantState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Tenants of one group, by state."""
+    """Tenants of one group, by state; `updated` are those with the revision in question."""
 
     total: int = 0
     ready: int = 0
     failed: int = 0
+    updated: int = 0
 
 
 class Tally:
     """Counts members of groups by state. A member belongs to any number of groups."""
 
     def __init__(self) -> None:
-        self._members: dict[Hashable, tuple[tuple[Hashable, ...], TenantState]] = {}
-        self._counts: dict[Hashable, Counter[TenantState]] = {}
+        self._members: dict[Hashable, tuple[tuple[Hashable, ...], TenantState, str]] = {}
+        self._counts: dict[Hashable, Counter[tuple[TenantState, str]]] = {}
 
     def put(
-        self, member: Hashable, groups: tuple[Hashable, ...], state: TenantState
+        self, member: Hashable, groups: tuple[Hashable, ...], state: TenantState, revision: str = ""
     ) -> frozenset[Hashable]:
         """Record a member. Returns the groups whose counts changed."""
         before = self._members.get(member)
-        if before == (groups, state):
+        if before == (groups, state, revision):
             return frozenset()
         changed = self.remove(member) | frozenset(groups)
-        self._members[member] = (groups, state)
+        self._members[member] = (groups, state, revision)
         for group in groups:
-            self._counts.setdefault(group, Counter())[state] += 1
+            self._counts.setdefault(group, Counter())[state, revision] += 1
         return changed
 
     def remove(self, member: Hashable) -> frozenset[Hashable]:
         """Forget a member. Returns the groups whose counts changed."""
-        groups, state = self._members.pop(member, ((), TenantState.PENDING))
+        groups, state, revision = self._members.pop(member, ((), TenantState.PENDING, ""))
         for group in groups:
             counts = self._counts[group]
-            counts[state] -= 1
-            if counts.total() == 0:
+            counts[state, revision] -= 1
+            if not counts[state, revision]:
+                del counts[state, revision]  # there are few revisions at a time
+            if not counts:
                 del self._counts[group]
         return frozenset(groups)
 
-    def counts(self, group: Hashable) -> Counts:
-        """The counts of one group; zeros if it has no members."""
-        counts = self._counts.get(group)
-        if counts is None:
-            return Counts()
-        return Counts(
-            total=counts.total(),
-            ready=counts[TenantState.READY],
-            failed=counts[TenantState.FAILED],
-        )
+    def counts(self, group: Hashable, revision: str | None = None) -> Counts:
+        """Return the counts of one group, zeros if it has no members; `updated` are of `revision`."""
+        total = ready = failed = updated = 0
+        for (state, carried), number in self._counts.get(group, {}).items():
+            total += number
+            ready += number if state is TenantState.READY else 0
+            failed += number if state is TenantState.FAILED else 0
+            updated += number if carried == revision else 0
+        return Counts(total, ready, failed, updated)

@@ -1,55 +1,62 @@
-"""Reconciles one Tenant: render, remove what is no longer wanted, apply, wait, report."""
+"""Reconciles one Tenant: render, apply, wait, remove what is no longer wanted, report."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Protocol
 
 from pydantic import ValidationError
 
 from apis.tenancy import Tenant
-from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.controller.directives import is_paused, requested
-from ctrlruntime.controller.reconcile import Result, current
+from ctrlruntime.controller.annotations import is_paused, requested
+from ctrlruntime.controller.debounce import Debounce
+from ctrlruntime.controller.reconcile import Result, reconcile_context
 from ctrlruntime.queue import Request
 from ctrlruntime.queue.limiters import ItemExponential
 from ctrlruntime.resources import Owner
-from internal.tenancy.builder import Build, Variables, VariablesError, build, graph_of, variables_of
+from internal.tenancy.applier import Applier, ApplyResult
+from internal.tenancy.builder import Build, Variables, VariablesError
 from internal.tenancy.children import ChildKinds, Trouble
-from internal.tenancy.claims import Claims
-from internal.tenancy.grants import Grant, Grants, missing, tell, user_of
+from internal.tenancy.conflict_waiters import Claims
+from internal.tenancy.deletion_intents import DeletionIntents
+from internal.tenancy.deps import TenancyStores, Writers
 from internal.tenancy.graph import GraphError
-from internal.tenancy.live import LiveObjects
-from internal.tenancy.marks import FINALIZER, KINDS, kinds_of, parse_kinds
-from internal.tenancy.naming import ResourceKey
+from internal.tenancy.labels import FINALIZER
+from internal.tenancy.missing_permissions import Grant, Grants, missing, tell, user_of
 from internal.tenancy.outcome import (
     DEPENDENCY_ERROR,
     VARIABLES_ERROR,
     Failure,
+    is_under_way,
     refuse,
+    report_conversions,
+    report_removals,
+    report_teardown,
     summarize,
 )
-from internal.tenancy.patience import Patience
 from internal.tenancy.policies import OrphanReason
 from internal.tenancy.privileges import Privileges
-from internal.tenancy.readiness import ReadinessTimers
-from internal.tenancy.removal import Found, Removed, Remover, resource_id
-from internal.tenancy.rendering import Renderer
+from internal.tenancy.removal import Removed, Remover, Scope
+from internal.tenancy.removal_decisions import Wanted
+from internal.tenancy.removal_view import (
+    applied_keys,
+    applied_kinds,
+    pending_removals,
+    remembered_ids,
+    still_there,
+    wanted_by_deleted,
+    wanted_by_living,
+)
+from internal.tenancy.replacement_marks import predecessors_of
 from internal.tenancy.reports import TenantReports
-from internal.tenancy.statuses import StatusWriter
-from internal.tenancy.values import SensitiveValues
-from internal.tenancy.walk import Walked, Walker
+from internal.tenancy.tenant_builds import TenantBuilds
+from internal.tenancy.tenant_kinds import mappings_of
 
 FIRST_RETRY = 2.0
 LAST_RETRY = 300.0
-
-
-class Tenants(Protocol):
-    """The tenants as the cache has them."""
-
-    def get(self, namespace: str, name: str) -> Entry | None: ...
+LAST_LOOKUP = 4.0
+"""Seconds between two lookups of a kind whose CRD has just come back; discovery follows within seconds."""
 
 
 @dataclass(slots=True)
@@ -59,40 +66,36 @@ class TenantReconciler:
     Everything is read from the cache; a tenant that is as desired costs no request.
     """
 
-    tenants: Tenants
-    mapping: RESTMapping
+    stores: TenancyStores
+    writers: Writers
     children: ChildKinds
-    walker: Walker
-    remover: Remover
-    renderer: Renderer
-    values: SensitiveValues
-    statuses: StatusWriter
-    live: LiveObjects
-    claims: Claims
-    reports: TenantReports
-    timers: ReadinessTimers
-    patience: Patience
-    grants: Grants
     privileges: Privileges
+    builds: TenantBuilds
+    applier: Applier
+    remover: Remover
+    intents: DeletionIntents
+    claims: Claims
+    grants: Grants
+    reports: TenantReports
+    debounce: Debounce
     clock: Callable[[], datetime]
-    remembered: int = 2000
-    """Builds kept, so that an event of a child renders nothing anew."""
     retries: ItemExponential = field(
         default_factory=lambda: ItemExponential(FIRST_RETRY, LAST_RETRY)
     )
-    _builds: OrderedDict[tuple[str, str], tuple[object, Build, Variables]] = field(
-        default_factory=OrderedDict
+    lookups: ItemExponential = field(
+        default_factory=lambda: ItemExponential(FIRST_RETRY, LAST_LOOKUP)
     )
+    """Delays until a kind that discovery may not show yet is looked for again."""
 
     async def reconcile(self, request: Request) -> Result | None:
         """One pass. Raises the client's errors when the server gives no usable answer."""
-        entry = self.tenants.get(request.namespace, request.name)
+        entry = self.stores.tenants.get(request.name, namespace=request.namespace)
         if entry is None:
             self._forget(request)
             return None
         if is_paused(entry.annotations):
             self.grants.forget(request)
-            await self.statuses.pause(self.mapping, entry)
+            await self.writers.statuses.pause(Tenant.mapping(), entry)
             return None
         deleting = entry.deletion_timestamp is not None
         try:
@@ -100,25 +103,25 @@ class TenantReconciler:
         except ValidationError as error:
             if not deleting:
                 self.grants.forget(request)
-                await self.statuses.refuse(self.mapping, entry, "Ready", error)
+                await self.writers.statuses.refuse(Tenant.mapping(), entry, "Ready", error)
                 return None
             tenant = bare(entry)
-        owner = Owner(
-            gvk=self.mapping.gvk, namespace=entry.namespace, name=entry.name, uid=entry.uid
-        )
+        owner = Owner.of(entry)
+        if not deleting:
+            owner = replace(owner, predecessors=predecessors_of(entry, self.stores.tenants))
         if deleting:
             return await self._tear_down(tenant, owner, entry, request)
         if FINALIZER not in entry.finalizers:
-            await self.live.add_finalizer(self.mapping, entry, FINALIZER)
+            await self.writers.patcher.add_finalizer(Tenant.mapping(), entry, FINALIZER)
             return None  # the answer is in the cache and brings us back
-        return await self._bring_about(tenant, owner, entry, request)
+        return await self._reconcile_object(tenant, owner, entry, request)
 
-    async def _bring_about(
+    async def _reconcile_object(
         self, tenant: Tenant, owner: Owner, entry: Entry, request: Request
     ) -> Result | None:
         try:
             mappings = await self._mappings(tenant, entry, request)
-            made, variables = await self._build(tenant, entry, mappings)
+            made, variables = await self.builds.of(tenant, entry, mappings)
         except VariablesError as error:
             self.grants.forget(request)
             await self._refuse(tenant, entry, Failure(VARIABLES_ERROR, str(error)))
@@ -128,112 +131,70 @@ class TenantReconciler:
             degraded = "DependencyCycle" if error.cyclic else DEPENDENCY_ERROR
             await self._refuse(tenant, entry, Failure(DEPENDENCY_ERROR, str(error), degraded))
             return None
-        removed = await self._remove_unwanted(tenant, owner, made)
-        walked = await self.walker.walk(
-            tenant, owner, made, hidden=variables.hidden, logger=current().logger
+        walked = await self.applier.walk(
+            tenant, owner, made, hidden=variables.hidden, logger=reconcile_context().logger
         )
+        removed = await self._remove_unwanted(tenant, owner, made, walked, variables)
         walked.missing |= denied(tenant, removed)
-        wait = self.patience.left(request, walked.outcomes)
+        walked.retry |= bool(removed.refused)
+        wait = self.debounce.remaining(request, pending=is_under_way(walked.outcomes))
         if wait <= 0:
-            await self._report(tenant, entry, walked, removed.going)
-        return self._next(tenant, request, walked, wait)
-
-    async def _build(
-        self, tenant: Tenant, entry: Entry, mappings: Mapping[GroupVersionKind, RESTMapping | None]
-    ) -> tuple[Build, Variables]:
-        """The tenant's desired objects, rendered once per content of the tenant."""
-        sensitive = await self.values.of(tenant)
-        served = tuple(gvk for gvk, mapping in mappings.items() if mapping is not None)
-        version = (entry.uid, entry.generation, self.values.version(tenant), frozenset(served))
-        known = self._builds.get(entry.key)
-        if known is not None and known[0] == version:
-            self._builds.move_to_end(entry.key)
-            return known[1], known[2]
-        variables = variables_of(tenant, sensitive)
-        made = self._explained(
-            await build(tenant, variables, self.renderer, mappings.get, self.privileges)
-        )
-        unexplained = [item for item in made.resources if item.missing_kind is not None]
-        if not unexplained and not any(item.transient for item in made.resources):
-            self._builds[entry.key] = (version, made, variables)
-            if len(self._builds) > self.remembered:
-                self._builds.popitem(last=False)
-        return made, variables
-
-    def _explained(self, made: Build) -> Build:
-        """Problems with kinds that are served but cannot be read, said as what they are."""
-        items = [
-            replace(item, problem=trouble.message, grant=trouble.grant)
-            if item.missing_kind is not None
-            and (trouble := self.children.trouble(item.missing_kind)) is not None
-            else item
-            for item in made.resources
-        ]
-        return Build(tuple(items), made.graph)
+            await self._report(tenant, entry, made, walked, removed)
+        lags = None in mappings.values() and self.children.discovery_lags()
+        return self._next(tenant, request, walked, wait, lags=lags)
 
     async def _mappings(
         self, tenant: Tenant, entry: Entry, request: Request
     ) -> dict[GroupVersionKind, RESTMapping | None]:
         """How the kinds of the tenant are served, each watched and its first list here."""
-        applied = applied_kinds(tenant)
-        kinds = frozenset(
-            gvk
-            for gvk in kinds_of(tenant) | parse_kinds(entry.annotations.get(KINDS, ""))
-            if self.privileges.allows(gvk.group_kind) or gvk.group_kind in applied
-        )
-        self.children.use(request, kinds)
-        await self.children.release_unused()
-        return {gvk: await self._mapping(gvk, request, applied) for gvk in sorted(kinds)}
-
-    async def _mapping(
-        self, gvk: GroupVersionKind, request: Request, applied: frozenset[GroupKind]
-    ) -> RESTMapping | None:
-        """A kind that is refused for its scope is not watched: nothing of it will be written."""
-        served = await self.children.served(gvk, request)
-        if served is None:
-            return None
-        allowed = self.privileges.allows(gvk.group_kind, namespaced=served.namespaced)
-        if not allowed and gvk.group_kind not in applied:
-            return served
-        return await self.children.mapping(gvk, request)
+        return await mappings_of(tenant, entry.annotations, request, self.children, self.privileges)
 
     # -- what is no longer wanted ------------------------------------------------------------
 
-    async def _remove_unwanted(self, tenant: Tenant, owner: Owner, made: Build) -> Removed:
-        """Delete or let go of what left the template."""
-        wanted = {item.desired.key for item in made.resources if item.desired is not None}
-        # A resource that cannot be rendered has no name now, but it may have had one before.
-        unknown = {item.resource.id for item in made.resources if item.desired is None}
-        surplus = [
-            (mapping, entry)
-            for mapping, entry in self._written(tenant, owner)
-            if (mapping.gvk.group_kind, entry.namespace, entry.name) not in wanted
-            and resource_id(entry) not in unknown
-        ]
-        if not surplus:
-            return Removed()
-        removed = await self.remover.remove(
-            surplus,
+    async def _remove_unwanted(
+        self, tenant: Tenant, owner: Owner, made: Build, walked: ApplyResult, variables: Variables
+    ) -> Removed:
+        """Remove what left the template, and what has been replaced under another name."""
+        return await self._remove(
+            tenant,
             owner,
-            made.graph.level_of(),
+            wanted_by_living(tenant, self._template(tenant), made, walked.outcomes),
             OrphanReason.REMOVED_FROM_TEMPLATE,
-            user=impersonated(tenant),
+            hidden=variables.hidden,
         )
-        self.reports.removed(tenant, removed, OrphanReason.REMOVED_FROM_TEMPLATE)
+
+    async def _remove(
+        self,
+        tenant: Tenant,
+        owner: Owner,
+        wanted: Wanted,
+        reason: OrphanReason,
+        *,
+        hidden: Mapping[str, str],
+    ) -> Removed:
+        removed = await self.remover.remove(
+            wanted,
+            lambda: self.children.owned_by(owner.key),
+            Scope(
+                owner=owner,
+                applied=applied_keys(tenant.status),
+                reason=reason,
+                user=impersonated(tenant),
+                protects=self.privileges.protects,
+                hidden=hidden,
+            ),
+            unreadable={
+                gvk.group_kind: trouble.message
+                for gvk, trouble in self.children.unreadable().items()
+            },
+        )
+        self.reports.removed(tenant, removed)
         return removed
 
-    def _written(self, tenant: Tenant, owner: Owner) -> list[Found]:
-        """What records the tenant as its owner and was written for it.
-
-        A copy of such an object under another name carries the same marks: it has no managed fields
-        of ours, and no status tells of it.
-        """
-        applied = frozenset(tenant.status.applied_resources)
-        return [
-            (mapping, entry)
-            for mapping, entry in self.children.owned_by(owner.key)
-            if entry.owned is not None or str(key_of(mapping, entry)) in applied
-        ]
+    def _template(self, tenant: Tenant) -> Entry | None:
+        return self.stores.templates.get(
+            tenant.spec.template_ref, namespace=tenant.metadata.namespace or ""
+        )
 
     async def _tear_down(
         self, tenant: Tenant, owner: Owner, entry: Entry, request: Request
@@ -242,39 +203,40 @@ class TenantReconciler:
         if FINALIZER not in entry.finalizers:
             return None
         await self._mappings(tenant, entry, request)
-        removed = await self.remover.remove(
-            self._written(tenant, owner),
-            owner,
-            levels_of(tenant),
-            OrphanReason.TENANT_DELETED,
-            user=impersonated(tenant),
+        intent = await self.intents.of(entry)
+        wanted = wanted_by_deleted(tenant, entry, self._template(tenant), intent)
+        removed = await self._remove(
+            tenant, owner, wanted, OrphanReason.TENANT_DELETED, hidden=_names_hidden(tenant)
         )
-        self.reports.removed(tenant, removed, OrphanReason.TENANT_DELETED)
-        out_of_sight = self._out_of_sight(tenant)
-        unseen = {trouble.grant for trouble in out_of_sight if trouble.grant is not None}
+        unseen = {
+            trouble.grant for trouble in self._out_of_sight(tenant) if trouble.grant is not None
+        }
         grants = unseen | denied(tenant, removed)
         again = self.grants.report(request, template_of(tenant), grants, unseen=unseen)
-        if grants:
-            return await self._wait_for_grants(tenant, entry, grants, again)
-        if removed.going or out_of_sight:
-            return None  # the next to go brings us back
-        await self.live.remove_finalizer(self.mapping, entry, FINALIZER)
-        return None
+        if not removed.pending:
+            await self.writers.patcher.remove_finalizer(Tenant.mapping(), entry, FINALIZER)
+            return None
+        await self._report_teardown(tenant, entry, removed, grants)
+        if removed.refused and not grants:
+            return Result(requeue_after=self.retries.when(request))
+        # Otherwise the next object to go, or a right that is granted, starts another pass.
+        return None if again is None else Result(requeue_after=again)
 
     def _out_of_sight(self, tenant: Tenant) -> list[Trouble]:
         """Why kinds that something was applied of cannot be read: what is left of it is not known."""
-        applied = applied_kinds(tenant)
+        applied = applied_kinds(tenant.status)
         kinds = self.children.unreadable()
         return [trouble for gvk, trouble in kinds.items() if gvk.group_kind in applied]
 
-    async def _wait_for_grants(
-        self, tenant: Tenant, entry: Entry, grants: set[Grant], again: float | None
-    ) -> Result | None:
-        """The tenant cannot go yet: it says which rights that takes."""
-        status = tenant.status.model_copy(deep=True)
-        tell(status.conditions, grants, entry.generation, self.clock())
-        await self.statuses.write(self.mapping, entry, tenant.status, status)
-        return None if again is None else Result(requeue_after=again)
+    async def _report_teardown(
+        self, tenant: Tenant, entry: Entry, removed: Removed, grants: set[Grant]
+    ) -> None:
+        """Record what keeps the tenant, and which rights are missing."""
+        now = self.clock()
+        removals = pending_removals(tenant.status, removed.decisions, now)
+        status = report_teardown(tenant.status, removals, entry.generation, now)
+        tell(status.conditions, grants, entry.generation, now)
+        await self.writers.statuses.write(Tenant.mapping(), entry, tenant.status, status)
 
     # -- telling ---------------------------------------------------------------------------
 
@@ -282,21 +244,29 @@ class TenantReconciler:
         """Nothing could be done for the tenant: say why."""
         status = refuse(tenant.status, failure, entry.generation, self.clock())
         status.last_handled_reconcile = requested(entry.annotations)
-        await self.statuses.write(self.mapping, entry, tenant.status, status)
+        await self.writers.statuses.write(Tenant.mapping(), entry, tenant.status, status)
         self.reports.refused(tenant, failure, status)
 
     async def _report(
-        self, tenant: Tenant, entry: Entry, walked: Walked, going: list[Found]
+        self, tenant: Tenant, entry: Entry, made: Build, walked: ApplyResult, removed: Removed
     ) -> None:
-        status = summarize(tenant.status, walked.outcomes, entry.generation, self.clock())
-        leaving = [str(key_of(mapping, entry)) for mapping, entry in going]
-        status.applied_resources = sorted({*status.applied_resources, *leaving})
+        now = self.clock()
+        removals = pending_removals(tenant.status, removed.decisions, now)
+        status = summarize(tenant.status, walked.outcomes, entry.generation, now, removals)
+        report_removals(status, removals, entry.generation, now)
+        report_conversions(status, made.lost(), entry.generation, now)
+        status.applied_resources = sorted(
+            {*status.applied_resources, *still_there(removed.decisions)}
+        )
+        status.retained_resource_ids = remembered_ids(tenant, removed.decisions)
         status.last_handled_reconcile = requested(entry.annotations)
-        tell(status.conditions, walked.missing, entry.generation, self.clock())
-        await self.statuses.write(self.mapping, entry, tenant.status, status)
+        tell(status.conditions, walked.missing, entry.generation, now)
+        await self.writers.statuses.write(Tenant.mapping(), entry, tenant.status, status)
         self.reports.walked(tenant, walked.outcomes, status)
 
-    def _next(self, tenant: Tenant, request: Request, walked: Walked, wait: float) -> Result | None:
+    def _next(
+        self, tenant: Tenant, request: Request, walked: ApplyResult, wait: float, *, lags: bool
+    ) -> Result | None:
         self.claims.set(request, walked.conflicts)
         delays = [wait] if wait > 0 else []
         again = self.grants.report(
@@ -310,16 +280,20 @@ class TenantReconciler:
             delays.append(self.retries.when(request))
         else:
             self.retries.forget(request)
+        if lags:
+            delays.append(self.lookups.when(request))
+        else:
+            self.lookups.forget(request)
         return Result(requeue_after=max(0.05, min(delays))) if delays else None
 
     def _forget(self, request: Request) -> None:
-        known = self._builds.pop((request.namespace, request.name), None)
-        if known is not None:
-            for item in known[1].resources:
-                self.timers.forget((known[0][0], item.resource.id))  # type: ignore[index]
+        for key in self.builds.forget(request):
+            self.applier.timers.forget(key)
         self.claims.set(request, [])
+        self.intents.forget(request)
         self.retries.forget(request)
-        self.patience.forget(request)
+        self.lookups.forget(request)
+        self.debounce.forget(request)
         self.children.leave(request)
         self.grants.forget(request)
         self.reports.gone(request)
@@ -334,7 +308,7 @@ def bare(entry: Entry) -> Tenant:
 
 def template_of(tenant: Tenant) -> Request:
     """The template that a tenant was made from."""
-    return Request(tenant.metadata.namespace or "", tenant.spec.template_ref)
+    return Request(tenant.spec.template_ref, namespace=tenant.metadata.namespace or "")
 
 
 def impersonated(tenant: Tenant) -> str | None:
@@ -344,37 +318,17 @@ def impersonated(tenant: Tenant) -> str | None:
 
 
 def denied(tenant: Tenant, removed: Removed) -> set[Grant]:
-    """The rights whose lack kept something from going. Raises a refusal that no right would mend."""
+    """The rights that were missing for removals; other refusals are in the status alone."""
     account = tenant.spec.service_account_name
     owner = "" if account is None else f"{tenant.metadata.namespace}/{account}"
-    found: set[Grant] = set()
-    for mapping, namespace, error in removed.refused:
-        grant = missing(error, mapping, account=owner, namespace=namespace)
-        if grant is None:
-            raise error
-        found.add(grant)
-    return found
+    grants = (
+        missing(error, mapping, account=owner, namespace=namespace)
+        for mapping, namespace, error in removed.refused
+    )
+    return {grant for grant in grants if grant is not None}
 
 
-def applied_kinds(tenant: Tenant) -> frozenset[GroupKind]:
-    """The kinds that the status tells of."""
-    found: set[GroupKind] = set()
-    for key in tenant.status.applied_resources:
-        try:
-            found.add(ResourceKey.parse(key).kind)
-        except ValueError:
-            continue
-    return frozenset(found)
-
-
-def key_of(mapping: RESTMapping, entry: Entry) -> ResourceKey:
-    """The key of an object as statuses tell of it."""
-    return ResourceKey(mapping.gvk.group_kind, entry.namespace, entry.name, resource_id(entry))
-
-
-def levels_of(tenant: Tenant) -> dict[str, int]:
-    """The level of each resource id; empty when the resources form no graph."""
-    try:
-        return graph_of(tenant).level_of()
-    except GraphError:
-        return {}
+def _names_hidden(tenant: Tenant) -> dict[str, str]:
+    """Stand-ins for the sensitive variables: with any, a refusal shows its reason and places only."""
+    sensitive = tenant.spec.sensitive_variables
+    return dict.fromkeys(sensitive.names, "…") if sensitive is not None else {}

@@ -6,22 +6,36 @@ from dataclasses import dataclass, field
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.resources import OWNER_UID, Desired, Owner, missing_leaves, revision
-from internal.tenancy.marks import (
+from ctrlruntime.controller.annotations import is_paused
+from ctrlruntime.resources import (
+    OWNER,
+    OWNER_UID,
+    REVISION,
+    Desired,
+    Owner,
+    missing_leaves,
+    revision,
+)
+from internal.tenancy.labels import (
+    CHANGE,
     FINALIZER,
     KINDS,
     REGISTRY,
     TEMPLATE,
     format_kinds,
+    hands_over,
     kinds_of,
     parse_kinds,
+    replaced_by,
 )
 from internal.tenancy.naming import ResourceKey, label_value
-from internal.tenancy.plan import DesiredTenant, ExistingTenant
+from internal.tenancy.plan_inputs import DesiredTenant, ExistingTenant
+from internal.tenancy.rollout_changes import format_change, parse_change, ready_changed_at
 from internal.tenancy.rows import ActiveRow
+from internal.tenancy.tenant_counts import state_of
 from internal.tenancy.values import SECRET, secret_name, values_secret
 
-LISTS_EXCLUDED = frozenset({"registryId"})
+LISTS_EXCLUDED = frozenset({"registryId", "rollout"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +63,8 @@ class TenantBuilder:
 
     registry: TenantRegistry
     blueprints: Mapping[str, Blueprint]
+    earlier: Mapping[tuple[str, str], Blueprint] = field(default_factory=dict)
+    """Earlier content of templates, by name and version."""
 
     @property
     def namespace(self) -> str:
@@ -59,6 +75,13 @@ class TenantBuilder:
         blueprint = self.blueprints.get(template)
         return "" if blueprint is None else blueprint.revision
 
+    def blueprint(self, tenant: DesiredTenant) -> Blueprint | None:
+        """The content that a tenant is built from; None if it is an earlier one that is not known."""
+        present = self.blueprints[tenant.template.name]
+        if tenant.version in {"", present.revision}:
+            return present
+        return self.earlier.get((tenant.template.name, tenant.version))
+
     def labels(self, tenant: DesiredTenant) -> dict[str, str]:
         """Labels of a tenant and its Secret."""
         return {
@@ -66,9 +89,8 @@ class TenantBuilder:
             TEMPLATE: label_value(tenant.template.name),
         }
 
-    def tenant(self, tenant: DesiredTenant, before: Entry | None) -> Desired:
+    def tenant(self, tenant: DesiredTenant, before: Entry | None, blueprint: Blueprint) -> Desired:
         """The desired Tenant. `before` is what exists: kinds it may still use are not forgotten."""
-        blueprint = self.blueprints[tenant.template.name]
         spec: Manifest = {
             "uid": tenant.row.uid,
             "templateRef": tenant.template.name,
@@ -93,9 +115,10 @@ class TenantBuilder:
             },
             "spec": spec,
         }
-        kinds = format_kinds(blueprint.kinds | _still_used(before))
+        kinds = format_kinds(blueprint.kinds | _still_used(before, blueprint.kinds))
+        annotations = {KINDS: kinds, **_change_annotation(tenant, before)}
         return Desired(
-            mapping=Tenant.mapping(), manifest=manifest, force=True, annotations={KINDS: kinds}
+            mapping=Tenant.mapping(), manifest=manifest, force=True, annotations=annotations
         )
 
     def secret(self, name: str, labels: Mapping[str, str], row: ActiveRow) -> Desired:
@@ -104,8 +127,21 @@ class TenantBuilder:
         return Desired(mapping=SECRET, manifest=manifest, force=True)
 
 
-def _still_used(before: Entry | None) -> frozenset[GroupVersionKind]:
-    """Kinds on record for a tenant that its last status does not show to be gone."""
+def _change_annotation(tenant: DesiredTenant, before: Entry | None) -> dict[str, str]:
+    """The record of a change by a rollout: the new one, or the one that is there."""
+    if tenant.change is not None:
+        return {CHANGE: format_change(tenant.change)}
+    recorded = "" if before is None else before.annotations.get(CHANGE, "")
+    return {CHANGE: recorded} if recorded else {}
+
+
+def _still_used(
+    before: Entry | None, wanted: frozenset[GroupVersionKind]
+) -> frozenset[GroupVersionKind]:
+    """Kinds on record for a tenant that its last status does not show to be gone.
+
+    Another version of a wanted kind is not needed: it is the same objects.
+    """
     if before is None:
         return frozenset()
     recorded = parse_kinds(before.annotations.get(KINDS, ""))
@@ -118,6 +154,7 @@ def _still_used(before: Entry | None) -> frozenset[GroupVersionKind]:
             applied.add(ResourceKey.parse(key).kind)
         except ValueError:
             return recorded
+    applied -= {kind.group_kind for kind in wanted}
     return frozenset(kind for kind in recorded if kind.group_kind in applied)
 
 
@@ -126,7 +163,7 @@ class ExistingTenants:
     """Tenants in the cluster as plans see them; each is decoded once per resourceVersion."""
 
     _known: dict[tuple[str, str], tuple[str, ExistingTenant]] = field(default_factory=dict)
-    _intact: dict[tuple[str, frozenset[str], bytes], bool] = field(default_factory=dict)
+    _intact: dict[tuple[str, frozenset[str], bytes, str], bool] = field(default_factory=dict)
 
     def of(self, entry: Entry, owner: Owner) -> ExistingTenant:
         """What a plan needs of one tenant. Its Secret is not looked at here."""
@@ -144,6 +181,14 @@ class ExistingTenants:
             variables=variables,
             intact=self._is_intact(entry, spec, owner),
             deleting=entry.deletion_timestamp is not None,
+            created=entry.creation_timestamp,
+            state=state_of(entry),
+            replaced_by=replaced_by(entry.annotations),
+            handing_over=hands_over(entry.annotations),
+            paused=is_paused(entry.annotations),
+            labels=entry.labels,
+            change=(change := parse_change(entry.annotations.get(CHANGE, ""))),
+            health_since=None if change is None else ready_changed_at(entry),
         )
         self._known[entry.key] = (version, tenant)
         return tenant
@@ -162,6 +207,7 @@ class ExistingTenants:
             str(spec.get("templateRevision", "")),
             frozenset(spec.get("variables") or ()),
             entry.owned,
+            revision({name: item for name, item in spec.items() if isinstance(item, list)}),
         )
         known = self._intact.get(key)
         if known is None:
@@ -169,7 +215,7 @@ class ExistingTenants:
                 "metadata": {
                     "labels": {REGISTRY: "", TEMPLATE: ""},
                     "finalizers": [FINALIZER],
-                    "annotations": {KINDS: "", OWNER_UID: ""},
+                    "annotations": dict.fromkeys((KINDS, OWNER, OWNER_UID, REVISION), ""),
                 },
                 "spec": spec,
             }

@@ -11,7 +11,7 @@ from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.informer import Informer
 from internal.tenancy.builder import VariablesError
-from internal.tenancy.marks import VALUES
+from internal.tenancy.labels import VALUES
 
 SECRET: RESTMapping = BUILTIN[GroupVersionKind("", "v1", "Secret")]
 
@@ -71,7 +71,7 @@ class SensitiveValues:
         named = tenant.spec.sensitive_variables
         if named is None:
             return None
-        return self.informer.store.get(tenant.metadata.namespace or "", named.secret_name)
+        return self.informer.store.get(named.secret_name, namespace=tenant.metadata.namespace or "")
 
     def _decode(self, entry: Entry) -> dict[str, str]:
         known = self._decoded.get(entry.uid)

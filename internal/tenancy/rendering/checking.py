@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from internal.tenancy.rendering.errors import RenderError
-from internal.tenancy.rendering.manifests import walk
+from internal.tenancy.rendering.manifests import Path, walk
 from internal.tenancy.rendering.templates import Templates
 
 MOST_ERRORS = 20
@@ -49,7 +49,7 @@ def check(templates: Templates, manifest: Mapping[str, Any]) -> Report:
     optional: set[str] = set()
     errors: list[RenderError] = []
 
-    def leaf(text: str) -> str:
+    def leaf(text: str, _: Path) -> str:
         compiled = templates.compile(text)
         needed.update(compiled.variables - compiled.optional)
         optional.update(compiled.optional)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,9 @@ LARGEST_INTEGER = 2**63 - 1
 
 DEEPEST_VALUE = 64
 """How deep lists and mappings may nest, in manifests and in values."""
+
+MOST_LOSSES = 10
+"""Lossy conversions that are recorded of one manifest."""
 
 NODE_COST = 64
 """Work charged for visiting one element of a list or mapping, in units of one character."""
@@ -46,7 +49,7 @@ WORKER = Limits(steps=100_000, work=24 * MIB, output=2 * MIB)
 class Meter:
     """Counts what a rendering costs and raises `LimitExceeded` when its limits are passed."""
 
-    __slots__ = ("_limits", "_output", "_steps", "_work")
+    __slots__ = ("_limits", "_lost", "_output", "_steps", "_work", "lost")
 
     def __init__(self, limits: Limits) -> None:
         self.begin(limits)
@@ -57,12 +60,26 @@ class Meter:
         self._steps = limits.steps
         self._work = limits.work
         self._output = limits.output
+        self.lost: list[str] = []
+        self._lost: list[str] = []
 
     def step(self) -> None:
         """Charges one pass through a loop."""
         self._steps -= 1
         if self._steps < 0:
             raise LimitExceeded(f"loops take more than {self._limits.steps} steps")
+
+    def lose(self, what: str) -> None:
+        """Records what a conversion lost, once for each template; `what` quotes no value."""
+        if what not in self._lost and len(self._lost) < MOST_LOSSES:
+            self._lost.append(what)
+
+    def place_losses(self, locate: Callable[[], str]) -> None:
+        """Adds to `lost` what the template at a place has lost."""
+        if self._lost and len(self.lost) < MOST_LOSSES:
+            place = locate()
+            self.lost += [f"{place}: {what}" for what in self._lost][: MOST_LOSSES - len(self.lost)]
+        self._lost.clear()
 
     def work(self, characters: int) -> None:
         """Charges work on so many characters."""

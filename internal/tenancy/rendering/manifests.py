@@ -18,6 +18,8 @@ from internal.tenancy.rendering.values import to_text
 
 Manifest = dict[str, Any]
 Path = tuple[str | int, ...]
+Leaf = Callable[[str, Path], Any]
+"""What becomes of a template string at a path."""
 
 _TEXT_VALUES = frozenset({"apiVersion", "kind"})
 _TEXT_CHILDREN = frozenset(
@@ -38,8 +40,9 @@ def combine(
     """The manifest with a resource's own templates put into its metadata, nothing rendered yet.
 
     Labels and annotations are merged over those of the manifest; name and namespace replace its own
-    only where they are given.
+    only where they are given. Raises RenderError for metadata that is no object, or kinds that are no text.
     """
+    _check_shape(manifest)
     metadata = dict(_mapping(manifest.get("metadata")))
     if name:
         metadata["name"] = name
@@ -49,6 +52,20 @@ def combine(
         if templates:
             metadata[key] = {**_mapping(metadata.get(key)), **templates}
     return {**manifest, "metadata": metadata}
+
+
+def _check_shape(manifest: Mapping[str, Any]) -> None:
+    """Raise RenderError for what the rest of this module relies on: what kind it is, and its metadata."""
+    for key in ("apiVersion", "kind"):
+        if key in manifest and not isinstance(manifest[key], str):
+            raise RenderError(key, "this has to be text")
+    metadata = manifest.get("metadata")
+    parts = {"metadata": metadata}
+    if isinstance(metadata, Mapping):
+        parts |= {f"metadata.{key}": metadata.get(key) for key in ("labels", "annotations")}
+    for path, part in parts.items():
+        if part is not None and not isinstance(part, Mapping):
+            raise RenderError(path, "this has to be an object with fields")
 
 
 def strings(manifest: Any) -> Iterator[str]:
@@ -68,11 +85,20 @@ def strings(manifest: Any) -> Iterator[str]:
 def render(
     templates: Templates, manifest: Mapping[str, Any], variables: Mapping[str, Any]
 ) -> Manifest:
-    """The manifest with every template rendered; its own fresh structure. Raises RenderError."""
-    return walk(manifest, lambda text: templates.render(text, variables))
+    """The manifest with every template rendered; its own fresh structure. Raises RenderError.
+
+    What conversions lost is in `templates.meter.lost` then, with the places.
+    """
+
+    def leaf(text: str, path: Path) -> Any:
+        value = templates.render(text, variables)
+        templates.meter.place_losses(lambda: locate(path))
+        return value
+
+    return walk(manifest, leaf)
 
 
-def walk(manifest: Mapping[str, Any], leaf: Callable[[str], Any]) -> Manifest:
+def walk(manifest: Mapping[str, Any], leaf: Leaf) -> Manifest:
     """The manifest with `leaf` applied to every template string. Raises RenderError with its path."""
     kind = manifest.get("kind")
     data = _TEXT_DATA if kind in {"ConfigMap", "Secret"} else frozenset()
@@ -82,7 +108,7 @@ def walk(manifest: Mapping[str, Any], leaf: Callable[[str], Any]) -> Manifest:
     }
 
 
-def _value(node: Any, path: Path, leaf: Callable[[str], Any], *, text: bool) -> Any:
+def _value(node: Any, path: Path, leaf: Leaf, *, text: bool) -> Any:
     if isinstance(node, str):
         return _leaf(node, path, leaf, text=text) if is_template(node) else node
     if len(path) > DEEPEST_VALUE:
@@ -99,9 +125,9 @@ def _value(node: Any, path: Path, leaf: Callable[[str], Any], *, text: bool) -> 
     return node
 
 
-def _leaf(node: str, path: Path, leaf: Callable[[str], Any], *, text: bool) -> Any:
+def _leaf(node: str, path: Path, leaf: Leaf, *, text: bool) -> Any:
     try:
-        value = leaf(node)
+        value = leaf(node, path)
         return to_text(value) if text else value
     except TemplateError as error:
         raise RenderError(locate(path), str(error)) from error

@@ -51,7 +51,8 @@ def perform(templates: Templates, job: dict[str, Any]) -> dict[str, Any]:
         if job["task"] == "check":
             return {"report": check(templates, job["manifest"]).to_json()}
         templates.meter.begin(WORKER)
-        return {"manifest": render(templates, job["manifest"], namespace(job["variables"]))}
+        manifest = render(templates, job["manifest"], namespace(job["variables"]))
+        return {"manifest": manifest, "lost": templates.meter.lost}
     except RenderError as error:
         return {"path": error.path, "message": error.message}
     except (MemoryError, RecursionError):

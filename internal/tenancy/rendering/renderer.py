@@ -49,17 +49,29 @@ class Renderer:
         """How often a worker process was started: 0 until a template needs one."""
         return self._worker.restarts
 
-    async def render(self, manifest: Mapping[str, Any], variables: Mapping[str, Any]) -> Manifest:
-        """The manifest rendered once with the variables. Raises RenderError, which quotes no value."""
+    async def render(
+        self,
+        manifest: Mapping[str, Any],
+        variables: Mapping[str, Any],
+        lost: list[str] | None = None,
+    ) -> Manifest:
+        """The manifest rendered once with the variables. Raises RenderError, which quotes no value.
+
+        What conversions such as `int` lost is added to `lost`, with its place and without the value.
+        """
+        lost = [] if lost is None else lost
         if not await self._inline(manifest):
-            return await self._by_worker(manifest, variables)
+            return await self._by_worker(manifest, variables, lost)
+        meter = self._templates.meter
         try:
-            self._templates.meter.begin(INLINE)
-            return render(self._templates, manifest, namespace(variables))
+            meter.begin(INLINE)
+            rendered = render(self._templates, manifest, namespace(variables))
+            lost += meter.lost
+            return rendered
         except RenderError as error:
             if not isinstance(error.__cause__, LimitExceeded):
                 raise
-        return await self._by_worker(manifest, variables)
+        return await self._by_worker(manifest, variables, lost)
 
     async def check(self, manifest: Mapping[str, Any]) -> Report:
         """All errors that can be found without a row, and the variables the manifest reads."""
@@ -92,10 +104,12 @@ class Renderer:
         return inline
 
     async def _by_worker(
-        self, manifest: Mapping[str, Any], variables: Mapping[str, Any]
+        self, manifest: Mapping[str, Any], variables: Mapping[str, Any], lost: list[str]
     ) -> Manifest:
         job = {"task": "render", "manifest": manifest, "variables": dict(variables)}
-        rendered: Manifest = (await self._perform(job))["manifest"]
+        answer = await self._perform(job)
+        lost += answer["lost"]
+        rendered: Manifest = answer["manifest"]
         return rendered
 
     async def _perform(self, job: dict[str, Any]) -> dict[str, Any]:

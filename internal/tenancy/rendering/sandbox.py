@@ -15,6 +15,8 @@ from internal.tenancy.rendering.errors import TemplateError
 from internal.tenancy.rendering.functions import (
     COSTS,
     FUNCTIONS,
+    INTERNAL,
+    LOSSY,
     SUBJECT_FIRST,
     SUBJECT_SECOND,
     TAKES_UNDEFINED,
@@ -54,6 +56,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def __init__(self, meter: Meter) -> None:
         super().__init__(
             undefined=Missing,
+            extensions=["jinja2.ext.loopcontrols"],
             autoescape=False,
             optimized=False,
             keep_trailing_newline=True,
@@ -138,6 +141,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 *args, value, **kw
             )
             made[name] = _by_subject(name, exact)
+        for name, function in INTERNAL.items():
+            made[GO_PREFIX + name] = self._metered(name, _last_first(function))
         made[STEPS_FILTER] = self._count_steps
         return made
 
@@ -145,6 +150,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         meter = self.meter
         cost = COSTS.get(name, 1)
         strict = name not in TAKES_UNDEFINED
+        lost_of = LOSSY.get(name)
 
         def run(*args: Any, **kwargs: Any) -> Any:
             for value in args:
@@ -158,6 +164,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
             except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError):
                 message = f"{name}: the number or the kind of its arguments is wrong"
                 raise TemplateError(message) from None
+            if lost_of is not None and (lost := lost_of(*args)):
+                meter.lose(f"{name}: {lost}")
             if isinstance(result, str):
                 meter.work(len(result))
             elif isinstance(result, list):
@@ -171,6 +179,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             items._fail_with_undefined_error()
         if isinstance(items, Mapping):
             items = sorted(items, key=to_text)
+        check_list_length(len(items) if isinstance(items, list | tuple | str) else 0)
         if not isinstance(items, list | tuple | str):
             raise TemplateError("a loop needs a list or a mapping")
         step = self.meter.step
@@ -179,6 +188,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
             step()
             counted.append(item)
         return counted
+
+
+def _last_first(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function for a filter of Go's spelling, whose piped value is the last argument."""
+    return lambda value, *args: function(*args, value)
 
 
 def _by_subject(name: str, exact: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,6 +6,7 @@ they never stand in for a variable that is missing. Loops count their steps, `~`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,7 +14,14 @@ from jinja2 import nodes
 from jinja2.visitor import NodeTransformer
 
 from internal.tenancy.rendering.errors import TemplateError, UnsupportedConstruct
-from internal.tenancy.rendering.functions import FUNCTIONS, NEEDS_WORKER, REFUSED
+from internal.tenancy.rendering.functions import (
+    FUNCTIONS,
+    INTERNAL,
+    MUTATING,
+    NEEDS_WORKER,
+    REFUSED,
+    TAKES_UNDEFINED,
+)
 from internal.tenancy.rendering.golang import GO_PREFIX, ROOT
 from internal.tenancy.rendering.sandbox import STEPS_FILTER
 
@@ -26,6 +34,7 @@ _ALLOWED: tuple[type[nodes.Node], ...] = (
     nodes.CondExpr, nodes.Filter, nodes.Test, nodes.Call, nodes.Getitem, nodes.Getattr, nodes.Slice,
     nodes.Concat, nodes.Compare, nodes.Operand, nodes.Not, nodes.And, nodes.Or, nodes.Add,
     nodes.Sub, nodes.Mul, nodes.Div, nodes.FloorDiv, nodes.Mod, nodes.Pow, nodes.Neg, nodes.Pos,
+    nodes.Break, nodes.Continue,
 )  # fmt: skip
 _SPELLINGS = {
     "Macro": "{% macro %}",
@@ -52,6 +61,8 @@ class Syntax:
     worker: bool
     variables: frozenset[str]
     optional: frozenset[str]
+    mutates: bool
+    """Whether it calls a function that changes its argument."""
 
 
 def examine(tree: nodes.Template) -> Syntax:
@@ -59,6 +70,13 @@ def examine(tree: nodes.Template) -> Syntax:
     _check(tree)
     variables, optional = _variables(tree)
     rewritten = _Rewriting().visit(tree)
+    mutates = False
+    for node in _walk(rewritten):
+        if isinstance(node, nodes.Filter):
+            name = node.name.removeprefix(GO_PREFIX)
+            mutates = mutates or name in MUTATING
+            if name == "fail" and node.node is not None:
+                node.node = nodes.Const(_literal(node.node), lineno=node.lineno)
     worker = any(
         isinstance(node, nodes.For | nodes.Assign)
         or (isinstance(node, nodes.Filter) and node.name.removeprefix(GO_PREFIX) in NEEDS_WORKER)
@@ -69,7 +87,27 @@ def examine(tree: nodes.Template) -> Syntax:
         target = nodes.Name(RESULT, "store", lineno=1)
         rewritten.body = [nodes.Assign(target, expression, lineno=1)]
         rewritten.set_environment(tree.environment)
-    return Syntax(rewritten, expression is not None, worker, variables, optional)
+    return Syntax(rewritten, expression is not None, worker, variables, optional, mutates)
+
+
+def _literal(node: nodes.Expr) -> str:
+    """What of a message stands in the template itself; values and what is computed become `…`."""
+    if isinstance(node, nodes.Const):
+        return node.value if isinstance(node.value, str) else ""
+    if not isinstance(node, nodes.Filter) or node.node is None:
+        return ""
+    name, parts = node.name.removeprefix(GO_PREFIX), [*node.args, node.node]
+    if not node.name.startswith(GO_PREFIX) and name == "printf":
+        parts = [node.node, *node.args]
+    if name == "printf":
+        return re.sub(r"%[-+# 0-9.]*([a-zA-Z%])", _verb, _literal(parts[0]))
+    if name in {"concatText", "print"}:
+        return "".join(_literal(part) or "…" for part in parts)
+    return ""
+
+
+def _verb(found: re.Match[str]) -> str:
+    return "%" if found[1] == "%" else "…"
 
 
 def _walk(node: nodes.Node) -> Iterator[nodes.Node]:
@@ -81,7 +119,21 @@ def _walk(node: nodes.Node) -> Iterator[nodes.Node]:
 
 
 def _check(tree: nodes.Template) -> None:
+    leaves = (nodes.Break, nodes.Continue)
+    in_loops = {
+        id(node)
+        for loop in tree.find_all(nodes.For)
+        for each in loop.body
+        for node in each.find_all(leaves)
+    } | {
+        id(node)
+        for loop in tree.find_all(nodes.For)
+        for node in loop.body
+        if isinstance(node, leaves)
+    }
     for count, node in enumerate(_walk(tree)):
+        if isinstance(node, leaves) and id(node) not in in_loops:
+            raise TemplateError("break and continue stand inside of a loop only")
         if count > _MOST_NODES:
             raise TemplateError("the template is too large")
         if not isinstance(node, _ALLOWED):
@@ -95,6 +147,8 @@ def _check(tree: nodes.Template) -> None:
             if node.node is None:
                 raise UnsupportedConstruct("{% filter %} is not supported")
             name = node.name.removeprefix(GO_PREFIX)
+            if node.name != name and name in INTERNAL:
+                continue
             if name in REFUSED:
                 raise UnsupportedConstruct(f"the function {name!r} is refused: {REFUSED[name]}")
             if name not in FUNCTIONS:
@@ -114,9 +168,9 @@ class _Rewriting(NodeTransformer):
         if name not in FUNCTIONS:
             raise TemplateError(f"there is no function {name!r}")
         if not node.args:
-            if name not in {"list", "dict"}:
+            if name not in {"list", "tuple", "dict"}:
                 raise TemplateError(f"the function {name!r} needs an argument")
-            empty: nodes.Expr = nodes.List([]) if name == "list" else nodes.Dict([])
+            empty: nodes.Expr = nodes.Dict([]) if name == "dict" else nodes.List([])
             return empty.set_lineno(node.lineno)
         *others, last = node.args
         return nodes.Filter(
@@ -187,10 +241,10 @@ def _guarded(tree: nodes.Template) -> Iterator[int]:
         arguments: list[nodes.Node] = []
         if isinstance(node, nodes.Filter) and node.node is not None:
             name = node.name.removeprefix(GO_PREFIX)
-            if name in {"default", "d", "empty", "coalesce"}:
+            if name in TAKES_UNDEFINED:
                 arguments = [node.node, *node.args]
         elif isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name):
-            if node.node.name in {"default", "d", "empty", "coalesce"}:
+            if node.node.name in TAKES_UNDEFINED:
                 arguments = list(node.args)
         elif isinstance(node, nodes.Test) and node.name in {"defined", "undefined"}:
             arguments = [node.node]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +29,8 @@ would take more than 30 ms to compile."""
 
 CACHED_TEMPLATES = 4096
 
+_DEFINES = re.compile(r"\{\{-?\s*(?:define|block)\b")
+
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
@@ -38,6 +42,7 @@ class Compiled:
     worker: bool
     variables: frozenset[str]
     optional: frozenset[str]
+    mutates: bool
 
 
 def is_template(text: str) -> bool:
@@ -46,7 +51,9 @@ def is_template(text: str) -> bool:
 
 
 def is_large(text: str) -> bool:
-    """Whether compiling the text would take the event loop too long."""
+    """Whether compiling the text would take the event loop too long, or may: it has templates in it."""
+    if _DEFINES.search(text):
+        return True
     if len(text) <= LONGEST_INLINE_ACTIONS:
         return False
     if len(text) > LONGEST_INLINE_TEXT:
@@ -109,6 +116,9 @@ class Templates:
 
     def _run(self, compiled: Compiled, variables: Mapping[str, Any]) -> Any:
         program = compiled.program
+        if compiled.mutates:
+            # What it changes is its own: no other template of the manifest sees it.
+            variables = namespace(deepcopy(variables[ROOT]))
         context = program.new_context(variables, shared=True)  # type: ignore[arg-type]
         output = self.meter.output
         chunks: list[str] = []
@@ -142,7 +152,13 @@ class Templates:
         except (SyntaxError, ValueError, OverflowError, AssertionError):
             return TemplateError("the template cannot be compiled")
         return Compiled(
-            text, program, syntax.native, syntax.worker, syntax.variables, syntax.optional
+            text,
+            program,
+            syntax.native,
+            syntax.worker,
+            syntax.variables,
+            syntax.optional,
+            syntax.mutates,
         )
 
 

@@ -11,6 +11,8 @@ from jinja2 import StrictUndefined
 
 from internal.tenancy.rendering.errors import TemplateError
 from internal.tenancy.rendering.limits import DEEPEST_VALUE
+from internal.tenancy.rendering.moments import Moment
+from internal.tenancy.rendering.versions import Version
 
 
 class Missing(StrictUndefined):
@@ -42,7 +44,9 @@ def to_text(value: Any) -> str:
         return str(value)
     if isinstance(value, float):
         return _float_text(value)
-    return orjson.dumps(to_plain(value)).decode()
+    if isinstance(value, Version | Moment):
+        return str(value)
+    return orjson.dumps(to_plain(value), option=orjson.OPT_SORT_KEYS).decode()
 
 
 def to_plain(value: Any, depth: int = 0) -> Any:
@@ -53,6 +57,8 @@ def to_plain(value: Any, depth: int = 0) -> Any:
         if not math.isfinite(value):
             raise TemplateError("a number is not finite")
         return value
+    if isinstance(value, Version | Moment):
+        return str(value)
     if depth >= DEEPEST_VALUE:
         raise TemplateError(f"a value is nested deeper than {DEEPEST_VALUE} levels")
     if isinstance(value, Mapping):
@@ -69,6 +75,17 @@ def is_empty(value: Any) -> bool:
     if isinstance(value, str | list | tuple | Mapping):
         return len(value) == 0
     return isinstance(value, int | float) and value == 0
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two values are equal in type and content, as Go's DeepEqual has it."""
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return len(left) == len(right) and all(
+            key in right and same(item, right[key]) for key, item in left.items()
+        )
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    return type(left) is type(right) and bool(left == right)
 
 
 def _float_text(value: float) -> str:

@@ -54,3 +54,15 @@ class NotAllowed(SourceError):
     """The manager's options do not allow this source."""
 
     reason = "SourceNotAllowed"
+
+
+class ValueTooLarge(SourceError):
+    """A value is larger than what is read into memory."""
+
+    reason = "ValueTooLarge"
+
+
+class ReplicaBehind(SourceError):
+    """A replica has older rows than were read before, from another server or by another query."""
+
+    reason = "ReplicaBehind"

@@ -9,18 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import aiomysql
 from pymysql import err
 from pymysql.constants import FIELD_TYPE
 
-from apis.tenancy import TLSMode
+from apis.tenancy import MySQLSource as Fields
 from internal.tenancy.rows import Row
 from internal.tenancy.sources.errors import (
     AccessDenied,
@@ -31,7 +29,10 @@ from internal.tenancy.sources.errors import (
     UnknownTable,
     Unreachable,
 )
-from internal.tenancy.sources.source import LARGEST_PAGE, Page, size, text
+from internal.tenancy.sources.mysql_auth import GuardedPool
+from internal.tenancy.sources.source import LARGEST_PAGE, Page, Source, size, text
+from internal.tenancy.sources.source_type import SourceContext
+from internal.tenancy.sources.tls import TLSSettings, client_context, read_tls
 
 _DENIED = frozenset({1044, 1045, 1130, 1131, 1142, 1143, 1227, 1251, 1698, 4151})
 _UNKNOWN_TABLE = frozenset({1049, 1051, 1146, 1356})
@@ -39,16 +40,8 @@ _UNKNOWN_COLUMN = frozenset({1054})
 _TIMED_OUT = frozenset({1205, 1969, 3024})
 _LOST = frozenset({1040, 1053, 1152, 1158, 1159, 1160, 1161, 2002, 2003, 2005, 2006, 2013, 2014})
 IDLE_SECONDS = 300
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TLSSettings:
-    """PEM texts; `mode` as in the registry's `tls`."""
-
-    mode: TLSMode = TLSMode.VERIFY_IDENTITY
-    ca: str | None = None
-    certificate: str | None = None
-    key: str | None = field(default=None, repr=False)
+NO_LIMIT = 2**64 - 1
+"""A server's own `sql_select_limit` would end a result early and without an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +59,27 @@ class MySQLSettings:
     read_timeout: float = 30.0
     pool_size: int = 3
     page_size: int = 1000
+
+    @classmethod
+    async def of(cls, fields: Fields, context: SourceContext) -> MySQLSettings:
+        """Settings as the registry has them. Raises SourceError for a missing Secret."""
+        return cls(
+            host=fields.host,
+            port=fields.port,
+            username=fields.username,
+            password=await context.secret(fields.password_ref) or "",
+            database=fields.database,
+            table=fields.table,
+            tls=await read_tls(fields.tls, context),
+            connect_timeout=fields.connect_timeout_seconds,
+            read_timeout=fields.read_timeout_seconds,
+            pool_size=fields.pool_size,
+            page_size=fields.page_size,
+        )
+
+    def open(self, wake: Callable[[], None]) -> Source:
+        """See Settings. MySQL has no notifications: `wake` is never called."""
+        return MySQLSource(self)
 
 
 class MySQLSource:
@@ -115,7 +129,7 @@ class MySQLSource:
     async def _connection(self) -> AsyncIterator[Any]:
         """A connection for one query. After an error it is closed, not put back."""
         async with self._errors(self._settings.connect_timeout * 2, "connect"):
-            pool = self._pool = self._pool or await aiomysql.create_pool(**self._options())
+            pool = self._pool = self._pool or GuardedPool(**self._options())
             connection = await pool.acquire()
         clean = False
         try:
@@ -174,10 +188,12 @@ class MySQLSource:
             "connect_timeout": settings.connect_timeout,
             "autocommit": True,
             "conv": _CONVERTERS,
-            "init_command": "SET time_zone = '+00:00'",
-            "ssl": None if settings.tls is None else context(settings.tls),
+            "init_command": f"SET time_zone = '+00:00', sql_select_limit = {NO_LIMIT}",
+            "ssl": None if settings.tls is None else client_context(settings.tls),
             "minsize": 0,
             "maxsize": settings.pool_size,
+            "echo": False,
+            "loop": asyncio.get_running_loop(),
             "pool_recycle": IDLE_SECONDS,
         }
 
@@ -195,6 +211,10 @@ class MySQLSource:
             raise self._translated(error, place) from None
         except ssl.SSLError as error:
             raise _tls_error(place, error) from None
+        except UnicodeError:
+            raise Unreachable(
+                f"spec.source.mysql.host: {self._settings.host!r} cannot be the name of a host"
+            ) from None
         except (OSError, asyncio.IncompleteReadError, EOFError):
             raise Unreachable(f"the database at {place} cannot be reached") from None
         except (RuntimeError, AttributeError) as error:
@@ -240,39 +260,15 @@ async def _closed(writers: Sequence[Any]) -> None:
 
 
 def select(table: str, columns: Sequence[str]) -> str:
-    """The one statement: mapped columns only, in a stable order that puts active rows first."""
-    quoted = [quote(column) for column in columns]
+    """The one statement: mapped columns only, in a stable order."""
+    quoted = ", ".join(quote(column) for column in columns)
     place = ".".join(quote(part) for part in table.split(".", 1))
-    order = [quoted[0], *(f"{column} DESC" for column in quoted[1:2]), *quoted[2:]]
-    return f"SELECT {', '.join(quoted)} FROM {place} ORDER BY {', '.join(order)}"  # noqa: S608
+    return f"SELECT {quoted} FROM {place} ORDER BY {quoted}"  # noqa: S608
 
 
 def quote(identifier: str) -> str:
     """An identifier in backticks, its own doubled."""
     return "`" + identifier.replace("\0", "").replace("`", "``") + "`"
-
-
-def context(tls: TLSSettings) -> ssl.SSLContext:
-    """The TLS context that the settings describe. Raises InsecureConnection for unusable PEM texts."""
-    try:
-        made = ssl.create_default_context(cadata=tls.ca)
-        made.minimum_version = ssl.TLSVersion.TLSv1_2
-        made.check_hostname = tls.mode is TLSMode.VERIFY_IDENTITY
-        if tls.mode is TLSMode.REQUIRED:
-            made.verify_mode = ssl.CERT_NONE
-        if tls.certificate and tls.key:
-            _load_certificate(made, tls.certificate, tls.key)
-    except (ssl.SSLError, ValueError):
-        raise InsecureConnection("the certificates of the registry's tls are not usable") from None
-    return made
-
-
-def _load_certificate(made: ssl.SSLContext, certificate: str, key: str) -> None:
-    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
-        Path(file.name).chmod(0o600)
-        file.write(f"{certificate}\n{key}\n")
-        file.flush()
-        made.load_cert_chain(file.name)
 
 
 def _tls_error(place: str, error: ssl.SSLError) -> InsecureConnection:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
-from internal.tenancy.sources.mysql import MySQLSettings, MySQLSource
 from internal.tenancy.sources.source import Source
-from internal.tenancy.sources.sqlite import SQLiteSettings, SQLiteSource
-
-Settings = MySQLSettings | SQLiteSettings
+from internal.tenancy.sources.source_type import Settings
 
 
 class Sources:
@@ -20,15 +17,18 @@ class Sources:
     def __len__(self) -> int:
         return len(self._kept)
 
-    async def get(self, registry: Hashable, settings: Settings) -> Source:
-        """The registry's source; the one kept, or a new one after closing one of other settings."""
+    async def get(
+        self, registry: Hashable, settings: Settings, wake: Callable[[], None] = lambda: None
+    ) -> Source:
+        """The registry's source; the one kept, or a new one after closing one of other settings.
+
+        A new source may call `wake` when rows may have changed.
+        """
         kept = self._kept.get(registry)
         if kept is not None and kept[0] == settings:
             return kept[1]
         await self.release(registry)
-        source: Source = (
-            MySQLSource(settings) if isinstance(settings, MySQLSettings) else SQLiteSource(settings)
-        )
+        source = settings.open(wake)
         self._kept[registry] = (settings, source)
         return source
 

@@ -20,9 +20,9 @@ class Source(Protocol):
     def pages(self, columns: Sequence[str]) -> AsyncGenerator[Page, None]:
         """All rows, inactive ones included, in pages, from one consistent snapshot.
 
-        `columns` names what is read: uid first, then the activation column, which orders rows of
-        one uid. The order is stable as long as the rows are. Raises SourceError. A reader that
-        stops early closes the iterator (`contextlib.aclosing`), or a connection stays taken.
+        `columns` names what is read. The order is stable as long as the rows are, and has no other
+        meaning. Raises SourceError. A reader that stops early closes the iterator
+        (`contextlib.aclosing`), or a connection stays taken.
         """
 
     async def close(self) -> None:

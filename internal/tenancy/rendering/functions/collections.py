@@ -1,4 +1,4 @@
-"""Functions on lists and mappings, defaults, and comparisons."""
+"""Functions on lists, defaults, and comparisons."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 from jinja2 import Undefined
 
 from internal.tenancy.rendering.errors import TemplateError
+from internal.tenancy.rendering.functions.numbers import exact_int
 from internal.tenancy.rendering.limits import check_list_length, check_text_length
-from internal.tenancy.rendering.values import Missing, is_empty, to_text
+from internal.tenancy.rendering.values import Missing, is_empty, same, to_text
 
 
 def default(fallback: Any, value: Any = None, *, boolean: bool = True) -> Any:
@@ -32,13 +33,6 @@ def ternary(if_true: Any, if_false: Any, condition: Any) -> Any:
     return if_true if condition else if_false
 
 
-def make_dict(*pairs: Any) -> dict[str, Any]:
-    """A mapping of `key value key value ...`."""
-    if len(pairs) % 2:
-        raise TemplateError("dict: the last key has no value")
-    return {to_text(pairs[i]): pairs[i + 1] for i in range(0, len(pairs), 2)}
-
-
 def bounded_range(*bounds: int) -> list[int]:
     """`range(stop)` or `range(start, stop, step)`, of bounded length."""
     try:
@@ -52,16 +46,106 @@ def bounded_range(*bounds: int) -> list[int]:
 
 def join(separator: Any, items: Any) -> str:
     """The items as text, separated."""
-    parts = [to_text(item) for item in elements(items)]
+    parts = texts_of(items)
     between = to_text(separator)
     check_text_length(sum(map(len, parts)) + len(between) * len(parts))
     return between.join(parts)
 
 
+def texts_of(items: Any) -> list[str]:
+    """The elements as text, without nil; of a single value a list of one."""
+    if items is None:
+        return []
+    if not isinstance(items, list | tuple | Mapping):
+        return [to_text(items)]
+    return [to_text(item) for item in elements(items) if item is not None]
+
+
+def until(stop: Any) -> list[int]:
+    """The whole numbers from 0 up or down to, not including, the given one."""
+    end = exact_int(stop)
+    return bounded_range(0, end, 1 if end >= 0 else -1)
+
+
+def until_step(start: Any, stop: Any, step: Any) -> list[int]:
+    """The whole numbers from `start` to `stop`, not included; none if the step leads away."""
+    first, end, by = map(exact_int, (start, stop, step))
+    return bounded_range(first, end, by) if by else []
+
+
+def seq(*bounds: Any) -> str:
+    """Numbers as text: `seq 5`, `seq first last` or `seq first step last`, all inclusive."""
+    numbers = [exact_int(bound) for bound in bounds]
+    if not 1 <= len(numbers) <= 3:
+        return ""
+    first = numbers[0] if len(numbers) > 1 else 1
+    end = numbers[-1]
+    towards = 1 if end >= first else -1
+    step = numbers[1] if len(numbers) == 3 else towards
+    if step * towards <= 0:
+        return ""
+    return " ".join(map(str, bounded_range(first, end + towards, step)))
+
+
+def prepend(items: Any, value: Any) -> list[Any]:
+    """The list with one more element at its start."""
+    return [value, *elements(items)]
+
+
+def chunk(size: Any, items: Any) -> list[list[Any]]:
+    """The list in lists of the given size; the last may be shorter."""
+    width, found = exact_int(size), elements(items)
+    if width < 1:
+        raise TemplateError("chunk: the size has to be at least 1")
+    return [found[start : start + width] for start in range(0, len(found), width)]
+
+
+def without(items: Any, *left_out: Any) -> list[Any]:
+    """The list without any of the values."""
+    unwanted = set(map(_identity, left_out))
+    return [item for item in elements(items) if _identity(item) not in unwanted]
+
+
+def cut(items: Any, *bounds: Any) -> Any:
+    """The part of a list, or of a text's characters, from the first bound up to the second."""
+    whole = items if isinstance(items, str) else elements(items)
+    if len(bounds) > 2:
+        raise TemplateError("slice: it takes at most two bounds")
+    start = exact_int(bounds[0]) if bounds else 0
+    end = exact_int(bounds[1]) if len(bounds) > 1 else len(whole)
+    if not 0 <= start <= end <= len(whole):
+        raise TemplateError("slice: out of range")
+    return whole[start:end]
+
+
+def split(separator: Any, text: Any) -> dict[str, str]:
+    """The parts of a text as a mapping: `_0`, `_1` and so on."""
+    return _numbered(split_list(separator, text))
+
+
+def splitn(separator: Any, most: Any, text: Any) -> dict[str, str]:
+    """Like `split`, with at most so many parts; all when the number is negative."""
+    count, between, whole = exact_int(most), to_text(separator), to_text(text)
+    if count == 0:
+        return {}
+    if count < 0:
+        return split(separator, text)
+    if not between:
+        parts = list(whole[: count - 1])
+        rest = whole[count - 1 :]
+        return _numbered([*parts, rest] if rest else parts)
+    check_list_length(min(count, whole.count(between) + 1))
+    return _numbered(whole.split(between, count - 1))
+
+
+def _numbered(parts: Sequence[str]) -> dict[str, str]:
+    return {f"_{place}": part for place, part in enumerate(parts)}
+
+
 def split_list(separator: Any, text: Any) -> list[str]:
     """The parts of a text between separators; its characters when the separator is empty."""
     whole, between = to_text(text), to_text(separator)
-    check_list_length(whole.count(between) + 1)
+    check_list_length(whole.count(between) + 1 if between else len(whole))
     return whole.split(between) if between else list(whole)
 
 
@@ -100,13 +184,6 @@ def pairs(items: Any) -> list[tuple[Any, Any]]:
     return list(enumerate(elements(items)))
 
 
-def keys(mapping: Any) -> list[str]:
-    """The keys in order."""
-    if not isinstance(mapping, Mapping):
-        raise TemplateError("keys: the value is not a mapping")
-    return sorted(map(to_text, mapping))
-
-
 def first(items: Any) -> Any:
     """The first element, or None of an empty list."""
     found = items[:1] if isinstance(items, str) else elements(items)[:1]
@@ -123,8 +200,12 @@ def unique(items: Any) -> list[Any]:
     """The elements without repetitions, in their first order."""
     seen: dict[str, Any] = {}
     for item in elements(items):
-        seen.setdefault(f"{type(item).__name__}:{to_text(item)}", item)
+        seen.setdefault(_identity(item), item)
     return list(seen.values())
+
+
+def _identity(value: Any) -> str:
+    return f"{type(value).__name__}:{to_text(value)}"
 
 
 def append(items: Any, value: Any) -> list[Any]:
@@ -170,8 +251,9 @@ def _comparable(name: str, left: Any, right: Any) -> bool:
 
 
 def fail(message: Any) -> Any:
-    """Ends the rendering. The message is the template author's, so it is not repeated here."""
-    raise TemplateError("the template calls fail")
+    """Ends the rendering. The message is what is literal in the template, never a value: see `syntax`."""
+    text = to_text(message)
+    raise TemplateError(f"fail: {text}" if text else "the template calls fail")
 
 
 COLLECTIONS: dict[str, Callable[..., Any]] = {
@@ -180,17 +262,14 @@ COLLECTIONS: dict[str, Callable[..., Any]] = {
     "coalesce": coalesce,
     "ternary": ternary,
     "list": lambda *items: list(items),
-    "dict": make_dict,
     "range": bounded_range,
-    "until": bounded_range,
+    "until": until,
+    "untilStep": until_step,
+    "seq": seq,
     "join": join,
     "splitList": split_list,
     "index": index,
-    "get": lambda mapping, key: mapping.get(to_text(key), ""),
-    "hasKey": lambda mapping, key: to_text(key) in mapping,
-    "keys": keys,
-    "values": elements,
-    "has": lambda item, items: item in elements(items),
+    "has": lambda item, items: any(same(item, each) for each in elements(items)),
     "each": elements,
     "pairs": pairs,
     "first": first,
@@ -198,6 +277,16 @@ COLLECTIONS: dict[str, Callable[..., Any]] = {
     "initial": lambda items: elements(items)[:-1],
     "rest": lambda items: elements(items)[1:],
     "append": append,
+    "prepend": prepend,
+    "chunk": chunk,
+    "compact": lambda items: [item for item in elements(items) if not empty(item)],
+    "without": without,
+    "slice": cut,
+    "toStrings": texts_of,
+    "split": split,
+    "splitn": splitn,
+    "all": lambda *values: not any(map(empty, values)),
+    "any": lambda *values: not all(map(empty, values)),
     "concat": concat,
     "reverse": lambda items: elements(items)[::-1],
     "uniq": unique,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -49,13 +50,46 @@ def from_json(text: Any) -> Any:
 
 
 def to_json(value: Any) -> str:
-    """The value as JSON, without blanks."""
-    return orjson.dumps(to_plain(value)).decode()
+    """The value as JSON, without blanks, keys in order; `<`, `>` and `&` are escaped as Go does."""
+    return _without_html(to_raw_json(value))
+
+
+def to_raw_json(value: Any) -> str:
+    """Like `toJson`, with `<`, `>` and `&` as they are."""
+    return orjson.dumps(to_plain(value), option=orjson.OPT_SORT_KEYS).decode()
 
 
 def to_pretty_json(value: Any) -> str:
     """The value as JSON, indented by two."""
-    return orjson.dumps(to_plain(value), option=orjson.OPT_INDENT_2).decode()
+    layout = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS
+    return _without_html(orjson.dumps(to_plain(value), option=layout).decode())
+
+
+def b32enc(text: Any) -> str:
+    """Standard base32 of the text's UTF-8."""
+    return base64.b32encode(_octets(text)).decode()
+
+
+def b32dec(text: Any) -> str:
+    """The UTF-8 text that base32 spells."""
+    try:
+        return base64.b32decode(to_text(text)).decode()
+    except (binascii.Error, ValueError):
+        raise TemplateError("b32dec: the value is not base32 of UTF-8 text") from None
+
+
+def sha512sum(text: Any) -> str:
+    """SHA-512 of the text's UTF-8 in hex."""
+    return hashlib.sha512(_octets(text)).hexdigest()
+
+
+def adler32sum(text: Any) -> str:
+    """Adler-32 of the text's UTF-8 as a decimal number."""
+    return str(zlib.adler32(_octets(text)))
+
+
+def _without_html(text: str) -> str:
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def to_yaml(value: Any) -> str:
@@ -80,5 +114,10 @@ ENCODINGS: dict[str, Callable[..., Any]] = {
     "fromJson": from_json,
     "toJson": to_json,
     "toPrettyJson": to_pretty_json,
+    "toRawJson": to_raw_json,
     "toYaml": to_yaml,
+    "b32enc": b32enc,
+    "b32dec": b32dec,
+    "sha512sum": sha512sum,
+    "adler32sum": adler32sum,
 }

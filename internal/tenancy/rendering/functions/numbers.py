@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, InvalidOperation, localcontext
 from functools import reduce
 from typing import Any
 
@@ -14,6 +15,10 @@ from internal.tenancy.rendering.values import to_text
 
 MOST_DIGITS = 400
 TRUE_WORDS = frozenset({"true", "1", "yes", "on", "t", "y"})
+FALSE_WORDS = frozenset({"false", "0", "no", "off", "f", "n", ""})
+OCTAL = re.compile(r"[+-]?[0-7]{1,21}")
+_EXACT = Context(prec=700, Emax=400, Emin=-400, traps=[DivisionByZero, InvalidOperation])
+_SIXTEEN_PLACES = Decimal("1e-16")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 
 
@@ -94,16 +99,39 @@ def smallest(*values: Any) -> int:
     return min(_whole("min", value) for value in values)
 
 
-def round_to(value: Any, places: int = 0) -> float:
-    """The number rounded to so many decimal places, halves away from zero."""
+def round_to(value: Any, places: int = 0, up_from: Any = 0.5) -> float:
+    """The number rounded to so many decimal places; a fraction of `up_from` or more goes up."""
     factor = 10.0 ** max(min(places, 12), 0)
     scaled = abs(_number("round", value)) * factor
-    return math.copysign(math.floor(scaled + 0.5) / factor, _number("round", value))
+    whole = math.floor(scaled)
+    whole += scaled - whole >= _number("round", up_from)
+    return math.copysign(whole / factor, _number("round", value))
 
 
 def absolute(value: Any) -> int | float:
     """The number without its sign."""
     return abs(_number("abs", value))
+
+
+def to_decimal(value: Any) -> int:
+    """The number that octal digits spell, as in Unix permissions; 0 for anything else."""
+    text = to_text(value)
+    return check_integer(int(text, 8)) if OCTAL.fullmatch(text) else 0
+
+
+def _decimals(name: str, apply: Callable[[Decimal, Decimal], Decimal], *values: Any) -> float:
+    """Decimal arithmetic from left to right, as a float in the end."""
+    numbers = [Decimal(repr(_number(name, value))) for value in values]
+    with localcontext(_EXACT):
+        try:
+            return _finite(float(reduce(apply, numbers)))
+        except ArithmeticError:
+            raise TemplateError(f"{name}: the result is not a number") from None
+
+
+def _quotient(left: Decimal, right: Decimal) -> Decimal:
+    """Sixteen decimal places, halves away from zero."""
+    return (left / right).quantize(_SIXTEEN_PLACES, ROUND_HALF_UP)
 
 
 def _whole(name: str, value: Any) -> int:
@@ -125,6 +153,47 @@ def _finite(value: float) -> float:
     return value
 
 
+def loses_number(text: Any) -> str:
+    """What `int` or `float` drops of a text; empty if nothing."""
+    if not isinstance(text, str) and text is not None:
+        return ""
+    spelled = to_text(text).strip()
+    return "" if _is_number(spelled) else "a value that is not a number became 0"
+
+
+def loses_whole(text: Any) -> str:
+    """What `int` drops of a text; empty if nothing."""
+    lost = loses_number(text)
+    if lost or not isinstance(text, str):
+        return lost
+    return "" if float(text).is_integer() else "the fraction of a number was cut off"
+
+
+def loses_bool(text: Any) -> str:
+    """What `bool` drops of a text; empty if nothing."""
+    if not isinstance(text, str) or text.strip().lower() in TRUE_WORDS | FALSE_WORDS:
+        return ""
+    return "a value that is neither true nor false became false"
+
+
+def loses_octal(text: Any) -> str:
+    """What `toDecimal` drops; empty if nothing."""
+    return "" if OCTAL.fullmatch(to_text(text)) else "a value that is not octal became 0"
+
+
+LOSSY: dict[str, Callable[[Any], str]] = {
+    **dict.fromkeys(("int", "int64", "atoi"), loses_whole),
+    **dict.fromkeys(("float", "float64"), loses_number),
+    "bool": loses_bool,
+    "toDecimal": loses_octal,
+}
+"""Conversions that yield something for any value, and what each lost of the one it was given."""
+
+
+def _is_number(text: str) -> bool:
+    return len(text) <= MOST_DIGITS and _NUMBER.fullmatch(text) is not None
+
+
 NUMBERS: dict[str, Callable[..., Any]] = {
     "int": exact_int,
     "int64": exact_int,
@@ -144,4 +213,12 @@ NUMBERS: dict[str, Callable[..., Any]] = {
     "ceil": lambda value: float(math.ceil(_number("ceil", value))),
     "round": round_to,
     "abs": absolute,
+    "addf": lambda *values: _decimals("addf", lambda left, right: left + right, 0, *values),
+    "add1f": lambda value: _decimals("add1f", lambda left, right: left + right, value, 1),
+    "subf": lambda *values: _decimals("subf", lambda left, right: left - right, *values),
+    "mulf": lambda *values: _decimals("mulf", lambda left, right: left * right, *values),
+    "divf": lambda *values: _decimals("divf", _quotient, *values),
+    "maxf": lambda *values: max(float(_number("maxf", value)) for value in values),
+    "minf": lambda *values: min(float(_number("minf", value)) for value in values),
+    "toDecimal": to_decimal,
 }

@@ -17,7 +17,7 @@ from typing import Any
 from internal.tenancy.rendering.errors import TemplateError
 from internal.tenancy.rendering.functions.numbers import exact_int, to_float
 from internal.tenancy.rendering.functions.texts import quote
-from internal.tenancy.rendering.limits import check_text_length
+from internal.tenancy.rendering.limits import check_list_length, check_text_length
 from internal.tenancy.rendering.values import to_text
 
 LONGEST_PATTERN = 512
@@ -25,6 +25,8 @@ LONGEST_SUBJECT = 64 * 1024
 WIDEST_FIELD = 256
 
 _parser: Any = importlib.import_module("re._parser")
+_constants: Any = importlib.import_module("re._constants")
+_compiler: Any = importlib.import_module("re._compiler")
 _REPEATS = frozenset({"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"})
 _REFUSED = {
     "GROUPREF": "a back reference",
@@ -32,6 +34,18 @@ _REFUSED = {
     "ASSERT": "a look-around",
     "ASSERT_NOT": "a look-around",
 }
+
+
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_AT_END_STRING: Any = next(c for c in _constants.ATCODES if str(c) == "AT_END_STRING")
+_CLASS = re.compile(r"\[:(\^?\w+):\]")
+_CLASSES = {
+    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "blank": r"\t ", "digit": "0-9", "lower": "a-z",
+    "^digit": r"\D",
+    "^space": r"\S",
+    "^word": r"\W",
+    "space": r"\t\n\v\f\r ", "upper": "A-Z", "word": "0-9A-Za-z_", "xdigit": "0-9A-Fa-f",
+}  # fmt: skip
 
 
 def regex_match(pattern: Any, text: Any) -> bool:
@@ -45,20 +59,70 @@ def regex_find(pattern: Any, text: Any) -> str:
     return found.group() if found else ""
 
 
+def regex_find_all(pattern: Any, text: Any, most: Any) -> list[str]:
+    """All matches, or the first so many when the number is not negative."""
+    limit = exact_int(most)
+    found: list[str] = []
+    for match in _matches(_compiled(to_text(pattern)), _subject(text)):
+        if 0 <= limit <= len(found):
+            break
+        found.append(match.group())
+        check_list_length(len(found))
+    return found
+
+
+def regex_split(pattern: Any, text: Any, most: Any) -> list[str]:
+    """The parts between matches; at most so many when the number is not negative."""
+    limit, subject, source = exact_int(most), _subject(text), to_text(pattern)
+    if limit == 0:
+        return []
+    if source and not subject:
+        return [""]
+    parts: list[str] = []
+    start = end = 0
+    for match in _matches(_compiled(source), subject):
+        if 0 < limit == len(parts) + 1:
+            break
+        end = match.start()
+        if match.end():
+            parts.append(subject[start:end])
+        start = match.end()
+        check_list_length(len(parts))
+    if end != len(subject):
+        parts.append(subject[start:])
+    return parts
+
+
+def regex_replace_literal(pattern: Any, text: Any, replacement: Any) -> str:
+    """Every match replaced by the text as it is."""
+    return _replaced(pattern, text, [(False, to_text(replacement))])
+
+
 def regex_replace_all(pattern: Any, text: Any, replacement: Any) -> str:
     """Every match replaced; `$1` and `${name}` in the replacement are groups, `$$` a dollar sign."""
-    compiled, subject = _compiled(to_text(pattern)), _subject(text)
-    parts = _replacement_parts(to_text(replacement))
-    made = 0
+    return _replaced(pattern, text, _replacement_parts(to_text(replacement)))
 
-    def substitute(match: re.Match[str]) -> str:
-        nonlocal made
+
+def _replaced(pattern: Any, text: Any, parts: list[tuple[bool, str]]) -> str:
+    subject = _subject(text)
+    pieces: list[str] = []
+    made = end = 0
+    for match in _matches(_compiled(to_text(pattern)), subject):
         piece = "".join(_group(match, part) if is_group else part for is_group, part in parts)
+        pieces += [subject[end : match.start()], piece]
         made += len(piece)
         check_text_length(made)
-        return piece
+        end = match.end()
+    return "".join(pieces) + subject[end:]
 
-    return compiled.sub(substitute, subject)
+
+def _matches(pattern: re.Pattern[str], subject: str) -> Iterator[re.Match[str]]:
+    """The matches as Go finds them: an empty one right after another does not count."""
+    end = -1
+    for match in pattern.finditer(subject):
+        if match.end() > match.start() or match.start() != end:
+            yield match
+        end = match.end()
 
 
 def printf(layout: Any, *values: Any) -> str:
@@ -108,10 +172,33 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     if len(pattern) > LONGEST_PATTERN:
         raise TemplateError(f"a pattern is longer than {LONGEST_PATTERN} characters")
     try:
-        _refuse_dangerous(_parser.parse(pattern), repeated=False)
-        return re.compile(pattern)
+        python = _ESCAPE.sub(_python_escape, _CLASS.sub(_class_members, pattern))
+        tree = _parser.parse(python, re.ASCII if pattern.isascii() else 0)
+        _refuse_dangerous(tree, repeated=False)
+        if not tree.state.flags & re.MULTILINE:
+            _end_at_end(tree)
+        compiled: re.Pattern[str] = _compiler.compile(tree, tree.state.flags)
+        return compiled
     except (re.error, OverflowError, RecursionError):
         raise TemplateError("a pattern is not a valid regular expression") from None
+
+
+def _end_at_end(tree: Any) -> None:
+    """Make `$` match at the end only, as in Go, and not before a last line break."""
+    for place, (operation, argument) in enumerate(tree):
+        if str(operation) == "AT" and str(argument) == "AT_END":
+            tree[place] = (operation, _AT_END_STRING)
+        if str(operation) == "SUBPATTERN" and argument[1] & re.MULTILINE:
+            continue
+        for child in _children(str(operation), argument):
+            _end_at_end(child)
+
+
+def _python_escape(found: re.Match[str]) -> str:
+    """Go's `\\z` is Python's `\\Z`, which Go does not have; other escapes are the same."""
+    if found[1] == "Z":
+        raise TemplateError("a pattern uses \\Z; the end of the text is \\z or $")
+    return r"\Z" if found[1] == "z" else found[0]
 
 
 def _refuse_dangerous(tree: Any, *, repeated: bool) -> None:
@@ -142,6 +229,12 @@ def _children(name: str, argument: Any) -> Iterator[Any]:
         yield argument
 
 
+def _class_members(found: re.Match[str]) -> str:
+    if found[1] not in _CLASSES:
+        raise TemplateError(f"a pattern uses the class [:{found[1]}:], which is not supported")
+    return _CLASSES[found[1]]
+
+
 def _replacement_parts(text: str) -> list[tuple[bool, str]]:
     parts: list[tuple[bool, str]] = []
     for piece in re.split(r"(\$\$|\$\w+|\$\{\w+\})", text):
@@ -164,6 +257,9 @@ def _group(match: re.Match[str], name: str) -> str:
 PATTERNS: dict[str, Callable[..., Any]] = {
     "regexMatch": regex_match,
     "regexFind": regex_find,
+    "regexFindAll": regex_find_all,
+    "regexSplit": regex_split,
     "regexReplaceAll": regex_replace_all,
+    "regexReplaceAllLiteral": regex_replace_literal,
     "printf": printf,
 }

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote_plus, urlsplit
 
 from internal.tenancy.rendering.errors import TemplateError
+from internal.tenancy.rendering.functions.numbers import exact_int
 from internal.tenancy.rendering.limits import check_text_length
 from internal.tenancy.rendering.values import to_text
 
 DNS_LABEL_BYTES = 63
+_HTML = str.maketrans(
+    {'"': "&#34;", "'": "&#39;", "&": "&amp;", "<": "&lt;", ">": "&gt;", "\0": "\ufffd"}
+)
+_JS = str.maketrans(
+    {
+        "\\": "\\\\", "'": "\\'", '"': '\\"', "<": "\\u003C", ">": "\\u003E",
+        "&": "\\u0026", "=": "\\u003D",
+    }
+)  # fmt: skip
 
 
 def to_host(url: Any) -> str:
@@ -53,8 +63,110 @@ def substr(start: int, end: int, text: Any) -> str:
 
 
 def title(text: Any) -> str:
-    """The first letter of every word in upper case, the rest untouched."""
-    return re.sub(r"(^|\s)(\S)", lambda m: m.group(1) + m.group(2).upper(), to_text(text))
+    """The first letter of every word in upper case, the rest untouched; words end at `-` and `.` too."""
+    made: list[str] = []
+    start = True
+    for char in to_text(text):
+        made.append(char.upper() if start else char)
+        start = not (char.isalnum() or char == "_")
+    return "".join(made)
+
+
+def untitle(text: Any) -> str:
+    """The first letter of every word in lower case, the rest untouched."""
+    return re.sub(r"(^|\s)(\S)", lambda m: m.group(1) + m.group(2).lower(), to_text(text))
+
+
+def swapcase(text: Any) -> str:
+    """Upper case to lower, lower to upper."""
+    return to_text(text).swapcase()
+
+
+def initials(text: Any) -> str:
+    """The first letter of every word."""
+    return "".join(word[0] for word in to_text(text).split())
+
+
+def plural(one: Any, many: Any, count: Any) -> Any:
+    """One of two texts, by whether the count is 1."""
+    return one if exact_int(count) == 1 else many
+
+
+def abbrevboth(left: Any, right: Any, text: Any) -> str:
+    """The text without its beginning and end where it is too long, `...` in their places."""
+    offset, width, whole = exact_int(left), exact_int(right), to_text(text)
+    if width < 4 or (offset > 0 and width < 7) or len(whole) <= width:
+        return whole
+    offset = min(offset, len(whole) - (width - 3))
+    if offset <= 4:
+        return whole[: width - 3] + "..."
+    if offset + width - 3 < len(whole):
+        return "..." + abbrev(width - 3, whole[offset:])
+    return "..." + whole[-(width - 3) :]
+
+
+def wrap(width: Any, text: Any) -> str:
+    """Lines of at most so many characters, broken at blanks; longer words stay whole."""
+    return _wrapped(exact_int(width), "\n", to_text(text), cut_words=False)
+
+
+def wrap_with(width: Any, separator: Any, text: Any) -> str:
+    """Like `wrap`, with another separator; longer words are cut."""
+    return _wrapped(exact_int(width), to_text(separator) or "\n", to_text(text), cut_words=True)
+
+
+def _wrapped(width: int, separator: str, text: str, *, cut_words: bool) -> str:
+    width = max(width, 1)
+    check_text_length(len(text) + (len(text) // width + text.count(" ")) * len(separator))
+    lines: list[str] = []
+    place = 0
+    while len(text) - place > width:
+        if text[place] == " ":
+            place += 1
+            continue
+        at = text.rfind(" ", place, place + width + 1)
+        if at < 0 and not cut_words:
+            at = text.find(" ", place + width)
+            if at < 0:
+                break
+        end = at if at >= 0 else place + width
+        lines.append(text[place:end])
+        place = end + (at >= 0)
+    return separator.join([*lines, text[place:]])
+
+
+def print_values(*values: Any) -> str:
+    """The values one after the other, a blank between two of which neither is text."""
+    parts: list[str] = []
+    for place, value in enumerate(values):
+        if place and not isinstance(value, str) and not isinstance(values[place - 1], str):
+            parts.append(" ")
+        parts.append(to_text(value))
+    check_text_length(sum(map(len, parts)))
+    return "".join(parts)
+
+
+def println(*values: Any) -> str:
+    """The values with blanks between them, and a line break."""
+    parts = [to_text(value) for value in values]
+    check_text_length(sum(map(len, parts)) + len(parts))
+    return " ".join(parts) + "\n"
+
+
+def html(*values: Any) -> str:
+    """The values as HTML text."""
+    return _escaped(print_values(*values), _HTML)
+
+
+def js(*values: Any) -> str:
+    """The values as they stand inside a JavaScript string."""
+    text = _escaped(print_values(*values), _JS)
+    return re.sub(r"[\x00-\x1f]", lambda m: f"\\u{ord(m.group()):04X}", text)
+
+
+def _escaped(text: str, table: Mapping[int, str]) -> str:
+    check_text_length(len(text) * 6)
+    return text.translate(table)
 
 
 def capitalize(text: Any) -> str:
@@ -121,8 +233,16 @@ def snakecase(text: Any) -> str:
 
 
 def camelcase(text: Any) -> str:
-    """`first_name` as `FirstName`."""
-    return "".join(word[:1].upper() + word[1:] for word in _words(to_text(text)))
+    """`first_name` as `FirstName`: a blank, `-` or `_` goes, and the other letters become lower case."""
+    whole = to_text(text)
+    bare = re.sub(r"^[\s_-]+", "", whole)
+    words = re.split(r"[\s_-]", bare)
+    kept = re.findall(r"[\s_-]", bare)
+    made = whole[: len(whole) - len(bare)] + words[0].capitalize()
+    for place, word in enumerate(words[1:]):
+        # Only the last of several separators goes, and none at the end.
+        made += word.capitalize() if word else kept[place]
+    return made
 
 
 def concat_text(*values: Any) -> str:
@@ -180,4 +300,15 @@ TEXTS: dict[str, Callable[..., Any]] = {
     "urlquery": lambda text: quote_plus(to_text(text)),
     "toString": to_text,
     "concatText": concat_text,
+    "print": print_values,
+    "println": println,
+    "html": html,
+    "js": js,
+    "untitle": untitle,
+    "swapcase": swapcase,
+    "initials": initials,
+    "plural": plural,
+    "abbrevboth": abbrevboth,
+    "wrap": wrap,
+    "wrapWith": wrap_with,
 }

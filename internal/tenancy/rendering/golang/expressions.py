@@ -38,6 +38,7 @@ class Expression:
         self._tokens = found
         self._scope = scope
         self._place = 0
+        self._method = ("", "")
 
     def whole(self) -> str:
         """The pipeline that takes up all tokens."""
@@ -64,16 +65,25 @@ class Expression:
             if piped is not None:
                 arguments.append(piped)
             return call(token.text, arguments)
-        operands = self._operands()
+        self._method = ("", "")
+        operands = self._operands(1)
         if not operands:
             raise self._unexpected(token)
+        owner, method = self._method
+        operands += self._operands()
+        if method == "Compare" and (arguments := [*operands[1:], *([piped] if piped else [])]):
+            return f"(({owner})|{GO_PREFIX}compareMethod({', '.join(arguments)}))"
         if len(operands) > 1 or piped is not None:
             raise TemplateError(f"{token.text!r} is not a function and takes no arguments")
         return operands[0]
 
-    def _operands(self) -> list[str]:
+    def _operands(self, most: int = 1000) -> list[str]:
         found: list[str] = []
-        while (token := self._peek()) is not None and token.text not in {"|", ")"}:
+        while (
+            len(found) < most
+            and (token := self._peek()) is not None
+            and token.text not in {"|", ")"}
+        ):
             found.append(self._operand(token))
         return found
 
@@ -83,31 +93,35 @@ class Expression:
             value = f"({self._pipeline()})"
             if not self._next(")"):
                 raise TemplateError("a parenthesis is not closed")
-            return value + self._chain()
+            return self._chained(value)
         if token.kind == "variable":
-            return self._scope.variable(token.text[1:]) + self._chain()
+            return self._chained(self._scope.variable(token.text[1:]))
         if token.kind == "field":
             return self._scope.dot(token.text[1:].split("."))
         if token.text == ".":
             return self._scope.dot([])
         if token.kind == "string":
-            return json.dumps(token.literal())
+            return json.dumps(token.literal(), ensure_ascii=False)
         if token.kind == "number":
-            return token.text
+            return token.number()
         if token.text == "-" and (number := self._peek()) and number.kind == "number":
             self._place += 1
-            return f"(-{number.text})"
+            return f"(-{number.number()})"
         if token.kind == "word":
             constant = _CONSTANTS.get(token.text)
             return constant if constant is not None else call(token.text, [])
         raise self._unexpected(token)
 
-    def _chain(self) -> str:
+    def _chained(self, value: str) -> str:
+        """The value with the fields that follow it without a blank; the last may be a method."""
         token = self._peek()
         if token is None or token.kind != "field" or token.spaced:
-            return ""
+            return value
         self._place += 1
-        return "".join(f"[{json.dumps(name)}]" for name in token.text[1:].split("."))
+        for name in token.text[1:].split("."):
+            self._method = (value, name)
+            value += f"[{json.dumps(name)}]"
+        return value
 
     def _peek(self) -> Token | None:
         return self._tokens[self._place] if self._place < len(self._tokens) else None
@@ -121,7 +135,7 @@ class Expression:
 
     def _unexpected(self, token: Token) -> TemplateError:
         hint = {
-            "=": "variables are not assigned twice: use := once",
+            "=": "only a variable that := has declared is assigned to, at the start of an action",
             ",": "arguments are separated by blanks, not commas",
         }.get(token.text, "Go templates have no such operator; call a function such as add or eq")
         return UnsupportedConstruct(f"{token.text!r} is not understood here: {hint}")
@@ -134,8 +148,8 @@ def call(name: str, arguments: list[str]) -> str:
     if name == "not" and len(arguments) == 1:
         return f"(not {arguments[0]})"
     check_function(name)
-    if name in {"list", "dict"} and not arguments:
-        return "[]" if name == "list" else "{}"
+    if name in {"list", "tuple", "dict"} and not arguments:
+        return "{}" if name == "dict" else "[]"
     if not arguments:
         raise TemplateError(f"the function {name!r} needs an argument (a variable is `.{name}`)")
     *others, last = arguments

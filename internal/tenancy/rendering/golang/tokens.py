@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from internal.tenancy.rendering.errors import TemplateError
+from internal.tenancy.rendering.functions import FUNCTIONS
 
 _TOKEN = re.compile(
     r"""
     (?P<space>\s+)
   | (?P<string>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|`[^`]*`)
-  | (?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)
+  | (?P<number>0[xXoObB][0-9A-Fa-f_]+|(?:\d[\d_]*(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?)
   | (?P<declare>:=)
   | (?P<variable>\$\w*)
   | (?P<field>(?:\.[A-Za-z_]\w*)+)
@@ -38,16 +39,46 @@ class Token:
     text: str
     spaced: bool
 
+    def number(self) -> str:
+        """The number token as Jinja writes it: decimal, hexadecimal, octal and binary numbers of Go."""
+        text = self.text.replace("_", "")
+        try:
+            if text[:1] == "0" and text[1:].isdecimal():
+                return str(int(text, 8))
+            return (
+                str(int(text, 0)) if text[1:2].isalpha() and text[0] == "0" else str(_decimal(text))
+            )
+        except (ValueError, OverflowError):
+            raise TemplateError("a number is not written as Go writes numbers") from None
+
     def literal(self) -> str:
         """The value of a string token."""
         if self.text[0] == "`":
             return self.text[1:-1]
         try:
             if self.text[0] == '"':
-                return str(json.loads(self.text, strict=False))
+                return str(json.loads(_GO_ESCAPE.sub(_as_json, self.text), strict=False))
         except ValueError:
             raise TemplateError("a text has an escape that is not supported") from None
         return re.sub(r"\\(.)", r"\1", self.text[1:-1])
+
+
+_GO_ESCAPE = re.compile(r"\\(x[0-7][0-9a-fA-F]|[01][0-7]{2}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
+
+
+def _as_json(found: re.Match[str]) -> str:
+    """An escape of Go's that JSON lacks, as JSON has it; any other as it is."""
+    text = found[1]
+    if text in {"a", "v"}:
+        return {"a": "\\u0007", "v": "\\u000b"}[text]
+    if len(text) == 1:
+        return found[0]
+    code = int(text[1:], 16) if text[0] in "xU" else int(text, 8)
+    return json.dumps(chr(code))[1:-1]
+
+
+def _decimal(text: str) -> int | float:
+    return int(text) if text.isdecimal() else float(text)
 
 
 def tokens(action: str) -> list[Token]:
@@ -76,6 +107,8 @@ def is_go(found: list[Token]) -> bool:
         return not (found[0].text == "range" and len(found) > 1 and _attached(found[1]))
     if any(token.kind in {"variable", "declare"} for token in found):
         return True
+    if any(_only_in_go(token) for token in found) or _negative_argument(found):
+        return True
     if any(_leading_dot(found, place) for place in range(len(found))):
         return True
     if any(token.text == "is" for token in found):
@@ -83,6 +116,20 @@ def is_go(found: list[Token]) -> bool:
     return any(
         _operand_ends(left) and _operand_starts(right, left) for left, right in pairwise(found)
     )
+
+
+def _only_in_go(token: Token) -> bool:
+    """Whether the literal is one that Jinja does not have: a raw text, or an octal number like 017."""
+    if token.kind == "string":
+        return token.text[0] == "`"
+    return token.kind == "number" and token.text[0] == "0" and token.text[1:].isdecimal()
+
+
+def _negative_argument(found: list[Token]) -> bool:
+    """Whether it is `until -3`: a function, which Jinja would subtract from."""
+    if len(found) < 3 or found[0].text not in FUNCTIONS or not found[1].spaced:
+        return False
+    return found[1].text == "-" and found[2].kind == "number" and not found[2].spaced
 
 
 def _attached(token: Token) -> bool:

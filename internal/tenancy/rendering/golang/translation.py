@@ -1,44 +1,52 @@
 """Go templates to Jinja2, action by action; what is Jinja already passes unchanged.
 
-Supported: variables, pipelines, function calls, `if`, `else if`, `else`, `range` over lists, mappings
-and numbers (with `$i, $e :=`), `with`, `$x :=`, comments and trim markers. Everything else is an
-`UnsupportedConstruct` that names it.
+Supported: variables with `:=` and `=`, pipelines, function calls, `if`, `else if`, `else`, `range` over
+lists, mappings and numbers (with `$i, $e :=`), `break`, `continue`, `with`, `else with`, `define`,
+`template`, `block`, comments and trim markers. A template that calls another one is translated with the
+other one's content in place of the call, so that what it costs is known before it runs.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from internal.tenancy.rendering.errors import TemplateError, UnsupportedConstruct
+from internal.tenancy.rendering.errors import LimitExceeded, TemplateError, UnsupportedConstruct
+from internal.tenancy.rendering.golang.definitions import extract, template_name
 from internal.tenancy.rendering.golang.expressions import GO_PREFIX, Expression
-from internal.tenancy.rendering.golang.tokens import Token, is_go, tokens
+from internal.tenancy.rendering.golang.pieces import Piece, pieces
+from internal.tenancy.rendering.golang.tokens import Token
 
 ROOT = "go_root"
 """The Jinja variable that holds all variables as one mapping."""
 
-_COMMENT = re.compile(r"-?\s*/\*")
+MOST_PIECES = 4_000
+"""Pieces of a template, those of the templates that it calls included, at every call."""
+
 _END = {"if": "endif", "with": "endif", "range": "endfor"}
 
 
 def translate(text: str) -> str:
     """The template as Jinja source. Raises TemplateError."""
-    return _Translation().run(text)
+    parts = pieces(text)
+    found = extract(parts)
+    return _Translation(found.named, _assigned(parts)).run(found.main)
 
 
-def actions_length(text: str) -> int:
-    """How many characters the actions and statements of a template take up together."""
-    total = place = 0
-    try:
-        while (start := _next_action(text, place)) >= 0:
-            statement = text.startswith("{%", start)
-            place = _statement_end(text, start) if statement else _action_end(text, start)
-            total += place - start
-    except TemplateError:
-        return total
-    return total
+def _assigned(parts: Sequence[Piece]) -> frozenset[str]:
+    """The variables that `=` assigns to somewhere in the template."""
+    return frozenset(
+        piece.tokens[0].text[1:]
+        for piece in parts
+        if len(piece.tokens) > 1
+        and piece.tokens[0].kind == "variable"
+        and _is(piece.tokens[1], "=")
+    )
+
+
+def _is(token: Token, text: str) -> bool:
+    return token.kind == "punct" and token.text == text
 
 
 @dataclass(slots=True)
@@ -49,83 +57,116 @@ class _Block:
 
 
 class _Translation:
-    """One pass over a template, holding the open blocks."""
+    """One pass over a template, holding the open blocks.
 
-    def __init__(self) -> None:
-        self._blocks: list[_Block] = [_Block("", ROOT)]
+    A variable that is assigned to is a list of one: Jinja's own assignments do not leave a loop.
+    """
+
+    def __init__(self, named: Mapping[str, Sequence[Piece]], assigned: Collection[str]) -> None:
+        self._named = named
+        self._assigned = assigned
+        self._blocks: list[_Block] = []
+        self._root = ROOT
+        self._calls: list[str] = []
         self._names = 0
+        self._left = MOST_PIECES
 
-    def run(self, text: str) -> str:
-        made = "".join(self._pieces(text))
+    def run(self, main: Sequence[Piece]) -> str:
+        """The Jinja source of a template that has no definitions any more."""
+        return "".join(self._body(main, ROOT))
+
+    def _body(self, found: Sequence[Piece], root: str) -> Iterator[str]:
+        """A template's content, with variables and blocks of its own."""
+        outer = self._blocks, self._root
+        self._blocks, self._root = [_Block("", root)], root
+        for piece in found:
+            self._left -= 1
+            if self._left < 0:
+                raise LimitExceeded(f"templates that call others have over {MOST_PIECES} parts")
+            if piece.kind != "go":
+                yield piece.text
+            elif piece.tokens:
+                yield from self._action(piece)
         if len(self._blocks) > 1:
             raise TemplateError(f"{{{{ {self._blocks[-1].keyword} }}}} has no {{{{ end }}}}")
-        return made
+        self._blocks, self._root = outer
 
-    def _pieces(self, text: str) -> Iterator[str]:
-        place = 0
-        while (start := _next_action(text, place)) >= 0:
-            yield text[place:start]
-            if text.startswith("{%", start):
-                place = _statement_end(text, start)
-                yield text[start:place]
-            else:
-                place = _action_end(text, start)
-                yield self._action(text[start:place])
-        yield text[place:]
+    def _action(self, piece: Piece) -> Iterator[str]:
+        found = list(piece.tokens)
+        if piece.keyword == "template":
+            yield from self._template(piece)
+        elif piece.keyword and (made := self._keyword(found)) is not None:
+            yield from (f"{{% {statement} %}}" for statement in made)
+        elif (statement := self._declaration(found)) is not None:
+            yield f"{{% {statement} %}}"
+        else:
+            yield f"{{{{ {self._expression(found)} }}}}"
 
-    def _action(self, action: str) -> str:
-        inside = action[2:-2]
-        left = "-" if inside.startswith("-") else ""
-        right = "-" if inside.endswith("-") and len(inside) > 1 else ""
-        inside = inside[len(left) : len(inside) - len(right)]
-        if inside.strip().startswith("/*"):
-            if not inside.strip().endswith("*/"):
-                raise TemplateError("a comment is not closed")
-            return f'{{{{{left} "" {right}}}}}' if left or right else ""
-        found = tokens(inside)
-        if not is_go(found):
-            return action
-        if found[0].kind == "word" and (made := self._keyword(found)) is not None:
-            return "".join(f"{{%{left} {statement} {right}%}}" for statement in made)
-        declared = self._declaration(found)
-        if declared is not None:
-            return f"{{%{left} {declared} {right}%}}"
-        return f"{{{{{left} {self._expression(found)} {right}}}}}"
+    def _template(self, piece: Piece) -> Iterator[str]:
+        name = template_name(piece)
+        if name not in self._named:
+            raise TemplateError(f"there is no template {name!r} in this text; {{{{ define }}}} it")
+        if name in self._calls:
+            raise UnsupportedConstruct(
+                f"the template {name!r} calls itself, which is not supported"
+            )
+        rest = list(piece.tokens[2:])
+        value = self._expression(rest) if rest else "none"
+        made = self._fresh("dot")
+        yield f"{{% set {made} = {value} %}}"
+        self._calls.append(name)
+        yield from self._body(self._named[name], ROOT if value == ROOT else made)
+        self._calls.pop()
 
     def _keyword(self, found: list[Token]) -> list[str] | None:
         """The Jinja statements for an action that starts with a keyword."""
         keyword, rest = found[0].text, found[1:]
-        if keyword == "if":
-            self._open("if")
-            return [f"if {self._expression(rest)}"]
+        if keyword in {"if", "with"}:
+            return self._condition(keyword, "if", rest)
         if keyword == "else":
             return self._else(rest)
-        if keyword == "end":
-            return [self._close()]
-        if keyword == "with":
-            value = self._expression(rest)
-            dot = self._open("with", new_dot=True)
-            return [f"if {value}", f"set {dot} = {value}"]
         if keyword == "range":
-            return [self._range(rest)]
-        if keyword in {"define", "template", "block", "break", "continue"}:
-            raise UnsupportedConstruct(f"{{{{ {keyword} }}}} is not supported")
+            return self._range(rest)
+        if keyword in {"end", "break", "continue"}:
+            if rest:
+                raise TemplateError(f"{{{{ {keyword} }}}} takes nothing else")
+            return [self._close() if keyword == "end" else self._leave(keyword)]
         return None
 
+    def _condition(self, keyword: str, statement: str, rest: list[Token]) -> list[str]:
+        """`if` and `with`, which may declare a variable: `{{ with $x := .a }}`."""
+        declares = len(rest) > 1 and rest[0].kind == "variable" and rest[1].kind == "declare"
+        value = self._expression(rest[2:] if declares else rest)
+        dot = self._open(keyword, new_dot=keyword == "with")
+        made = [f"{statement} {value}"]
+        if keyword == "with":
+            made.append(f"set {dot} = {value}")
+        if declares:
+            made.append(f"set {self._declare(rest[0].text[1:], value)}")
+        return made
+
+    def _leave(self, keyword: str) -> str:
+        if not any(block.keyword == "range" for block in self._blocks):
+            raise TemplateError(f"{{{{ {keyword} }}}} stands outside of {{{{ range }}}}")
+        return keyword
+
     def _else(self, rest: list[Token]) -> list[str]:
-        block = self._blocks[-1]
         if len(self._blocks) == 1:
             raise TemplateError("{{ else }} has no {{ if }}")
+        block = self._blocks[-1]
         if not rest:
-            block.dot = self._blocks[-2].dot
+            # The loop's content ends here: what it declared, and the loop that `break` would leave.
+            keyword = "else of range" if block.keyword == "range" else block.keyword
+            self._blocks[-1] = _Block(keyword, self._blocks[-2].dot)
             return ["else"]
-        if rest[0].text != "if" or block.keyword != "if":
+        if rest[0].text != block.keyword or block.keyword not in {"if", "with"}:
             raise UnsupportedConstruct(
                 f"{{{{ else {rest[0].text} }}}} is not supported in {{{{ {block.keyword} }}}}"
             )
-        return [f"elif {self._expression(rest[1:])}"]
+        self._blocks.pop()
+        return self._condition(block.keyword, "elif", rest[1:])
 
-    def _range(self, rest: list[Token]) -> str:
+    def _range(self, rest: list[Token]) -> list[str]:
         names: list[str] = []
         place = next((i for i, token in enumerate(rest) if token.kind == "declare"), -1)
         if place >= 0:
@@ -134,17 +175,26 @@ class _Translation:
                 raise UnsupportedConstruct("{{ range }} declares one or two variables")
         items = self._expression(rest[place + 1 :])
         dot = self._open("range", new_dot=True)
-        if names:
-            self._blocks[-1].variables[names[-1]] = dot
         if len(names) < 2:
-            return f"for {dot} in ({items})|{GO_PREFIX}each"
-        return f"for {self._declare(names[0])}, {dot} in ({items})|{GO_PREFIX}pairs"
+            made = [f"for {dot} in ({items})|{GO_PREFIX}each"]
+        else:
+            key = self._fresh("key")
+            made = [f"for {key}, {dot} in ({items})|{GO_PREFIX}pairs"]
+            made.append(f"set {self._declare(names[0], key)}")
+        if names:
+            made.append(f"set {self._declare(names[-1], dot)}")
+        return made
 
     def _declaration(self, found: list[Token]) -> str | None:
-        if len(found) < 2 or found[0].kind != "variable" or found[1].kind != "declare":
+        if len(found) < 2 or found[0].kind != "variable":
             return None
-        value = self._expression(found[2:])
-        return f"set {self._declare(found[0].text[1:])} = {value}"
+        name = found[0].text[1:]
+        if found[1].kind == "declare":
+            return f"set {self._declare(name, self._expression(found[2:]))}"
+        if not _is(found[1], "="):
+            return None
+        value, cell = self._expression(found[2:]), self._find(name)
+        return f"set {self._fresh('void')} = ({cell})|{GO_PREFIX}setCell({value})"
 
     def _expression(self, found: list[Token]) -> str:
         return Expression(found, self).whole()
@@ -157,16 +207,23 @@ class _Translation:
     def _close(self) -> str:
         if len(self._blocks) == 1:
             raise TemplateError("{{ end }} closes nothing")
-        return _END[self._blocks.pop().keyword]
+        return _END[self._blocks.pop().keyword.rpartition(" ")[2]]
 
-    def _declare(self, name: str) -> str:
+    def _declare(self, name: str, value: str) -> str:
+        """`variable = value`, for a `set`."""
         made = self._fresh("var")
         self._blocks[-1].variables[name] = made
-        return made
+        return f"{made} = [{value}]" if name in self._assigned else f"{made} = {value}"
 
     def _fresh(self, kind: str) -> str:
         self._names += 1
         return f"go_{kind}_{self._names}"
+
+    def _find(self, name: str) -> str:
+        for block in reversed(self._blocks):
+            if name in block.variables:
+                return block.variables[name]
+        raise TemplateError(f"the variable ${name} is not declared")
 
     def dot(self, fields: Collection[str]) -> str:
         """The expression for `.a.b` here."""
@@ -175,62 +232,6 @@ class _Translation:
     def variable(self, name: str) -> str:
         """The expression for `$name` here; `$` alone is the root."""
         if not name:
-            return ROOT
-        for block in reversed(self._blocks):
-            if name in block.variables:
-                return block.variables[name]
-        raise TemplateError(f"the variable ${name} is not declared")
-
-
-def _next_action(text: str, place: int) -> int:
-    found = [at for at in (text.find("{{", place), text.find("{%", place)) if at >= 0]
-    return min(found, default=-1)
-
-
-def _statement_end(text: str, start: int) -> int:
-    """Past the end of a Jinja statement; a raw block is one piece."""
-    end = text.find("%}", start)
-    if end < 0:
-        raise TemplateError("{% is not closed")
-    if text[start + 2 : end].strip(" -+") == "raw":
-        at = text.find("endraw", end)
-        last = text.find("%}", at)
-        if at < 0 or last < 0:
-            raise TemplateError("{% raw %} is not closed")
-        return last + 2
-    return end + 2
-
-
-def _action_end(text: str, start: int) -> int:
-    """Past the `}}` that closes the action, minding quotes, braces and comments."""
-    place = start + 2
-    if _COMMENT.match(text, place):
-        closed = text.find("*/", place)
-        end = text.find("}}", closed) if closed >= 0 else -1
-        if end < 0:
-            raise TemplateError("a comment is not closed")
-        return end + 2
-    depth = 0
-    while place < len(text):
-        char = text[place]
-        if char in "\"'`":
-            place = _quote_end(text, place)
-            continue
-        if char == "}" and depth == 0 and text.startswith("}}", place):
-            return place + 2
-        depth += (char == "{") - (char == "}")
-        place += 1
-    raise TemplateError("{{ is not closed")
-
-
-def _quote_end(text: str, start: int) -> int:
-    mark = text[start]
-    place = start + 1
-    while place < len(text):
-        if text[place] == "\\" and mark != "`":
-            place += 2
-            continue
-        if text[place] == mark:
-            return place + 1
-        place += 1
-    raise TemplateError("a text inside {{ }} is not closed")
+            return self._root
+        found = self._find(name)
+        return f"{found}[0]" if name in self._assigned else found

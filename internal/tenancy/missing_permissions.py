@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
 from apis.tenancy import GROUP
-from ctrlruntime.api.conditions import Condition, Conditions, find_condition, set_condition
+from ctrlruntime.api.conditions import (
+    LONGEST_MESSAGE,
+    Condition,
+    Conditions,
+    find_condition,
+    set_condition,
+)
 from ctrlruntime.api.kinds import GroupKind, RESTMapping
+from ctrlruntime.backoff import exponential
 from ctrlruntime.client.errors import Forbidden
 from ctrlruntime.queue import Request
 from ctrlruntime.resources.readiness import EXISTENCE
@@ -31,9 +38,11 @@ WRITES: Final = ("create", "delete", "patch", "update")
 """What is done with the rights of a service account; reads are the manager's."""
 
 FIRST_RETRY, LAST_RETRY = 1.0, 30.0
-LONGEST_MESSAGE = 1024
 
 _DENIED = re.compile(r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)"')
+_IMPERSONATE: Final = ("impersonate", "impersonate:", "impersonate-on:")
+"""Verbs of a missing right to impersonate; since Kubernetes 1.36 the server asks first about a right for
+the kind of identity (`impersonate:serviceaccount`) and the request (`impersonate-on:serviceaccount:patch`)."""
 _ACCOUNT = "system:serviceaccount:"
 
 
@@ -153,7 +162,8 @@ def missing(
     if denied is None:
         return None
     user, verb = denied["user"], denied["verb"]
-    if verb == "impersonate":
+    if verb == _IMPERSONATE[0] or verb.startswith(_IMPERSONATE[1:]):
+        # The right `impersonate` on the account covers every request, on every release.
         return impersonation(account, verb, user)
     if denied["resource"].partition("/")[0] != mapping.plural:
         return None
@@ -228,8 +238,7 @@ class Grants:
         )
 
     def _delay(self, grant: Grant) -> float:
-        doublings = min(self._tries[grant] - 1, 16)
-        return float(min(LAST_RETRY, FIRST_RETRY * 2**doublings))
+        return exponential(FIRST_RETRY, LAST_RETRY, self._tries[grant] - 1)
 
     def _settled(self, grant: Grant, tenant: Request) -> None:
         """A tenant does not miss a right any more: those that waited for it to find out try now."""
@@ -244,16 +253,23 @@ class Grants:
             del self._waiting[grant]
 
 
+def _advice(grants: Sequence[Grant]) -> str:
+    """Whole commands, one a line, as many as fit in a message; the first is always there."""
+    shown = [grant.advice for grant in grants]
+    while True:
+        rest = len(grants) - len(shown)
+        message = "\n".join([*shown, f"and {rest} more"] if rest else shown)
+        if len(message) <= LONGEST_MESSAGE or len(shown) <= 1:
+            return message
+        shown.pop()
+
+
 def tell(conditions: Conditions, grants: Collection[Grant], generation: int, now: datetime) -> None:
     """Say in a condition which rights are missing, or that they no longer are."""
     before = find_condition(conditions, GRANTED)
     if not grants and before is None:
         return
-    message = "\n".join(grant.advice for grant in sorted(grants))
-    if len(message) > LONGEST_MESSAGE:
-        shown = sorted(grants)[:2]
-        rest = len(grants) - len(shown)
-        message = "\n".join([*(grant.advice for grant in shown), f"and {rest} more"])
+    message = _advice(sorted(grants))
     condition = Condition.model_validate(
         {
             "type": GRANTED,

@@ -8,11 +8,14 @@ from pydantic import ValidationError
 from apis.tenancy import TenantRegistry, TenantTemplate, TResource, resource_lists
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry
-from internal.tenancy.graph import Graph, GraphError
+from ctrlruntime.rollout import Strategy
+from internal.tenancy.graph import Graph, GraphError, load
 from internal.tenancy.ignore_fields import check
 from internal.tenancy.privileges import Privileges, Refused
 from internal.tenancy.rendering import Renderer, RenderError, combine
+from internal.tenancy.rendering.functions import FUNCTIONS, REFUSED
 from internal.tenancy.statuses import describe
+from internal.tenancy.template_rollouts import strategy_of, window_problems
 from internal.tenancy.tenants import Blueprint
 
 ALWAYS_KNOWN = frozenset({"uid", "activate", "registryId", "hubId", "templateRef"})
@@ -60,6 +63,7 @@ class Blueprints:
     renderer: Renderer
     privileges: Privileges = field(default_factory=Privileges)
     _prepared: dict[tuple[str, str], tuple[str, Blueprint | None]] = field(default_factory=dict)
+    _strategies: dict[tuple[str, str], tuple[str, Strategy | None]] = field(default_factory=dict)
     _verdicts: dict[tuple[str, str], tuple[str, Verdict]] = field(default_factory=dict)
 
     def of(self, entries: Iterable[Entry]) -> dict[str, Blueprint]:
@@ -67,10 +71,28 @@ class Blueprints:
         made = {entry.name: self._blueprint(entry) for entry in entries}
         return {name: blueprint for name, blueprint in made.items() if blueprint is not None}
 
-    async def invalid(self, entries: Iterable[Entry]) -> dict[str, str]:
-        """Templates that must not be rolled out, with the first reason."""
+    async def invalid(self, entries: Iterable[Entry], registry: TenantRegistry) -> dict[str, str]:
+        """Return the templates that must not be rolled out, with the first reason."""
         verdicts = {entry.name: await self.verdict(entry) for entry in entries}
-        return {name: v.problems[0] for name, v in verdicts.items() if v.problems}
+        problems = {
+            name: [*verdict.problems, *bare_functions(verdict.variables, registry)]
+            for name, verdict in verdicts.items()
+        }
+        return {name: found[0] for name, found in problems.items() if found}
+
+    def strategy(self, entry: Entry) -> Strategy | None:
+        """Return how a template is rolled out; None: to all tenants at once, or it cannot be read."""
+        version = f"{entry.uid}/{entry.generation}"
+        known = self._strategies.get(entry.key)
+        if known is not None and known[0] == version:
+            return known[1]
+        try:
+            rollout = entry.typed(TenantTemplate).spec.rollout
+        except ValidationError:
+            rollout = None
+        made = None if rollout is None else strategy_of(rollout)
+        self._strategies[entry.key] = (version, made)
+        return made
 
     async def verdict(self, entry: Entry) -> Verdict:
         """What is wrong with a template."""
@@ -89,6 +111,7 @@ class Blueprints:
         """The template is gone."""
         self._prepared.pop((namespace, name), None)
         self._verdicts.pop((namespace, name), None)
+        self._strategies.pop((namespace, name), None)
 
     def _blueprint(self, entry: Entry) -> Blueprint | None:
         version = f"{entry.uid}/{entry.generation}"
@@ -104,10 +127,11 @@ class Blueprints:
 
     async def examine(self, template: TenantTemplate) -> Verdict:
         """What is wrong with a template as it is, stored or not."""
-        problems: list[Problem] = []
+        problems = [Problem(text) for text in window_problems(template.spec.rollout)]
         variables: set[str] = set()
         cyclic = refused = False
         resources = [resource for _, resource in resource_lists(template.spec)]
+        await load()
         try:
             Graph.of(resources)
         except GraphError as error:
@@ -155,6 +179,21 @@ def _no_name(manifest: dict[str, object]) -> list[str]:
     if isinstance(metadata, dict) and metadata.get("name"):
         return []
     return ["it has neither nameTemplate nor spec.metadata.name"]
+
+
+def bare_functions(variables: Iterable[str], registry: TenantRegistry) -> list[str]:
+    """Return what is wrong with functions that are written like variables, one sentence each.
+
+    `{{ now }}` reads a variable if the registry maps one of that name; else the function is meant.
+    """
+    unmapped = frozenset(variables) - variables_of(registry)
+    return [
+        f"the function {name!r} is refused: {REFUSED[name]}"
+        if name in REFUSED
+        else f"the function {name!r} has no arguments; write for example {{{{ uid | {name} }}}}"
+        for name in sorted(unmapped)
+        if name in REFUSED or name in FUNCTIONS
+    ]
 
 
 def variables_of(registry: TenantRegistry) -> frozenset[str]:

@@ -12,13 +12,25 @@ from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.api.kinds import GroupKind, RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.errors import OutsideCache
-from ctrlruntime.client.errors import APIError
+from ctrlruntime.client.errors import APIError, NotFound
+from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.queue import Request
-from ctrlruntime.resources import REVISION, Action, Control, Desired, Owner, Reason
+from ctrlruntime.resources import (
+    OWNER,
+    REVISION,
+    Action,
+    Control,
+    Desired,
+    Owner,
+    Reason,
+    owner_key,
+)
 from ctrlruntime.resources.control import Outcome as Written
 from ctrlruntime.resources.readiness import Phase, assess
-from internal.tenancy.builder import Build, BuiltResource
-from internal.tenancy.grants import (
+from internal.tenancy.builder import Build, BuiltResource, not_served
+from internal.tenancy.ignore_fields import preserve
+from internal.tenancy.labels import hands_over, replaced_by
+from internal.tenancy.missing_permissions import (
     GRANTED,
     Grant,
     Grants,
@@ -27,11 +39,11 @@ from internal.tenancy.grants import (
     needed,
     user_of,
 )
-from internal.tenancy.ignore_fields import preserve
-from internal.tenancy.live import LiveObjects
-from internal.tenancy.outcome import Outcome, State, redact, refusal
+from internal.tenancy.object_reader import ObjectReader
+from internal.tenancy.outcome import MOST_NAMED, Outcome, State, redact, refusal
 from internal.tenancy.policies import adoption_patch, is_orphaned
 from internal.tenancy.pools import Job, WorkerPools
+from internal.tenancy.privileges import Privileges
 from internal.tenancy.readiness import ReadinessTimers
 
 _SATISFIED = frozenset({State.READY})
@@ -39,7 +51,7 @@ _FAILED = frozenset({State.FAILED, State.CONFLICTED, State.SKIPPED})
 
 
 @dataclass(slots=True)
-class Walked:
+class ApplyResult:
     """What a pass found: an outcome for each resource, and when to look again at the latest."""
 
     outcomes: list[Outcome] = field(default_factory=list)
@@ -55,16 +67,21 @@ class Walked:
 
 
 @dataclass(slots=True)
-class Walker:
+class Applier:
     """Applies the resources of tenants. Shared by all tenants of a process."""
 
     control: Control
-    live: LiveObjects
+    patcher: ObjectPatcher
+    objects: ObjectReader
     pools: WorkerPools
     timers: ReadinessTimers
     grants: Grants
+    privileges: Privileges
+    namespaces: Callable[[str], Entry | None]
+    """Returns the Namespace object of a name; None if there is none."""
     clock: Callable[[], datetime]
-    on_apply: Callable[[GroupKind, Action, str], None] = lambda _kind, _action, _policy: None
+    on_apply: Callable[[GroupKind, Action | None, str], None] = lambda _kind, _action, _policy: None
+    """Receives every write: its kind, what was done or None if it was refused, the conflict policy."""
 
     async def walk(
         self,
@@ -74,7 +91,7 @@ class Walker:
         *,
         hidden: Mapping[str, str],
         logger: FilteringBoundLogger,
-    ) -> Walked:
+    ) -> ApplyResult:
         """Go through all levels. Raises only what stops the whole pass (no answer from the server).
 
         `hidden`: sensitive variables, kept out of every message.
@@ -87,7 +104,7 @@ class _Pass:
 
     def __init__(
         self,
-        walker: Walker,
+        walker: Applier,
         tenant: Tenant,
         owner: Owner,
         build: Build,
@@ -103,17 +120,20 @@ class _Pass:
         self._applied_before = frozenset(tenant.status.applied_resources)
         self._was_complete = _was_complete(tenant)
         self._states: dict[str, State] = {}
-        self._found = Walked()
-        self._request = Request(tenant.metadata.namespace or "", tenant.metadata.name or "")
-        self._control, self._live, self._account = walker.control, walker.live, ""
+        self._found = ApplyResult()
+        self._request = Request(
+            tenant.metadata.name or "", namespace=tenant.metadata.namespace or ""
+        )
+        self._control, self._patcher, self._account = walker.control, walker.patcher, ""
+        self._objects = walker.objects
         namespace, account = tenant.metadata.namespace or "", tenant.spec.service_account_name
         if account:
             user = user_of(namespace, account)
             self._account = f"{namespace}/{account}"
             self._control = self._control.impersonating(user)
-            self._live = self._live.impersonating(user)
+            self._patcher = self._patcher.impersonating(user)
 
-    async def run(self) -> Walked:
+    async def run(self) -> ApplyResult:
         for level in self._build.levels():
             jobs: list[Job[Outcome]] = []
             for item in level:
@@ -149,7 +169,23 @@ class _Pass:
                 "--namespace options"
             )
             return Outcome(item.resource.id, State.FAILED, "", message)
-        return None
+        return self._outside_own(item.resource, item.desired)
+
+    def _outside_own(self, resource: TResource, desired: Desired) -> Outcome | None:
+        """Return the outcome of a resource in a namespace that has to be the tenant's, and is not."""
+        place, home = desired.namespace, self._tenant.metadata.namespace or ""
+        if not self._walker.privileges.must_own(place, home):
+            return None
+        found = self._walker.namespaces(place)
+        if found is not None and self._walker.control.holds(found, self._owner):
+            return None
+        key = self._known_key(resource.id)
+        if found is None or self._is_handed_over(found):
+            why = "does not exist yet" if found is None else "was handed over to another tenant"
+            message = f"the namespace {place!r} {why}"
+            return Outcome(resource.id, State.WAITING, key, message)
+        message = f"the namespace {place!r} is not owned by this tenant; nothing is written to it"
+        return Outcome(resource.id, State.FAILED, key, message)
 
     def _without_applying(self, item: BuiltResource) -> Outcome | None:
         """The outcome of a resource that is not applied in this pass; None if it is to be."""
@@ -160,14 +196,28 @@ class _Pass:
                 self._found.missing.add(item.grant)
                 self._found.unseen.add(item.grant)
             return Outcome(resource.id, State.FAILED, self._known_key(resource.id), item.problem)
-        states = [self._states[name] for name in self._build.graph.dependencies[resource.id]]
+        states = [self._states[name] for name in self._build.graph.dependencies(resource.id)]
         if all(state in _SATISFIED for state in states) or self._is_as_rendered(item.desired):
             return None
         if any(state in _FAILED for state in states) and resource.skip_on_dependency_failure:
-            return Outcome(resource.id, State.SKIPPED, self._known_key(resource.id))
+            message = self._failed_ancestors(resource.id)
+            return Outcome(resource.id, State.SKIPPED, self._known_key(resource.id), message)
         if any(state not in _SATISFIED | _FAILED for state in states):
             return Outcome(resource.id, State.BLOCKED, self._known_key(resource.id))
         return None
+
+    def _failed_ancestors(self, name: str) -> str:
+        """The failed resources for which a resource is skipped, each with the path to it."""
+        skipped = [each for each, state in self._states.items() if state is State.SKIPPED]
+        failed = {each: self._states[each] for each in self._states if self._has_failed(each)}
+        return "; ".join(
+            f"{path[-1]} {failed[path[-1]]} ({' -> '.join(path)})"
+            for path in self._build.graph.paths_to(name, failed, through=skipped)[:MOST_NAMED]
+        )
+
+    def _has_failed(self, name: str) -> bool:
+        """Whether a resource failed by itself, rather than for what it depends on."""
+        return self._states[name] in _FAILED - {State.SKIPPED}
 
     def _is_as_rendered(self, desired: Desired) -> bool:
         """Whether this content was applied before: then it is kept up whatever its dependencies do."""
@@ -176,7 +226,7 @@ class _Pass:
 
     def _known_key(self, resource_id: str) -> str:
         suffix = f"@{resource_id}"
-        return next((key for key in self._applied_before if key.endswith(suffix)), "")
+        return min((key for key in self._applied_before if key.endswith(suffix)), default="")
 
     # -- applying ------------------------------------------------------------------------------
 
@@ -192,26 +242,49 @@ class _Pass:
             denied = missing(
                 error, desired.mapping, account=self._account, namespace=desired.namespace
             )
-            return self._refused(item, error) if denied is None else self._denied(item, denied)
+            if denied is not None:
+                return self._denied(item, denied)
+            if (
+                isinstance(error, NotFound) and not error.details
+            ):  # not of an object, of the address
+                return self._not_served(item, desired)
+            return self._refused(item, error)
         self._count(desired, resource, written.action)
         if written.action is Action.CONFLICT:
             self._found.conflicts.append((desired.mapping, desired.namespace, desired.name))
+            if self._is_handed_over(written.entry):
+                return _handed_over(resource, written.entry)
             key = str(item.key) if str(item.key) in self._applied_before else ""
             message = redact(written.conflict, self._hidden)
             return Outcome(resource.id, State.CONFLICTED, key, message)
         return self._judge(item, desired, written)
+
+    def _is_handed_over(self, entry: Entry | None) -> bool:
+        """Whether an object was taken over by a tenant that takes the place of this one."""
+        annotations = self._tenant.metadata.annotations or {}
+        if entry is None or not hands_over(annotations):
+            return False
+        kind, namespace = self._owner.gvk, self._owner.namespace
+        heirs = {owner_key(kind, name, namespace=namespace) for name in replaced_by(annotations)}
+        return entry.annotations.get(OWNER) in heirs
 
     async def _ensure(self, item: BuiltResource, desired: Desired) -> Written:
         control, owner = self._control, self._owner
         wrote = str(item.key) in self._applied_before
         current = wrote and self._was_complete
         entry = control.look(desired)
-        if entry is not None and is_orphaned(entry.labels):
-            await self._live.unmark(desired.mapping, entry, adoption_patch())
+        known = entry is not None and (desired.force or control.holds(entry, owner))
+        if entry is not None and known and is_orphaned(entry.labels):
+            await self._patcher.patch_metadata(
+                desired.mapping,
+                entry,
+                adoption_patch()["metadata"],
+                metadata_only=self._objects.metadata_only(desired.mapping),
+            )
         elif entry is not None and item.resource.ignore_fields:
             if not control.pending(desired, owner, wrote=wrote, current=current):
                 return Written(Action.UNCHANGED, entry)
-            live = await self._live.read(desired.mapping, entry)
+            live = await self._objects.read(desired.mapping, entry)
             if live is not None:
                 desired = _with_live_values(desired, item.resource, live)
         return await control.ensure(desired, owner, wrote=wrote, current=current)
@@ -224,6 +297,12 @@ class _Pass:
             "Resource refused", resource=item.resource.id, reason=error.reason, message=message
         )
         return Outcome(item.resource.id, State.FAILED, self._known_key(item.resource.id), message)
+
+    def _not_served(self, item: BuiltResource, desired: Desired) -> Outcome:
+        """The definition was deleted just now: the informer reports that, and wakes the tenant."""
+        self._found.retry = True
+        key = self._known_key(item.resource.id)
+        return Outcome(item.resource.id, State.FAILED, key, not_served(desired.mapping.gvk))
 
     def _is_pending(self, item: BuiltResource, desired: Desired) -> bool:
         wrote = str(item.key) in self._applied_before
@@ -252,7 +331,7 @@ class _Pass:
         resource, key, now = item.resource, str(item.key), self._walker.clock()
         timer = (self._owner.uid, resource.id)
         if written.action is Action.TERMINATING:
-            message = "an object of that name is still being deleted"
+            message = _terminating(written.entry)
             return Outcome(resource.id, State.WAITING, key, message)
         if written.action is Action.CREATED or written.reason is Reason.REVISION:
             self._walker.timers.applied(timer, desired.revision, now)
@@ -283,9 +362,25 @@ class _Pass:
     def _count(self, desired: Desired, resource: TResource, action: Action | None) -> None:
         if action is Action.UNCHANGED:
             return
-        result = action or Action.CONFLICT
         kind = desired.mapping.gvk.group_kind
-        self._walker.on_apply(kind, result, resource.conflict_policy.value)
+        self._walker.on_apply(kind, action, resource.conflict_policy.value)
+
+
+def _handed_over(resource: TResource, entry: Entry | None) -> Outcome:
+    """The outcome of an object that the tenant's replacement took over and keeps up now."""
+    assessed = None if entry is None else assess(_as_object(entry))
+    ready = not resource.wait_for_ready or (assessed is not None and assessed.phase is Phase.READY)
+    message = "" if ready else "the tenant that took it over has not made it ready yet"
+    return Outcome(resource.id, State.READY if ready else State.WAITING, "", message)
+
+
+def _terminating(entry: Entry | None) -> str:
+    """What holds an object that is being deleted and will be created again."""
+    message = "an object of that name is still being deleted"
+    if entry is None:
+        return message
+    held = f"; finalizers remaining: {', '.join(entry.finalizers)}" if entry.finalizers else ""
+    return f"{message} since {entry.deletion_timestamp}{held}"
 
 
 def _was_complete(tenant: Tenant) -> bool:

@@ -1,6 +1,6 @@
 """Labels, annotations and finalizers of the tenancy system, besides those of policies."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from apis.tenancy import GROUP, Tenant, TenantTemplate, resource_lists
@@ -18,11 +18,29 @@ TEMPLATE: Final = f"{GROUP}/template"
 """Label of a tenant: its template."""
 VALUES: Final = f"{GROUP}/values"
 """Label of the Secrets that hold sensitive variables."""
+DATABASE: Final = f"{GROUP}/database"
+"""Label of the Secrets that registries may use to connect to databases; its value is `true`."""
 RESOURCE_ID: Final = f"{GROUP}/resource-id"
 """Annotation of a resource: its id in the template."""
+REPLACED_BY: Final = f"{GROUP}/replaced-by"
+"""Annotation of a tenant that goes: names of the tenants that may take its place."""
+HANDS_OVER: Final = f"{GROUP}/hands-over"
+"""Annotation of a tenant that goes once they are ready: `true`, they may take its objects over."""
+CHANGE: Final = f"{GROUP}/rollout-change"
+"""Annotation of a tenant: the last change by a rollout of its template, as JSON."""
 KINDS: Final = f"{GROUP}/kinds"
 """Annotation of a tenant: every kind that may have been applied for it, so that none is forgotten
 between an apply and the status that tells of it."""
+
+
+def replaced_by(annotations: Mapping[str, str]) -> frozenset[str]:
+    """The names that a tenant records as its replacements."""
+    return frozenset(filter(None, annotations.get(REPLACED_BY, "").split(",")))
+
+
+def hands_over(annotations: Mapping[str, str]) -> bool:
+    """Whether a tenant that goes lets its replacements take its objects over."""
+    return annotations.get(HANDS_OVER) == "true"
 
 
 def kinds_of(lists: Tenant | TenantTemplate) -> frozenset[GroupVersionKind]:

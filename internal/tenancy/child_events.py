@@ -1,0 +1,60 @@
+"""Events of the kinds that templates name, as requests for the tenants concerned."""
+
+from collections.abc import Callable, Iterable
+
+from apis.tenancy import Tenant
+from ctrlruntime.api.kinds import RESTMapping
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.events import Event
+from ctrlruntime.controller.event_dispatch import EventQueue
+from ctrlruntime.controller.predicates import entries_of
+from ctrlruntime.controller.request_source import RequestSource
+from ctrlruntime.queue import Request
+from ctrlruntime.resources import OWNER
+from internal.tenancy.conflict_waiters import Claims
+
+_TENANT = f"{Tenant.gvk().group_kind}/"
+
+
+class ChildEvents(RequestSource):
+    """Add a request for each tenant that an event of a child kind concerns."""
+
+    def __init__(self, claims: Claims) -> None:
+        super().__init__("children of tenants")
+        self._claims = claims
+        self._listeners: list[Callable[[RESTMapping, Event], None]] = []
+
+    def add_listener(self, listener: Callable[[RESTMapping, Event], None]) -> None:
+        """Call `listener` with every event, for owners of other kinds."""
+        self._listeners.append(listener)
+
+    def deliver(self, mapping: RESTMapping, event: Event) -> None:
+        """Take in one event of a child kind."""
+        for listener in self._listeners:
+            listener(mapping, event)
+        if self._intake is None:
+            return
+
+        def handle(event: Event, queue: EventQueue) -> None:
+            for request in self._concerned(mapping, entries_of(event)):
+                queue.add(request)
+
+        self._intake.deliver(event, handle, (), kind=mapping.gvk.kind)
+
+    def _concerned(self, mapping: RESTMapping, entries: Iterable[Entry]) -> frozenset[Request]:
+        found: set[Request] = set()
+        for entry in entries:
+            request = owning_tenant(entry)
+            if request is not None:
+                found.add(request)
+            found |= self._claims.of(mapping.gvk.group_kind, entry.namespace, entry.name)
+        return frozenset(found)
+
+
+def owning_tenant(entry: Entry) -> Request | None:
+    """The tenant recorded as an object's owner."""
+    key = entry.annotations.get(OWNER, "")
+    if not key.startswith(_TENANT):
+        return None
+    namespace, _, name = key.removeprefix(_TENANT).partition("/")
+    return Request(name, namespace=namespace)

@@ -1,0 +1,147 @@
+"""The deletion guard: how many tenants may be deleted because of their rows, and what it holds. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from internal.tenancy.plan_inputs import ExistingTenant
+from internal.tenancy.removal_window import RecentRemovals
+from internal.tenancy.rows import Reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """How much may be removed within the window: `percent` of the rows, but always `rows` of them.
+
+    `recent` are the rows removed within the window so far. `allow_delete` is the operator's explicit word for up to so many tenants. `released` are names of
+    tenants that such a word has let go already.
+    """
+
+    percent: int = 20
+    rows: int = 1
+    window: timedelta = timedelta(0)
+    recent: RecentRemovals = field(default_factory=RecentRemovals)
+    allow_empty: bool = False
+    allow_delete: int | None = None
+    released: frozenset[str] = frozenset()
+
+
+class GuardReason(StrEnum):
+    """What the guard stopped."""
+
+    EMPTY_RESULT = "EmptyResult"
+    TOO_MANY_DELETIONS = "TooManyDeletions"
+    UNIDENTIFIED_ROWS = "UnidentifiedRows"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Deletions that the guard holds back."""
+
+    reason: GuardReason
+    tenants: int
+    of_tenants: int
+    rows: int
+    of_rows: int
+    allowed_rows: int
+    unidentified: int = 0
+    """Rows without a usable uid."""
+    recent_rows: int = 0
+    """Rows removed within the window before."""
+    again: datetime | None = None
+    """When the first of those no longer counts."""
+
+    @property
+    def message(self) -> str:
+        """The numbers, and what to do."""
+        return (
+            f"{self._cause}; {self.tenants} of {self.of_tenants} tenants would be deleted, none was. "
+            f"{self._remedy} annotate the registry with tenancy.ctrlruntime.dev/allow-delete: "
+            f'"{self.tenants}"'
+        )
+
+    @property
+    def _cause(self) -> str:
+        match self.reason:
+            case GuardReason.EMPTY_RESULT:
+                return "The query returned no rows"
+            case GuardReason.UNIDENTIFIED_ROWS:
+                return (
+                    f"{self.rows} of {self.of_rows} rows are gone, and {self.unidentified} rows "
+                    "without a usable uid may be the same rows"
+                )
+            case GuardReason.TOO_MANY_DELETIONS:
+                gone = f"{self.rows} of {self.of_rows} rows are gone or inactive"
+                if not self.recent_rows:
+                    return f"{gone}, {self.allowed_rows} may go at once"
+                return (
+                    f"{gone} and {self.recent_rows} were removed before, {self.allowed_rows} may go "
+                    "within the window of the guard"
+                )
+
+    @property
+    def _remedy(self) -> str:
+        if self.reason is GuardReason.UNIDENTIFIED_ROWS:
+            return "Correct the uids of those rows or set the rows inactive; or, if this is meant,"
+        if self.again is not None:
+            return f"It is decided again at {self.again:%Y-%m-%dT%H:%M:%SZ}. If this is meant,"
+        return "If this is meant,"
+
+
+def parse_allow_delete(annotation: str | None) -> int | None:
+    """The number in the override annotation. Raises ValueError, with what to write, for anything else."""
+    if annotation is None:
+        return None
+    text = annotation.strip()
+    if not text.isdecimal() or len(text) > 9 or not text.isascii():
+        raise ValueError("allow-delete must be the number of tenants that may be deleted")
+    return int(text)
+
+
+def guarded(
+    reading: Reading,
+    asked: Sequence[ExistingTenant],
+    tenants: Sequence[ExistingTenant],
+    guard: Guard,
+    decided: Set[str] = frozenset(),
+) -> tuple[Held | None, frozenset[str]]:
+    """Return what the guard holds of the tenants `asked` for, and the names of those tenants.
+
+    `decided` are names that it let pass before and that only wait for their replacements: nothing but
+    an empty result holds them again. A row without a usable uid may be the row of any uid that is absent. While there is one, tenants
+    of absent uids are held, as none can be told apart from a renamed one; inactive rows are clear.
+    """
+    if not asked:
+        return None, frozenset()
+    before = guard.recent
+    of_rows = len({tenant.uid for tenant in tenants} | before.uids) + before.unnamed
+    allowed = max(guard.rows, of_rows * guard.percent // 100)
+
+    def held(reason: GuardReason, found: Sequence[ExistingTenant]) -> tuple[Held, frozenset[str]]:
+        numbers = Held(
+            reason=reason,
+            tenants=len(found),
+            of_tenants=len(tenants),
+            rows=len({tenant.uid for tenant in found}),
+            of_rows=of_rows,
+            allowed_rows=allowed,
+            unidentified=reading.unidentified,
+            recent_rows=before.rows,
+            again=None if before.since is None else before.since + guard.window,
+        )
+        return numbers, frozenset(tenant.name for tenant in found)
+
+    empty = reading.total == 0 and not guard.allow_empty
+    if empty:
+        return held(GuardReason.EMPTY_RESULT, asked)
+    asked = [tenant for tenant in asked if tenant.name not in decided]
+    fresh = [tenant for tenant in asked if tenant.uid not in before.uids]
+    if fresh and len({tenant.uid for tenant in fresh}) + before.rows > allowed:
+        return held(GuardReason.TOO_MANY_DELETIONS, fresh)
+    absent = [tenant for tenant in asked if tenant.uid not in reading.inactive]
+    if reading.unidentified and absent:
+        return held(GuardReason.UNIDENTIFIED_ROWS, absent)
+    return None, frozenset()

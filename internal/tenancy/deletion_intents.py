@@ -1,0 +1,38 @@
+"""What becomes of the objects of tenants that are being deleted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from apis.tenancy import Tenant
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.queue import Request
+from ctrlruntime.resources import Definitions
+from internal.tenancy.orphan_requests import OrphanRequests
+from internal.tenancy.policies import APPROVE_DELETION
+from internal.tenancy.removal_decisions import Intent
+
+
+@dataclass(slots=True)
+class DeletionIntents:
+    """Decides once for each tenant."""
+
+    orphan_requests: OrphanRequests
+    definitions: Definitions
+    _intents: dict[tuple[str, str], tuple[str, Intent]] = field(default_factory=dict)
+
+    async def of(self, entry: Entry) -> Intent:
+        """Return what becomes of a tenant's objects."""
+        if self.orphan_requests.has(entry):
+            return Intent.ORPHAN
+        known = self._intents.get(entry.key)
+        if known is None or known[0] != entry.uid:
+            definition = await self.definitions.of(Tenant.mapping())
+            removed = definition.removes(APPROVE_DELETION)
+            known = entry.uid, Intent.UNINSTALL if removed else Intent.DELETE
+            self._intents[entry.key] = known
+        return known[1]
+
+    def forget(self, request: Request) -> None:
+        """Forget a tenant that is gone."""
+        self._intents.pop((request.namespace, request.name), None)

@@ -1,0 +1,307 @@
+"""Which tenants go, which wait for their replacements, and which the guard holds: one pure decision.
+
+The plan, the status and the events use its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from internal.tenancy.deletion_guard import Guard, Held, guarded
+from internal.tenancy.naming import IllegalName, tenant_name
+from internal.tenancy.plan_inputs import DesiredTenant, ExistingTenant, Template
+from internal.tenancy.replacements import Awaited, Candidate, Leaver, may_succeed, pairs, waiting
+from internal.tenancy.rows import Reading
+
+
+class DeleteReason(StrEnum):
+    """Why a tenant goes."""
+
+    ROW_GONE = "RowGoneOrInactive"
+    TEMPLATE_GONE = "TemplateGone"
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """A tenant to delete, and why. `uid` is set if its row counts for the guard's window."""
+
+    name: str
+    reason: DeleteReason
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """A tenant that goes once the tenants that take its place are ready.
+
+    `by` are all that it is paired with, to be recorded on it, and `awaited` those that it waits for. With
+    `held` the guard holds its deletion: it is paired and hands nothing over. `uid` is set if its row
+    counts for the guard's window.
+    """
+
+    tenant: str
+    reason: DeleteReason
+    by: tuple[str, ...]
+    awaited: tuple[Awaited, ...] = ()
+    held: bool = False
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """What other registries of the namespace have to do with this one.
+
+    `templates` and `tenants` are those of registries that read the same table. `moved` are templates that
+    name another registry now: their tenants are for that one to take over.
+    """
+
+    templates: Sequence[Template] = ()
+    tenants: Sequence[ExistingTenant] = ()
+    moved: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departures:
+    """The decision. `unpaired` are tenants that stay and still record a replacement."""
+
+    deletes: tuple[Delete, ...] = ()
+    replacements: tuple[Replacement, ...] = ()
+    unpaired: tuple[str, ...] = ()
+    held: Held | None = None
+    override_used: bool = False
+
+
+def is_same_pair(desired: DesiredTenant | None, tenant: ExistingTenant) -> bool:
+    """Whether the tenant is the one its name now stands for; another must go before that comes."""
+    if desired is None:
+        return False
+    return (tenant.uid, tenant.template) == (desired.row.uid, desired.template.name)
+
+
+def decide_departures(
+    reading: Reading,
+    desired: Mapping[str, DesiredTenant],
+    templates: Sequence[Template],
+    existing: Sequence[ExistingTenant],
+    guard: Guard,
+    elsewhere: Elsewhere,
+) -> Departures:
+    """Decide for every tenant that is not wanted any more.
+
+    The guard is for what goes because of its row; a template that is taken away is an act in the cluster.
+    """
+    return _Decision(reading, desired, templates, existing, guard, elsewhere).made()
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaving:
+    leaver: Leaver
+    guarded: bool
+    waits: bool
+    """Whether anything may take its place: not of a row that is inactive."""
+
+    @property
+    def name(self) -> str:
+        return self.leaver.tenant.name
+
+
+@dataclass(slots=True)
+class _Decision:
+    reading: Reading
+    desired: Mapping[str, DesiredTenant]
+    templates: Sequence[Template]
+    existing: Sequence[ExistingTenant]
+    guard: Guard
+    elsewhere: Elsewhere
+    living: list[ExistingTenant] = field(init=False)
+    names: frozenset[str] = field(init=False)
+    active: frozenset[str] = field(init=False)
+    pairs_made: frozenset[tuple[str, str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.living = [tenant for tenant in self.existing if not tenant.deleting]
+        self.names = frozenset(template.name for template in self.templates)
+        self.active = frozenset(row.uid for row in self.reading.active)
+        known = (*self.living, *self.elsewhere.tenants)
+        self.pairs_made = frozenset((item.uid, item.template) for item in known)
+
+    def made(self) -> Departures:
+        leaving = [found for item in self.living if (found := self._leaving(item)) is not None]
+        candidates = self._candidates(leaving) if any(item.waits for item in leaving) else []
+        decided = _decided(leaving, candidates)
+        held, kept, used = self._guarded(leaving, decided)
+        uncounted = decided | self.guard.released | (kept if used else frozenset())
+        if used:
+            held, kept = None, frozenset()
+        paired = pairs([item.leaver for item in leaving if item.waits], candidates)
+        states = {item.name: item.state for item in candidates}
+        states |= {item.name: item.leaver.tenant.state for item in leaving}
+        free = {name: others for name, others in paired.items() if name not in kept}
+        awaited = waiting(free, states, {item.name for item in candidates} | kept)
+        gone = [item for item in leaving if item.name not in kept and item.name not in awaited]
+        waits = [item for item in leaving if item.name in awaited]
+        waits += [item for item in leaving if item.name in kept and item.name in paired]
+        return Departures(
+            deletes=tuple(
+                Delete(item.name, _reason(item), _counted(item, uncounted))
+                for item in sorted(gone, key=lambda each: each.name)
+            ),
+            replacements=tuple(
+                Replacement(
+                    tenant=item.name,
+                    reason=_reason(item),
+                    by=paired[item.name],
+                    awaited=awaited.get(item.name, ()),
+                    held=item.name in kept,
+                    uid=_counted(item, uncounted) if item.name not in kept else "",
+                )
+                for item in sorted(waits, key=lambda each: each.name)
+            ),
+            unpaired=self._unpaired({item.name for item in (*gone, *waits)}),
+            held=held,
+            override_used=used,
+        )
+
+    def _leaving(self, tenant: ExistingTenant) -> _Leaving | None:
+        """What there is to decide on a tenant; None if it is wanted, or its row is in doubt."""
+        known = self.reading.inactive | self.reading.held | self.active
+        row_gone = tenant.uid not in known
+        takes_name = tenant.name in self.desired
+        if tenant.template in self.names:
+            wanted = is_same_pair(self.desired.get(tenant.name), tenant)
+            if wanted or tenant.uid in self.reading.held:
+                return None
+            leaver = Leaver(tenant=tenant, row_gone=row_gone, template_gone=False)
+            return _Leaving(leaver, True, row_gone and not takes_name)
+        if tenant.template in self.elsewhere.moved:
+            return None
+        leaver = Leaver(tenant=tenant, row_gone=row_gone, template_gone=True)
+        if tenant.uid in self.active or tenant.uid in self.reading.held:
+            return _Leaving(leaver, False, not takes_name)
+        renamed = self._is_renamed(tenant)
+        return _Leaving(leaver, renamed, renamed and row_gone and not takes_name)
+
+    def _is_renamed(self, tenant: ExistingTenant) -> bool:
+        """Whether its template may be there under another name: then it goes because of its row."""
+        return any(
+            may_succeed(item, tenant, made=(tenant.uid, item.name) in self.pairs_made)
+            for item in (*self.templates, *self.elsewhere.templates)
+        )
+
+    def _guarded(
+        self, leaving: Sequence[_Leaving], decided: frozenset[str]
+    ) -> tuple[Held | None, frozenset[str], bool]:
+        """What the guard holds, the names of those tenants, and whether an approval lets them go."""
+        asked = [
+            item.leaver.tenant
+            for item in leaving
+            if item.guarded and item.name not in self.guard.released
+        ]
+        renamed = {item.name for item in leaving if item.guarded}
+        counted = [
+            item for item in self.living if item.template in self.names or item.name in renamed
+        ]
+        held, kept = guarded(self.reading, asked, counted, self.guard, decided)
+        allowed = self.guard.allow_delete
+        used = held is not None and allowed is not None and held.tenants <= allowed
+        return held, kept, used
+
+    def _candidates(self, leaving: Sequence[_Leaving]) -> list[Candidate]:
+        """Tenants that stay, that are to be made, or that are to be made once a row is corrected."""
+        present = {tenant.name: tenant for tenant in self.living}
+        going = {item.name for item in leaving}
+        found = []
+        for name, wanted in self.desired.items():
+            tenant = present.get(name)
+            found.append(
+                Candidate(
+                    name=name,
+                    uid=wanted.row.uid,
+                    template=wanted.template,
+                    variables=wanted.row.variables,
+                    tenant=tenant if tenant and is_same_pair(wanted, tenant) else None,
+                )
+            )
+        templates = {item.name: item for item in self.templates}
+        found += [
+            _of_existing(tenant, templates)
+            for tenant in self.living
+            if tenant.name not in going and tenant.name not in self.desired
+        ]
+        lost = [item.leaver.tenant for item in leaving if item.leaver.template_gone]
+        if lost:
+            found += self._of_rows_in_doubt(lost)
+            found += self._of_other_registries()
+        return found
+
+    def _of_rows_in_doubt(self, lost: Iterable[ExistingTenant]) -> Iterable[Candidate]:
+        for tenant in lost:
+            if tenant.uid not in self.reading.held:
+                continue
+            for item in self.templates:
+                name = _name(tenant.uid, item.name)
+                if name and (tenant.uid, item.name) not in self.pairs_made:
+                    yield Candidate(
+                        name=name, uid=tenant.uid, template=item, variables=tenant.variables
+                    )
+
+    def _of_other_registries(self) -> Iterable[Candidate]:
+        there = {(item.uid, item.template): item for item in self.elsewhere.tenants}
+        for item in self.elsewhere.templates:
+            for row in self.reading.active:
+                name = _name(row.uid, item.name)
+                if name:
+                    yield Candidate(
+                        name=name,
+                        uid=row.uid,
+                        template=item,
+                        variables=row.variables,
+                        tenant=there.get((row.uid, item.name)),
+                    )
+
+    def _unpaired(self, going: set[str]) -> tuple[str, ...]:
+        recorded = (item for item in self.living if item.replaced_by or item.handing_over)
+        return tuple(sorted(item.name for item in recorded if item.name not in going))
+
+
+def _decided(leaving: Iterable[_Leaving], candidates: Iterable[Candidate]) -> frozenset[str]:
+    """Tenants that the guard let pass before and whose replacements are still there or on their way."""
+    known = {item.name for item in candidates}
+    return frozenset(
+        item.name
+        for item in leaving
+        if item.leaver.tenant.handing_over and not known.isdisjoint(item.leaver.tenant.replaced_by)
+    )
+
+
+def _of_existing(tenant: ExistingTenant, templates: Mapping[str, Template]) -> Candidate:
+    template = templates.get(tenant.template)
+    if template is None:
+        template = Template(tenant.template, tenant.version, tenant.created)
+    return Candidate(
+        name=tenant.name,
+        uid=tenant.uid,
+        template=template,
+        variables=tenant.variables,
+        tenant=tenant,
+    )
+
+
+def _reason(item: _Leaving) -> DeleteReason:
+    by_template = item.leaver.template_gone and not item.guarded
+    return DeleteReason.TEMPLATE_GONE if by_template else DeleteReason.ROW_GONE
+
+
+def _counted(item: _Leaving, uncounted: frozenset[str]) -> str:
+    if not item.guarded or item.name in uncounted:
+        return ""
+    return item.leaver.tenant.uid
+
+
+def _name(uid: str, template: str) -> str:
+    try:
+        return tenant_name(uid, template)
+    except IllegalName:
+        return ""

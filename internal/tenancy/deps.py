@@ -1,0 +1,67 @@
+"""What the reconcilers of registries, templates and tenants share: objects to read, ways to write."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from ctrlruntime.cache.store import Store
+from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.resources import Action, Control, Desired, Owner, Ownership
+from internal.tenancy.missing_permissions import Grants
+from internal.tenancy.pools import WorkerPools
+from internal.tenancy.rollout import Rollouts
+from internal.tenancy.statuses import StatusWriter
+from internal.tenancy.tally import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class TenancyStores:
+    """The objects of tenancy's kinds, as the cache has them."""
+
+    registries: Store
+    templates: Store
+    tenants: Store
+
+
+@dataclass(frozen=True, slots=True)
+class TenancyRecords:
+    """What controllers record in memory for each other."""
+
+    tally: Tally
+    """Counts of tenants."""
+    rollouts: Rollouts
+    """What the last plan of each registry found."""
+    grants: Grants
+    """Rights that tenants miss."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The time of day, and seconds that only grow."""
+
+    now: Callable[[], datetime]
+    monotonic: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Writers:
+    """How objects are written, and how many at once."""
+
+    control: Control
+    patcher: ObjectPatcher
+    statuses: StatusWriter
+    pools: WorkerPools
+
+    async def ensure(self, desired: Desired, owner: Owner) -> str:
+        """Write one object. Return what prevents it, or an empty text.
+
+        Fields that other managers changed are changed back by force. Whole objects of other owners
+        are left alone.
+        """
+        entry = self.control.look(desired)
+        if entry is not None:
+            found = self.control.judge(entry, owner)
+            if found.standing is Ownership.FOREIGN:
+                return f"it belongs to {found.holder}"
+        outcome = await self.control.ensure(desired, owner)
+        return outcome.conflict if outcome.action is Action.CONFLICT else ""

@@ -1,0 +1,68 @@
+"""What a plan is made of: templates, and tenants as they exist and as they should be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from ctrlruntime.rollout import Change
+from internal.tenancy.rows import ActiveRow
+from internal.tenancy.tally import TenantState
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A template of the registry. `version` is anything that changes with its content.
+
+    `created` is its creationTimestamp.
+    """
+
+    name: str
+    version: str
+    created: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExistingTenant:
+    """A tenant of the registry as it stands in the cluster.
+
+    `sensitive` is the content of its Secret, None when there is none. `intact` is false when its
+    spec was edited by hand. `deleting` tenants only keep their name taken. `created` is its
+    creationTimestamp. `replaced_by` are the names that it records as its replacements, and with
+    `handing_over` it was decided that it goes once they are ready.
+    """
+
+    name: str
+    uid: str
+    template: str
+    version: str
+    variables: Mapping[str, str]
+    sensitive: Mapping[str, str] | None = field(default=None, repr=False)
+    intact: bool = True
+    deleting: bool = False
+    created: str = ""
+    state: TenantState = TenantState.PENDING
+    replaced_by: frozenset[str] = frozenset()
+    handing_over: bool = False
+    paused: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    change: Change | None = None
+    """The last change by a rollout of its template."""
+    health_since: datetime | None = None
+    """When it last became ready or lost readiness; read for tenants with a `change` only."""
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredTenant:
+    """A tenant that should exist, with its row's variables.
+
+    `version` is that of the template's content that it keeps or gets; empty: the present one. `change` is
+    recorded on it when a rollout changes it.
+    """
+
+    name: str
+    template: Template
+    row: ActiveRow
+    version: str = ""
+    change: Change | None = None

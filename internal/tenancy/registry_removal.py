@@ -1,0 +1,142 @@
+"""Carries out the deletion of a registry: its tenants are deleted, released or kept until an approval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from pydantic import ValidationError
+
+from apis.tenancy import Tenant, TenantRegistry
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client.errors import APIError
+from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.resources import Definitions, Owner
+from internal.tenancy.children import OWNER_INDEX
+from internal.tenancy.deps import TenancyStores, Writers
+from internal.tenancy.labels import FINALIZER
+from internal.tenancy.neighbours import owner_of
+from internal.tenancy.orphan_requests import OrphanRequests
+from internal.tenancy.policies import APPROVE_DELETION
+from internal.tenancy.pools import Job
+from internal.tenancy.registry_teardown import (
+    Fate,
+    Teardown,
+    decide_fate,
+    is_protected,
+    teardown_status,
+)
+from internal.tenancy.value_secrets import ValueSecrets
+
+TEARDOWN_RETRY: Final = 10.0
+"""Seconds before a refused deletion of a tenant is tried again while its registry is being deleted."""
+
+
+@dataclass(slots=True)
+class RegistryRemoval:
+    """Removes the finalizer of a registry once no tenant is tied to it."""
+
+    stores: TenancyStores
+    secrets: ValueSecrets
+    writers: Writers
+    definitions: Definitions
+    orphan_requests: OrphanRequests
+    clock: Callable[[], datetime]
+    _fates: dict[str, Fate] = field(default_factory=dict)
+    """What was decided for the tenants of registries that are being deleted, by UID."""
+
+    async def tear_down(self, entry: Entry) -> Result | None:
+        """Delete, release or hold the tenants; let the registry go once none is tied to it."""
+        if FINALIZER not in entry.finalizers:
+            return None
+        owner = owner_of(entry)
+        tenants = self._held_by(owner)
+        fate = await self._fate(entry, tenants)
+        refused: list[str] = []
+        if fate is Fate.RELEASE:
+            await self._release(owner, tenants)
+            tenants = []
+        elif fate is Fate.DELETE:
+            living = [item for item in tenants if item.deletion_timestamp is None]
+            refused = await self._delete_all(living, owner)
+            tenants = self._held_by(owner)
+        if not tenants:
+            mapping = TenantRegistry.mapping()
+            await self.writers.patcher.remove_finalizer(mapping, entry, FINALIZER)
+            return None
+        await self._report(entry, fate, tenants, refused)
+        # The next tenant to go starts another pass; a refusal is tried again.
+        return Result(requeue_after=TEARDOWN_RETRY) if refused else None
+
+    def forget_gone(self) -> None:
+        """Forget what was decided for registries that are gone."""
+        present = {item.uid for item in self.stores.registries.list()}
+        self._fates = {uid: fate for uid, fate in self._fates.items() if uid in present}
+
+    def _held_by(self, owner: Owner) -> list[Entry]:
+        found = self.stores.tenants.by_index(OWNER_INDEX, owner.key)
+        return [item for item in found if self.writers.control.holds(item, owner)]
+
+    async def _fate(self, entry: Entry, tenants: Sequence[Entry]) -> Fate:
+        """What becomes of the tenants; what was approved once stays approved."""
+        known = self._fates.get(entry.uid)
+        if known is not None:
+            return known
+        definitions = [
+            await self.definitions.of(kind.mapping()) for kind in (TenantRegistry, Tenant)
+        ]
+        fate = decide_fate(
+            Teardown(
+                protected=is_protected(entry.field("spec")),
+                approval=entry.annotations.get(APPROVE_DELETION, ""),
+                orphan=self.orphan_requests.has(entry),
+                uninstall=any(each.removes(APPROVE_DELETION) for each in definitions),
+                approved_uninstall=any(each.terminating for each in definitions),
+                living=sum(item.deletion_timestamp is None for item in tenants),
+            )
+        )
+        if fate is not Fate.HOLD:
+            self._fates[entry.uid] = fate
+        return fate
+
+    async def _release(self, owner: Owner, tenants: Sequence[Entry]) -> None:
+        """Take the registry off its tenants and off the Secrets with their values."""
+        await self.secrets.watch(owner)
+        items = [(Tenant.mapping(), item) for item in tenants]
+        items += self.secrets.owned_by(owner)
+        release = partial(self.writers.control.release, labels={}, annotations={})
+        jobs = [
+            Job(mapping.gvk.group_kind, partial(release, mapping, item, owner))
+            for mapping, item in items
+        ]
+        for outcome in await self.writers.pools.run(jobs):
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    async def _delete_all(self, tenants: Sequence[Entry], owner: Owner) -> list[str]:
+        """Delete tenants. Returns what was refused, one sentence each."""
+        kind, mapping = Tenant.gvk().group_kind, Tenant.mapping()
+        delete = self.writers.control.delete
+        jobs = [Job(kind, partial(delete, mapping, item, owner)) for item in tenants]
+        refused: list[str] = []
+        for item, outcome in zip(tenants, await self.writers.pools.run(jobs), strict=True):
+            if isinstance(outcome, APIError):
+                refused.append(f"{item.name} (its deletion was refused: {outcome.message})")
+            elif isinstance(outcome, Exception):
+                raise outcome
+        return refused
+
+    async def _report(
+        self, entry: Entry, fate: Fate, tenants: Sequence[Entry], refused: Sequence[str]
+    ) -> None:
+        try:
+            before = entry.typed(TenantRegistry).status
+        except ValidationError:
+            return  # nothing can be compared with a status that cannot be read
+        status = teardown_status(
+            before, fate, tenants, refused, generation=entry.generation, now=self.clock()
+        )
+        await self.writers.statuses.write(TenantRegistry.mapping(), entry, before, status)

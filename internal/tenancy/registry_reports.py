@@ -1,0 +1,103 @@
+"""What is reported of a registry: its status, events, metrics, and the removals that its guard counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from apis.tenancy import TenantRegistry
+from ctrlruntime.api.conditions import find_condition
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.store import Store
+from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.events import EventRecorder
+from ctrlruntime.queue import Request
+from internal.tenancy.deps import Clocks, Writers
+from internal.tenancy.metrics import TenancyMetrics
+from internal.tenancy.outcome import REMOVAL_PENDING
+from internal.tenancy.plan import Plan
+from internal.tenancy.policies import ALLOW_DELETE
+from internal.tenancy.registry_state import RegistryState
+from internal.tenancy.registry_status import REPLACEMENT_FAILED, registry_status, removal_condition
+from internal.tenancy.removal_window import recent_of, record
+from internal.tenancy.tally import Tally
+from internal.tenancy.tenant_counts import REMOVALS, group
+
+
+@dataclass(slots=True)
+class RegistryReports:
+    """Writes the status of registries and their events."""
+
+    registries: Store
+    writers: Writers
+    tally: Tally
+    metrics: TenancyMetrics
+    recorder: EventRecorder
+    clocks: Clocks
+    status_period: float
+    """Seconds between two writes of one status, at least."""
+
+    async def record_removals(self, registry: TenantRegistry, entry: Entry, allowed: Plan) -> None:
+        """Write the rows that are about to lose their tenants, so that no crash makes them uncounted.
+
+        Raises Conflict if the registry is not as it was read: then nothing is removed yet.
+        """
+        removed = {item.uid for item in allowed.deletes if item.uid}
+        removed |= {item.uid for item in allowed.replaced if item.uid}
+        now = self.clocks.now()
+        if not removed - recent_of(registry, now).uids:
+            return
+        window = registry.spec.deletion_guard.period
+        after = registry.status.model_copy(deep=True)
+        after.removed_rows = record(after.removed_rows, removed, now, window)
+        await self.writers.statuses.write(
+            TenantRegistry.mapping(), entry, registry.status, after, only_if_unchanged=True
+        )
+
+    async def announce(self, registry: TenantRegistry, entry: Entry, made: Plan) -> None:
+        """Record events for what the guard holds and what failed.
+
+        An approval of deletions counts once, so its annotation is removed first.
+        """
+        before = find_condition(registry.status.conditions, "DeletionsHeld")
+        if made.held is not None and (before is None or before.status != "True"):
+            self.recorder.event(
+                registry, "Warning", made.held.reason.value, "Plan", made.held.message
+            )
+        if made.override_used:
+            mapping = TenantRegistry.mapping()
+            await self.writers.patcher.remove_annotation(mapping, entry, ALLOW_DELETE)
+        failed = removal_condition(made.replaced)
+        known = find_condition(registry.status.conditions, REMOVAL_PENDING)
+        if failed.reason == REPLACEMENT_FAILED and (known is None or known.reason != failed.reason):
+            self.recorder.event(registry, "Warning", failed.reason, "Plan", failed.message)
+
+    async def report(self, request: Request, state: RegistryState) -> Result:
+        """Write the status, once per status period. Return the delay until the next pass."""
+        now = self.clocks.monotonic()
+        entry = self.registries.get(request.name, namespace=request.namespace)
+        if entry is None:
+            return Result()
+        if now < state.status_at + self.status_period:
+            return Result(requeue_after=state.status_at + self.status_period - now)
+        counts = self.tally.counts(group("registry", request.namespace, request.name))
+        others = group("registry", request.namespace, request.name, managed=False)
+        removals = group(REMOVALS, request.namespace, request.name)
+        before = entry.typed(TenantRegistry).status
+        status = registry_status(
+            before,
+            state.synced,
+            counts,
+            unmanaged=self.tally.counts(others).total,
+            removals=self.tally.counts(removals).total,
+            generation=entry.generation,
+            handled=state.handled or "",
+            now=self.clocks.now(),
+        )
+        if await self.writers.statuses.write(TenantRegistry.mapping(), entry, before, status):
+            state.status_at = now
+        self.metrics.registry(request.namespace, request.name, status)
+        return Result(requeue_after=max(0.05, state.due - self.clocks.monotonic()))
+
+    def forget(self, request: Request) -> None:
+        """Remove the metric series of a registry that is gone."""
+        self.metrics.forget_registry(request.namespace, request.name)

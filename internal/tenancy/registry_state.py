@@ -1,0 +1,53 @@
+"""What is remembered of registries between passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ctrlruntime.backoff import exponential
+from internal.tenancy.registry_status import Synced
+
+FIRST_RETRY: Final = 1.0
+LAST_RETRY: Final = 300.0
+
+
+@dataclass(slots=True)
+class RegistryState:
+    """What is remembered of one registry."""
+
+    synced: Synced = field(default_factory=Synced)
+    query_due: float = 0.0
+    replan: bool = True
+    failures: int = 0
+    retry_due: float = float("inf")
+    """When to try again what could not be written."""
+    rollout_due: float = float("inf")
+    """When a deadline, a soak or a window changes what rollouts may do."""
+    refusals: int = 0
+    generation: int = -1
+    planned_for: tuple[int, str | None, int] = (-1, None, 0)
+    """Generation, approval of deletions and removals in the window that the last plan was made with."""
+    released: frozenset[str] = frozenset()
+    """Tenants whose deletion was approved and that could not be deleted yet."""
+    handled: str | None = None
+    status_at: float = float("-inf")
+
+    def needs_plan(self, planned_for: tuple[int, str | None, int], now: float) -> bool:
+        """Return whether to plan again, and record what the next plan is made with."""
+        self.replan |= self.planned_for != planned_for or now >= self.retry_due
+        self.planned_for = planned_for
+        return self.replan and self.synced.reading is not None
+
+    def record_refusals(self, refused: Sequence[str], now: float) -> None:
+        """Schedule another try of writes that failed, with growing delays, whenever the next query is."""
+        self.refusals = min(self.refusals + 1, 16) if refused else 0
+        failures = self.refusals - 1
+        delay = exponential(FIRST_RETRY, LAST_RETRY, failures) if refused else float("inf")
+        self.retry_due = now + delay
+
+    @property
+    def due(self) -> float:
+        """When the next pass begins without an event."""
+        return min(self.query_due, self.retry_due, self.rollout_due)

@@ -1,0 +1,100 @@
+"""Which rows lost their tenants lately: the memory of the deletion guard, kept in a registry's status.
+
+A registry remembers each removal without an approval for the guard's window. Removals of one forty-eighth of the
+window share an entry, and a limited number of uids is remembered, so that the status stays small.
+Pure: the clock is passed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+
+from apis.tenancy import RemovedRows, TenantRegistry
+
+SLOTS = 48
+"""Entries that a window has at most."""
+MOST_ENTRIES = 2 * SLOTS
+"""Entries in a status, whatever the windows were that they were made with."""
+MOST_UIDS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RecentRemovals:
+    """Rows removed within the window. `unnamed` rows have uids that are not remembered."""
+
+    uids: frozenset[str] = frozenset()
+    unnamed: int = 0
+    since: datetime | None = None
+    """The time of the oldest of them."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows."""
+        return len(self.uids) + self.unnamed
+
+
+def recent(entries: Sequence[RemovedRows], now: datetime, window: timedelta) -> RecentRemovals:
+    """Return what the entries tell of the window that ends now; nothing for a window of zero."""
+    counted = _counted(entries, now, window)
+    if not counted:
+        return RecentRemovals()
+    return RecentRemovals(
+        frozenset(uid for entry in counted for uid in entry.uids),
+        sum(max(0, entry.rows - len(entry.uids)) for entry in counted),
+        min(entry.time for entry in counted),
+    )
+
+
+def recent_of(registry: TenantRegistry, now: datetime) -> RecentRemovals:
+    """Return what a registry's status records of the window of its guard that ends now."""
+    return recent(registry.status.removed_rows, now, registry.spec.deletion_guard.period)
+
+
+def record(
+    entries: Sequence[RemovedRows], uids: Collection[str], now: datetime, window: timedelta
+) -> list[RemovedRows]:
+    """Return the entries with the rows removed now, and without those that no longer count."""
+    kept = [entry.model_copy(deep=True) for entry in _counted(entries, now, window)]
+    known = {uid for entry in kept for uid in entry.uids}
+    added = sorted(set(uids) - known)
+    if not added or not window:
+        return kept
+    at = now.replace(microsecond=0)
+    if kept and _slot(kept[-1].time, window) == _slot(at, window):
+        last = kept.pop()
+        rows, named = last.rows + len(added), [*last.uids, *added]
+    else:
+        rows, named = len(added), added
+    kept.append(RemovedRows(time=at, rows=rows, uids=named))
+    while len(kept) > MOST_ENTRIES:
+        first, second = kept[:2]
+        merged = RemovedRows(
+            time=max(first.time, second.time),
+            rows=first.rows + second.rows,
+            uids=[*first.uids, *second.uids],
+        )
+        kept[:2] = [merged]
+    return _with_fewer_uids(kept)
+
+
+def _counted(entries: Sequence[RemovedRows], now: datetime, window: timedelta) -> list[RemovedRows]:
+    if not window:
+        return []
+    return sorted((e for e in entries if e.time > now - window), key=lambda entry: entry.time)
+
+
+def _slot(time: datetime, window: timedelta) -> int:
+    return int(time.timestamp() // max(1.0, window.total_seconds() / SLOTS))
+
+
+def _with_fewer_uids(entries: Sequence[RemovedRows]) -> list[RemovedRows]:
+    """Forget the uids of the oldest removals; their number stays."""
+    left, kept = MOST_UIDS, []
+    for entry in reversed(entries):
+        uids = list(islice(reversed(entry.uids), left))[::-1]
+        left -= len(uids)
+        kept.append(RemovedRows(time=entry.time, rows=entry.rows, uids=uids))
+    return kept[::-1]

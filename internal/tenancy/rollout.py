@@ -1,0 +1,62 @@
+"""What the last plan of a registry found for each template: tenants to be made, and the rollout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
+
+from ctrlruntime.queue import Request
+from ctrlruntime.rollout import Decision
+
+
+@dataclass(slots=True)
+class Rollouts:
+    """Tenants that plans want and that do not exist yet, and where rollouts stand.
+
+    `exists` gets the namespace and name of a tenant and the name of its registry.
+    """
+
+    exists: Callable[[str, str, str], bool]
+    on_change: Callable[[Request], None]
+    """Receives a template whose number of missing tenants may have changed."""
+    _missing: dict[Request, dict[str, set[str]]] = field(default_factory=dict)
+
+    _decisions: dict[Request, dict[str, Decision]] = field(default_factory=dict)
+
+    def decided(self, registry: Request, decisions: Mapping[str, Decision]) -> None:
+        """Record the decisions of a registry's last plan, by template."""
+        before = self._decisions.get(registry, {})
+        self._decisions[registry] = dict(decisions)
+        for template, decision in decisions.items():
+            if before.get(template) != decision:
+                self.on_change(Request(template, namespace=registry.namespace))
+
+    def decision(self, registry: Request, template: str) -> Decision | None:
+        """Return the last decision for a template; None if there is none."""
+        return self._decisions.get(registry, {}).get(template)
+
+    def is_staging(self, registry: Request) -> bool:
+        """Return whether a rollout of the registry's templates is not complete."""
+        return any(not item.is_complete for item in self._decisions.get(registry, {}).values())
+
+    def planned(self, registry: Request, missing: Mapping[str, Set[str]]) -> None:
+        """Record a plan: the names of the tenants to make, by template, with an empty set for none."""
+        before = self._missing.get(registry, {})
+        self._missing[registry] = {name: set(names) for name, names in missing.items()}
+        for template, names in missing.items():
+            if names or before.get(template) != set():
+                self.on_change(Request(template, namespace=registry.namespace))
+
+    def missing(self, registry: Request, template: str) -> int | None:
+        """Return how many tenants are to be made; None if no plan for the template was made yet."""
+        names = self._missing.get(registry, {}).get(template)
+        if names is None:
+            return None
+        made = [n for n in names if self.exists(registry.namespace, n, registry.name)]
+        names.difference_update(made)
+        return len(names)
+
+    def forget(self, registry: Request) -> None:
+        """Forget a registry that is gone."""
+        self._missing.pop(registry, None)
+        self._decisions.pop(registry, None)

@@ -1,0 +1,114 @@
+"""Where the rollout of a template stands: status, condition and events. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+
+from apis.tenancy import RolloutPhase, RolloutStatus, TenantTemplateStatus
+from ctrlruntime.api.conditions import Condition, find_condition, set_condition, shorten
+from ctrlruntime.rollout import Decision, Reason
+
+ROLLOUT_HALTED: Final = "RolloutHalted"
+"""Condition of a template with a rollout: True while it is halted."""
+
+_PHASES: Final = {
+    Reason.PAUSED: RolloutPhase.PAUSED,
+    Reason.WINDOW: RolloutPhase.WAITING_FOR_WINDOW,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutEvent:
+    """An event of a template."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+def report_rollout(
+    status: TenantTemplateStatus,
+    decision: Decision | None,
+    *,
+    staged: bool,
+    revision: str,
+    generation: int,
+    now: datetime,
+) -> None:
+    """Update the status by the registry's last decision; without one for this revision it stays.
+
+    `staged` is whether the template has a rollout at all.
+    """
+    if not staged:
+        status.rollout = None
+        if find_condition(status.conditions, ROLLOUT_HALTED) is not None:
+            condition = _condition(False, "NoRollout", "The template has no rollout.", generation)
+            set_condition(status.conditions, condition, now)
+        return
+    if decision is None or decision.target != revision:
+        return
+    status.rollout = rollout_status(decision)
+    halted = bool(decision.halted)
+    message = f"The rollout is halted: {decision.halted}." if halted else "No halt."
+    reason = "TooManyFailures" if halted else "NotHalted"
+    set_condition(status.conditions, _condition(halted, reason, message, generation), now)
+
+
+def rollout_status(decision: Decision) -> RolloutStatus:
+    """Return a decision as a status."""
+    blocked = decision.blocked_by
+    return RolloutStatus(
+        phase=_phase(decision),
+        target_revision=decision.target,
+        total=decision.total,
+        updated=decision.updated,
+        changing=decision.changing,
+        failed=len(decision.failed),
+        waiting=len(decision.waiting),
+        waiting_reason="" if blocked is None else blocked.reason.value,
+        message="" if blocked is None else shorten(blocked.message),
+        waiting_until=None if blocked is None else blocked.until,
+    )
+
+
+def rollout_event(before: RolloutStatus | None, after: RolloutStatus | None) -> RolloutEvent | None:
+    """Return the event for a change of the phase, or of the revision; None for neither."""
+    if after is None:
+        return None
+    known = None if before is None else (before.phase, before.target_revision)
+    if known == (after.phase, after.target_revision):
+        return None
+    text = f"revision {after.target_revision}: {after.updated} of {after.total} tenants have it"
+    match after.phase:
+        case RolloutPhase.HALTED:
+            return RolloutEvent("Warning", "RolloutHalted", f"{text}; {after.message}")
+        case RolloutPhase.COMPLETE:
+            return None if before is None else RolloutEvent("Normal", "RolloutComplete", text)
+        case RolloutPhase.PROGRESSING:
+            return RolloutEvent("Normal", "RolloutProgressing", text)
+    return RolloutEvent("Normal", "RolloutWaiting", f"{text}; {after.message}")
+
+
+def _phase(decision: Decision) -> RolloutPhase:
+    if decision.is_complete:
+        return RolloutPhase.COMPLETE
+    if decision.halted:
+        return RolloutPhase.HALTED
+    blocked = decision.blocked_by
+    if blocked is None:
+        return RolloutPhase.PROGRESSING
+    return _PHASES.get(blocked.reason, RolloutPhase.PROGRESSING)
+
+
+def _condition(holds: bool, reason: str, message: str, generation: int) -> Condition:
+    return Condition.model_validate(
+        {
+            "type": ROLLOUT_HALTED,
+            "status": "True" if holds else "False",
+            "reason": reason,
+            "message": shorten(message),
+            "observedGeneration": generation,
+        }
+    )

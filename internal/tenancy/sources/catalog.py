@@ -1,0 +1,101 @@
+"""The kinds of data source that registries may name: those of the manager and those of packages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+from apis.tenancy import MySQLSource, PostgreSQLSource, SQLiteSource
+from internal.tenancy.sources.source_type import Settings, SourceContext, SourceType
+
+GROUP: Final = "ctrlruntime.tenancy.sources"
+"""Entry points of packages that bring a kind of data source: its name, and a SourceType."""
+
+
+async def _mysql(fields: MySQLSource, context: SourceContext) -> Settings:
+    from internal.tenancy.sources.mysql import (
+        MySQLSettings,
+    )  # each loads its driver when it is used
+
+    return await MySQLSettings.of(fields, context)
+
+
+async def _postgresql(fields: PostgreSQLSource, context: SourceContext) -> Settings:
+    from internal.tenancy.sources.postgresql import PostgreSQLSettings
+
+    return await PostgreSQLSettings.of(fields, context)
+
+
+async def _sqlite(fields: SQLiteSource, context: SourceContext) -> Settings:
+    from internal.tenancy.sources.sqlite import SQLiteSettings
+
+    return await SQLiteSettings.of(fields, context)
+
+
+_TABLE: Final = ("host", "port", "database", "table")
+BUILT_IN: Final[tuple[SourceType[Any], ...]] = (
+    SourceType("mysql", MySQLSource, _mysql, location=_TABLE),
+    SourceType("postgresql", PostgreSQLSource, _postgresql, location=_TABLE),
+    SourceType("sqlite", SQLiteSource, _sqlite, location=("path", "table")),
+)
+"""MySQL and PostgreSQL, or what speaks their protocols, and files of SQLite where the manager's option allows them."""
+
+
+class UnusableSourceType(Exception):
+    """An entry point that cannot be used."""
+
+
+class SourceTypes:
+    """Kinds of data source by name."""
+
+    def __init__(self, registered: tuple[SourceType[Any], ...] = ()) -> None:
+        """`registered` come besides the manager's own. Raises UnusableSourceType for a name used twice."""
+        self._types: dict[str, SourceType[Any]] = {}
+        for each in (*BUILT_IN, *registered):
+            if each.name in self._types:
+                raise UnusableSourceType(
+                    f"two source types are called {each.name!r}; rename or uninstall one"
+                )
+            self._types[each.name] = each
+        self.registered: Final = registered
+
+    @classmethod
+    def installed(cls) -> SourceTypes:
+        """Those of the manager and of all installed packages. Raises UnusableSourceType."""
+        return cls(tuple(_installed()))
+
+    def get(self, name: str) -> SourceType[Any] | None:
+        """The type of a name, None if there is none."""
+        return self._types.get(name)
+
+    @property
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted(self._types)
+
+    def location(self, source: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Which table a registry's `spec.source` reads: equal for two that read the same."""
+        name = source.get("type", "")
+        place = source.get(name) or {}
+        found = self._types.get(name)
+        if found is None or not found.location:
+            return name, json.dumps(place, sort_keys=True)
+        return name, *(place.get(field) for field in found.location)
+
+
+def _installed() -> Iterator[SourceType[Any]]:
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        try:
+            found = point.load()
+        except Exception as error:
+            raise UnusableSourceType(
+                f"the entry point {point.name!r} of the group {GROUP} cannot be loaded: {error}; "
+                "repair or uninstall its package"
+            ) from error
+        if not isinstance(found, SourceType) or found.name != point.name:
+            raise UnusableSourceType(
+                f"the entry point {point.name!r} of the group {GROUP} is not a SourceType of that name"
+            )
+        yield found

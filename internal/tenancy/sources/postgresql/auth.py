@@ -1,0 +1,150 @@
+"""Connections that give a password away only to a server whose certificate was verified.
+
+The server chooses how a client authenticates. SCRAM and MD5 prove the password; `password` demands it
+as it is. The driver answers either, and reads the environment and files of the manager's user for
+what a caller leaves out, so that connections are made here from its parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Any, Final
+
+from asyncpg import Connection
+from asyncpg.connect_utils import (
+    SessionAttribute,
+    SSLMode,
+    SSLNegotiation,
+    _ClientConfiguration,
+    _ConnectionParameters,
+    _create_ssl_connection,
+)
+from asyncpg.protocol import Protocol, Record
+
+from internal.tenancy.sources.errors import InsecureConnection
+
+AUTHENTICATION: Final = ord("R")
+ACCEPTED: Final = 0
+CLEAR_TEXT: Final = 3
+PROVING: Final = frozenset({ACCEPTED, 5, 10, 11, 12})
+"""Requests that reveal no password: none, MD5, and the steps of SASL."""
+HEADER: Final = 5
+"""Bytes of a message's type and length; the length counts itself."""
+
+
+class GuardedProtocol(Protocol):  # type: ignore[misc]
+    """The driver's protocol, which sees a request for authentication only if it may be answered."""
+
+    def __init__(self, refuse: Callable[[int], Exception | None], *args: Any) -> None:
+        """`refuse` returns the error for a request of this number, None if it may be answered."""
+        super().__init__(*args)
+        self._refuse = refuse
+        self._unseen = bytearray()
+        self._authenticated = False
+        self._connection_made_on: asyncio.Transport | None = None
+        self.refusal: Exception | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        self._connection_made_on = transport
+        super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on whole messages until authentication has ended, and everything after it."""
+        if self._authenticated:
+            super().data_received(data)
+            return
+        self._unseen += data
+        while (message := self._next_message()) and self.refusal is None:
+            if message[0] == AUTHENTICATION:
+                self._check(int.from_bytes(message[HEADER : HEADER + 4], "big"))
+            if self.refusal is None:
+                super().data_received(message)
+        if self._authenticated and self._unseen:
+            rest, self._unseen = bytes(self._unseen), bytearray()
+            super().data_received(rest)
+
+    def _next_message(self) -> bytes:
+        if self._authenticated or len(self._unseen) < HEADER:
+            return b""
+        end = 1 + int.from_bytes(self._unseen[1:HEADER], "big")
+        if len(self._unseen) < end:
+            return b""
+        message = bytes(self._unseen[:end])
+        del self._unseen[:end]
+        return message
+
+    def _check(self, request: int) -> None:
+        self._authenticated = request == ACCEPTED
+        self.refusal = self._refuse(request)
+        if self.refusal is not None and self._connection_made_on is not None:
+            self._connection_made_on.abort()
+
+
+async def connect(
+    *,
+    host: str,
+    port: int,
+    username: str,
+    password: str,
+    database: str,
+    context: ssl.SSLContext | None,
+) -> Any:
+    """Return a connection of the driver. Raises InsecureConnection, the driver's errors and OSError."""
+    loop = asyncio.get_running_loop()
+    connected = loop.create_future()
+    connected.add_done_callback(lambda future: future.cancelled() or future.exception())
+    parameters = _ConnectionParameters(
+        user=username,
+        password=password,
+        database=database,
+        ssl=context,
+        sslmode=SSLMode.disable if context is None else SSLMode.require,
+        ssl_negotiation=SSLNegotiation.postgres,
+        server_settings={"application_name": "tenant-registry"},
+        target_session_attrs=SessionAttribute.any,
+        krbsrvname=None,
+        gsslib="gssapi",
+    )
+    verified = context is not None and context.verify_mode is ssl.CERT_REQUIRED
+
+    def refuse(request: int) -> Exception | None:
+        if request in PROVING or (verified and request == CLEAR_TEXT):
+            return None
+        if request == CLEAR_TEXT:
+            return InsecureConnection(
+                f"the database at {host}:{port} demands the password in clear text; that needs tls "
+                "with the mode VerifyCA or VerifyIdentity, or scram-sha-256 in its pg_hba.conf"
+            )
+        return InsecureConnection(
+            f"the database at {host}:{port} demands an authentication other than scram-sha-256, md5 "
+            "and password; change its pg_hba.conf for this user"
+        )
+
+    def protocol() -> GuardedProtocol:
+        return GuardedProtocol(refuse, (host, port), connected, parameters, Record, loop)
+
+    if context is None:
+        transport, made = await loop.create_connection(protocol, host, port)
+    else:
+        transport, made = await _create_ssl_connection(
+            protocol, host, port, loop=loop, ssl_context=context
+        )
+    try:
+        await connected
+    except BaseException:
+        transport.abort()
+        await asyncio.sleep(0)  # the transport gives up its socket in the next turn
+        if made.refusal is not None:
+            raise made.refusal from None
+        raise
+    without_caches = _ClientConfiguration(
+        command_timeout=None,
+        statement_cache_size=0,
+        max_cached_statement_lifetime=0,
+        max_cacheable_statement_size=0,
+    )
+    connection = Connection(made, transport, loop, (host, port), without_caches, parameters)
+    made.set_connection(connection)
+    return connection

@@ -1,0 +1,260 @@
+"""What a registry's sync would do, decided from the cache alone.
+
+The reconciler carries the decision out, and `manager plan` prints it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Protocol
+
+from apis.tenancy import TenantRegistry, TenantTemplate
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.controller.annotations import is_paused
+from ctrlruntime.resources import Control, Definitions, Owner
+from internal.tenancy.children import OWNER_INDEX
+from internal.tenancy.compiled_templates import Blueprints
+from internal.tenancy.deletion_guard import Guard, parse_allow_delete
+from internal.tenancy.departures import DeleteReason
+from internal.tenancy.neighbours import REGISTRY_INDEX, Neighbours, owner_of
+from internal.tenancy.plan import Plan, plan
+from internal.tenancy.plan_inputs import DesiredTenant, ExistingTenant, Template
+from internal.tenancy.policies import ALLOW_DELETE, APPROVE_DELETION
+from internal.tenancy.registry_teardown import (
+    is_lost,
+    lost_message,
+    moved_message,
+    waiting_message,
+)
+from internal.tenancy.removal_window import RecentRemovals, recent_of
+from internal.tenancy.rows import ActiveRow, Reading
+from internal.tenancy.tenants import ExistingTenants, TenantBuilder
+
+BREATH = 50
+"""Tenants looked at before other tasks get a turn: about 5 ms."""
+
+
+class Objects(Protocol):
+    """Objects of one kind as the cache has them."""
+
+    def get(self, name: str, *, namespace: str) -> Entry | None: ...
+
+    def list(self) -> Iterable[Entry]: ...
+
+    def by_index(self, index: str, value: str) -> Iterable[Entry]: ...
+
+
+@dataclass(slots=True)
+class Sync:
+    """What a sync of a registry brings about.
+
+    `moved` are templates of its tenants that name another registry now, with that registry.
+    """
+
+    owner: Owner
+    builder: TenantBuilder
+    templates: Sequence[Entry]
+    existing: Sequence[ExistingTenant]
+    plan: Plan
+    moved: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def paused(self) -> frozenset[str]:
+        """The names of the paused templates, of whose tenants nothing is changed."""
+        return frozenset(item.name for item in self.templates if is_paused(item.annotations))
+
+    @property
+    def moved_troubles(self) -> list[str]:
+        """Tenants of templates that name another registry now, one sentence for each template."""
+        counts = Counter(item.template for item in self.existing if item.template in self.moved)
+        return [moved_message(name, self.moved[name], n) for name, n in sorted(counts.items())]
+
+
+@dataclass(slots=True)
+class SyncPlanner:
+    """Decides what the next sync of a registry does. Makes no request but for lost templates."""
+
+    registries: Objects
+    templates: Objects
+    tenants: Objects
+    control: Control
+    blueprints: Blueprints
+    definitions: Definitions
+    location: Callable[[Mapping[str, Any]], tuple[Any, ...]]
+    """Returns which table a `spec.source` reads."""
+    clock: Callable[[], datetime]
+    existing: ExistingTenants = field(default_factory=ExistingTenants)
+
+    async def decide(
+        self,
+        registry: TenantRegistry,
+        entry: Entry,
+        reading: Reading,
+        guard: Guard,
+    ) -> Sync:
+        """Return what brings the registry's tenants to its rows and templates, before any staging."""
+        owner = owner_of(entry)
+        templates = self.templates_of(registry)
+        builder = TenantBuilder(registry, self.blueprints.of(templates))
+        existing = await self._existing(builder, owner, reading)
+        elsewhere, moved = self._neighbours().of(entry, [item.name for item in templates], existing)
+        made = await asyncio.to_thread(  # pure, and long for many thousands of rows
+            plan,
+            reading,
+            [
+                Template(item.name, builder.version(item.name), item.creation_timestamp)
+                for item in templates
+            ],
+            existing,
+            guard,
+            elsewhere,
+        )
+        return Sync(owner, builder, templates, existing, made, moved)
+
+    def templates_of(self, registry: TenantRegistry) -> list[Entry]:
+        """Return the templates of a registry but for those that are being deleted."""
+        key = f"{registry.metadata.namespace}/{registry.metadata.name}"
+        entries = self.templates.by_index(REGISTRY_INDEX, key)
+        return [entry for entry in entries if entry.deletion_timestamp is None]
+
+    def guard(
+        self,
+        registry: TenantRegistry,
+        entry: Entry,
+        released: frozenset[str] = frozenset(),
+        on_invalid: Callable[[str], None] = lambda _message: None,
+    ) -> Guard:
+        """Return the guard of a registry. `on_invalid` gets what is wrong with its annotation."""
+        settings = registry.spec.deletion_guard
+        try:
+            allowed = parse_allow_delete(entry.annotations.get(ALLOW_DELETE))
+        except ValueError as error:
+            on_invalid(str(error))
+            allowed = None
+        return Guard(
+            percent=settings.max_delete_percent,
+            rows=settings.always_allowed_rows,
+            window=settings.period,
+            recent=self.recent(registry),
+            allow_empty=settings.allow_empty,
+            allow_delete=allowed,
+            released=released,
+        )
+
+    def recent(self, registry: TenantRegistry) -> RecentRemovals:
+        """Return the rows that the registry removed within the window of its guard."""
+        return recent_of(registry, self.clock())
+
+    def without_paused(
+        self, made: Plan, paused: frozenset[str], namespace: str
+    ) -> tuple[Plan, list[str]]:
+        """The plan without what concerns tenants of paused templates, and what waits for them."""
+
+        def template_of(name: str) -> str:
+            entry = self.tenants.get(name, namespace=namespace)
+            return "" if entry is None else str((entry.field("spec") or {}).get("templateRef", ""))
+
+        allowed = replace(
+            made,
+            creates=tuple(item for item in made.creates if item.template.name not in paused),
+            updates=tuple(item for item in made.updates if item.tenant.template.name not in paused),
+            deletes=tuple(item for item in made.deletes if template_of(item.name) not in paused),
+            replacements=tuple(
+                item for item in made.replacements if template_of(item.tenant) not in paused
+            ),
+        )
+        waiting = Counter(item.template.name for item in made.creates)
+        waiting.update(item.tenant.template.name for item in made.updates)
+        waiting.update(template_of(item.name) for item in made.deletes)
+        return allowed, [
+            f"template {name!r} is paused: {waiting[name]} changes wait"
+            for name in sorted(paused)
+            if waiting[name]
+        ]
+
+    async def without_lost_templates(self, made: Plan, entry: Entry) -> tuple[Plan, list[str]]:
+        """The plan without tenants whose template may have gone with its CRD, and why they stay."""
+        by_template = [
+            name
+            for name, reason in (
+                *((item.name, item.reason) for item in made.deletes),
+                *((item.tenant, item.reason) for item in made.replacements),
+            )
+            if reason is DeleteReason.TEMPLATE_GONE
+        ]
+        if not by_template or entry.annotations.get(APPROVE_DELETION) == "true":
+            return made, []
+        definition = await self.definitions.of(TenantTemplate.mapping())
+        found = {name: self.tenants.get(name, namespace=entry.namespace) for name in by_template}
+        lost = {
+            name: tenant
+            for name, tenant in found.items()
+            if tenant is not None and is_lost(definition, tenant.creation_timestamp)
+        }
+        if not lost:
+            return made, []
+        names = Counter(
+            str((item.field("spec") or {}).get("templateRef", "")) for item in lost.values()
+        )
+        deletes = tuple(item for item in made.deletes if item.name not in lost)
+        replacements = tuple(item for item in made.replacements if item.tenant not in lost)
+        return replace(made, deletes=deletes, replacements=replacements), [
+            lost_message(name, count) for name, count in sorted(names.items())
+        ]
+
+    def waiting(self, made: Plan, namespace: str) -> list[str]:
+        """Tenants that cannot be created while a former one of the name is still there."""
+        found = {
+            item.name: self.tenants.get(item.name, namespace=namespace) for item in made.waiting
+        }
+        held = {name: waiting_message(item) for name, item in found.items() if item is not None}
+        return [
+            f"tenant {name!r} waits for the former one, which is being deleted: {why}"
+            for name, why in sorted(held.items())
+            if why
+        ]
+
+    async def _existing(
+        self, builder: TenantBuilder, owner: Owner, reading: Reading
+    ) -> list[ExistingTenant]:
+        rows = {row.uid: row for row in reading.active}
+        existing: list[ExistingTenant] = []
+        for count, item in enumerate(self.tenants.by_index(OWNER_INDEX, owner.key), 1):
+            found = self.existing.of(item, owner)
+            existing.append(self._with_secret(found, builder, rows, owner))
+            if count % BREATH == 0:
+                await asyncio.sleep(0)
+        return existing
+
+    def _with_secret(
+        self,
+        tenant: ExistingTenant,
+        builder: TenantBuilder,
+        rows: Mapping[str, ActiveRow],
+        owner: Owner,
+    ) -> ExistingTenant:
+        """The tenant with its row's sensitive values, if its Secret holds just these."""
+        row = rows.get(tenant.uid)
+        if row is None or not row.sensitive or tenant.template not in builder.blueprints:
+            return tenant
+        desired = DesiredTenant(tenant.name, Template(tenant.template, ""), row)
+        secret = builder.secret(tenant.name, builder.labels(desired), row)
+        if self.control.pending(secret, owner):
+            return tenant
+        return replace(tenant, sensitive=row.sensitive)
+
+    def _neighbours(self) -> Neighbours:
+        return Neighbours(
+            registries=self.registries,
+            templates=self.templates,
+            tenants=self.tenants,
+            versions=lambda templates: {
+                name: item.revision for name, item in self.blueprints.of(templates).items()
+            },
+            read=self.existing.of,
+            location=self.location,
+        )

@@ -1,0 +1,161 @@
+"""A plan, staged by the rollouts of its templates: which tenants change now, and which wait. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from apis.tenancy import TemplateRollout
+from ctrlruntime.rollout import (
+    BadWindow,
+    Change,
+    Decision,
+    Health,
+    Member,
+    Strategy,
+    Wave,
+    Window,
+    decide,
+    parse_window,
+)
+from internal.tenancy.plan import Plan, Update, UpdateReason
+from internal.tenancy.plan_inputs import DesiredTenant, ExistingTenant
+from internal.tenancy.tally import TenantState
+
+CANARY: Final = "canary"
+
+_HEALTH: Final = {
+    TenantState.READY: Health.READY,
+    TenantState.PENDING: Health.PROGRESSING,
+    TenantState.FAILED: Health.FAILED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StagedTemplate:
+    """A template with a rollout: the version to reach, and how."""
+
+    version: str
+    strategy: Strategy
+
+
+def window_problems(rollout: TemplateRollout | None) -> list[str]:
+    """Return what is wrong with the maintenance windows, one sentence each, with the field."""
+    found = []
+    for number, item in enumerate(rollout.maintenance_windows if rollout is not None else ()):
+        try:
+            parse_window(item.schedule, item.length, item.time_zone)
+        except ValueError as error:
+            found.append(f"rollout.maintenanceWindows[{number}].{error}")
+    return found
+
+
+def strategy_of(rollout: TemplateRollout) -> Strategy:
+    """Return the strategy of a template. With a window that cannot be used, it is paused."""
+    try:
+        windows = _windows(rollout)
+    except BadWindow:
+        return Strategy(paused=True)
+    return Strategy(
+        waves=_waves(rollout),
+        max_skew=rollout.max_skew or None,
+        progress_deadline=timedelta(seconds=rollout.progress_deadline_seconds),
+        soak=timedelta(seconds=rollout.soak_seconds),
+        halt_on_failures=rollout.halt_on_failures,
+        paused=rollout.pause,
+        windows=windows,
+    )
+
+
+def _windows(rollout: TemplateRollout) -> tuple[Window, ...]:
+    return tuple(
+        parse_window(item.schedule, item.length, item.time_zone)
+        for item in rollout.maintenance_windows
+    )
+
+
+def _waves(rollout: TemplateRollout) -> tuple[Wave, ...]:
+    canary = rollout.canary
+    if canary is None:
+        return ()
+    soak = timedelta(seconds=rollout.soak_seconds)
+    if canary.selector is None:
+        return (Wave(name=CANARY, percent=canary.percent or 100, soak=soak),)
+    labels = _labels(canary.selector.match_labels, canary.selector.match_variables)
+    return (Wave(name=CANARY, labels=labels, soak=soak),)
+
+
+def _labels(labels: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
+    """What waves select by: labels and variables, distinguished by their prefix."""
+    found = {f"label:{name}": value for name, value in labels.items()}
+    return found | {f"variable:{name}": value for name, value in variables.items()}
+
+
+def member_of(tenant: ExistingTenant) -> Member:
+    """Return a tenant as a member of its template's rollout."""
+    return Member(
+        name=tenant.name,
+        version=tenant.version,
+        health=_HEALTH[tenant.state],
+        health_since=tenant.health_since,
+        change=tenant.change,
+        labels=_labels(tenant.labels, tenant.variables),
+        paused=tenant.paused,
+    )
+
+
+def stage(
+    made: Plan,
+    existing: Sequence[ExistingTenant],
+    staged: Mapping[str, StagedTemplate],
+    now: datetime,
+) -> tuple[Plan, dict[str, Decision]]:
+    """Return the plan with the changes of now only, and the decision for each staged template.
+
+    A tenant whose turn has not come keeps the version that it has; changes of its row are made in that one.
+    """
+    outdated = {item.tenant.name for item in made.updates if UpdateReason.TEMPLATE in item.reasons}
+    members: dict[str, list[Member]] = {name: [] for name in staged}
+    for tenant in existing:
+        found = staged.get(tenant.template)
+        if found is None or tenant.deleting:
+            continue
+        if tenant.version == found.version or tenant.name in outdated:
+            members[tenant.template].append(member_of(tenant))
+    decisions = {
+        name: decide(item.version, members[name], item.strategy, now)
+        for name, item in staged.items()
+    }
+    versions = {tenant.name: tenant.version for tenant in existing}
+    changes = {item.name: item.change for each in decisions.values() for item in each.changes}
+    updates = (
+        _staged_update(item, changes, versions) if item.tenant.template.name in staged else item
+        for item in made.updates
+    )
+    return replace(
+        made,
+        updates=tuple(item for item in updates if item is not None),
+        creates=tuple(_staged_create(item, decisions) for item in made.creates),
+    ), decisions
+
+
+def _staged_create(tenant: DesiredTenant, decisions: Mapping[str, Decision]) -> DesiredTenant:
+    decision = decisions.get(tenant.template.name)
+    return tenant if decision is None else replace(tenant, version=decision.for_new)
+
+
+def _staged_update(
+    update: Update, changes: Mapping[str, Change], versions: Mapping[str, str]
+) -> Update | None:
+    """The update as it is made now; None if there is nothing to do before the tenant's turn."""
+    if UpdateReason.TEMPLATE not in update.reasons:
+        return update
+    name = update.tenant.name
+    if name in changes:
+        return replace(update, tenant=replace(update.tenant, change=changes[name]))
+    reasons = tuple(each for each in update.reasons if each is not UpdateReason.TEMPLATE)
+    if not reasons:
+        return None
+    return Update(replace(update.tenant, version=versions[name]), reasons)

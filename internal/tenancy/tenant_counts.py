@@ -1,0 +1,93 @@
+"""Feeds the tally with tenant events, and tells whose counts changed."""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Final
+
+from apis.tenancy import TenantRegistry
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.events import DeleteEvent, Event
+from ctrlruntime.controller.annotations import is_paused
+from ctrlruntime.controller.predicates import entries_of
+from ctrlruntime.queue import Request
+from ctrlruntime.resources import OWNER
+from internal.tenancy.outcome import REMOVAL_PENDING
+from internal.tenancy.tally import Tally, TenantState
+
+REMOVALS: Final = "removals"
+"""Group of the tenants of a registry that wait for an object to be removed."""
+
+
+@dataclass(slots=True)
+class TenantCounting:
+    """An event handler of the tenant informer."""
+
+    tally: Tally
+    on_change: Callable[[str, Request], None]
+    """Gets `registry`, `template` or `removals`, and whose counts changed."""
+
+    def __call__(self, event: Event) -> None:
+        for entry in entries_of(event)[-1:]:
+            if isinstance(event, DeleteEvent):
+                changed = self.tally.remove(entry.key)
+            else:
+                revision = str((entry.field("spec") or {}).get("templateRevision", ""))
+                changed = self.tally.put(entry.key, groups_of(entry), state_of(entry), revision)
+            for group in changed:
+                self._tell(group)
+
+    def _tell(self, group: Hashable) -> None:
+        match group:
+            case (str(kind), str(namespace), str(name), bool()):
+                self.on_change(kind, Request(name, namespace=namespace))
+
+
+Group = tuple[str, str, str, bool]
+
+
+def group(kind: str, namespace: str, name: str, *, managed: bool = True) -> Group:
+    """The tenants of a `registry` or `template`: those of the registry, or those that only name it."""
+    return (kind, namespace, name, managed)
+
+
+def groups_of(entry: Entry) -> tuple[Group, ...]:
+    """The registry and the template that a tenant counts for, and whether that registry made it.
+
+    Among them the registry's removals, while the tenant waits for one.
+    """
+    spec = entry.field("spec") or {}
+    registry, template = str(spec.get("registryId", "")), str(spec.get("templateRef", ""))
+    owner = f"{TenantRegistry.gvk().group_kind}/{entry.namespace}/{registry}"
+    managed = entry.annotations.get(OWNER) == owner
+    groups = (
+        group("registry", entry.namespace, registry, managed=managed),
+        group("template", entry.namespace, template, managed=managed),
+    )
+    if not waits_for_removal(entry):
+        return groups
+    return (*groups, group(REMOVALS, entry.namespace, registry, managed=managed))
+
+
+def waits_for_removal(entry: Entry) -> bool:
+    """Whether an object of a tenant is still to be removed, or its own deletion is paused."""
+    if entry.deletion_timestamp is not None and is_paused(entry.annotations):
+        return True
+    status = entry.field("status") or {}
+    return any(
+        (condition.get("type"), condition.get("status")) == (REMOVAL_PENDING, "True")
+        for condition in status.get("conditions") or ()
+    )
+
+
+def state_of(entry: Entry) -> TenantState:
+    """Ready by its condition for its present spec; failed if degraded by failures or conflicts; else pending."""
+    status = entry.field("status") or {}
+    conditions = {c.get("type"): c for c in status.get("conditions") or ()}
+    if status.get("observedGeneration") != entry.generation:
+        return TenantState.PENDING
+    if conditions.get("Ready", {}).get("status") == "True":
+        return TenantState.READY
+    degraded = conditions.get("Degraded", {})
+    if degraded.get("status") == "True" and degraded.get("reason") != "ResourcesNotReady":
+        return TenantState.FAILED
+    return TenantState.PENDING

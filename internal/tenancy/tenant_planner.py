@@ -1,0 +1,300 @@
+"""What a pass over one tenant would do: the reconciler's own steps with a control that does not write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from structlog.typing import FilteringBoundLogger
+
+from apis.tenancy import Tenant
+from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.queue import Request
+from ctrlruntime.resources import Definitions, Owner, Reason, missing_leaves
+from ctrlruntime.resources.dry_run import DryRunControl, Operation, PlannedWrite
+from internal.tenancy.applier import Applier, ApplyResult
+from internal.tenancy.builder import Build, Variables, VariablesError, build, variables_of
+from internal.tenancy.children import ChildKinds
+from internal.tenancy.fleet_plan import Context, Grouping, Verb
+from internal.tenancy.graph import GraphError
+from internal.tenancy.labels import RESOURCE_ID
+from internal.tenancy.outcome import State
+from internal.tenancy.plan_diff import FieldChange, field_changes
+from internal.tenancy.policies import APPROVE_DELETION, OrphanReason
+from internal.tenancy.preview import with_metadata
+from internal.tenancy.privileges import Privileges
+from internal.tenancy.removal import Found, Remover, Scope, place_of
+from internal.tenancy.removal_decisions import Action, Intent, Place, Wanted
+from internal.tenancy.removal_decisions import Reason as RemovalReason
+from internal.tenancy.removal_view import applied_keys, wanted_by_deleted, wanted_by_living
+from internal.tenancy.rendering import Renderer
+from internal.tenancy.sync_planner import Objects
+from internal.tenancy.tenant_kinds import explained, mappings_of
+from internal.tenancy.tenant_reconciler import impersonated
+
+_VERBS = {Operation.CREATE: Verb.CREATE, Operation.UPDATE: Verb.UPDATE}
+
+
+@dataclass(slots=True)
+class PlannedTenant:
+    """A tenant as it would be. `before` is what its objects were rendered from, None if it is new.
+
+    `annotations` are those of the Tenant; `sensitive` the values that it would read.
+    """
+
+    tenant: Tenant
+    owner: Owner
+    annotations: Mapping[str, str]
+    sensitive: Mapping[str, str] | None = field(default=None, repr=False)
+    before: Tenant | None = None
+    sensitive_before: Mapping[str, str] | None = field(default=None, repr=False)
+
+    @property
+    def request(self) -> Request:
+        """The tenant's key."""
+        return Request(self.owner.name, namespace=self.owner.namespace)
+
+
+@dataclass(slots=True)
+class TenantPlanner:
+    """Plans the objects of tenants, one tenant after the other."""
+
+    control: DryRunControl
+    applier: Applier
+    remover: Remover
+    children: ChildKinds
+    renderer: Renderer
+    privileges: Privileges
+    templates: Objects
+    definitions: Definitions
+    grouping: Grouping
+    logger: FilteringBoundLogger
+    writes: list[PlannedWrite] = field(default_factory=list)
+    """What the control passed on since it was emptied last."""
+    _intent: Intent | None = None
+
+    async def living(self, planned: PlannedTenant) -> None:
+        """Plan a tenant that stays or is to be made."""
+        tenant = planned.tenant
+        context = context_of(tenant, planned.sensitive)
+        mappings = await mappings_of(
+            tenant, planned.annotations, planned.request, self.children, self.privileges
+        )
+        try:
+            made, variables = await self._build(tenant, planned.sensitive, mappings)
+        except (VariablesError, GraphError) as error:
+            self.grouping.fail(context, "", str(error))
+            return
+        self.writes.clear()
+        walked = await self.applier.walk(
+            tenant, planned.owner, made, hidden=variables.hidden, logger=self.logger
+        )
+        await self._applied(planned, made, mappings, context)
+        self._explain(made, walked, planned.owner, context)
+        await self._remove(
+            planned,
+            wanted_by_living(tenant, self._template(tenant), made, walked.outcomes),
+            OrphanReason.REMOVED_FROM_TEMPLATE,
+            context,
+        )
+
+    async def going(
+        self, planned: PlannedTenant, entry: Entry, verb: Verb, kept: frozenset[Place]
+    ) -> None:
+        """Plan the objects of a tenant that goes, by `verb`; `kept` are taken over by others."""
+        tenant = planned.tenant
+        context = context_of(tenant, planned.sensitive)
+        await mappings_of(
+            tenant, planned.annotations, planned.request, self.children, self.privileges
+        )
+        if self._intent is None:
+            definition = await self.definitions.of(Tenant.mapping())
+            removed = definition.removes(APPROVE_DELETION)
+            self._intent = Intent.UNINSTALL if removed else Intent.DELETE
+        wanted = wanted_by_deleted(tenant, entry, self._template(tenant), self._intent)
+        await self._remove(planned, wanted, OrphanReason.TENANT_DELETED, context, kept, delete=verb)
+
+    def _template(self, tenant: Tenant) -> Entry | None:
+        return self.templates.get(
+            tenant.spec.template_ref, namespace=tenant.metadata.namespace or ""
+        )
+
+    async def _build(
+        self,
+        tenant: Tenant,
+        sensitive: Mapping[str, str] | None,
+        mappings: Mapping[GroupVersionKind, RESTMapping | None],
+    ) -> tuple[Build, Variables]:
+        variables = variables_of(tenant, sensitive)
+        made = await build(tenant, variables, self.renderer, mappings.get, self.privileges)
+        return explained(made, self.children), variables
+
+    # -- what is applied -------------------------------------------------------------------------
+
+    async def _applied(
+        self,
+        planned: PlannedTenant,
+        made: Build,
+        mappings: Mapping[GroupVersionKind, RESTMapping | None],
+        context: Context,
+    ) -> None:
+        now = _manifests(made)
+        before: dict[str, Manifest] | None = None
+        for write in self.writes:
+            resource = write.desired.annotations.get(RESOURCE_ID, "") if write.desired else ""
+            manifest = now.get(resource, {})
+            if write.operation is Operation.CREATE:
+                changes = [FieldChange("", None, manifest)]
+            elif write.reason in {Reason.DRIFT, Reason.TRACKING}:
+                changes = lost_fields(write)
+            else:
+                if before is None:
+                    before = await self._manifests_before(planned, mappings)
+                old = before.get(resource)
+                changes = [] if old is None else field_changes(old, manifest)
+            reason = "" if write.reason is None else write.reason.value
+            verb = _VERBS[write.operation]
+            self.grouping.add(context, verb, write, changes, resource=resource, reason=reason)
+        self.writes.clear()
+
+    async def _manifests_before(
+        self, planned: PlannedTenant, mappings: Mapping[GroupVersionKind, RESTMapping | None]
+    ) -> dict[str, Manifest]:
+        """Return the manifests that the tenant's present spec makes, by resource."""
+        if planned.before is None:
+            return {}
+        try:
+            made, _ = await self._build(planned.before, planned.sensitive_before, mappings)
+        except (VariablesError, GraphError):
+            return {}
+        return _manifests(made)
+
+    def _explain(self, made: Build, walked: ApplyResult, owner: Owner, context: Context) -> None:
+        """Record what is not applied, and why."""
+        items = {item.resource.id: item for item in made.resources}
+        for outcome in walked.outcomes:
+            desired = items[outcome.id].desired
+            if outcome.state in {State.BLOCKED, State.SKIPPED}:
+                why = outcome.message or "what it depends on is not ready"
+                self.grouping.hold(context, outcome.id, f"{outcome.state.value}: {why}")
+            elif (
+                outcome.state is State.CONFLICTED
+                or desired is None
+                or (outcome.state is State.FAILED and self.control.pending(desired, owner))
+            ):
+                self.grouping.fail(context, outcome.id, outcome.message)
+
+    # -- what is removed -------------------------------------------------------------------------
+
+    async def _remove(
+        self,
+        planned: PlannedTenant,
+        wanted: Wanted,
+        reason: OrphanReason,
+        context: Context,
+        kept: frozenset[Place] = frozenset(),
+        delete: Verb = Verb.DELETE,
+    ) -> None:
+        self.writes.clear()
+        removed = await self.remover.remove(
+            wanted,
+            lambda: self._remaining(planned.owner, kept),
+            Scope(
+                owner=planned.owner,
+                applied=applied_keys(planned.tenant.status),
+                reason=reason,
+                user=impersonated(planned.tenant),
+                protects=self.privileges.protects,
+                hidden=context.hidden,
+            ),
+            unreadable=self._unreadable(),
+        )
+        decided = {
+            (item.key.kind, item.key.namespace, item.key.name): item for item in removed.done
+        }
+        for write in self.writes:
+            item = decided[write.mapping.gvk.group_kind, write.namespace, write.name]
+            verb = Verb.RELEASE
+            if write.operation is Operation.DELETE:
+                verb = Verb.REPLACE if item.reason is RemovalReason.REPLACED else delete
+            self.grouping.add(
+                context, verb, write, (), resource=item.key.id, reason=item.reason.value
+            )
+        for item in removed.decisions:
+            if item.action is Action.WAIT:
+                self.grouping.hold(context, item.key.id, f"{item.reason}: {item.message}")
+        self.writes.clear()
+
+    def _remaining(self, owner: Owner, kept: frozenset[Place]) -> list[Found]:
+        """Return the owner's objects but for those that the plan has removed."""
+        gone = {(each.mapping.gvk.group_kind, each.namespace, each.name) for each in self.writes}
+        return [
+            (mapping, entry)
+            for mapping, entry in self.children.owned_by(owner.key)
+            if place_of(mapping, entry) not in gone and place_of(mapping, entry) not in kept
+        ]
+
+    def _unreadable(self) -> dict[GroupKind, str]:
+        found = self.children.unreadable()
+        return {gvk.group_kind: trouble.message for gvk, trouble in found.items()}
+
+
+def context_of(tenant: Tenant, sensitive: Mapping[str, str] | None) -> Context:
+    """Return what groups need of a tenant."""
+    name, hidden = tenant.metadata.name or "", dict(sensitive or {})
+    values = {**tenant.spec.variables, **hidden, "tenant": name, "uid": tenant.spec.uid}
+    return Context(tenant=name, template=tenant.spec.template_ref, values=values, hidden=hidden)
+
+
+def lost_fields(write: PlannedWrite) -> list[FieldChange]:
+    """Return the fields that another writer changed or removed, with what they are set to."""
+    if write.desired is None or write.entry is None:
+        return []
+    body = write.desired.body(write.owner)
+    if write.reason is Reason.TRACKING:
+        return _records(write, body)
+    missing = missing_leaves(body, write.entry.owned)
+    ignored = write.desired.ignored
+    return [
+        FieldChange(path, after=_value_at(body, path), restored=True)
+        for path in missing
+        if not any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in ignored)
+    ]
+
+
+def _records(write: PlannedWrite, body: Manifest) -> list[FieldChange]:
+    """Return the labels and annotations of the object that are not those that are applied."""
+    if write.entry is None:
+        return []
+    found: list[FieldChange] = []
+    for name, live in (("labels", write.entry.labels), ("annotations", write.entry.annotations)):
+        for key, value in (body["metadata"].get(name) or {}).items():
+            if live.get(key) != value:
+                found.append(FieldChange(f"metadata.{name}[{key!r}]", live.get(key), value))
+    return found
+
+
+def _value_at(body: Any, path: str) -> Any:
+    """Return the value at a path of `missing_leaves`, whose keys may contain dots; None if unclear."""
+    if not path:
+        return body
+    if isinstance(body, list) and path.startswith("["):
+        number, _, rest = path[1:].partition("]")
+        return _value_at(body[int(number)], rest.removeprefix(".")) if number.isdecimal() else None
+    if not isinstance(body, Mapping):
+        return None
+    for key, value in body.items():
+        if path == key:
+            return value
+        if path.startswith((f"{key}.", f"{key}[")):
+            found = _value_at(value, path.removeprefix(key).removeprefix("."))
+            if found is not None:
+                return found
+    return None
+
+
+def _manifests(made: Build) -> dict[str, Manifest]:
+    """Return what is written for each resource, by its id, but for the record of the owner."""
+    return {item.resource.id: with_metadata(item) for item in made.resources if item.desired}
