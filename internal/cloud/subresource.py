@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from apis.cloud import Instance, TaskStatus
@@ -10,6 +11,15 @@ from ctrlruntime.api import ApiModel, Resource
 from internal.cloud.tasks.definition import TaskDefinition
 
 R = TypeVar("R", bound=Resource[Any, TaskStatus])
+
+
+class ObjectStrategy(StrEnum):
+    """How many objects of a kind an instance has, and what becomes of them when their inputs change."""
+
+    UPDATE = "update"
+    """One object with the instance's name, which is updated."""
+    ONE_PER_UPGRADE = "onePerUpgrade"
+    """One object for each change of the version, which is never updated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +40,7 @@ def _no_secrets(_resource: Any) -> Sequence[SecretKeyRef]:
     return ()
 
 
-def _no_config_maps(_resource: Any) -> Sequence[str]:
+def _no_names(_resource: Any) -> Sequence[str]:
     return ()
 
 
@@ -46,13 +56,18 @@ class Subresource(Generic[R]):
     definition: TaskDefinition
     desired: Callable[[Instance, Upstream], ApiModel | None]
     """The spec that the instance wants; None: it wants none of this kind. Pure."""
+    strategy: ObjectStrategy = ObjectStrategy.UPDATE
+    deploys_version: bool = False
+    """Whether it runs the version that its spec names, and replaces what a failed upgrade left."""
     after: tuple[str, ...] = ()
     """Kinds that have to be ready for their current inputs first."""
     annotations: frozenset[str] = frozenset()
     """Annotations of the instance that are inputs of this task too."""
     secrets: Callable[[R], Sequence[SecretKeyRef]] = _no_secrets
     """Keys of Secrets that the task may read."""
-    config_maps: Callable[[R], Sequence[str]] = _no_config_maps
+    secret_names: Callable[[R], Sequence[str]] = _no_names
+    """Secrets that the task may read as a whole."""
+    config_maps: Callable[[R], Sequence[str]] = _no_names
     """ConfigMaps that the task may read."""
     period: Callable[[R], float | None] = _defined
     """Seconds of the period that the spec asks for; None: the definition's."""

@@ -3,30 +3,39 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from apis.cloud import Instance, TaskStatus
 from ctrlruntime.api import Resource
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.controller.reconcile import Result, TerminalError
+from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.queue import Request
+from ctrlruntime.resources import Definitions
 from ctrlruntime.resources.revision import REVISION
 from internal.cloud.content import spec_revision
-from internal.cloud.instance.extraction import is_extracted, is_paused
 from internal.cloud.instance.reading import read
 from internal.cloud.instance.teardown import is_protected
-from internal.cloud.marks import FIELD_MANAGER, RUNS_FINALIZER
-from internal.cloud.records import Records
+from internal.cloud.labels import (
+    APPROVE_DELETION,
+    DELETION_PROTECTION,
+    RUNS_FINALIZER,
+    TEARDOWN_APPROVED,
+)
+from internal.cloud.ownership import ownership_hold
+from internal.cloud.pausing import is_extracted, pausing_annotation
 from internal.cloud.subresource import Subresource, Upstream
 from internal.cloud.taskdriver import EnsureOptions, Tools, ensure
-from internal.cloud.taskdriver.owners import owner_of
+from internal.cloud.taskdriver.context import Hold, Leaving
+from internal.cloud.taskdriver.identity import owner_of
 from internal.cloud.taskdriver.reading import instance_name, instance_reference, typed
 from internal.cloud.taskdriver.record import is_live
-from internal.cloud.taskdriver.situation import Leaving
+from internal.cloud.tasks.definition import TaskDefinition
 
 R = TypeVar("R", bound=Resource[Any, TaskStatus])
 
 AT_ONCE = 0.01
+SPEC_CHANGED: Final = "SpecChanged"
+"""Reason: the spec is not the one that the instance gave to the object."""
 
 
 async def _at_once() -> None:
@@ -39,40 +48,42 @@ class SubresourceReconciler(Generic[R]):
 
     subresource: Subresource[R]
     tools: Tools
+    definitions: Definitions
+    """Which CRDs are being deleted."""
     ready: Callable[[], Awaitable[object]] = _at_once
     """Waited for before anything is granted: the ledger knows who runs."""
     config_map: Callable[[str, str], Mapping[str, str] | None] = lambda _namespace, _name: None
     """The texts of a ConfigMap by namespace and name; None if there is none."""
+    definition: Callable[[], TaskDefinition] | None = None
+    """The definition of the task to use now; None: the subresource's own."""
     gone: Callable[[Request], None] = lambda _request: None
     """Told of objects that are no longer there."""
 
     async def reconcile(self, request: Request) -> Result | None:
-        """One pass. Raises the errors of the API server and of the provider of runs."""
+        """One pass. Raises the errors of the API server and of the provider of runs, and
+        pydantic's ValidationError for an object that cannot be read as its kind."""
         kind = self.subresource.kind
         cache = self.tools.client.cache
-        entry = cache.entry(kind, request.name, request.namespace)
+        entry = cache.entry(kind, request.name, namespace=request.namespace)
         if entry is None:
             self.gone(request)
             return None
-        resource = typed(kind, entry.decode())
-        if resource is None:
-            raise TerminalError(
-                f"{entry!r} cannot be read as its kind; see the status of its instance"
-            )
-        instance = self._instance_of(resource)
+        manifest = entry.decode()
+        resource = typed(kind, manifest) or kind.from_manifest({**manifest, "status": {}})
+        named = self._named(resource)
+        hold = ownership_hold(resource, named)
+        instance = self._instance_of(resource, named)
         deleting = entry.deletion_timestamp is not None
-        if instance is None and not deleting:
-            return None
         if deleting and RUNS_FINALIZER not in entry.finalizers:
             return None
         if instance is not None and is_extracted(instance.annotations):
             return self._leave_alone(resource)
-        if RUNS_FINALIZER not in entry.finalizers:
-            records = Records(self.tools.client, FIELD_MANAGER)
-            await records.add_finalizer(kind.mapping(), entry, RUNS_FINALIZER)
+        if RUNS_FINALIZER not in entry.finalizers and hold is None:
+            await self.tools.patcher.add_finalizer(kind.mapping(), entry, RUNS_FINALIZER)
             return Result(requeue_after=AT_ONCE)
         await self.ready()
-        progress = await ensure(self.tools, self._options(resource, instance))
+        leaving = await self._leaving(resource, instance)
+        progress = await ensure(self.tools, self._options(resource, instance, hold, leaving))
         return progress.result
 
     def _leave_alone(self, resource: R) -> Result | None:
@@ -87,30 +98,58 @@ class SubresourceReconciler(Generic[R]):
         self.tools.limiter.release(owner_of(resource))
         return None
 
-    def _options(self, resource: R, instance: Entry | None) -> EnsureOptions[R]:
+    def _options(
+        self, resource: R, instance: Entry | None, hold: Hold | None, leaving: Leaving
+    ) -> EnsureOptions[R]:
         sub = self.subresource
         return EnsureOptions(
-            definition=sub.definition,
+            definition=sub.definition if self.definition is None else self.definition(),
             resource=resource,
             instance=instance.name if instance is not None else instance_name(resource),
+            instance_uid=_instance_uid(resource, instance),
+            protected=is_guarded(resource, instance),
+            orphaned=instance is None,
             secrets=sub.secrets(resource),
+            secret_names=sub.secret_names(resource),
             config_maps=self._config_maps(resource),
             period=sub.period(resource),
-            paused=instance is not None and is_paused(instance.annotations),
-            leaving=self._leaving(resource, instance),
-            held=held(resource),
+            paused_by="" if instance is None else pausing_annotation(instance.annotations),
+            leaving=leaving,
+            held=hold or edited_hold(resource),
         )
 
-    def _leaving(self, resource: R, instance: Entry | None) -> Leaving:
+    async def _leaving(self, resource: R, instance: Entry | None) -> Leaving:
         """Under deletion protection nothing is torn down, whoever deletes the object.
+
+        Nor while the CRD of the object or that of instances is going without approval: the server then
+        deletes every object, which no person decided on. Raises the client's errors if that cannot be read.
 
         What the instance still wants is made anew and finds what its predecessor made; what it no
         longer wants stays, since nobody would know of what it made.
         """
-        deleting = resource.metadata.deletion_timestamp is not None
-        if not deleting or instance is None or not is_protected(instance):
+        if resource.metadata.deletion_timestamp is None:
+            return Leaving.TEAR_DOWN
+        kinds = (self.subresource.kind.mapping(), Instance.mapping())
+        if await self.definitions.any_removes(kinds, APPROVE_DELETION):
+            return Leaving.RELEASE
+        if instance is None:
+            return self._leaving_without_instance(resource)
+        if not is_protected(instance):
             return Leaving.TEAR_DOWN
         return Leaving.KEEP if self._is_wanted(instance) else Leaving.HOLD
+
+    def _leaving_without_instance(self, resource: R) -> Leaving:
+        """Return what a deletion means for an object whose instance is missing.
+
+        An instance goes after its subresources, so one that is missing was removed by force: the
+        object holds until its teardown is approved, or an instance of that name wants it again.
+        """
+        if is_teardown_approved(resource):
+            return Leaving.TEAR_DOWN
+        successor = self._named(resource)
+        if successor is None or is_extracted(successor.annotations):
+            return Leaving.HOLD
+        return Leaving.KEEP if self._is_wanted(successor) else Leaving.HOLD
 
     def _is_wanted(self, entry: Entry) -> bool:
         if entry.deletion_timestamp is not None:
@@ -126,23 +165,51 @@ class SubresourceReconciler(Generic[R]):
         found = {name: self.config_map(namespace, name) for name in names}
         return {name: texts for name, texts in found.items() if texts is not None}
 
-    def _instance_of(self, resource: R) -> Entry | None:
-        """The instance in the cache; None if it is not there, or is another one of that name."""
-        reference = instance_reference(resource)
-        entry = self.tools.client.cache.entry(
-            Instance, instance_name(resource), resource.metadata.namespace
+    def _named(self, resource: R) -> Entry | None:
+        """Return the Instance that the object names, from the cache, or None."""
+        return self.tools.client.cache.entry(
+            Instance, instance_name(resource), namespace=resource.metadata.namespace
         )
-        if entry is None or (reference is not None and reference.uid != entry.uid):
+
+    def _instance_of(self, resource: R, named: Entry | None) -> Entry | None:
+        """The named instance; None if it is not there, or is another one of that name."""
+        reference = instance_reference(resource)
+        if named is None or (reference is not None and reference.uid != named.uid):
             return None
-        return entry
+        return named
 
 
-def held(resource: Resource[Any, TaskStatus]) -> str:
+def is_teardown_approved(resource: Resource[Any, TaskStatus]) -> bool:
+    """Whether the teardown of this very object was approved on it."""
+    given = (resource.metadata.annotations or {}).get(TEARDOWN_APPROVED, "")
+    return bool(given) and given == resource.metadata.uid
+
+
+def is_guarded(resource: Resource[Any, TaskStatus], instance: Entry | None) -> bool:
+    """Whether runs of an object may destroy nothing by themselves.
+
+    Without the instance what the object recorded counts, and what is not recorded is protected.
+    """
+    if instance is not None:
+        return is_protected(instance)
+    recorded = (resource.metadata.annotations or {}).get(DELETION_PROTECTION, "")
+    return recorded != "false" and not is_teardown_approved(resource)
+
+
+def _instance_uid(resource: Resource[Any, TaskStatus], instance: Entry | None) -> str:
+    reference = instance_reference(resource)
+    if reference is not None:
+        return reference.uid
+    return "" if instance is None else instance.uid
+
+
+def edited_hold(resource: Resource[Any, TaskStatus]) -> Hold | None:
     """Why no run is started for an object whose spec is not the one that its instance gave it."""
     recorded = (resource.metadata.annotations or {}).get(REVISION)
     if recorded is None or recorded == spec_revision(resource.spec):
-        return ""
-    return (
+        return None
+    message = (
         "The spec was changed by hand. No run is started for it: the instance puts it back. "
         "Change the Instance instead."
     )
+    return Hold(reason=SPEC_CHANGED, message=message)

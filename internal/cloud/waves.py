@@ -2,8 +2,9 @@
 
 The stages are those of a monthly release that was once made by hand: internal instances first, then a
 share of trials and customers, then more, then all. Which instances are in a share follows from a hash
-of their names, so that it is the same at every call, every stage has the ones before in it, and no
-instance is always the first.
+of their names and the target version: it is the same at every call, every stage has the ones before
+in it, and no instance is the first of every release. Only healthy instances that are not paused are
+drawn; those that have the version already count first.
 """
 
 import hashlib
@@ -12,8 +13,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from apis.cloud import Instance, ReleaseChannel
-from internal.cloud.instance.extraction import is_extracted
-from internal.cloud.marks import INSTANCE_TYPE
+from ctrlruntime.api import is_condition_true
+from internal.cloud.labels import INSTANCE_TYPE
+from internal.cloud.pausing import is_extracted, pausing_annotation
+from internal.cloud.versions import is_newer
 
 INTERNAL: Final = "internal"
 TRIAL: Final = "trial"
@@ -47,6 +50,9 @@ PATCH: Final[Sequence[Stage]] = (
 """Stages of a patch, from 1. A patch of a release under way restarts at whichever stage is named."""
 
 
+LATER: Final = "its turn comes at a later stage"
+
+
 @dataclass(frozen=True, slots=True)
 class Passed:
     """An instance that is left as it is, and why."""
@@ -67,32 +73,36 @@ class Wave:
     """By type: instances that have the version after the wave, and all that it may reach."""
 
 
-def plan(instances: Iterable[Instance], to: str, percent: Mapping[str, int]) -> Wave:
+def plan(
+    instances: Iterable[Instance], to: str, percent: Mapping[str, int], *, unhealthy: bool = False
+) -> Wave:
     """Choose the instances that are to have the version `to`.
 
-    Those of the release channels `insiders` and `pause` are passed by, and so are those that were
+    Those of the release channels `insiders` and `pause` are skipped, and so are those that were
     taken out of management or have no type that a stage knows. Those that have it count as chosen.
+    The percentage is of all instances of a type that a version may reach; what is paused or not
+    healthy is part of it, but is not drawn; with `unhealthy`, only what is paused is not.
     """
     passed: list[Passed] = []
     groups: dict[str, list[Instance]] = {kind: [] for kind in percent}
-    for instance in sorted(instances, key=_place):
-        reason = _why_not(instance, to, percent)
+    for instance in sorted(instances, key=place_of):
+        reason = _why_never(instance, to, percent)
         if reason:
-            passed.append(Passed(_place(instance), reason))
+            passed.append(Passed(place_of(instance), reason))
         else:
             groups[type_of(instance)].append(instance)
     upgrade: list[Instance] = []
     counts: dict[str, tuple[int, int]] = {}
     for kind, members in groups.items():
-        chosen = _chosen(members, percent[kind])
-        upgrade += [item for item in chosen if item.spec.sourcegraph_version != to]
-        late = [item for item in members if item not in chosen]
-        there = [item for item in late if item.spec.sourcegraph_version == to]
+        chosen = _chosen(members, percent[kind], to, unhealthy)
+        upgrade += chosen
+        there = [item for item in members if _has(item, to)]
+        late = [item for item in members if item not in chosen and item not in there]
         counts[kind] = (len(chosen) + len(there), len(members))
-        passed += [Passed(_place(item), "its turn comes at a later stage") for item in late]
+        passed += [Passed(place_of(item), _not_now(item, unhealthy) or LATER) for item in late]
     return Wave(
         to=to,
-        upgrade=sorted(upgrade, key=_place),
+        upgrade=sorted(upgrade, key=place_of),
         passed=sorted(passed, key=lambda item: item.name),
         counts=counts,
     )
@@ -103,7 +113,20 @@ def type_of(instance: Instance) -> str:
     return (instance.metadata.labels or {}).get(INSTANCE_TYPE, "")
 
 
-def _why_not(instance: Instance, to: str, percent: Mapping[str, int]) -> str:
+def why_not(instance: Instance, to: str) -> str:
+    """Why an instance is not brought to the version now; empty if it may be."""
+    return _never(instance, to) or ("" if _has(instance, to) else _paused(instance))
+
+
+def _why_never(instance: Instance, to: str, percent: Mapping[str, int]) -> str:
+    reason = _never(instance, to)
+    if not reason and type_of(instance) not in percent:
+        return f"its label {INSTANCE_TYPE} is none of {', '.join(percent)}"
+    return reason
+
+
+def _never(instance: Instance, to: str) -> str:
+    """Why no stage reaches the instance, whatever its state; empty if one does."""
     channel = instance.spec.release_channel
     if channel is not ReleaseChannel.STABLE:
         return f"its release channel is {channel.value}"
@@ -113,29 +136,46 @@ def _why_not(instance: Instance, to: str, percent: Mapping[str, int]) -> str:
         return "it is being deleted"
     if is_newer(instance.spec.sourcegraph_version, to):
         return f"it has {instance.spec.sourcegraph_version}, which is newer"
-    if type_of(instance) not in percent:
-        return f"its label {INSTANCE_TYPE} is none of {', '.join(percent)}"
     return ""
 
 
-def is_newer(version: str, than: str) -> bool:
-    """Whether a version of numbers and dots comes after another; what is neither is never newer."""
-    try:
-        one, other = ([int(part) for part in text.split(".")] for text in (version, than))
-    except ValueError:
-        return False
-    return one > other
+def _paused(instance: Instance) -> str:
+    annotation = pausing_annotation(instance.metadata.annotations or {})
+    return f"it is paused by the annotation {annotation}" if annotation else ""
 
 
-def _chosen(members: Sequence[Instance], percent: int) -> list[Instance]:
-    """The first of them in the order of their hashes; any percentage above 0 reaches one at least."""
+def _not_now(instance: Instance, unhealthy: bool) -> str:
+    """Why the present state of the instance keeps it from being drawn; empty if it does not."""
+    return _paused(instance) or ("" if unhealthy else _unhealthy(instance))
+
+
+def _unhealthy(instance: Instance) -> str:
+    status, generation = instance.status, instance.metadata.generation or 0
+    ready = is_condition_true(status.conditions, "Ready")
+    if not ready or status.observed_generation != generation:
+        return f"it is not healthy, its phase is {status.phase.value}"
+    return ""
+
+
+def _has(instance: Instance, to: str) -> bool:
+    return instance.spec.sourcegraph_version == to
+
+
+def _chosen(members: Sequence[Instance], percent: int, to: str, unhealthy: bool) -> list[Instance]:
+    """Those to upgrade: the first in the order of their hashes until the share is reached.
+
+    Any percentage above 0 reaches one at least. What has the version already is part of the share.
+    """
     count = -(-len(members) * percent // 100)
-    return sorted(members, key=_lot)[:count]
+    there = sum(_has(item, to) for item in members)
+    drawn = [item for item in members if not _has(item, to) and not _not_now(item, unhealthy)]
+    return sorted(drawn, key=lambda item: _canary_hash(item, to))[: max(0, count - there)]
 
 
-def _lot(instance: Instance) -> str:
-    return hashlib.sha256(_place(instance).encode()).hexdigest()
+def _canary_hash(instance: Instance, to: str) -> str:
+    return hashlib.sha256(f"{to}\0{place_of(instance)}".encode()).hexdigest()
 
 
-def _place(instance: Instance) -> str:
+def place_of(instance: Instance) -> str:
+    """Namespace and name."""
     return f"{instance.metadata.namespace}/{instance.metadata.name}"

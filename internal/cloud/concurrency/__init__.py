@@ -1,6 +1,6 @@
 """How many runs there may be: limits of a type, and one at a time for an instance."""
 
-from .checker import Claim, ConcurrencyChecker, Denied, Granted, Verdict
-from .ledger import Ledger
+from .checker import Claim, ConcurrencyChecker, Denial, Granted, Verdict
+from .limiter import ConcurrencyLimiter
 
-__all__ = ["Claim", "ConcurrencyChecker", "Denied", "Granted", "Ledger", "Verdict"]
+__all__ = ["Claim", "ConcurrencyChecker", "ConcurrencyLimiter", "Denial", "Granted", "Verdict"]

@@ -29,7 +29,7 @@ class Granted:
 
 
 @dataclass(frozen=True, slots=True)
-class Denied:
+class Denial:
     """Not yet. The owner is woken when its turn comes."""
 
     waiting: Waiting
@@ -38,7 +38,7 @@ class Denied:
     """Seconds after which to ask again, woken or not; None: whenever the status is looked at."""
 
 
-Verdict: TypeAlias = Granted | Denied
+Verdict: TypeAlias = Granted | Denial
 
 
 class ConcurrencyChecker(Protocol):

@@ -5,21 +5,24 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from apis.cloud import TaskState
-from ctrlruntime.cache.events import Created, Deleted, Event, Updated
+from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
 from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import NotFound
 from internal.cloud.concurrency.checker import Claim
-from internal.cloud.concurrency.ledger import Ledger
+from internal.cloud.concurrency.limiter import ConcurrencyLimiter
 from internal.cloud.runs import RunOwner
 from internal.cloud.subresource import Subresource
-from internal.cloud.taskdriver.owners import owner_of
-from internal.cloud.taskdriver.reading import instance_name, typed
-from internal.cloud.taskdriver.record import is_live
-from internal.cloud.taskdriver.trust import trusted
+from internal.cloud.taskdriver.identity import owner_of
+from internal.cloud.taskdriver.reading import instance_name, trusted, typed
+from internal.cloud.taskdriver.record import LIVE, is_live
+from internal.cloud.tasks.definition import TaskDefinition
 
-LIVE: Final = frozenset({TaskState.CREATING, TaskState.CREATED, TaskState.STARTED})
+
+def _own_definition(subresource: Subresource[Any]) -> TaskDefinition:
+    return subresource.definition
 
 
 @dataclass(slots=True)
@@ -29,11 +32,13 @@ class LedgerKeeper:
     Nothing may be granted before :meth:`ready` has returned.
     """
 
-    ledger: Ledger
+    ledger: ConcurrencyLimiter
     client: Client
     """Live: what a cache holds at the start of leadership may be older than the last leader's writes."""
     subresources: Sequence[Subresource[Any]]
     clock: Callable[[], datetime]
+    definition_of: Callable[[Subresource[Any]], TaskDefinition] = _own_definition
+    """The definition of a subresource's task to use now."""
     wake: Callable[[RunOwner], None] = lambda _owner: None
     """Called for owners that were found to hold a place without our doing: their next pass knows
     whether they still do."""
@@ -55,11 +60,11 @@ class LedgerKeeper:
 
     def observe(self, subresource: Subresource[Any], event: Event) -> None:
         """A handler for the informer of the subresource's kind."""
-        if isinstance(event, Deleted):
+        if isinstance(event, DeleteEvent):
             self.ledger.forget(event.old.uid)
             self.gone(subresource.definition.name, event.old.uid)
             return
-        if not isinstance(event, Created | Updated):
+        if not isinstance(event, CreateEvent | UpdateEvent):
             return
         if not self._read or self.ledger.holds(event.new.uid):
             return
@@ -74,18 +79,31 @@ class LedgerKeeper:
             (subresource, manifest)
             for subresource in self.subresources
             for namespace in self.namespaces or (None,)
-            for manifest in await self.client.list(subresource.kind.mapping(), namespace)
+            for manifest in await self._list(subresource, namespace)
         ]
         for subresource, manifest in found:
             self._enter(subresource, manifest)
         self._read = True
+
+    async def _list(
+        self, subresource: Subresource[Any], namespace: str | None
+    ) -> list[dict[str, Any]]:
+        """Return the objects of a kind. One whose CRD was deleted has none, and blocks no other kind."""
+        try:
+            found: list[dict[str, Any]] = await self.client.list(
+                subresource.kind.mapping(), namespace
+            )
+        except NotFound:
+            return []
+        return found
 
     def _enter(self, subresource: Subresource[Any], manifest: dict[str, Any]) -> bool:
         """Enter one object; True if it holds a place that was not known."""
         resource = typed(subresource.kind, manifest)
         if resource is None:
             return False
-        definition, now, owner = subresource.definition, self.clock(), owner_of(resource)
+        definition, now = self.definition_of(subresource), self.clock()
+        owner = owner_of(resource)
         status = trusted(resource.status, owner, definition, now)
         if not self._read:
             for ended in (status.run, *status.history):

@@ -10,7 +10,7 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, NotFound
 from internal.cloud.ephemeral.features import is_ephemeral, with_lease
 from internal.cloud.ephemeral.leases import Refused, leased, unfinished
-from internal.cloud.marks import INSTANCE_TYPE
+from internal.cloud.labels import INSTANCE_TYPE
 
 FIELD_MANAGER = "manager-ephemeral"
 
@@ -74,12 +74,12 @@ class Ephemerals:
     async def delete(self, name: str) -> None:
         """Delete an instance. Raises Refused."""
         found = await self.get(name)
-        await self.client.delete(Instance, name, self.namespace, uid=found.metadata.uid)
+        await self.client.delete(Instance, name, namespace=self.namespace, uid=found.metadata.uid)
 
     async def get(self, name: str) -> Instance:
         """One ephemeral instance. Raises Refused for one that is none or is not there."""
         try:
-            found = await self.client.get(Instance, name, self.namespace)
+            found = await self.client.get(Instance, name, namespace=self.namespace)
         except NotFound:
             raise Refused(
                 f"there is no instance {name} in {self.namespace}; `manager ephemeral list` says "
@@ -101,8 +101,8 @@ class Ephemerals:
         return await self.client.patch(
             Instance,
             found.metadata.name or "",
-            self.namespace,
             patch,
+            namespace=self.namespace,
             field_manager=FIELD_MANAGER,
         )
 
@@ -110,7 +110,7 @@ class Ephemerals:
 def manifest_of(
     name: str, namespace: str, version: str, end: datetime, base: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A new ephemeral instance: not protected from deletion, and passed by by bulk upgrades. Pure."""
+    """A new ephemeral instance: not protected from deletion, and skipped by bulk upgrades. Pure."""
     return {
         "metadata": {
             "name": name,

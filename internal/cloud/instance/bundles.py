@@ -9,7 +9,7 @@ import msgspec
 from apis.cloud import Instance
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.store import Store
-from internal.cloud.marks import BUNDLE
+from internal.cloud.labels import BUNDLE
 
 SELECTOR = f"{BUNDLE}=true"
 INDEX = "bundle"
@@ -41,7 +41,7 @@ class Bundles:
         """
         names = instance.spec.cluster.bundle.config_map_names
         namespace = instance.metadata.namespace or ""
-        entries = [self.config_maps.get(namespace, name) for name in names]
+        entries = [self.config_maps.get(name, namespace=namespace) for name in names]
         missing = [name for name, entry in zip(names, entries, strict=True) if entry is None]
         if missing:
             raise BundleMissing(
@@ -52,7 +52,7 @@ class Bundles:
 
     def texts(self, namespace: str, name: str) -> Mapping[str, str] | None:
         """What a task is given of a ConfigMap; None if it is not there."""
-        entry = self.config_maps.get(namespace, name)
+        entry = self.config_maps.get(name, namespace=namespace)
         return None if entry is None else dict(entry.field("data") or {})
 
 

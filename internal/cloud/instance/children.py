@@ -20,7 +20,8 @@ from ctrlruntime.resources.desired import Desired
 from ctrlruntime.resources.revision import revision
 from internal.cloud.content import content
 from internal.cloud.instance.order import Object
-from internal.cloud.marks import (
+from internal.cloud.labels import (
+    DELETION_PROTECTION,
     FIELD_MANAGER,
     INSTANCE,
     RETRY,
@@ -28,6 +29,7 @@ from internal.cloud.marks import (
     RUNS_FINALIZER,
 )
 from internal.cloud.subresource import Subresource
+from internal.cloud.taskdriver.inputs import counting
 
 OF_INSTANCE = "instance"
 """Index of subresources by `namespace/name` of the instance that they are for."""
@@ -50,6 +52,7 @@ class Kept:
 
     object: Object | None = None
     written: bool = False
+    """Whether a write changed the inputs of its task; one that only restored a mark did not."""
     problem: str = ""
 
 
@@ -84,8 +87,14 @@ def desired_child(
         revision=revision(wanted),
         once=subresource.definition.once,
         labels={INSTANCE: instance_name},
-        annotations=annotations or {},
+        annotations={**(annotations or {}), **protection_of(instance)},
     )
+
+
+def protection_of(instance: Instance) -> dict[str, str]:
+    """Return the annotation that records on a subresource whether its instance is protected."""
+    on = instance.spec.debug.enable_deletion_protection
+    return {DELETION_PROTECTION: "true" if on else "false"}
 
 
 def inputs_for(
@@ -137,13 +146,14 @@ class Children:
 
     def look(self, subresource: Subresource[Any], name: str, owner: Owner) -> Object | None:
         """One object by name, if it is the instance's own."""
-        entry = self.cache.entry(subresource.kind, name, owner.namespace)
+        entry = self.cache.entry(subresource.kind, name, namespace=owner.namespace)
         if entry is None or not self.control.holds(entry, owner):
             return None
         return self._read(entry, subresource)
 
     async def keep(self, subresource: Subresource[Any], desired: Desired, owner: Owner) -> Kept:
         """Create the object, or make it again what it should be. What is right is not written."""
+        before = _inputs(self.control.look(desired))
         outcome = await self.control.ensure(desired, owner)
         if outcome.action is Action.CONFLICT and self._is_ours(outcome.entry, owner):
             outcome = await self.control.ensure(replace(desired, force=True), owner)
@@ -154,7 +164,8 @@ class Children:
         if entry is not None and not desired.once and outcome.action is not Action.TERMINATING:
             written |= await self._take_away(subresource, desired, entry)
             entry = self.control.look(desired)
-        return Kept(None if entry is None else self._read(entry, subresource), written)
+        news = written and before != _inputs(entry)
+        return Kept(None if entry is None else self._read(entry, subresource), news)
 
     def _is_ours(self, entry: Entry | None, owner: Owner) -> bool:
         return entry is not None and self.control.holds(entry, owner)
@@ -179,7 +190,7 @@ class Children:
     ) -> bool:
         """Put annotations on an object that lacks them. Returns whether that took a write."""
         entry = self.cache.entry(
-            subresource.kind, found.metadata.name or "", found.metadata.namespace
+            subresource.kind, found.metadata.name or "", namespace=found.metadata.namespace
         )
         if entry is None or entry.uid != found.metadata.uid:
             return False
@@ -220,8 +231,8 @@ class Children:
             await self.client.patch(
                 subresource.kind.mapping(),
                 entry.name,
-                entry.namespace,
                 body,
+                namespace=entry.namespace,
                 type=PatchType.MERGE,
                 field_manager=FIELD_MANAGER,
             )
@@ -236,6 +247,13 @@ def _read(entry: Entry, subresource: Subresource[Any]) -> Object | None:
     except ValidationError:
         return None
     return found
+
+
+def _inputs(entry: Entry | None) -> tuple[str, int, dict[str, str]] | None:
+    """Return what tells the inputs of an object's task apart."""
+    if entry is None:
+        return None
+    return entry.uid, entry.generation, counting(entry.annotations)
 
 
 def _taken(desired: Desired, conflict: str) -> str:

@@ -1,6 +1,6 @@
 """Which subresource may be looked after now: those whose predecessors are done. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,8 +97,3 @@ def check_order(subresources: Sequence[Subresource[Any]]) -> None:
         if item.definition.name in seen.values():
             raise OrderError(f"two subresources have a task named {item.definition.name!r}")
         seen[kind] = item.definition.name
-
-
-def by_kind(children: Iterable[Child]) -> Mapping[str, Child]:
-    """The children by kind."""
-    return {child.kind: child for child in children}

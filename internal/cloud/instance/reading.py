@@ -3,6 +3,7 @@
 from pydantic import ValidationError
 
 from apis.cloud import Instance
+from ctrlruntime.api.conditions import shorten
 from ctrlruntime.cache.entry import Entry
 from internal.cloud.instance.status import Hindrance
 
@@ -24,4 +25,4 @@ def _describe(error: ValidationError) -> str:
     """What is wrong, by place, without any value."""
     found = error.errors(include_input=False, include_url=False, include_context=False)
     places = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in found[:5]]
-    return f"The instance cannot be read: {'; '.join(places)}"[:1024]
+    return shorten(f"The instance cannot be read: {'; '.join(places)}")

@@ -1,7 +1,7 @@
 """Reconciles one Instance: its subresources in order, and what they come to, in its status."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -10,34 +10,37 @@ from apis.cloud import Instance, InstanceKubernetes, InstanceStatus, Phase
 from ctrlruntime.cache.cache import CachedClient
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import Conflict, NotFound
+from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.controller.debounce import Debounce
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
-from ctrlruntime.resources import Owner
+from ctrlruntime.resources import Definitions, Owner
 from internal.cloud.instance.bundles import BundleMissing, Bundles
-from internal.cloud.instance.children import Children
 from internal.cloud.instance.domains import held
-from internal.cloud.instance.extraction import is_extracted, is_paused
+from internal.cloud.instance.events import tell_phase
 from internal.cloud.instance.lease import lease_of
-from internal.cloud.instance.order import Child, kind_of
-from internal.cloud.instance.quiet import Quiet
+from internal.cloud.instance.order import Child, Object, kind_of
 from internal.cloud.instance.reading import read
 from internal.cloud.instance.status import Facts, Hindrance, is_news, leaving, summarize
 from internal.cloud.instance.teardown import PROTECTED, is_protected, next_to_go, progress
-from internal.cloud.instance.telling import tell_phase
 from internal.cloud.instance.walk import Walk
-from internal.cloud.marks import FINALIZER, RETRY
-from internal.cloud.records import Records
+from internal.cloud.labels import APPROVE_DELETION, FINALIZER, RETRY
+from internal.cloud.pausing import is_extracted, is_paused
 from internal.cloud.subresource import Subresource
 
 LONGEST_NAME = 63
 """An instance's name is the value of a label."""
 
 
+FAILING = (Phase.FAILED, Phase.RETRYING, Phase.DELETING)
+"""Phases of a subresource that a retry of its instance is meant for."""
+
+
 class Instances(Protocol):
     """The instances as the cache has them."""
 
-    def get(self, namespace: str, name: str) -> Entry | None: ...
+    def get(self, name: str, *, namespace: str) -> Entry | None: ...
 
 
 @dataclass(slots=True)
@@ -49,28 +52,28 @@ class InstanceReconciler:
 
     instances: Instances
     client: CachedClient
-    subresources: Sequence[Subresource[Any]]
-    children: Children
     walk: Walk
     bundles: Bundles
-    records: Records
+    patcher: ObjectPatcher
+    definitions: Definitions
+    """Which CRDs are being deleted."""
     conflict: Callable[[Instance], Hindrance | None]
     """Whether another instance has a name that this one wants."""
     clock: Callable[[], datetime]
-    quiet: Quiet
+    debounce: Debounce
     recorder: EventRecorder
 
     async def reconcile(self, request: Request) -> Result | None:
         """One pass. Raises the client's errors when the server gives no usable answer."""
-        entry = self.instances.get(request.namespace, request.name)
+        entry = self.instances.get(request.name, namespace=request.namespace)
         if entry is None:
-            self.quiet.forget(request)
+            self.debounce.forget(request)
             return None
         if is_extracted(entry.annotations):
             return None
-        owner = Owner(gvk=Instance.gvk(), namespace=entry.namespace, name=entry.name, uid=entry.uid)
+        owner = Owner.of(entry)
         if entry.deletion_timestamp is None and FINALIZER not in entry.finalizers:
-            await self.records.add_finalizer(Instance.mapping(), entry, FINALIZER)
+            await self.patcher.add_finalizer(Instance.mapping(), entry, FINALIZER)
             return None  # the answer is in the cache and brings us back
         instance, flaw = read(entry)
         if entry.deletion_timestamp is not None:
@@ -79,9 +82,11 @@ class InstanceReconciler:
         if flaw is not None:
             await self._tell(instance, entry, replace(_nothing(instance, entry), hindrance=flaw))
             return None
-        return await self._bring_about(instance, entry, owner)
+        return await self._reconcile_object(instance, entry, owner)
 
-    async def _bring_about(self, instance: Instance, entry: Entry, owner: Owner) -> Result | None:
+    async def _reconcile_object(
+        self, instance: Instance, entry: Entry, owner: Owner
+    ) -> Result | None:
         lease = lease_of(instance, self.clock())
         paused = is_paused(entry.annotations)
         if lease.delete and not paused:
@@ -89,10 +94,11 @@ class InstanceReconciler:
             return None
         hindrance, revision = self._look_ahead(instance)
         act = not paused and hindrance is None
-        if act:
-            await self._hand_on_retry(instance, owner)
         at = self.walk.prepare(instance, owner, act=act, bundle_revision=revision)
         children = await self.walk.through(at)
+        if act:
+            found = ((each.subresource, each.object) for each in children)
+            await self._hand_on_retry(instance, found)
         facts = replace(
             _nothing(instance, entry),
             version=at.deployed,
@@ -120,17 +126,17 @@ class InstanceReconciler:
         except BundleMissing as error:
             return Hindrance(reason="BundleMissing", message=str(error)), ""
 
-    async def _hand_on_retry(self, instance: Instance, owner: Owner) -> None:
-        """A new value of the annotation asks for another attempt of whatever failed."""
+    async def _hand_on_retry(
+        self, instance: Instance, found: Iterable[tuple[Subresource[Any], Object | None]]
+    ) -> None:
+        """A new value of the annotation requests another attempt of whatever failed in `found`, and
+        where nothing did, of what is under way: a run that hangs is interrupted by it."""
         asked = retry_asked(instance)
         if asked and asked != instance.status.last_handled_retry:
-            failed = [
-                (subresource, found)
-                for subresource in self.subresources
-                for found in self.children.find(subresource, owner)
-                if found.status.phase in (Phase.FAILED, Phase.RETRYING, Phase.DELETING)
-            ]
-            await self.children.ask_for_retry(failed, asked)
+            there = [(subresource, item) for subresource, item in found if item is not None]
+            failed = [pair for pair in there if pair[1].status.phase in FAILING]
+            running = [pair for pair in there if pair[1].status.phase is Phase.RUNNING]
+            await self.walk.children.ask_for_retry(failed or running, asked)
 
     async def _tell(self, instance: Instance, entry: Entry, facts: Facts) -> float:
         """Write the status if it is news. Returns the seconds after which to look again, or 0."""
@@ -142,14 +148,16 @@ class InstanceReconciler:
             ready=after.phase is Phase.READY,
             refused=facts.hindrance is not None,
         )
-        wait = self.quiet.left(Request(entry.namespace, entry.name), silent=_is_silent(facts))
+        wait = self.debounce.remaining(
+            Request(entry.name, namespace=entry.namespace), pending=_is_silent(facts)
+        )
         at_risk = before.version != after.version and any(_rolls(child) for child in walked(facts))
         if is_news(before, after, quiet=wait > 0 and not at_risk):
             await self._write(entry, before, after)
         return wait
 
     async def _write(self, entry: Entry, before: InstanceStatus, after: InstanceStatus) -> None:
-        if await self.records.status(Instance.mapping(), entry, before, after):
+        if await self.patcher.write_status(Instance.mapping(), entry, before, after):
             tell_phase(self.recorder, entry, before, after)
 
     # -- the end ---------------------------------------------------------------------------
@@ -160,34 +168,45 @@ class InstanceReconciler:
             await self.client.delete(
                 Instance.mapping(),
                 entry.name,
-                entry.namespace,
+                namespace=entry.namespace,
                 uid=entry.uid,
                 resource_version=entry.resource_version,
             )
 
     async def _tear_down(self, instance: Instance, entry: Entry, owner: Owner) -> None:
-        """Subresources in reverse order, each kind gone before the next; then the instance."""
+        """Subresources in reverse order, each kind gone before the next; then the instance.
+
+        An instance that goes with its CRD is released, and its subresources release what they made.
+        """
         if FINALIZER not in entry.finalizers:
+            return
+        if await self.definitions.any_removes([Instance.mapping()], APPROVE_DELETION):
+            await self.patcher.remove_finalizer(Instance.mapping(), entry, FINALIZER)
             return
         held_back = _held_back(entry)
         if held_back:
             await self._leave(instance, entry, held_back)
             return
-        await self._hand_on_retry(instance, owner)
+        found = (
+            (each, item)
+            for each in self.walk.subresources
+            for item in self.walk.children.find(each, owner)
+        )
+        await self._hand_on_retry(instance, found)
         present = {
-            kind_of(subresource): self.children.entries(subresource, owner)
-            for subresource in self.subresources
+            kind_of(subresource): self.walk.children.entries(subresource, owner)
+            for subresource in self.walk.subresources
         }
-        going = next_to_go(self.subresources, present)
+        going = next_to_go(self.walk.subresources, present)
         if going is None:
-            await self.records.remove_finalizer(Instance.mapping(), entry, FINALIZER)
+            await self.patcher.remove_finalizer(Instance.mapping(), entry, FINALIZER)
             return
         subresource, entries = going
-        await self.children.delete(subresource, entries, owner)
+        await self.walk.children.delete(subresource, entries, owner)
         await self._leave(instance, entry, self._progress(subresource, owner))
 
     def _progress(self, subresource: Subresource[Any], owner: Owner) -> str:
-        said = (item.status.message for item in self.children.find(subresource, owner))
+        said = (item.status.message for item in self.walk.children.find(subresource, owner))
         return progress(kind_of(subresource), next(filter(None, said), ""))
 
     async def _leave(self, instance: Instance, entry: Entry, message: str) -> None:

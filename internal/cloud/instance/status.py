@@ -9,14 +9,16 @@ from apis.cloud import (
     ChildSummary,
     InstanceStatus,
     Phase,
-    TaskState,
     Waiting,
     WaitingReason,
 )
 from ctrlruntime.api import Condition, remove_condition, set_condition
+from ctrlruntime.api.conditions import new_condition
+from ctrlruntime.api.omit_empty import status_fields
 from internal.cloud.instance.order import Child, outputs
 from internal.cloud.instance.platform import gcp_of
-from internal.cloud.sparing import sparing
+from internal.cloud.subresource import ObjectStrategy
+from internal.cloud.taskdriver.record import is_live
 
 READY: Final = "Ready"
 DOMAIN_CONFLICT: Final = "DomainConflict"
@@ -26,7 +28,6 @@ LEASE_ENDED: Final = "LeaseEnded"
 PASSING: Final = (DOMAIN_CONFLICT, LEASE_ENDED)
 """Conditions that are there only while they are True."""
 
-_LIVE: Final = frozenset({TaskState.CREATING, TaskState.CREATED, TaskState.STARTED})
 _TOLD_AT_ONCE: Final = (Phase.FAILED, Phase.RETRYING, Phase.PAUSED, Phase.EXTRACTED)
 _WORST_FIRST: Final = (Phase.FAILED, Phase.RETRYING, Phase.RUNNING, Phase.WAITING, Phase.PAUSED)
 
@@ -79,8 +80,7 @@ def leaving(before: InstanceStatus, generation: int, message: str, now: datetime
     status = before.model_copy(deep=True)
     status.observed_generation = generation
     status.phase, status.message = Phase.DELETING, message
-    facts = Facts(generation=generation, version=status.version)
-    gone = _condition(READY, False, Phase.DELETING.value, message, facts)
+    gone = new_condition(READY, False, Phase.DELETING.value, message, generation=generation)
     set_condition(status.conditions, gone, now)
     return status
 
@@ -125,7 +125,7 @@ def is_news(before: InstanceStatus, after: InstanceStatus, *, quiet: bool) -> bo
 
 def _steady(status: InstanceStatus) -> dict[str, object]:
     """A status without the numbers of a queue."""
-    fields = sparing(status)
+    fields = status_fields(status)
     if status.waiting is not None:
         fields["waiting"] = (status.waiting.reason, status.waiting.since)
     return fields
@@ -183,7 +183,7 @@ def _sentence(child: Child, gating: Sequence[Child]) -> str:
         case Phase.DELETING:
             return f"{name} is {said[:1].lower()}{said[1:]}{_next(child, gating)}"
     run = child.status.run
-    if run is not None and run.state in _LIVE and not child.silent:
+    if run is not None and is_live(run) and not child.silent:
         return f"{name} is at work as {run.run_id}{_next(child, gating)}"
     return f"{name} is about to begin{_next(child, gating)}"
 
@@ -199,8 +199,8 @@ def _turn(waiting: Waiting | None) -> str:
 
 
 def _next(child: Child, gating: Sequence[Child]) -> str:
-    later = [other.kind for other in gating if child.kind in _before(other, gating)]
-    shown = [kind for kind in later if kind != "UpgradeInstanceTask"]
+    later = [other for other in gating if child.kind in _before(other, gating)]
+    shown = [other.kind for other in later if other.subresource.strategy is ObjectStrategy.UPDATE]
     return f"; then {', '.join(shown)}." if shown else "."
 
 
@@ -236,11 +236,7 @@ def _paused(facts: Facts) -> str:
 
 def _busy(children: Sequence[Child]) -> Child | None:
     """The first subresource with a run under way, gating ones first."""
-    live = [
-        child
-        for child in children
-        if child.status.run is not None and child.status.run.state in _LIVE
-    ]
+    live = [child for child in children if is_live(child.status.run)]
     return min(live, key=lambda child: not child.subresource.gates, default=None)
 
 
@@ -268,21 +264,19 @@ def _summary(child: Child) -> ChildSummary:
 def _conditions(word: _Word, facts: Facts) -> list[Condition]:
     hindrance = facts.hindrance
     reason = word.phase.value if hindrance is None else hindrance.reason
-    found = [_condition(READY, word.ready, reason, word.message, facts)]
+    found = [new_condition(READY, word.ready, reason, word.message, generation=facts.generation)]
     if hindrance is not None and hindrance.condition:
         found.append(
-            _condition(hindrance.condition, True, hindrance.reason, hindrance.message, facts)
+            new_condition(
+                hindrance.condition,
+                True,
+                hindrance.reason,
+                hindrance.message,
+                generation=facts.generation,
+            )
         )
     if facts.lease:
-        found.append(_condition(LEASE_ENDED, True, "LeaseEnded", facts.lease, facts))
+        found.append(
+            new_condition(LEASE_ENDED, True, "LeaseEnded", facts.lease, generation=facts.generation)
+        )
     return found
-
-
-def _condition(kind: str, holds: bool, reason: str, message: str, facts: Facts) -> Condition:
-    return Condition(
-        type=kind,
-        status="True" if holds else "False",
-        reason=reason,
-        message=message,
-        observed_generation=facts.generation,
-    )

@@ -2,17 +2,21 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
 from apis.cloud import Phase, TaskState, UpgradeInstanceTask
-from internal.cloud.marks import SUPERSEDED
+from ctrlruntime.api import Manifest
+from internal.cloud.content import content
+from internal.cloud.labels import SUPERSEDED
+from internal.cloud.taskdriver.record import is_live
 
+BUNDLE_REVISION: Final = "bundleRevision"
+"""Field of the spec that upgrades made by earlier releases do not record."""
 KEPT: Final = 5
 """Upgrades that are kept after they ended."""
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
-_LIVE: Final = frozenset({TaskState.CREATING, TaskState.CREATED, TaskState.STARTED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +26,8 @@ class Upgrade:
     name: str
     from_version: str
     to_version: str
+    spec: Manifest = field(default_factory=dict)
+    """All its inputs, without what equals its default."""
     succeeded: datetime | None = None
     """When it succeeded."""
     failed: bool = False
@@ -64,9 +70,10 @@ def upgrade_of(resource: UpgradeInstanceTask) -> Upgrade:
         name=metadata.name or "",
         from_version=resource.spec.from_version,
         to_version=resource.spec.to_version,
+        spec=content(resource.spec),
         succeeded=None if done is None else done.finished_at,
         failed=status.phase is Phase.FAILED,
-        running=run is not None and run.state in _LIVE,
+        running=is_live(run),
         ran=run is not None and run.state is not TaskState.PENDING,
         superseded=(metadata.annotations or {}).get(SUPERSEDED) == "true",
         going=metadata.deletion_timestamp is not None,
@@ -86,38 +93,60 @@ def deployed(recorded: str, upgrades: Iterable[Upgrade]) -> str:
     return last.to_version if last.from_version == recorded else recorded
 
 
-def plan(instance: str, runs: str, wanted: str, upgrades: Sequence[Upgrade]) -> Plan:
-    """What to do for a version that `runs` and one that is `wanted`.
+def plan(
+    instance: str,
+    runs: str,
+    wanted: str,
+    upgrades: Sequence[Upgrade],
+    spec: Manifest | None = None,
+) -> Plan:
+    """What to do for a version that `runs` and one that is `wanted`, with all inputs of `spec`.
 
-    One at a time: what is under way is awaited even if it leads elsewhere by now, what has yet to
-    begin is given up. A version that was failed to be reached stays failed until somebody asks for
-    a retry or wants another one.
+    Without `spec` the inputs are not known yet, and only versions are compared. One at a time: what
+    is under way is awaited even if it leads elsewhere by now; what has yet to begin, and what failed,
+    is superseded as soon as something else is wanted. An upgrade that failed stays failed until a
+    retry is requested, or any of its inputs changes: then it is replaced by another one.
     """
     open_ones = [item for item in upgrades if not item.over]
-    fitting = [item for item in open_ones if (item.from_version, item.to_version) == (runs, wanted)]
+    fitting = [item for item in open_ones if _fits(item, runs, wanted, spec)]
     others = [item for item in open_ones if item not in fitting and not item.superseded]
     under_way = [item for item in open_ones if item.running and item not in fitting]
+    failed = [item for item in upgrades if _has_failed(item)]
+    others += [item for item in failed if not _fits(item, runs, wanted, spec)]
     supersede = tuple(sorted(item.name for item in others))
     prune = _surplus(upgrades)
     if under_way:
         return Plan(current=under_way[0].name, supersede=supersede, prune=prune)
     if runs == wanted:
         return Plan(supersede=supersede, prune=prune)
-    current = fitting[0].name if fitting else _failed(runs, wanted, upgrades)
+    current = fitting[0].name if fitting else _failed(runs, wanted, upgrades, spec)
     if not current:
         current = _unused_name(instance, runs, wanted, upgrades)
     return Plan(current=current, supersede=supersede, prune=tuple(set(prune) - {current}))
 
 
-def _failed(runs: str, wanted: str, upgrades: Iterable[Upgrade]) -> str:
+def _fits(item: Upgrade, runs: str, wanted: str, spec: Manifest | None) -> bool:
+    """Whether an upgrade is the one that is wanted: by its versions and by all its inputs."""
+    if (item.from_version, item.to_version) != (runs, wanted):
+        return False
+    if spec is None:
+        return True
+    unrecorded = BUNDLE_REVISION not in item.spec
+    return item.spec == {k: v for k, v in spec.items() if not (unrecorded and k == BUNDLE_REVISION)}
+
+
+def _has_failed(item: Upgrade) -> bool:
+    return item.failed and not (item.superseded or item.going or item.running or item.succeeded)
+
+
+def _failed(runs: str, wanted: str, upgrades: Iterable[Upgrade], spec: Manifest | None) -> str:
     """The newest of all that ended, if it is this change and failed."""
     newest = max(
         (item for item in upgrades if item.over and not item.going), key=_age, default=None
     )
     if newest is None or newest.succeeded is not None or newest.superseded:
         return ""
-    fits = (newest.from_version, newest.to_version) == (runs, wanted)
-    return newest.name if fits else ""
+    return newest.name if _fits(newest, runs, wanted, spec) else ""
 
 
 def rolled_back(runs: str, wanted: str, upgrades: Iterable[Upgrade]) -> str:

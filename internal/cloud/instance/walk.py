@@ -1,17 +1,19 @@
 """One pass over the subresources of an instance, in their order."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from apis.cloud import Instance, InstanceKubernetes, UpgradeInstanceTask
+from apis.cloud import Instance
+from ctrlruntime.api import ApiModel
 from ctrlruntime.resources import Owner
+from internal.cloud.content import content
 from internal.cloud.instance.children import Children, desired_child, inputs_for
 from internal.cloud.instance.order import Child, Object, outputs, outputs_secret, unmet
-from internal.cloud.instance.readiness import is_done, is_ready
 from internal.cloud.instance.upgrades import Plan, Upgrade, deployed, plan, rolled_back, upgrade_of
-from internal.cloud.marks import PAUSED, ROLLED_BACK, SUPERSEDED
-from internal.cloud.subresource import Subresource, Upstream
+from internal.cloud.labels import PAUSED, ROLLED_BACK, SUPERSEDED
+from internal.cloud.subresource import ObjectStrategy, Subresource, Upstream
+from internal.cloud.taskdriver.readiness import is_ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,16 +58,15 @@ class Walk:
 
     subresources: Sequence[Subresource[Any]]
     children: Children
-    _by_class: dict[type[Any], Subresource[Any]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._by_class = {item.kind: item for item in self.subresources}
 
     def prepare(
         self, instance: Instance, owner: Owner, *, act: bool, bundle_revision: str = ""
     ) -> Pass:
         """Find out which version runs, and which upgrades there were."""
-        upgrades = [upgrade_of(item) for item in self._found(UpgradeInstanceTask, owner)]
+        upgrading = [
+            item for item in self.subresources if item.strategy is ObjectStrategy.ONE_PER_UPGRADE
+        ]
+        upgrades = [upgrade_of(item) for item in self._found(upgrading, owner)]
         recorded = instance.status.version or self._carried_out(owner)
         return Pass(
             instance=instance,
@@ -76,26 +77,27 @@ class Walk:
             bundle_revision=bundle_revision,
         )
 
-    def _found(self, kind: type[Any], owner: Owner) -> list[Any]:
-        subresource = self._by_class.get(kind)
-        return [] if subresource is None else self.children.find(subresource, owner)
+    def _found(self, subresources: Iterable[Subresource[Any]], owner: Owner) -> list[Any]:
+        return [item for each in subresources for item in self.children.find(each, owner)]
 
     def _carried_out(self, owner: Owner) -> str:
         """The version that the workload says it has; empty unless all of it was carried out."""
-        done = (
-            item.spec.version for item in self._found(InstanceKubernetes, owner) if is_done(item)
-        )
+        deploying = [item for item in self.subresources if item.deploys_version]
+        done = (item.spec.version for item in self._found(deploying, owner) if is_ready(item))
         return next(iter(done), "")
 
     async def through(self, at: Pass) -> list[Child]:
         """All subresources, each after those it waits for. Raises the client's errors."""
         walked: list[Child] = []
+        steps = {
+            ObjectStrategy.UPDATE: self._update,
+            ObjectStrategy.ONE_PER_UPGRADE: self._upgrade,
+        }
         for subresource in self.subresources:
-            step = self._upgrade if subresource.kind is UpgradeInstanceTask else self._step
-            walked.append(await step(at, subresource, walked))
+            walked.append(await steps[subresource.strategy](at, subresource, walked))
         return walked
 
-    async def _step(
+    async def _update(
         self, at: Pass, subresource: Subresource[Any], before: Sequence[Child]
     ) -> Child:
         found = self.children.look(subresource, at.name, at.owner)
@@ -118,7 +120,7 @@ class Walk:
         return Child(
             subresource=subresource,
             object=found,
-            ready=not written and not problem and found is not None and is_ready(found, spec),
+            ready=not written and not problem and found is not None and is_ready_for(found, spec),
             written=written,
             problem=problem,
         )
@@ -141,13 +143,14 @@ class Walk:
     ) -> Child:
         """At most one at a time; the workload waits for it."""
         waits_for = unmet(subresource, before)
-        todo = plan(at.name, at.runs, at.wanted, at.upgrades)
+        spec = subresource.desired(at.instance, at.upstream(before))
+        known = None if spec is None or waits_for else content(spec)
+        todo = plan(at.name, at.runs, at.wanted, at.upgrades, known)
         if at.act:
             await self._put_in_order(subresource, todo, at.owner)
         if not todo.current:
             return Child(subresource=subresource, wanted=False)
         found = self.children.look(subresource, todo.current, at.owner)
-        spec = subresource.desired(at.instance, at.upstream(before))
         if found is not None or waits_for or spec is None or not at.act:
             return Child(subresource=subresource, object=found, waits_for=waits_for)
         wanted = desired_child(subresource, at.instance, spec, name=todo.current)
@@ -168,7 +171,7 @@ class Walk:
 def _annotations(at: Pass, subresource: Subresource[Any]) -> dict[str, str]:
     more: dict[str, str] = {}
     given_up = rolled_back(at.runs, at.wanted, at.upgrades)
-    if given_up and subresource.kind is InstanceKubernetes:
+    if given_up and subresource.deploys_version:
         more[ROLLED_BACK] = given_up
     return inputs_for(subresource, at.instance, more)
 
@@ -179,3 +182,8 @@ def _precious(subresource: Subresource[Any]) -> str:
         f"The spec no longer asks for {kind}, and all that it made would go. Set "
         "spec.debug.enableDeletionProtection to false if that is meant, or restore the spec."
     )
+
+
+def is_ready_for(child: Object, wanted: ApiModel) -> bool:
+    """Whether the child has the spec that is wanted and is ready for it."""
+    return content(child.spec) == content(wanted) and is_ready(child)

@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from apis.cloud import TaskOperation
 from apis.references import SecretKeyRef
+from internal.cloud.keys import instance_key
 
 RunName = str
 """`<task>-<12 hex>`: follows from the identity of a run, so that starting it twice is starting it
@@ -56,6 +57,10 @@ class RunInput:
     owner: RunOwner
     instance: str
     """Name of the instance."""
+    instance_uid: str = ""
+    """UID of the instance; empty if it is not known."""
+    protected: bool = True
+    """Whether the instance is protected from deletion: then a task destroys nothing by itself."""
     spec: Mapping[str, Any]
     """The spec of the object, as on the wire."""
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -66,6 +71,11 @@ class RunInput:
     """Texts of the ConfigMaps that the task may read, by name and key, as they were at its start."""
     traceparent: str = ""
     """Trace in which it was started (W3C Trace Context); empty without one."""
+
+    @property
+    def key(self) -> str:
+        """What stands for the instance in names that are shared over namespaces."""
+        return instance_key(self.owner.namespace, self.instance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,16 +4,19 @@ A run has no rights on any API, and its last words can be read by everybody who 
 its secret outputs are among them encrypted, with a key that is in the Secret with its input.
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
 import os
 import zlib
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 __all__ = ["CannotOpen", "new_key", "open_sealed", "seal"]
 
@@ -27,6 +30,8 @@ class CannotOpen(ValueError):
 
 def new_key() -> str:
     """256 bits, as text."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
     return base64.b64encode(AESGCM.generate_key(256)).decode()
 
 
@@ -40,6 +45,8 @@ def seal(values: Mapping[str, str], key: str, run_id: str) -> str:
 
 def open_sealed(text: str, key: str, run_id: str) -> dict[str, str]:
     """What was sealed. Raises CannotOpen."""
+    from cryptography.exceptions import InvalidTag
+
     try:
         data = base64.b64decode(text, validate=True)
         plain = _cipher(key).decrypt(data[:_NONCE], data[_NONCE:], run_id.encode())
@@ -52,4 +59,6 @@ def open_sealed(text: str, key: str, run_id: str) -> dict[str, str]:
 
 
 def _cipher(key: str) -> AESGCM:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
     return AESGCM(base64.b64decode(key, validate=True))

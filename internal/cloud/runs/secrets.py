@@ -22,7 +22,7 @@ def secrets_of(client: Client) -> SecretReader:
 
     async def read(namespace: str, name: str) -> Mapping[str, bytes] | None:
         try:
-            found = await client.get(SECRET, name, namespace)
+            found = await client.get(SECRET, name, namespace=namespace)
         except NotFound:
             return None
         return {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}

@@ -45,6 +45,7 @@ SUBRESOURCE: Final = Subresource(
     kind=InstanceKubernetes,
     definition=DEFINITION,
     desired=desired,
+    deploys_version=True,
     after=("InstanceTerraform", "UpgradeInstanceTask"),
     secrets=secrets,
     config_maps=config_maps,

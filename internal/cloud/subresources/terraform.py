@@ -5,7 +5,7 @@ from typing import Final
 from apis.cloud import Instance, InstanceTerraform, InstanceTerraformSpec
 from apis.references import SecretKeyRef
 from internal.cloud.ephemeral.features import LEASE_FEATURES
-from internal.cloud.marks import CLOUDSQL_MODE, CMEK_ALGORITHM, ENABLE_CMEK
+from internal.cloud.labels import CLOUDSQL_MODE, CMEK_ALGORITHM, ENABLE_CMEK
 from internal.cloud.subresource import Subresource, Upstream
 from internal.cloud.subresources.domains import platform_domain
 from internal.cloud.tasks.definition import Concurrency, Supersede, TaskDefinition
@@ -40,10 +40,17 @@ def secrets(resource: InstanceTerraform) -> list[SecretKeyRef]:
     return [] if settings is None or settings.token_from is None else [settings.token_from]
 
 
+def secret_names(resource: InstanceTerraform) -> list[str]:
+    """Return the Secrets with the environment of a local binary, each once."""
+    sources = resource.spec.infrastructure.environment_from
+    return sorted({source.secret_ref.name for source in sources})
+
+
 SUBRESOURCE: Final = Subresource(
     kind=InstanceTerraform,
     definition=DEFINITION,
     desired=desired,
     annotations=frozenset({CLOUDSQL_MODE, ENABLE_CMEK, CMEK_ALGORITHM}),
     secrets=secrets,
+    secret_names=secret_names,
 )

@@ -4,7 +4,7 @@ from typing import Final
 
 from apis.cloud import Instance, UpgradeInstanceTask, UpgradeInstanceTaskSpec
 from apis.references import SecretKeyRef
-from internal.cloud.subresource import Subresource, Upstream
+from internal.cloud.subresource import ObjectStrategy, Subresource, Upstream
 from internal.cloud.subresources.domains import primary_domain
 from internal.cloud.subresources.secrets import (
     of_cluster,
@@ -38,6 +38,7 @@ def desired(instance: Instance, upstream: Upstream) -> UpgradeInstanceTaskSpec |
         steps=spec.upgrade,
         outputs=dict(upstream.outputs),
         outputs_secret_name=upstream.outputs_secret_name,
+        bundle_revision=upstream.bundle_revision,
     )
 
 
@@ -57,6 +58,7 @@ SUBRESOURCE: Final = Subresource(
     kind=UpgradeInstanceTask,
     definition=DEFINITION,
     desired=desired,
+    strategy=ObjectStrategy.ONE_PER_UPGRADE,
     after=("InstanceTerraform",),
     secrets=secrets,
     config_maps=config_maps,

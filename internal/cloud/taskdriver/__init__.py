@@ -1,12 +1,11 @@
 """The driver: one ``ensure`` for every type of task."""
 
+from .context import Pace
+from .deps import OpenRuns, Tools, shared
 from .ensure import EnsureOptions, Progress, ensure
 from .inputs import Inputs, inputs_of
 from .metrics import TaskMetrics
-from .opening import OpenRuns, shared
-from .situation import Pace
-from .tools import Tools
-from .view import TaskDriver, TaskView
+from .readiness import is_ready
 
 __all__ = [
     "EnsureOptions",
@@ -14,11 +13,10 @@ __all__ = [
     "OpenRuns",
     "Pace",
     "Progress",
-    "TaskDriver",
     "TaskMetrics",
-    "TaskView",
     "Tools",
     "ensure",
     "inputs_of",
+    "is_ready",
     "shared",
 ]

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from apis.cloud import TaskOperation, TaskOutcome, TaskRun, TaskState, TaskStatus
-from internal.cloud.concurrency import Denied
+from internal.cloud.concurrency import Denial
 from internal.cloud.runs import Run, RunState
-from internal.cloud.taskdriver.due import is_current, is_superseded, next_run
+from internal.cloud.taskdriver.context import Decision, Leaving, Rest, Situation
 from internal.cloud.taskdriver.identity import Identity
+from internal.cloud.taskdriver.readiness import is_current
 from internal.cloud.taskdriver.record import (
     End,
     advance,
@@ -21,8 +22,13 @@ from internal.cloud.taskdriver.record import (
     succeed,
     tries_of,
 )
-from internal.cloud.taskdriver.situation import Decision, Rest, Situation
-from internal.cloud.taskdriver.waiting import next_look, refreshed, waiting_message
+from internal.cloud.taskdriver.scheduling import (
+    interrupt_time,
+    is_interrupted,
+    is_superseded,
+    next_run,
+)
+from internal.cloud.taskdriver.summary import next_look, refreshed, waiting_message
 from internal.cloud.tasks.definition import Supersede
 
 SEARCHED = 64
@@ -40,6 +46,7 @@ def follow(s: Situation, seen: Run | None) -> Decision:
     status, run = _copy(s)
     if not (run.superseded and s.definition.supersede is Supersede.CANCEL):
         run.superseded = is_superseded(s, run)
+    run.interrupt_at = interrupt_time(s, run)
     if seen is None:
         return _absent(s, status, run)
     status.waiting = None
@@ -50,17 +57,29 @@ def follow(s: Situation, seen: Run | None) -> Decision:
 
 def _absent(s: Situation, status: TaskStatus, run: TaskRun) -> Decision:
     overdue = _is_overdue(run, s.now)
-    if run.state is TaskState.CREATING and not overdue and not run.superseded:
+    over = overdue or run.superseded or s.superseded or _is_revoked(s, run)
+    if run.state is TaskState.CREATING and not over:
         if s.paused or s.held:
             return Decision(status=status, requeue=_until(s, run.deadline))
         return Decision(status=status, start=True, holds=True)
     outcome, message = TaskOutcome.LOST, "It was deleted, or it never came to be."
-    if run.superseded and (run.state is TaskState.CREATING or _cancels(s)):
+    if run.state is TaskState.CREATING and s.superseded:
+        outcome, message = TaskOutcome.CANCELLED, "It was not started: another version is wanted."
+    elif run.state is TaskState.CREATING and _is_revoked(s, run):
+        outcome, message = TaskOutcome.CANCELLED, "It was not started: what was made stays."
+    elif run.superseded and (run.state is TaskState.CREATING or _cancels(s)):
         outcome, message = TaskOutcome.CANCELLED, "Newer inputs made it superfluous."
+    elif is_interrupted(run, s.now):
+        outcome, message = TaskOutcome.CANCELLED, "It was interrupted, and did not end by itself."
     elif overdue:
         outcome, message = TaskOutcome.TIMED_OUT, "It was given up at its deadline."
     status.waiting = None
     return _ended(s, status, End(outcome=outcome, message=message, finished_at=s.now), None)
+
+
+def _is_revoked(s: Situation, run: TaskRun) -> bool:
+    """Return whether a run would tear down what may not be torn down any more."""
+    return run.operation is TaskOperation.TEARDOWN and s.leaving is not Leaving.TEAR_DOWN
 
 
 def refuse(s: Situation, why: str) -> Decision:
@@ -109,6 +128,7 @@ def _alive(s: Situation, status: TaskStatus, run: TaskRun, seen: Run) -> Decisio
         steps = advance(
             status, TaskState.CREATED if created else TaskState.STARTED, s.now, seen=seen
         )
+        _record_progress(s, run, seen, beside=bool(steps))
         requeue = _next_look(s, run)
     cancel, delete = _end_it(s, run)
     return Decision(
@@ -121,11 +141,21 @@ def _alive(s: Situation, status: TaskStatus, run: TaskRun, seen: Run) -> Decisio
     )
 
 
+def _record_progress(s: Situation, run: TaskRun, seen: Run, *, beside: bool) -> None:
+    """Take over what the run says, with another write or when the last message is old enough."""
+    if not seen.message or seen.message == run.message:
+        return
+    age = None if run.message_at is None else (s.now - run.message_at).total_seconds()
+    if beside or age is None or not 0 <= age < s.pace.progress:
+        run.message, run.message_at = seen.message, s.now
+
+
 def _end_it(s: Situation, run: TaskRun) -> tuple[list[str], list[str]]:
     """The runs to cancel and to delete: none, or this one."""
-    if _is_overdue(run, s.now - timedelta(seconds=s.pace.grace)):
+    before = s.now - timedelta(seconds=s.pace.grace)
+    if _is_overdue(run, before) or is_interrupted(run, before):
         return [], [run.run_id]
-    if _is_overdue(run, s.now) or (run.superseded and _cancels(s)):
+    if _is_overdue(run, s.now) or is_interrupted(run, s.now):
         return [run.run_id], []
     return [], []
 
@@ -151,7 +181,7 @@ def rest(s: Situation, until: datetime | None) -> Decision:
     return Decision(status=status, requeue=_until(s, until))
 
 
-def deny(s: Situation, denied: Denied) -> Decision:
+def deny(s: Situation, denied: Denial) -> Decision:
     """A run should be started, and may not yet."""
     status = s.status.model_copy(deep=True)
     steps = []
@@ -345,10 +375,11 @@ def _poll(s: Situation, run: TaskRun) -> float:
 
 def _next_look(s: Situation, run: TaskRun) -> float:
     """Seconds until the run is looked at again, whatever its provider tells."""
-    if _is_overdue(run, s.now):
+    if _is_overdue(run, s.now) or is_interrupted(run, s.now):
         return _poll(s, run)
     left = _until(s, run.deadline or s.deadline(s.now))
     wait = s.pace.settle if run.state is TaskState.CREATING else left
     if not s.told:
         wait = _poll(s, run)
-    return min(item for item in (left, wait) if item is not None)
+    interrupt = _until(s, run.interrupt_at)
+    return min(item for item in (left, wait, interrupt) if item is not None)

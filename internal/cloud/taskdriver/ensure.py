@@ -14,11 +14,13 @@ from structlog.typing import FilteringBoundLogger
 from apis.cloud import TaskRun, TaskState, TaskStatus
 from apis.references import SecretKeyRef
 from ctrlruntime.api import Resource
-from ctrlruntime.controller.directives import is_paused
+from ctrlruntime.client.errors import NotFound
 from ctrlruntime.controller.reconcile import Result
-from internal.cloud.concurrency import Claim, Denied
-from internal.cloud.marks import PAUSED, RETRY, RUNS_FINALIZER
+from internal.cloud.concurrency import Claim, Denial
+from internal.cloud.labels import RETRY, RUNS_FINALIZER
+from internal.cloud.pausing import is_superseded_upgrade, pausing_annotation
 from internal.cloud.runs import Run, RunInput, RunRefused, RunRequest
+from internal.cloud.taskdriver.context import CleanUp, Decision, Hold, Leaving, Rest, Situation
 from internal.cloud.taskdriver.decision import (
     begin,
     clean_up,
@@ -29,18 +31,16 @@ from internal.cloud.taskdriver.decision import (
     rest,
     resume,
 )
-from internal.cloud.taskdriver.due import next_run
+from internal.cloud.taskdriver.deps import Opened, Tools, opening
+from internal.cloud.taskdriver.identity import owner_of
 from internal.cloud.taskdriver.inputs import inputs_of
-from internal.cloud.taskdriver.opening import Opened, opening
-from internal.cloud.taskdriver.outputs import OutputsRefused, keep_outputs
-from internal.cloud.taskdriver.owners import owner_of
+from internal.cloud.taskdriver.outputs import SECRET, OutputsRefused, keep_outputs
+from internal.cloud.taskdriver.reading import trusted
 from internal.cloud.taskdriver.record import is_live
-from internal.cloud.taskdriver.reports import tell_end, tell_steps
-from internal.cloud.taskdriver.situation import CleanUp, Decision, Leaving, Rest, Situation
-from internal.cloud.taskdriver.statuses import let_go, write_status
+from internal.cloud.taskdriver.reports import report_hold, tell_end, tell_steps
+from internal.cloud.taskdriver.scheduling import next_run
+from internal.cloud.taskdriver.statuses import remove_finalizer, write_status
 from internal.cloud.taskdriver.summary import summarize
-from internal.cloud.taskdriver.tools import Tools
-from internal.cloud.taskdriver.trust import trusted
 from internal.cloud.tasks.definition import Supersede, TaskDefinition
 
 R = TypeVar("R", bound=Resource[Any, TaskStatus])
@@ -58,18 +58,26 @@ class EnsureOptions(Generic[R]):
     """As the cache has it."""
     instance: str
     """Name of its instance, in the same namespace."""
+    instance_uid: str = ""
+    """UID of its instance; empty if it is not known."""
+    protected: bool = True
+    """Whether its instance is protected from deletion; missing information counts as protected."""
+    orphaned: bool = False
+    """Whether its instance is missing."""
     secrets: Sequence[SecretKeyRef] = ()
     """Keys of Secrets that the task may read."""
+    secret_names: Sequence[str] = ()
+    """Secrets of which the task may read every key that there is when its run starts."""
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Texts of the ConfigMaps that the task may read, by name and key."""
     period: float | None = None
     """Seconds of the period; None: the definition's."""
-    paused: bool = False
-    """No run is started; the annotation of the object itself is heeded anyway."""
+    paused_by: str = ""
+    """Annotation of the instance that pauses the object; its own are read from the object."""
     leaving: Leaving = Leaving.TEAR_DOWN
     """What it means if the object is being deleted."""
-    held: str = ""
-    """Why no run is started for now, for people; empty: nothing is in the way."""
+    held: Hold | None = None
+    """Why no run is started for now; None: nothing is in the way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,15 +142,20 @@ def _situation(tools: Tools, options: EnsureOptions[R]) -> Situation:
         now=now,
         deleting=resource.metadata.deletion_timestamp is not None,
         leaving=options.leaving,
-        paused=options.paused
-        or annotations.get(PAUSED, "").lower() == "true"
-        or is_paused(annotations),
+        orphaned=options.orphaned,
+        pause=_pause_of(annotations, options.paused_by),
+        superseded=definition.once and is_superseded_upgrade(annotations),
         held=options.held,
         retry=annotations.get(RETRY, ""),
         period=options.period if options.period is not None else definition.period,
         told=tools.told,
         pace=tools.pace,
     )
+
+
+def _pause_of(annotations: Mapping[str, str], of_instance: str) -> str:
+    """Return what pauses the object; its Instance's annotation first, which only people set."""
+    return f"{of_instance} of its instance" if of_instance else pausing_annotation(annotations)
 
 
 class _Pass(Generic[R]):
@@ -161,7 +174,12 @@ class _Pass(Generic[R]):
         try:
             decision = await self._keep_outputs(await self._decide())
             summarize(self.s, decision.status)
-            written = await write_status(self.tools.client, self.options.resource, decision.status)
+            written = await write_status(
+                self.tools.patcher,
+                self.tools.client.cache,
+                self.options.resource,
+                decision.status,
+            )
             keeps = self._keeps_place(decision, written=written, recorded=keeps)
         finally:
             if not keeps:
@@ -235,7 +253,7 @@ class _Pass(Generic[R]):
 
     def _denied(self) -> Decision | None:
         verdict = self.tools.limiter.acquire(self.claim)
-        return deny(self.s, verdict) if isinstance(verdict, Denied) else None
+        return deny(self.s, verdict) if isinstance(verdict, Denial) else None
 
     async def _all(self) -> Sequence[Run]:
         provider = await self.runs()
@@ -269,13 +287,17 @@ class _Pass(Generic[R]):
                 await self._effect("delete", run_id, provider.delete(s.owner, run_id))
         if decision.start and not is_live(s.status.run):
             try:
-                await self._start(decision.status)
+                started = await self._start(decision.status)
             except RunRefused:
                 return s.pace.at_once  # it is refused again, and recorded
+            if started.state.finished:
+                return s.pace.at_once  # no change of it will be reported any more
         if decision.let_go:
             self.tools.limiter.release(s.owner)
             self.tools.metrics.forget(s.definition.name, s.owner.uid)
-            await let_go(self.tools.client, self.options.resource, RUNS_FINALIZER)
+            await remove_finalizer(
+                self.tools.patcher, self.tools.client.cache, self.options.resource, RUNS_FINALIZER
+            )
         return decision.requeue
 
     async def _start(self, status: TaskStatus) -> Run:
@@ -283,7 +305,7 @@ class _Pass(Generic[R]):
         if run is None:
             raise ValueError("no run is recorded")
         provider = await self.runs()
-        started = await self._effect("start", run.run_id, provider.start(self._request(run)))
+        started = await self._effect("start", run.run_id, provider.start(await self._request(run)))
         self.tools.metrics.started(s.definition.name, run)
         return started
 
@@ -313,7 +335,20 @@ class _Pass(Generic[R]):
                 self.tools.tracing.failed(span, error)
                 raise
 
-    def _request(self, run: TaskRun) -> RunRequest:
+    async def _secrets(self) -> tuple[SecretKeyRef, ...]:
+        """Return every key that the task may read; of a Secret that is missing there are none."""
+        found = list(self.options.secrets)
+        for name in self.options.secret_names:
+            try:
+                secret = await self.tools.client.live.get(
+                    SECRET, name, namespace=self.s.owner.namespace
+                )
+            except NotFound:
+                continue
+            found += [SecretKeyRef(name=name, key=key) for key in sorted(secret.get("data") or {})]
+        return tuple(found)
+
+    async def _request(self, run: TaskRun) -> RunRequest:
         s, options = self.s, self.options
         task_input = RunInput(
             task=s.definition.name,
@@ -324,6 +359,8 @@ class _Pass(Generic[R]):
             operation=run.operation,
             owner=s.owner,
             instance=s.instance,
+            instance_uid=options.instance_uid,
+            protected=options.protected,
             spec=options.resource.spec.to_wire(),
             annotations=s.inputs.annotations,
             outputs=s.status.outputs,
@@ -334,7 +371,7 @@ class _Pass(Generic[R]):
             run_id=run.run_id,
             input=task_input,
             timeout=s.definition.timeout,
-            secrets=tuple(options.secrets),
+            secrets=await self._secrets(),
         )
 
     # -- telling -----------------------------------------------------------------------------------
@@ -342,6 +379,7 @@ class _Pass(Generic[R]):
     def _tell(self, decision: Decision) -> None:
         s, metrics, task = self.s, self.tools.metrics, self.s.definition.name
         tell_steps(self.tools, s, self.options.resource, decision.steps)
+        report_hold(self.tools, s.held, self.options.resource, decision.status)
         if decision.ended is not None:
             tell_end(self.tools, s, decision.ended)
         if s.status.waiting is not None and decision.status.waiting is None and decision.start:

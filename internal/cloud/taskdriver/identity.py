@@ -1,12 +1,26 @@
-"""Which run is which: a name that follows from what the run is for."""
+"""Which run is which: its owner, what it is for, and the slot of a periodic task."""
 
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
 
-from apis.cloud import TaskOperation, TaskRun
+from apis.cloud import TaskOperation, TaskRun, TaskStatus
+from ctrlruntime.api import Resource, format_time, parse_time
 from ctrlruntime.resources.revision import canonical
 from internal.cloud.runs import RunName, RunOwner
+
+
+def owner_of(resource: Resource[Any, TaskStatus]) -> RunOwner:
+    """The owner that runs of the object are kept under."""
+    return RunOwner(
+        api_version=resource.api_version,
+        kind=resource.kind,
+        namespace=resource.metadata.namespace or "",
+        name=resource.metadata.name or "",
+        uid=resource.metadata.uid or "",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,3 +61,37 @@ class Identity:
             self.inputs_version,
             self.slot,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One period of one object."""
+
+    name: str
+    """Its start as time; later slots sort after earlier ones."""
+    end: datetime
+    """When the next one begins."""
+
+
+def slot_at(now: datetime, period: float, uid: str) -> Slot:
+    """The slot of an object at a time. `period` in seconds, at least one.
+
+    Slots of different objects begin at different times, spread over the period by UID, so that a
+    fleet does not run all at once.
+    """
+    seconds = max(1, int(period))
+    offset = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8], "big") % seconds
+    since = int(now.timestamp()) - offset
+    start = since - since % seconds + offset
+    return Slot(
+        format_time(datetime.fromtimestamp(start, UTC)),
+        datetime.fromtimestamp(start + seconds, UTC),
+    )
+
+
+def covers(done: str, slot: Slot) -> bool:
+    """Whether what was done in the slot named `done` counts for `slot`. Nonsense counts for none."""
+    try:
+        return parse_time(done) >= parse_time(slot.name) and parse_time(done) < slot.end
+    except ValueError:
+        return False

@@ -9,7 +9,7 @@ from apis.cloud import TaskStatus
 from ctrlruntime.api import Resource
 from ctrlruntime.resources.revision import canonical
 from internal.cloud.content import content
-from internal.cloud.marks import CONTROL
+from internal.cloud.labels import CONTROL
 
 FOREIGN_DOMAINS: Final = (
     "kubernetes.io",

@@ -9,7 +9,7 @@ from ctrlruntime.api import BUILTIN, GroupVersionKind, Resource
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
-from internal.cloud.marks import FIELD_MANAGER, INSTANCE
+from internal.cloud.labels import FIELD_MANAGER, INSTANCE
 
 SECRET = BUILTIN[GroupVersionKind("", "v1", "Secret")]
 
@@ -36,7 +36,7 @@ async def keep_outputs(
     """
     name, namespace = secret_name(resource.metadata.name or ""), resource.metadata.namespace or ""
     try:
-        found: Manifest | None = await client.get(SECRET, name, namespace)
+        found: Manifest | None = await client.get(SECRET, name, namespace=namespace)
     except NotFound:
         found = None
     if found is not None and not _is_ours(found, resource):
@@ -56,7 +56,7 @@ async def keep_outputs(
     elif found.get("data", {}) != data:
         gone = dict.fromkeys(set(found.get("data") or {}) - set(data))
         patch = {"metadata": {"uid": found["metadata"]["uid"]}, "data": {**data, **gone}}
-        await client.patch(SECRET, name, namespace, patch, field_manager=FIELD_MANAGER)
+        await client.patch(SECRET, name, patch, namespace=namespace, field_manager=FIELD_MANAGER)
     return name
 
 
@@ -77,7 +77,9 @@ async def _create(client: Client, manifest: Manifest) -> None:
 async def _delete(client: Client, found: Manifest) -> None:
     metadata = found["metadata"]
     try:
-        await client.delete(SECRET, metadata["name"], metadata["namespace"], uid=metadata["uid"])
+        await client.delete(
+            SECRET, metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"]
+        )
     except (NotFound, Conflict):
         return
 

@@ -17,6 +17,8 @@ from internal.cloud.tasks.definition import Retries
 CONDITIONS: Final = 20
 """Task conditions that are kept."""
 ORDER: Final = tuple(TaskState)
+LIVE: Final = frozenset({TaskState.CREATING, TaskState.CREATED, TaskState.STARTED})
+"""States of a run that may be under way, or may come into being."""
 
 STEPS: Final = {
     TaskState.PENDING: "Queue for immediate execution",
@@ -50,11 +52,7 @@ class End:
 
 def is_live(run: TaskRun | None) -> bool:
     """Whether a recorded run may be under way, or may come into being."""
-    return run is not None and run.state in (
-        TaskState.CREATING,
-        TaskState.CREATED,
-        TaskState.STARTED,
-    )
+    return run is not None and run.state in LIVE
 
 
 def is_named_rightly(run: TaskRun, owner: RunOwner, task: str) -> bool:

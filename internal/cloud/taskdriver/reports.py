@@ -7,9 +7,10 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from apis.cloud import TaskCondition, TaskOutcome, TaskRun, TaskState, TaskStatus
-from ctrlruntime.api import Resource
-from internal.cloud.taskdriver.situation import Situation
-from internal.cloud.taskdriver.tools import Tools
+from ctrlruntime.api import Resource, find_condition
+from internal.cloud.taskdriver.context import Hold, Situation
+from internal.cloud.taskdriver.deps import Tools
+from internal.cloud.taskdriver.readiness import READY
 
 REASON: Final = "taskdriver.Ensure"
 """Reason of all events of the driver."""
@@ -47,6 +48,18 @@ def tell_steps(
             inputs_version=step.inputs_version,
             instance=f"{s.owner.namespace}/{s.instance}",
         )
+
+
+def report_hold(
+    tools: Tools, hold: Hold | None, resource: Resource[Any, TaskStatus], after: TaskStatus
+) -> None:
+    """Record one Warning event when the condition Ready begins to carry the reason of a hold."""
+    before = find_condition(resource.status.conditions, READY)
+    condition = find_condition(after.conditions, READY)
+    if hold is None or condition is None or condition.reason != hold.reason:
+        return
+    if before is None or before.reason != hold.reason:
+        tools.recorder.event(resource, "Warning", hold.reason, "Hold", hold.message)
 
 
 def tell_end(tools: Tools, s: Situation, run: TaskRun) -> None:

@@ -1,40 +1,48 @@
-"""The one write of a pass: the status of an object, only on difference, only on what was read."""
+"""The one status write of a reconcile: only on difference, only over what was read."""
 
 from typing import Any
 
 from apis.cloud import TaskStatus
 from ctrlruntime.api import Resource
-from ctrlruntime.cache.cached import CachedClient
+from ctrlruntime.api.omit_empty import status_fields
+from ctrlruntime.cache.cache import Cache
 from ctrlruntime.client.errors import Conflict
-from internal.cloud.marks import FIELD_MANAGER
-from internal.cloud.records import Records, news
+from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.client.patches import difference
 
 
 async def write_status(
-    client: CachedClient, resource: Resource[Any, TaskStatus], after: TaskStatus
+    patcher: ObjectPatcher, cache: Cache, resource: Resource[Any, TaskStatus], after: TaskStatus
 ) -> bool:
-    """Bring the status to `after`. False if the object is not what was read any more.
+    """Bring the status to `after`. Return False if the object has changed since it was read.
 
-    The patch names the version that the decision rests on, so that nothing is decided on a state
-    older than the last write of anybody. After a refusal the cache is brought up to date.
+    The patch carries the version that the decision rests on, so that nothing is decided on a state older
+    than the last write of any writer. After a conflict the cache is brought up to date.
     """
-    changed = news(resource.status, after)
+    changed = difference(status_fields(resource.status), status_fields(after))
     if not changed:
         return True
     mapping, metadata = type(resource).mapping(), resource.metadata
-    condition = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
+    name, namespace = metadata.name or "", metadata.namespace or ""
     try:
-        return await Records(client, FIELD_MANAGER).patch_status(
-            mapping, metadata.name, metadata.namespace, condition, changed
+        return await patcher.patch_status(
+            mapping,
+            name,
+            changed,
+            namespace=namespace,
+            uid=metadata.uid,
+            resource_version=metadata.resource_version,
         )
     except Conflict:
-        await client.cache.refresh(mapping, metadata.name, metadata.namespace)
+        await cache.refresh(mapping, name, namespace=namespace)
         return False
 
 
-async def let_go(client: CachedClient, resource: Resource[Any, TaskStatus], finalizer: str) -> None:
-    """Take a finalizer off, if the object is still the one that was read."""
+async def remove_finalizer(
+    patcher: ObjectPatcher, cache: Cache, resource: Resource[Any, TaskStatus], finalizer: str
+) -> None:
+    """Remove a finalizer, if the object is still the one that was read."""
     mapping, metadata = type(resource).mapping(), resource.metadata
-    entry = client.cache.entry(mapping, metadata.name or "", metadata.namespace)
+    entry = cache.entry(mapping, metadata.name or "", namespace=metadata.namespace)
     if entry is not None and entry.uid == metadata.uid:
-        await Records(client, FIELD_MANAGER).remove_finalizer(mapping, entry, finalizer)
+        await patcher.remove_finalizer(mapping, entry, finalizer)

@@ -1,25 +1,34 @@
-"""Phase, message and Ready: the whole of a status in a few words for people. Pure."""
+"""The text of a status: phase, conditions, and what is waited for. Pure."""
 
+from datetime import datetime
 from typing import Final, Literal
 
-from apis.cloud import Phase, TaskOperation, TaskOutcome, TaskRun, TaskStatus
+from apis.cloud import (
+    Phase,
+    TaskOperation,
+    TaskOutcome,
+    TaskRun,
+    TaskStatus,
+    Waiting,
+    WaitingReason,
+)
 from ctrlruntime.api import Condition, format_time, set_condition
-from internal.cloud.marks import PAUSED, RETRY
-from internal.cloud.taskdriver.due import is_current
+from internal.cloud.labels import RETRY, TEARDOWN_APPROVED
+from internal.cloud.taskdriver.context import Leaving, Situation
+from internal.cloud.taskdriver.readiness import READY, is_fulfilled
 from internal.cloud.taskdriver.record import ENDS, is_live
-from internal.cloud.taskdriver.situation import Leaving, Situation
-from internal.cloud.taskdriver.waiting import waiting_message
-from internal.cloud.tasks.definition import Supersede
+from internal.cloud.taskdriver.scheduling import is_interrupted
 
-READY: Final = "Ready"
+HELD: Final = "Held"
+"""Condition of an object that is being deleted while nothing may be torn down."""
 
 
 def summarize(s: Situation, status: TaskStatus) -> None:
     """Fill in what follows from the rest of the status, in place."""
     status.observed_generation = s.generation
     status.phase, status.message = _phase(s, status)
-    ready: Literal["True", "False"] = "True" if is_ready(s, status) else "False"
-    reason = "Succeeded" if ready == "True" else status.phase.value
+    ready: Literal["True", "False"] = "True" if _is_ready(s, status) else "False"
+    reason = "Succeeded" if ready == "True" else _reason(s, status)
     condition = Condition(
         type=READY,
         status=ready,
@@ -28,18 +37,46 @@ def summarize(s: Situation, status: TaskStatus) -> None:
         observed_generation=s.generation,
     )
     set_condition(status.conditions, condition, s.now)
+    _summarize_held(s, status)
 
 
-def is_ready(s: Situation, status: TaskStatus) -> bool:
-    """Whether the current inputs are carried out, and no later attempt at them has failed."""
-    done = status.succeeded
-    if done is None or s.deleting:
-        return False
-    if s.definition.once:
-        return True
-    last = status.run
-    failed = last is not None and last.outcome not in (None, TaskOutcome.SUCCEEDED)
-    return is_current(done, s.inputs) and not failed
+def _summarize_held(s: Situation, status: TaskStatus) -> None:
+    """Set the condition Held, which is there only while True."""
+    if not is_held_back(s):
+        status.conditions = [item for item in status.conditions if item.type != HELD]
+        return
+    condition = Condition(
+        type=HELD,
+        status="True",
+        reason="InstanceMissing" if s.orphaned else "InstanceProtected",
+        message=_held_back(s),
+        observed_generation=s.generation,
+    )
+    set_condition(status.conditions, condition, s.now)
+
+
+def is_held_back(s: Situation) -> bool:
+    """Whether the object is being deleted, and nothing is torn down for now."""
+    return s.deleting and s.definition.teardown and s.leaving is Leaving.HOLD
+
+
+def _held_back(s: Situation) -> str:
+    if not s.orphaned:
+        return "Being deleted, and held back: its instance is protected, so nothing is torn down."
+    return (
+        f"Being deleted, and held back: its Instance {s.instance!r} is missing, so nothing is torn "
+        "down. Create the Instance again with the same spec to keep what was made, or set the "
+        f"annotation {TEARDOWN_APPROVED}={s.owner.uid} on this object to tear it down."
+    )
+
+
+def _reason(s: Situation, status: TaskStatus) -> str:
+    shown = s.held is not None and status.message == s.held.message
+    return s.held.reason if s.held is not None and shown else status.phase.value
+
+
+def _is_ready(s: Situation, status: TaskStatus) -> bool:
+    return not s.deleting and is_fulfilled(status, s.inputs, once=s.definition.once)
 
 
 def _phase(s: Situation, status: TaskStatus) -> tuple[Phase, str]:
@@ -49,11 +86,13 @@ def _phase(s: Situation, status: TaskStatus) -> tuple[Phase, str]:
         return Phase.WAITING, waiting_message(s.definition.name, status.waiting)
     if is_live(status.run):
         return Phase.RUNNING, _running(s, status)
+    if s.superseded:
+        return Phase.SUPERSEDED, _superseded(s, status)
     if s.paused:
-        return Phase.PAUSED, f"Paused by the annotation {PAUSED}. Remove it to go on."
-    if s.held:
-        return Phase.PENDING, s.held
-    if is_ready(s, status):
+        return Phase.PAUSED, f"Paused by the annotation {s.pause}. Remove it to go on."
+    if s.held is not None:
+        return Phase.PENDING, s.held.message
+    if _is_ready(s, status):
         said = status.run.message if status.run is not None else ""
         return Phase.READY, said or "Task completed."
     return _unready(s, status)
@@ -67,7 +106,7 @@ def _unready(s: Situation, status: TaskStatus) -> tuple[Phase, str]:
     if last.retry_at is not None:
         following = f"Attempt {last.attempt + 1} follows at {format_time(last.retry_at)}."
         return Phase.RETRYING, f"{_end(last)} {following}"
-    return Phase.FAILED, f"{_end(last)} {_advice(last)}"
+    return Phase.FAILED, f"{_end(last)} {_advice(last, once=s.definition.once)}"
 
 
 def _end(run: TaskRun) -> str:
@@ -75,36 +114,61 @@ def _end(run: TaskRun) -> str:
     return f"{said}: {run.message}".rstrip(".") + "." if run.message else f"{said}."
 
 
-def _advice(run: TaskRun) -> str:
+def _advice(run: TaskRun, *, once: bool = False) -> str:
     change = "" if run.operation is TaskOperation.TEARDOWN else "change the spec, or "
+    if once:
+        change = "change the spec of the Instance, or "
     return (
         f"Nothing more is tried: mend the cause, then {change}give the annotation {RETRY} "
         "another value."
     )
 
 
+def _superseded(s: Situation, status: TaskStatus) -> str:
+    """What became of an upgrade before another one took its place."""
+    last = status.run
+    if status.succeeded is not None:
+        return "Task completed. Another version or another spec was wanted meanwhile."
+    ended = _end(last) if last is not None else f"No run of {s.definition.name} was started."
+    return f"{ended} Another version or another spec is wanted: no further attempt follows."
+
+
 def _running(s: Situation, status: TaskStatus) -> str:
     run = status.run
     if run is None:
         return ""
-    if run.message:
-        return run.message
-    if run.superseded and s.definition.supersede is Supersede.CANCEL:
-        return "A run for earlier inputs is being cancelled; then the current ones are carried out."
+    if run.interrupt_at is not None:
+        following = "upgrade that is wanted now is" if s.superseded else "current inputs are"
+        return f"{_interrupted(s, run)}; then the {following} carried out."
+    if s.superseded:
+        return "The run under way is awaited; then the upgrade that is wanted now is carried out."
     if run.superseded:
         return "A run for earlier inputs is awaited; then the current ones are carried out."
     if run.deadline is not None and s.now >= run.deadline:
         return f"The run has taken longer than {s.definition.timeout:g} s and is being cancelled."
+    if run.message:
+        return run.message[:1].upper() + run.message[1:]
     attempt = f", attempt {run.attempt}" if run.attempt > 1 else ""
     return f"Task {s.definition.name} is under way{attempt}."
 
 
+def _interrupted(s: Situation, run: TaskRun) -> str:
+    what = "A run for earlier inputs" if run.superseded and not s.deleting else "The run under way"
+    if run.interrupt_at is None or is_interrupted(run, s.now):
+        return f"{what} is being cancelled"
+    return (
+        f"{what} is awaited, and cancelled at {format_time(run.interrupt_at)} unless it has ended"
+    )
+
+
 def _leaving(s: Situation, status: TaskStatus) -> str:
     run = status.run
+    if is_held_back(s) and not is_live(run):
+        return _held_back(s)
     if status.waiting is not None:
         return f"Being deleted. {waiting_message(s.definition.name, status.waiting)}"
-    if s.definition.teardown and s.leaving is Leaving.HOLD:
-        return "Being deleted, and held back: its instance is protected, so nothing is torn down."
+    if s.definition.teardown and s.leaving is Leaving.RELEASE and not is_live(run):
+        return "Being deleted with its CRD: what it made stays, and an object of this name finds it again."
     if s.definition.teardown and s.leaving is Leaving.KEEP:
         return (
             "Being deleted: its instance is protected, so what it made stays and it is made anew."
@@ -112,14 +176,46 @@ def _leaving(s: Situation, status: TaskStatus) -> str:
     if run is None or not s.definition.teardown:
         return "Being deleted: its runs are removed."
     if is_live(run) and run.operation is TaskOperation.APPLY:
+        if run.interrupt_at is not None:
+            return f"Being deleted. {_interrupted(s, run)}; then the teardown begins."
         return "Being deleted: the run under way is awaited before the teardown."
     if run.operation is TaskOperation.TEARDOWN and run.outcome is TaskOutcome.SUCCEEDED:
         return "Being deleted: torn down; its runs are removed."
     if s.paused:
-        return f"Being deleted, but paused by the annotation {PAUSED}. Remove it to go on."
+        return f"Being deleted, but paused by the annotation {s.pause}. Remove it to go on."
     if run.operation is TaskOperation.TEARDOWN and not is_live(run):
         if run.retry_at is not None:
             following = f"attempt {run.attempt + 1} follows at {format_time(run.retry_at)}."
             return f"Being deleted. Teardown: {_end(run)} {following}"
         return f"Being deleted. Teardown: {_end(run)} {_advice(run)}"
     return "Being deleted: the teardown is under way."
+
+
+LEAST_MOVE = 0.2
+"""Share by which a position has to change to be worth a write."""
+
+
+def refreshed(before: Waiting | None, now_waiting: Waiting, now: datetime, least: float) -> Waiting:
+    """What to write: what stands there, or the news if they are worth it and `least` seconds passed."""
+    news = now_waiting.model_copy(update={"as_of": now})
+    if before is None:
+        return news
+    if before.as_of is not None and (now - before.as_of).total_seconds() < least:
+        return before
+    moved = abs(news.position - before.position) >= max(1.0, LEAST_MOVE * before.position)
+    changed = (news.reason, news.limit) != (before.reason, before.limit)
+    return news if moved or changed else before
+
+
+def next_look(waiting: Waiting, now: datetime, least: float) -> float:
+    """Seconds until the status is looked at again: as long as it has waited, at least `least`."""
+    return max(least, (now - waiting.since).total_seconds())
+
+
+def waiting_message(task: str, waiting: Waiting) -> str:
+    """What is waited for, in a sentence that does not change with the position."""
+    if waiting.reason is WaitingReason.INSTANCE_BUSY:
+        return f"Waiting for {waiting.holder}, which works on the same instance."
+    if waiting.reason is WaitingReason.RATE:
+        return f"Waiting: at most {waiting.limit} of {task} may start in a minute."
+    return f"Waiting for a place: at most {waiting.limit} of {task} may run at once."

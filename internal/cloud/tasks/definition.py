@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ctrlruntime.backoff import exponential
+
 
 class Supersede(StrEnum):
     """What becomes of a run when newer inputs arrive."""
@@ -26,7 +28,7 @@ class Retries:
 
     def delay(self, attempt: int) -> float:
         """Seconds between the end of this attempt (1 is the first) and the next."""
-        return float(min(self.cap, self.base * 2 ** min(attempt - 1, 32)))
+        return exponential(self.base, self.cap, attempt - 1)
 
     def exhausted(self, attempt: int) -> bool:
         """Whether no attempt follows this one."""

@@ -1,14 +1,38 @@
 """Keeps the secrets that a task has seen out of what it says."""
 
-from typing import TextIO
+from collections.abc import Mapping
+from typing import Final, TextIO
 
 import orjson
 
-__all__ = ["RedactedStream", "Redaction"]
+from internal.cloud.runs import env_vars
 
+__all__ = ["RedactedStream", "Redaction", "secret_values"]
+
+_SYSTEM: Final = (
+    "TASK_", "PATH", "HOME", "HOSTNAME", "LANG", "LC_", "TZ", "TMPDIR", "PWD", "SHLVL", "PYTHON",
+    "SSL_CERT_FILE", "KUBERNETES_", "GPG_KEY", "VIRTUAL_ENV",
+)  # fmt: skip
+"""How names of variables begin that the system, the image or the provider sets."""
 _STARS = "***"
 _SHORTEST = 4
 """Shorter values are part of ordinary words; a secret of that length is none."""
+
+
+def secret_values(environment: Mapping[str, str]) -> list[str]:
+    """Return the values of variables that came out of a Secret or a file of credentials.
+
+    Where there are any, the provider names all the others in TASK_PLAIN_VARIABLES; what is neither
+    among them nor set by the system counts as secret.
+    """
+    if env_vars.PLAIN not in environment:
+        return []
+    plain = set(environment[env_vars.PLAIN].split(","))
+    return [
+        value
+        for name, value in environment.items()
+        if name not in plain and not name.startswith(_SYSTEM)
+    ]
 
 
 class Redaction:

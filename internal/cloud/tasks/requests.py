@@ -12,8 +12,9 @@ import orjson
 
 from apis.cloud import Expectation, HTTPRequest
 from apis.references import SecretKeyRef
+from ctrlruntime.backoff import exponential
 from ctrlruntime.webhook.jsonpatch import equal
-from internal.cloud.tasks.exchange import (
+from internal.cloud.tasks.http import (
     BadAddress,
     ExchangeError,
     Message,
@@ -23,7 +24,7 @@ from internal.cloud.tasks.exchange import (
     session,
     shown,
 )
-from internal.cloud.tasks.places import Places
+from internal.cloud.tasks.placeholders import Places
 from internal.cloud.tasks.redaction import Redaction
 from internal.cloud.tasks.task import TaskRejected
 
@@ -64,7 +65,7 @@ class Patience:
         """How long to wait after so many tries."""
         if retry_after is not None and retry_after.isdecimal():
             return min(self.cap, float(retry_after))
-        return float(min(self.cap, self.base * 2 ** (tries - 1)))
+        return exponential(self.base, self.cap, tries - 1)
 
 
 class Requests:

@@ -19,10 +19,10 @@ from internal.cloud.runs import RunInput, RunState
 from internal.cloud.runs.report import Report, ReportTooLong, encode_report
 from internal.cloud.runs.sealing import seal
 from internal.cloud.runs.wire import BadInput
-from internal.cloud.tasks.redaction import RedactedStream, Redaction
+from internal.cloud.tasks.redaction import RedactedStream, Redaction, secret_values
 from internal.cloud.tasks.registry import Registry, UnknownTask, make_task
+from internal.cloud.tasks.run_files import Workplace
 from internal.cloud.tasks.task import Task, TaskContext, TaskError, TaskRejected, TaskResult
-from internal.cloud.tasks.workplace import Workplace
 
 __all__ = ["ExitCode", "LoggerTo", "run_task"]
 
@@ -53,7 +53,7 @@ async def run_task(
     the file for the report is known.
     """
     place = Workplace.of(environment)
-    execution = _Execution(place, logger_to, stream)
+    execution = _Execution(place, environment, logger_to, stream)
     try:
         given = place.read_input(name)
         task = make_task(name, registry)
@@ -70,9 +70,17 @@ class _Stop:
 
 
 class _Execution:
-    def __init__(self, place: Workplace, logger_to: LoggerTo, stream: TextIO) -> None:
+    def __init__(
+        self,
+        place: Workplace,
+        environment: Mapping[str, str],
+        logger_to: LoggerTo,
+        stream: TextIO,
+    ) -> None:
         self._place = place
         self._redaction = Redaction()
+        for value in secret_values(environment):
+            self._redaction.add(value)
         self._log = logger_to(cast("TextIO", RedactedStream(stream, self._redaction)))
 
     async def carry_out(self, task: Task, given: RunInput) -> ExitCode:
@@ -90,6 +98,7 @@ class _Execution:
             context = TaskContext(
                 input=given,
                 secret=self._secret,
+                secret_keys=self._secret_keys,
                 folder=Path(own),
                 log=self._log,
                 progress=self._progress,
@@ -154,6 +163,12 @@ class _Execution:
         value = self._place.read_secret(ref)
         self._redaction.add(value)
         return value
+
+    def _secret_keys(self, name: str) -> Mapping[str, str]:
+        values = self._place.read_secret_keys(name)
+        for value in values.values():
+            self._redaction.add(value)
+        return values
 
 
 def _config_map(given: RunInput, name: str) -> Mapping[str, str]:

@@ -35,6 +35,10 @@ def _no_config_map(name: str) -> Mapping[str, str]:
     raise TaskRejected(f"the ConfigMap {name} was not given to the task")
 
 
+def _no_secret(name: str) -> Mapping[str, str]:
+    raise TaskRejected(f"the Secret {name} was not given to the task")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskContext:
     """What a task is given."""
@@ -50,6 +54,9 @@ class TaskContext:
     config_map: Callable[[str], Mapping[str, str]] = _no_config_map
     """The texts of a ConfigMap that the driver declared, by key. Raises TaskRejected if it is not
     there."""
+    secret_keys: Callable[[str], Mapping[str, str]] = field(default=_no_secret, repr=False)
+    """Every value of a Secret that the driver declared as a whole, by key. Raises TaskRejected if it is
+    not there."""
 
 
 class Task(Protocol):

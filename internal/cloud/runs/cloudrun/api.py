@@ -6,7 +6,8 @@ from typing import Any, Final, TypeAlias
 import aiohttp
 import orjson
 
-from ctrlruntime.client.fence import Fence, fenced
+from ctrlruntime.client.fence import Fence
+from internal.cloud.runs.cloudrun.fenced_request import fenced
 
 __all__ = ["CloudAPI", "CloudError", "TokenSource", "metadata_token"]
 

@@ -4,8 +4,8 @@ import math
 import re
 from typing import Any, Final
 
-from internal.cloud import marks
-from internal.cloud.runs import surroundings
+from internal.cloud import labels as label_keys
+from internal.cloud.runs import env_vars
 from internal.cloud.runs.cloudrun.files import INPUT, RESULT, SEAL_KEY, SECRETS
 from internal.cloud.runs.cloudrun.options import CloudRunOptions
 from internal.cloud.runs.provider import RunOwner, RunRefused, RunRequest
@@ -62,8 +62,8 @@ def job_of(request: RunRequest, options: CloudRunOptions) -> dict[str, Any]:
             _TASK_LABEL: request.input.task,
         },
         "annotations": {
-            marks.OWNER: f"{owner.api_version} {owner.kind} {owner.name}",
-            marks.INSTANCE: request.input.instance,
+            label_keys.OWNER: f"{owner.api_version} {owner.kind} {owner.name}",
+            label_keys.INSTANCE: request.input.instance,
         },
         "startExecutionToken": EXECUTION_TOKEN,
         "template": {"taskCount": 1, "parallelism": 1, "template": template},
@@ -73,10 +73,10 @@ def job_of(request: RunRequest, options: CloudRunOptions) -> dict[str, Any]:
 def _container(request: RunRequest, options: CloudRunOptions) -> dict[str, Any]:
     folder = f"{_PLACE}/{request.run_id}"
     environment = {
-        surroundings.INPUT: f"{folder}/{INPUT}",
-        surroundings.SEAL_KEY: f"{folder}/{SEAL_KEY}",
-        surroundings.SECRETS: f"{folder}/{SECRETS}",
-        surroundings.RESULT: f"{folder}/{RESULT}",
+        env_vars.INPUT: f"{folder}/{INPUT}",
+        env_vars.SEAL_KEY: f"{folder}/{SEAL_KEY}",
+        env_vars.SECRETS: f"{folder}/{SECRETS}",
+        env_vars.RESULT: f"{folder}/{RESULT}",
         **options.environment,
     }
     container: dict[str, Any] = {

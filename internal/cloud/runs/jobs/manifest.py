@@ -4,8 +4,8 @@ import math
 from typing import Final
 
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
-from internal.cloud import marks
-from internal.cloud.runs import surroundings
+from internal.cloud import labels as label_keys
+from internal.cloud.runs import env_vars
 from internal.cloud.runs.jobs.options import JobOptions
 from internal.cloud.runs.provider import RunOwner, RunRequest
 
@@ -40,7 +40,7 @@ def job_of(request: RunRequest, options: JobOptions) -> Manifest:
     given = request.input
     owner = given.owner
     labels = _labels(request)
-    annotations = {marks.OWNER: f"{owner.api_version} {owner.kind} {owner.name}"}
+    annotations = {label_keys.OWNER: f"{owner.api_version} {owner.kind} {owner.name}"}
     metadata = {
         "name": request.run_id,
         "namespace": owner.namespace,
@@ -99,8 +99,8 @@ def input_of(request: RunRequest, job: Manifest, data: str, seal_key: str) -> Ma
 
 def owner_from(metadata: Manifest) -> RunOwner | None:
     """Who drives the run that a Job or Pod with this metadata is of; None if it is of none."""
-    words = (metadata.get("annotations") or {}).get(marks.OWNER, "").split(" ")
-    uid = (metadata.get("labels") or {}).get(marks.OWNER_UID)
+    words = (metadata.get("annotations") or {}).get(label_keys.OWNER, "").split(" ")
+    uid = (metadata.get("labels") or {}).get(label_keys.OWNER_UID)
     if uid is None or len(words) != 3:
         return None
     api_version, kind, name = words
@@ -116,12 +116,12 @@ def owner_from(metadata: Manifest) -> RunOwner | None:
 def _labels(request: RunRequest) -> dict[str, str]:
     given = request.input
     labels = {
-        marks.TASK: given.task,
-        marks.RUN_ID: request.run_id,
-        marks.OWNER_UID: given.owner.uid,
+        label_keys.TASK: given.task,
+        label_keys.RUN_ID: request.run_id,
+        label_keys.OWNER_UID: given.owner.uid,
     }
     if len(given.instance) <= _LABEL_LENGTH:  # names may be longer than labels
-        labels[marks.INSTANCE] = given.instance
+        labels[label_keys.INSTANCE] = given.instance
     return labels
 
 
@@ -164,15 +164,17 @@ def _pod(request: RunRequest, options: JobOptions) -> Manifest:
 
 def _container(request: RunRequest, options: JobOptions) -> Manifest:
     environment = {
-        surroundings.INPUT: f"{_PLACE}/input/{INPUT_KEY}",
-        surroundings.SEAL_KEY: f"{_PLACE}/input/{SEAL_KEY}",
-        surroundings.SECRETS: f"{_PLACE}/secrets",
-        surroundings.FOLDER: f"{_PLACE}/work",
-        surroundings.RESULT: _MESSAGE,
+        env_vars.INPUT: f"{_PLACE}/input/{INPUT_KEY}",
+        env_vars.SEAL_KEY: f"{_PLACE}/input/{SEAL_KEY}",
+        env_vars.SECRETS: f"{_PLACE}/secrets",
+        env_vars.FOLDER: f"{_PLACE}/work",
+        env_vars.RESULT: _MESSAGE,
         "HOME": f"{_PLACE}/work",
         "TMPDIR": f"{_PLACE}/work",
         **options.environment,
     }
+    if options.environment_from:
+        environment[env_vars.PLAIN] = ",".join(sorted(environment))
     mounts: list[Manifest] = [
         {"name": "input", "mountPath": f"{_PLACE}/input", "readOnly": True},
         {"name": "work", "mountPath": f"{_PLACE}/work"},

@@ -4,15 +4,16 @@ import asyncio
 import base64
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.cache.cache import Cache, InformerHandle
-from ctrlruntime.cache.events import Deleted, Event, Generic
+from ctrlruntime.cache.events import DeleteEvent, Event, GenericEvent
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound
-from internal.cloud import marks
+from ctrlruntime.clock import utc_now
+from internal.cloud import labels as label_keys
 from internal.cloud.runs.jobs.manifest import (
     JOB,
     POD,
@@ -49,7 +50,7 @@ class JobRuns:
         client: Client,
         options: JobOptions,
         cache: Cache | None = None,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self._client = client
         self._options = options
@@ -62,7 +63,7 @@ class JobRuns:
         data = _checked_input(request)
         try:
             job = await self._client.create(
-                job_of(request, self._options), field_manager=marks.FIELD_MANAGER
+                job_of(request, self._options), field_manager=label_keys.FIELD_MANAGER
             )
         except AlreadyExists:
             job = await self._adopted(request)
@@ -80,7 +81,7 @@ class JobRuns:
         return None if job is None else await self._run(job)
 
     async def list(self, owner: RunOwner) -> Sequence[Run]:
-        labels = {marks.OWNER_UID: owner.uid}
+        labels = {label_keys.OWNER_UID: owner.uid}
         jobs, pods = await asyncio.gather(
             self._client.list(JOB, owner.namespace, labels=labels),
             self._client.list(POD, owner.namespace, labels=labels),
@@ -93,18 +94,22 @@ class JobRuns:
         job = await self._job(owner, run_id)
         if job is None or finished_by_now(job) or "deletionTimestamp" in job["metadata"]:
             return
-        if marks.CANCELLED in (job["metadata"].get("annotations") or {}):
+        if label_keys.CANCELLED in (job["metadata"].get("annotations") or {}):
             return
         patch = {
             "metadata": {
                 "uid": job["metadata"]["uid"],
-                "annotations": {marks.CANCELLED: self._now().isoformat(timespec="seconds")},
+                "annotations": {label_keys.CANCELLED: self._now().isoformat(timespec="seconds")},
             },
             "spec": {"activeDeadlineSeconds": _NOW},
         }
         try:
             await self._client.patch(
-                JOB, run_id, owner.namespace, patch, field_manager=marks.FIELD_MANAGER
+                JOB,
+                run_id,
+                patch,
+                namespace=owner.namespace,
+                field_manager=label_keys.FIELD_MANAGER,
             )
         except (NotFound, Conflict):  # gone meanwhile, or another one by now
             return
@@ -116,7 +121,11 @@ class JobRuns:
             return
         try:
             await self._client.delete(
-                JOB, run_id, owner.namespace, uid=job["metadata"]["uid"], propagation="Foreground"
+                JOB,
+                run_id,
+                namespace=owner.namespace,
+                uid=job["metadata"]["uid"],
+                propagation="Foreground",
             )
         except (NotFound, Conflict):
             return
@@ -132,7 +141,7 @@ class JobRuns:
                 changed(owner)
 
         for kind in (JOB, POD):
-            handle = self._cache.declare(kind, labels=marks.RUN_ID, metadata_only=True)
+            handle = self._cache.declare(kind, labels=label_keys.RUN_ID, metadata_only=True)
             handle.informer.add_handler(tell)
             self._handles.append(handle)
         return True
@@ -146,7 +155,7 @@ class JobRuns:
     async def _job(self, owner: RunOwner, run_id: RunName) -> Manifest | None:
         """The Job of the run; one of that name that is not ours is none."""
         try:
-            job = await self._client.get(JOB, run_id, owner.namespace)
+            job = await self._client.get(JOB, run_id, namespace=owner.namespace)
         except NotFound:
             return None
         return job if _is_ours(job, owner, run_id) else None
@@ -154,7 +163,7 @@ class JobRuns:
     async def _adopted(self, request: RunRequest) -> Manifest:
         """What was there already: started before, maybe by a manager that is no more."""
         owner, run_id = request.input.owner, request.run_id
-        job = await self._client.get(JOB, run_id, owner.namespace)
+        job = await self._client.get(JOB, run_id, namespace=owner.namespace)
         if not _is_ours(job, owner, run_id):
             raise RunRefused(
                 f"there is a Job {run_id!r} in namespace {owner.namespace!r} that no run of "
@@ -168,7 +177,7 @@ class JobRuns:
         """After the Job, so that it goes with it; the Pod waits for it."""
         secret = input_of(request, job, data, new_key())
         try:
-            await self._client.create(secret, field_manager=marks.FIELD_MANAGER)
+            await self._client.create(secret, field_manager=label_keys.FIELD_MANAGER)
         except AlreadyExists:
             await self._replace_foreign_input(request, job, secret)
 
@@ -177,7 +186,7 @@ class JobRuns:
     ) -> None:
         """What an earlier Job of that name left is its garbage; anything else is not ours to touch."""
         namespace, name = request.input.owner.namespace, request.run_id
-        found = await self._client.get(SECRET, name, namespace)
+        found = await self._client.get(SECRET, name, namespace=namespace)
         metadata = found["metadata"]
         if _controller_uid(metadata) == job["metadata"]["uid"]:
             return
@@ -186,12 +195,12 @@ class JobRuns:
                 f"there is a Secret {name!r} in namespace {namespace!r} that no run made: delete or "
                 "rename it, and ask for a retry"
             )
-        await self._client.delete(SECRET, name, namespace, uid=metadata["uid"])
-        await self._client.create(secret, field_manager=marks.FIELD_MANAGER)
+        await self._client.delete(SECRET, name, namespace=namespace, uid=metadata["uid"])
+        await self._client.create(secret, field_manager=label_keys.FIELD_MANAGER)
 
     async def _run(self, job: Manifest) -> Run:
         metadata = job["metadata"]
-        labels = {marks.RUN_ID: metadata["name"]}
+        labels = {label_keys.RUN_ID: metadata["name"]}
         pods = await self._client.list(POD, metadata["namespace"], labels=labels)
         return await self._told(job, _pods_of(job, pods))
 
@@ -211,7 +220,9 @@ class JobRuns:
     async def _seal_key(self, job: Manifest) -> str:
         metadata = job["metadata"]
         try:
-            found = await self._client.get(SECRET, metadata["name"], metadata["namespace"])
+            found = await self._client.get(
+                SECRET, metadata["name"], namespace=metadata["namespace"]
+            )
         except NotFound:
             return ""
         return base64.b64decode((found.get("data") or {}).get(SEAL_KEY, "")).decode()
@@ -234,7 +245,7 @@ def _checked_input(request: RunRequest) -> str:
 
 def _is_ours(obj: Manifest, owner: RunOwner, run_id: RunName) -> bool:
     labels = obj["metadata"].get("labels") or {}
-    return labels.get(marks.OWNER_UID) == owner.uid and labels.get(marks.RUN_ID) == run_id
+    return labels.get(label_keys.OWNER_UID) == owner.uid and labels.get(label_keys.RUN_ID) == run_id
 
 
 def _pods_of(job: Manifest, pods: Sequence[Manifest]) -> list[Manifest]:
@@ -250,7 +261,7 @@ def _controller_uid(metadata: Manifest) -> str:
 
 
 def _owner_of(event: Event) -> RunOwner | None:
-    if isinstance(event, Generic):
+    if isinstance(event, GenericEvent):
         return None
-    entry = event.old if isinstance(event, Deleted) else event.new
+    entry = event.old if isinstance(event, DeleteEvent) else event.new
     return owner_from(entry.decode()["metadata"])

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from ctrlruntime.api.kinds import Manifest
-from internal.cloud import marks
+from internal.cloud import labels as label_keys
 from internal.cloud.runs.ending import Ending, Unseal, ending_of
 from internal.cloud.runs.jobs.manifest import CONTAINER
 from internal.cloud.runs.provider import Run, RunState
@@ -81,7 +81,7 @@ def is_sealed(job: Manifest, pods: Sequence[Manifest]) -> bool:
 
 
 def _ending(job: Manifest, pod: Manifest | None, unseal: Unseal) -> Ending:
-    cancelled = marks.CANCELLED in (job["metadata"].get("annotations") or {})
+    cancelled = label_keys.CANCELLED in (job["metadata"].get("annotations") or {})
     if _condition(job, "Complete") is not None:
         return _success(pod, unseal)
     failed = _condition(job, "Failed")

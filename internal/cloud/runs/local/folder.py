@@ -55,6 +55,8 @@ class Plan:
     environment: dict[str, str]
     workdir: str
     secrets: str
+    environment_file: str = ""
+    """File with more variables, read by the supervisor when the task starts; empty: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

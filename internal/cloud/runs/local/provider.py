@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import internal
-from internal.cloud.runs import surroundings
+from internal.cloud.runs import env_vars
 from internal.cloud.runs.ending import Ending, ending_of
 from internal.cloud.runs.local import supervisor
 from internal.cloud.runs.local.ending import EndWatch
@@ -58,6 +58,9 @@ class LocalOptions:
     """The program, to which the name of the task is added."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Variables for every task, besides PATH and the like."""
+    environment_file: Path | None = None
+    """File with lines NAME=VALUE for every task, such as credentials. Read when a run starts, so that
+    no value is ever in the folder of a run."""
     grace: float = 90.0
     """How long a run that was told to end may take."""
 
@@ -97,22 +100,24 @@ class LocalRuns:
         await asyncio.to_thread(folder.start)
         run = await self.get(owner, request.run_id)
         if run is None:
-            raise ConnectionAbortedError(f"run {request.run_id} was deleted while it was started")
+            raise ConnectionAbortedError(
+                f"run {request.run_id} has not begun: it was deleted meanwhile, or another process "
+                f"holds {folder.path}"
+            )
         return run
 
     async def get(self, owner: RunOwner, run_id: RunName) -> Run | None:
-        folder = self._folder(owner, run_id)
-        run = await asyncio.to_thread(_look, folder)
-        if run is not None and run.state is RunState.RUNNING:
-            self._watch(folder, owner)
-        return run
+        """None also for a folder whose task has not begun: whoever wants the run starts it, since
+        the process that made the folder may be gone."""
+        run = await self._find(owner, run_id)
+        return None if run is None or run.state is RunState.CREATED else run
 
     async def list(self, owner: RunOwner) -> Sequence[Run]:
         home = self._root / owner.uid
         names = sorted(path.name for path in home.iterdir()) if home.is_dir() else []
-        found = [await self.get(owner, name) for name in names]
+        found = [await self._find(owner, name) for name in names]
         return sorted(
-            (run for run in found if run is not None and run.created_at is not None),
+            (_as_listed(run) for run in found if run is not None and run.created_at is not None),
             key=lambda run: (run.created_at, run.run_id),
         )
 
@@ -146,6 +151,13 @@ class LocalRuns:
     def _folder(self, owner: RunOwner, run_id: RunName) -> RunFolder:
         return RunFolder(self._root / owner.uid / run_id)
 
+    async def _find(self, owner: RunOwner, run_id: RunName) -> Run | None:
+        folder = self._folder(owner, run_id)
+        run = await asyncio.to_thread(_look, folder)
+        if run is not None and run.state is RunState.RUNNING:
+            self._watch(folder, owner)
+        return run
+
     async def _files(self, request: RunRequest) -> dict[str, bytes]:
         try:
             files = {INPUT: encode_input(request.input), SEAL_KEY: new_key().encode()}
@@ -159,16 +171,19 @@ class LocalRuns:
     def _plan(self, request: RunRequest, folder: RunFolder) -> Plan:
         path = folder.path
         files = {
-            surroundings.INPUT: INPUT,
-            surroundings.SECRETS: SECRETS,
-            surroundings.RESULT: RESULT,
-            surroundings.SEAL_KEY: SEAL_KEY,
-            surroundings.FOLDER: WORK,
+            env_vars.INPUT: INPUT,
+            env_vars.SECRETS: SECRETS,
+            env_vars.RESULT: RESULT,
+            env_vars.SEAL_KEY: SEAL_KEY,
+            env_vars.FOLDER: WORK,
         }
         environment = {name: os.environ[name] for name in INHERITED if name in os.environ}
         environment["PYTHONPATH"] = _python_path(environment.get("PYTHONPATH", ""))
         environment |= dict(self._options.environment)
-        environment |= {name: str(path / file) for name, file in files.items()}
+        file = self._options.environment_file
+        if file is not None:
+            environment[env_vars.PLAIN] = ",".join(sorted(environment))
+        environment |= {name: str(path / place) for name, place in files.items()}
         environment[supervisor.MARK] = str(path)
         return Plan(
             run_id=request.run_id,
@@ -180,6 +195,7 @@ class LocalRuns:
             environment=environment,
             workdir=str(path / WORK),
             secrets=str(path / SECRETS),
+            environment_file="" if file is None else str(file.absolute()),
         )
 
     def _watch(self, folder: RunFolder, owner: RunOwner) -> None:
@@ -230,6 +246,15 @@ def _look(folder: RunFolder) -> Run | None:
         retryable=ending.retryable,
         outputs=ending.outputs,
         secret_outputs=ending.secret_outputs,
+    )
+
+
+def _as_listed(run: Run) -> Run:
+    """A folder whose task has not begun holds up no other run, and is removed like one that ended."""
+    if run.state is not RunState.CREATED:
+        return run
+    return replace(
+        run, state=RunState.FAILED, finished_at=run.created_at, message="it has not begun"
     )
 
 

@@ -73,7 +73,7 @@ class Supervisor:
         else:
             try:
                 code = self._carry_out()
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 message = f"the task could not be started: {error}"
         end_all(str(self._folder))
         with contextlib.suppress(FileNotFoundError):  # the folder was taken away
@@ -82,13 +82,15 @@ class Supervisor:
 
     def _carry_out(self) -> int:
         deadline = time.monotonic() + self._plan["timeout"]
+        file = self._plan.get("environment_file", "")
+        more = read_environment(Path(file)) if file else {}
         with (self._folder / LOG).open("ab") as log:
             task = subprocess.Popen(  # noqa: S603 - the manager's own command
                 self._plan["command"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=self._plan["environment"],
+                env={**more, **self._plan["environment"]},
                 cwd=self._plan["workdir"],
                 pass_fds=(self._lock, self._alive),
                 start_new_session=True,
@@ -126,6 +128,23 @@ class Supervisor:
         with contextlib.suppress(BlockingIOError):
             while os.read(pipe, 4096):
                 pass
+
+
+def read_environment(file: Path) -> dict[str, str]:
+    """Return the variables of a file with lines NAME=VALUE; empty lines and comments (#) are skipped.
+
+    Values are literal. Raises OSError, and ValueError with the number of a line that is none, and
+    never with its text.
+    """
+    found = {}
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, separator, value = line.partition("=")
+        if not separator or not name.strip().isidentifier():
+            raise ValueError(f"line {number} of {file} is not NAME=VALUE")
+        found[name.strip()] = value
+    return found
 
 
 def write_outcome(folder: Path, code: int | None, reason: str, message: str) -> None:

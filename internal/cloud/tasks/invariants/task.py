@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from apis.cloud import InstanceInvariantsSpec, TaskOperation
 from internal.cloud.tasks.invariants.enforcing import Outcome, Verdict, enforce, release
-from internal.cloud.tasks.places import Places
+from internal.cloud.tasks.placeholders import Places
 from internal.cloud.tasks.requests import Patience, Requests
 from internal.cloud.tasks.task import TaskContext, TaskError, TaskRejected, TaskResult
 

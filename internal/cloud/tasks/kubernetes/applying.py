@@ -155,7 +155,7 @@ class Objects:
                 await self._client.delete(
                     mapping,
                     ref.name,
-                    ref.namespace or None,
+                    namespace=ref.namespace or None,
                     uid=live["metadata"]["uid"],
                     propagation="Background",
                 )
@@ -168,7 +168,7 @@ class Objects:
         try:
             mapping = await self._client.mapper.resolve(GroupKind(ref.group, ref.kind))
             live = await self._client.get(
-                mapping, ref.name, ref.namespace or None, metadata_only=True
+                mapping, ref.name, namespace=ref.namespace or None, metadata_only=True
             )
         except (NoKindMatch, NotFound):
             return None, None
@@ -177,7 +177,10 @@ class Objects:
     async def _metadata(self, located: Located) -> Manifest | None:
         try:
             return await self._client.get(
-                located.mapping, located.ref.name, located.ref.namespace or None, metadata_only=True
+                located.mapping,
+                located.ref.name,
+                namespace=located.ref.namespace or None,
+                metadata_only=True,
             )
         except NotFound:
             return None

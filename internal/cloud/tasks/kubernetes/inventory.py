@@ -12,15 +12,16 @@ import orjson
 
 from apis.cloud import GROUP
 from ctrlruntime.api.kinds import Manifest
+from internal.cloud.keys import KEY_LENGTH
 from internal.cloud.tasks.kubernetes.documents import ObjectRef
 from internal.cloud.tasks.task import TaskError
 
 INVENTORY: Final = f"{GROUP}/inventory"
-"""Label of the ConfigMap: the instance whose objects it lists."""
+"""Label of the ConfigMap: the key of the instance whose objects it lists."""
 UPGRADES: Final = f"{GROUP}/upgrades"
-"""Label of what upgrades leave in the cluster, which goes with the workload: the instance."""
+"""Label of what upgrades leave in the cluster, which goes with the workload: the key of the instance."""
 OWNER: Final = f"{GROUP}/owner"
-"""Annotation of every object that was applied: namespace and name of the instance."""
+"""Annotation of every object that was applied, and of the inventory: namespace and name of the instance."""
 PRUNE: Final = f"{GROUP}/prune"
 """Annotation of an object: "false" keeps it when it leaves the bundle; "true" lets even a kind go that
 holds data."""
@@ -30,35 +31,41 @@ KEPT_KINDS: Final = frozenset(
 """Kinds whose end is the end of data: they go only if they say so themselves."""
 
 _KEY: Final = "objects.json"
-_LONGEST_LABEL: Final = 63
 
 
-def inventory_name(instance: str) -> str:
-    """Name of the ConfigMap."""
-    return f"{label_value(instance)}-inventory"
+def inventory_name(key: str) -> str:
+    """Return the name of the ConfigMap of an instance by its key."""
+    return f"{key}-inventory"
 
 
-def label_value(name: str) -> str:
-    """A name as value of a label: a long one is shortened, and stays apart from others."""
-    if len(name) <= _LONGEST_LABEL:
-        return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{name[: _LONGEST_LABEL - 9].rstrip('-._')}-{digest}"
+def encode(key: str, owner: str, namespace: str, refs: Iterable[ObjectRef]) -> Manifest:
+    """Return the ConfigMap that lists these objects of an instance.
 
-
-def encode(instance: str, namespace: str, refs: Iterable[ObjectRef]) -> Manifest:
-    """The ConfigMap that lists these objects."""
+    `key`: see :func:`internal.cloud.keys.instance_key`. `owner`: namespace and name of the instance.
+    """
     rows = sorted([ref.group, ref.kind, ref.namespace, ref.name] for ref in set(refs))
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
-            "name": inventory_name(instance),
+            "name": inventory_name(key),
             "namespace": namespace,
-            "labels": {INVENTORY: label_value(instance)},
+            "labels": {INVENTORY: key},
+            "annotations": {OWNER: owner},
         },
         "data": {_KEY: orjson.dumps(rows).decode()},
     }
+
+
+def former_label(instance: str) -> str:
+    """Return the value that the label INVENTORY had before it was a key: the name alone.
+
+    Instances of several namespaces share it, so an inventory that carries it proves nothing.
+    """
+    if len(instance) <= KEY_LENGTH:
+        return instance
+    digest = hashlib.sha256(instance.encode()).hexdigest()[:8]
+    return f"{instance[: KEY_LENGTH - 9].rstrip('-._')}-{digest}"
 
 
 def decode(config_map: Mapping[str, object]) -> set[ObjectRef]:

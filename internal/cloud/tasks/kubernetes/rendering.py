@@ -12,7 +12,7 @@ import yaml
 
 from apis.cloud import Bundle, HelmChart
 from internal.cloud.tasks.kubernetes.documents import Document, collect, parse
-from internal.cloud.tasks.places import Places
+from internal.cloud.tasks.placeholders import Places
 from internal.cloud.tasks.task import TaskError, TaskRejected
 
 _MANIFESTS: Final = (".yaml", ".yml", ".json")

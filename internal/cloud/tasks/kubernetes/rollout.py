@@ -12,11 +12,13 @@ from internal.cloud.tasks.kubernetes.applying import FIELD_MANAGER, Applied, Loc
 from internal.cloud.tasks.kubernetes.documents import Document, ObjectRef
 from internal.cloud.tasks.kubernetes.inventory import (
     INVENTORY,
+    OWNER,
     UPGRADES,
+    annotations_of,
     decode,
     encode,
+    former_label,
     inventory_name,
-    label_value,
 )
 from internal.cloud.tasks.kubernetes.ordering import AWAITED, rank
 from internal.cloud.tasks.kubernetes.waiting import Patience, until_gone, until_ready
@@ -34,7 +36,8 @@ class Rollout:
     client: Client
     owner: str
     """Namespace and name of the instance, `prod/acme`."""
-    instance: str
+    key: str
+    """What stands for the instance in names and labels of the cluster."""
     namespace: str
     ready: Patience
     progress: Callable[[str], None] = field(default=lambda _text: None)
@@ -79,9 +82,28 @@ class Rollout:
 
     async def known(self) -> set[ObjectRef]:
         """What was ever applied and not pruned."""
+        inventories = await self._inventories()
+        if not inventories:
+            return await self._known_formerly()
         found: set[ObjectRef] = set()
-        for config_map in await self._inventories():
+        for config_map in inventories:
             found |= decode(config_map)
+        return found
+
+    async def _known_formerly(self) -> set[ObjectRef]:
+        """Return what inventories of the former name list and is this instance's by its annotation.
+
+        Read while there is no inventory of the present name; never changed or deleted, since
+        instances of one name in several namespaces shared it.
+        """
+        objects = Objects(self.client, owner=self.owner, namespace=self.namespace)
+        label = former_label(self.owner.partition("/")[2])
+        found: set[ObjectRef] = set()
+        for config_map in await self.client.list(CONFIG_MAP, labels={INVENTORY: label}):
+            for ref in decode(config_map):
+                _, live = await objects.find(ref)
+                if live is not None and annotations_of(live).get(OWNER) == self.owner:
+                    found.add(ref)
         return found
 
     async def _apply(self, objects: Objects, located: list[Located]) -> Applied:
@@ -107,12 +129,14 @@ class Rollout:
         return await until_gone(self.client, left, self.ready)
 
     async def _inventories(self) -> list[Manifest]:
-        return await self.client.list(CONFIG_MAP, labels={INVENTORY: label_value(self.instance)})
+        return await self.client.list(CONFIG_MAP, labels={INVENTORY: self.key})
 
     async def _record(self, refs: set[ObjectRef]) -> None:
         """One inventory, in the instance's namespace; those of namespaces it had before go."""
         await self.client.apply(
-            encode(self.instance, self.namespace, refs), field_manager=FIELD_MANAGER, force=True
+            encode(self.key, self.owner, self.namespace, refs),
+            field_manager=FIELD_MANAGER,
+            force=True,
         )
         for each in await self._inventories():
             if each["metadata"]["namespace"] != self.namespace:
@@ -123,7 +147,7 @@ class Rollout:
             await self._delete_inventory(config_map["metadata"]["namespace"])
         for kind in (CONFIG_MAP, JOB):
             for left in await self.client.list(
-                kind, labels={UPGRADES: label_value(self.instance)}, metadata_only=True
+                kind, labels={UPGRADES: self.key}, metadata_only=True
             ):
                 await self._delete_left(kind, left["metadata"])
 
@@ -132,7 +156,7 @@ class Rollout:
             await self.client.delete(
                 kind,
                 metadata["name"],
-                metadata["namespace"],
+                namespace=metadata["namespace"],
                 uid=metadata["uid"],
                 propagation="Background",
             )
@@ -141,7 +165,7 @@ class Rollout:
 
     async def _delete_inventory(self, namespace: str) -> None:
         try:
-            await self.client.delete(CONFIG_MAP, inventory_name(self.instance), namespace)
+            await self.client.delete(CONFIG_MAP, inventory_name(self.key), namespace=namespace)
         except NotFound:
             return
 

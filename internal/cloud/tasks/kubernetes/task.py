@@ -11,7 +11,7 @@ from internal.cloud.tasks.kubernetes.documents import Document, ObjectRef
 from internal.cloud.tasks.kubernetes.rendering import Rendering, render
 from internal.cloud.tasks.kubernetes.rollout import Rollout
 from internal.cloud.tasks.kubernetes.waiting import Patience
-from internal.cloud.tasks.places import Places
+from internal.cloud.tasks.placeholders import Places
 from internal.cloud.tasks.task import TaskContext, TaskRejected, TaskResult
 
 _SHOWN = 3
@@ -95,7 +95,7 @@ def rollout_of(context: TaskContext, client: Client, spec: Cluster, *, poll: flo
     return Rollout(
         client=client,
         owner=f"{context.input.owner.namespace}/{context.input.instance}",
-        instance=context.input.instance,
+        key=context.input.key,
         namespace=spec.namespace,
         ready=Patience(within=spec.ready_timeout_seconds, every=poll),
         progress=context.progress,

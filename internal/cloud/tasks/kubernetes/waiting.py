@@ -66,7 +66,7 @@ async def until_gone(client: Client, located: Iterable[Located], patience: Patie
 
 async def _look(client: Client, each: Located) -> tuple[Phase, str]:
     try:
-        live = await client.get(each.mapping, each.ref.name, each.ref.namespace or None)
+        live = await client.get(each.mapping, each.ref.name, namespace=each.ref.namespace or None)
     except NotFound:
         return Phase.FAILED, "it was deleted while it was waited for"
     readiness = assess(live, binds_on_first_use=True)
@@ -76,7 +76,7 @@ async def _look(client: Client, each: Located) -> tuple[Phase, str]:
 async def _exists(client: Client, each: Located) -> bool:
     try:
         await client.get(
-            each.mapping, each.ref.name, each.ref.namespace or None, metadata_only=True
+            each.mapping, each.ref.name, namespace=each.ref.namespace or None, metadata_only=True
         )
     except NotFound:
         return False

@@ -1,7 +1,7 @@
 """The task `resize`: looks at the claims, makes those grow that are full, and says which cannot."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from apis.cloud import GROUP, InstanceKubernetesPVCSpec, TaskOperation
@@ -10,9 +10,10 @@ from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.api.scalars import Quantity, format_time, parse_time
 from ctrlruntime.client import Client
 from ctrlruntime.client.errors import Conflict, Invalid, NotFound
+from ctrlruntime.clock import utc_now
 from internal.cloud.subresources.disks import FULLEST
 from internal.cloud.tasks.kubernetes.access import cluster, kubeconfig_ref
-from internal.cloud.tasks.places import Places
+from internal.cloud.tasks.placeholders import Places
 from internal.cloud.tasks.requests import Requests
 from internal.cloud.tasks.resize.plan import (
     COOLDOWN,
@@ -37,7 +38,7 @@ class ResizeTask:
 
     name = "resize"
 
-    def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(self, *, clock: Callable[[], datetime] = utc_now) -> None:
         self._clock = clock
 
     async def run(self, context: TaskContext) -> TaskResult:
@@ -139,7 +140,7 @@ async def _grow(client: Client, namespace: str, decision: Decision, now: datetim
         "spec": {"resources": {"requests": {"storage": written(decision.size)}}},
     }
     try:
-        await client.patch(CLAIM, decision.claim.name, namespace, patch)
+        await client.patch(CLAIM, decision.claim.name, patch, namespace=namespace)
     except NotFound:
         return
     except (Invalid, Conflict) as error:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from apis.cloud import GCP, GKEPool, InstanceTerraformSpec
+from internal.cloud.keys import instance_key
 from internal.cloud.tasks.task import TaskRejected
 from internal.cloud.tasks.terraform.inputs import annotated
 from internal.cloud.tasks.terraform.literals import literal, reference
@@ -11,6 +12,8 @@ from internal.cloud.tasks.terraform.literals import literal, reference
 SCOPES: Final = ("https://www.googleapis.com/auth/cloud-platform",)
 """What Google recommends for nodes: access is then a matter of the service account's roles."""
 PROVIDER: Final = {"source": "hashicorp/google", "version": ">= 5.0, < 8.0"}
+_KEY: Final = 40 - len("-green")
+"""Characters of the key in the name of a cluster, which has 40 at most."""
 _EXEC: Final = (
     '{apiVersion = "client.authentication.k8s.io/v1beta1", command = "gke-gcloud-auth-plugin", '
     'interactiveMode = "Never", provideClusterInfo = true}'
@@ -19,7 +22,7 @@ MODULE_NEEDED: Final = "set infrastructure.terraform.module to one that does it,
 
 
 def clusters(
-    instance: str, spec: InstanceTerraformSpec, annotations: Mapping[str, str]
+    namespace: str, instance: str, spec: InstanceTerraformSpec, annotations: Mapping[str, str]
 ) -> dict[str, Any]:
     """Provider, clusters, node pools and outputs. Raises TaskRejected for what takes a module."""
     _refuse_what_takes_a_module(spec, annotations)
@@ -33,7 +36,7 @@ def clusters(
     return {
         "provider": {"google": _provider(gcp)},
         "resource": {
-            "google_container_cluster": {c: _cluster(instance, c, gcp) for c in pools},
+            "google_container_cluster": {c: _cluster(namespace, instance, c, gcp) for c in pools},
             "google_container_node_pool": {c: _node_pool(c, p) for c, p in pools.items()},
         },
         "output": _outputs(list(pools), gcp),
@@ -68,14 +71,14 @@ def _provider(gcp: GCP) -> dict[str, Any]:
     return found if gcp.project_id is None else {**found, "project": literal(gcp.project_id)}
 
 
-def _cluster(instance: str, color: str, gcp: GCP) -> dict[str, Any]:
+def _cluster(namespace: str, instance: str, color: str, gcp: GCP) -> dict[str, Any]:
     return {
-        "name": literal(f"{instance}-{color}"),
+        "name": literal(f"{instance_key(namespace, instance, limit=_KEY)}-{color}"),
         "location": literal(gcp.zone),
         "remove_default_node_pool": True,
         "initial_node_count": 1,
         "deletion_protection": False,
-        "resource_labels": {"instance": literal(instance)},
+        "resource_labels": {"instance": literal(instance_key(namespace, instance))},
     }
 
 

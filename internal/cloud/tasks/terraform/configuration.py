@@ -1,5 +1,8 @@
-"""From the spec of an InstanceTerraform to a Terraform configuration. Pure."""
+"""A root module: its files for a local binary, and the archive that HCP Terraform takes."""
 
+import gzip
+import io
+import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -42,6 +45,7 @@ class Configuration:
 
 
 def configuration(
+    namespace: str,
     instance: str,
     spec: InstanceTerraformSpec,
     annotations: Mapping[str, str],
@@ -59,7 +63,7 @@ def configuration(
         terraform["backend"] = backend
     if module is None:
         terraform["required_providers"] = {"google": PROVIDER}
-        rest = clusters(instance, spec, annotations)
+        rest = clusters(namespace, instance, spec, annotations)
     else:
         rest = _module(module, module_inputs(instance, spec, annotations))
     return Configuration(document={"terraform": terraform, **rest})
@@ -81,3 +85,18 @@ def _output(name: str) -> dict[str, Any]:
     if not name.isidentifier():
         raise TaskRejected(f"module.outputs: {name!r} is no name of an output")
     return {"value": reference(f"module.instance.{name}")}
+
+
+def archive(files: Mapping[str, bytes]) -> bytes:
+    """The same files give the same bytes: sorted, without times, owners and the name of a machine."""
+    packed = io.BytesIO()
+    with (
+        gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as zipped,
+        tarfile.open(fileobj=zipped, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+    ):
+        for name in sorted(files):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(files[name])
+            entry.mode = 0o644
+            tar.addfile(entry, io.BytesIO(files[name]))
+    return packed.getvalue()

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from apis.cloud import InstanceTerraformSpec
-from internal.cloud.marks import CLOUDSQL_MODE, CMEK_ALGORITHM, ENABLE_CMEK
+from internal.cloud.labels import CLOUDSQL_MODE, CMEK_ALGORITHM, ENABLE_CMEK
 from internal.cloud.tasks.task import TaskRejected
 
 RESERVED: Final = frozenset(

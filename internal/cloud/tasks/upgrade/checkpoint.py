@@ -1,6 +1,6 @@
 """Which steps of an upgrade are done: kept in the instance's cluster, so that any attempt finds it."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from apis.cloud import GROUP
@@ -8,20 +8,25 @@ from ctrlruntime.api.scalars import format_time
 from ctrlruntime.client import Client
 from ctrlruntime.client.errors import NotFound
 from internal.cloud.tasks.kubernetes.applying import FIELD_MANAGER
-from internal.cloud.tasks.kubernetes.inventory import UPGRADES, label_value
+from internal.cloud.tasks.kubernetes.inventory import UPGRADES
 from internal.cloud.tasks.kubernetes.rollout import CONFIG_MAP
+from internal.cloud.tasks.upgrade.repeating import steps_to_repeat
 
 UPGRADE_UID: Final = f"{GROUP}/upgrade-uid"
 """Annotation of the ConfigMap: the upgrade whose steps it tells of."""
+ROUND: Final = "round"
+"""Key beside those of the steps: how often the precautions were begun."""
+MIGRATE_FAILED: Final = "migrate-failed"
+"""Key beside those of the steps: when the migration failed."""
 
 
 class Checkpoint:
     """The steps of one upgrade that are done. Of an earlier upgrade nothing counts."""
 
-    def __init__(self, client: Client, *, instance: str, namespace: str, uid: str) -> None:
+    def __init__(self, client: Client, *, key: str, namespace: str, uid: str) -> None:
         self._client = client
-        self._name = f"{label_value(instance)}-upgrade"
-        self._labels = {UPGRADES: label_value(instance)}
+        self._name = f"{key}-upgrade"
+        self._labels = {UPGRADES: key}
         self._namespace = namespace
         self._uid = uid
         self._done: dict[str, str] = {}
@@ -29,7 +34,7 @@ class Checkpoint:
     async def load(self) -> None:
         """Read what is recorded."""
         try:
-            found = await self._client.get(CONFIG_MAP, self._name, self._namespace)
+            found = await self._client.get(CONFIG_MAP, self._name, namespace=self._namespace)
         except NotFound:
             return
         annotations = found["metadata"].get("annotations") or {}
@@ -40,9 +45,38 @@ class Checkpoint:
         """Whether the step is recorded as done."""
         return step in self._done
 
+    @property
+    def round(self) -> int:
+        """How often the precautions were begun: 1, and one more each time that they are repeated."""
+        found = self._done.get(ROUND, "1")
+        return int(found) if found.isdecimal() else 1
+
     async def record(self, step: str, now: datetime) -> None:
-        """The step is done, and will not be done again for this upgrade."""
+        """Record the step as done; until it is repeated, no attempt carries it out again."""
         self._done[step] = format_time(now)
+        await self._write()
+
+    async def record_failed_migration(self, now: datetime) -> None:
+        """Record that the migration failed, so that it may have changed something."""
+        self._done[MIGRATE_FAILED] = format_time(now)
+        await self._write()
+
+    async def reopen(self, now: datetime, max_age: timedelta) -> tuple[str, ...]:
+        """Forget the precautions that no longer hold, before any of them is begun again.
+
+        Returns their names. What is begun then has names and keys of its own, by the round.
+        """
+        failed = MIGRATE_FAILED in self._done
+        steps = steps_to_repeat(self._done, migrate_failed=failed, now=now, max_age=max_age)
+        if steps:
+            gone = {*steps, MIGRATE_FAILED, ROUND}
+            self._done = {key: self._done[key] for key in self._done if key not in gone} | {
+                ROUND: str(self.round + 1)
+            }
+            await self._write()
+        return steps
+
+    async def _write(self) -> None:
         await self._client.apply(
             {
                 "apiVersion": "v1",

@@ -11,8 +11,9 @@ from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.client import Client
 from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
 from ctrlruntime.resources.readiness import Phase, assess
-from internal.cloud.tasks.kubernetes.inventory import UPGRADES, label_value
-from internal.cloud.tasks.places import Places
+from internal.cloud.keys import instance_key
+from internal.cloud.tasks.kubernetes.inventory import UPGRADES
+from internal.cloud.tasks.placeholders import Places
 from internal.cloud.tasks.task import TaskError
 
 JOB: Final = BUILTIN[GroupVersionKind("batch", "v1", "Job")]
@@ -28,7 +29,10 @@ class Jobs:
     """Runs the Jobs of one upgrade."""
 
     client: Client
+    owner: str
+    """Namespace of the instance."""
     instance: str
+    """Name of the instance."""
     namespace: str
     uid: str
     attempt: int
@@ -38,9 +42,12 @@ class Jobs:
     expired: Callable[[], bool]
     """Whether the time of the step is over."""
 
-    async def run(self, step: str, hook: JobHook) -> None:
-        """Raises TaskError if the Job fails, or does not end in time."""
-        manifest = self._manifest(step, hook)
+    async def run(self, step: str, hook: JobHook, key: str) -> None:
+        """Run the Job of a step. `key` says which one it is: another key is another Job.
+
+        Raises TaskError if the Job fails, or does not end in time.
+        """
+        manifest = self._manifest(step, hook, key)
         name = manifest["metadata"]["name"]
         while True:
             job = await self._present(manifest)
@@ -62,12 +69,12 @@ class Jobs:
         """The Job, made if there is none."""
         name = manifest["metadata"]["name"]
         try:
-            found = await self.client.get(JOB, name, self.namespace)
+            found = await self.client.get(JOB, name, namespace=self.namespace)
         except NotFound:
             try:
                 return await self.client.create(manifest)
             except AlreadyExists:
-                found = await self.client.get(JOB, name, self.namespace)
+                found = await self.client.get(JOB, name, namespace=self.namespace)
         if _annotations(found).get(STEP_UID) != self.uid:
             raise TaskError(
                 f"job {self.namespace}/{name} is there and is not this upgrade's: delete it"
@@ -83,14 +90,18 @@ class Jobs:
         metadata = job["metadata"]
         try:
             await self.client.delete(
-                JOB, metadata["name"], self.namespace, uid=metadata["uid"], propagation="Background"
+                JOB,
+                metadata["name"],
+                namespace=self.namespace,
+                uid=metadata["uid"],
+                propagation="Background",
             )
         except (NotFound, Conflict):
             return
 
-    def _manifest(self, step: str, hook: JobHook) -> Manifest:
-        digest = hashlib.sha256(f"{self.uid}/{step}".encode()).hexdigest()[:8]
-        name = f"{label_value(self.instance)[:_LONGEST].rstrip('-.')}-{step}-{digest}"
+    def _manifest(self, step: str, hook: JobHook, key: str) -> Manifest:
+        digest = hashlib.sha256(key.encode()).hexdigest()[:8]
+        name = f"{instance_key(self.owner, self.instance, limit=_LONGEST)}-{step}-{digest}"
         container: dict[str, Any] = {"name": step, "image": self.places.fill(hook.image)}
         if hook.command:
             container["command"] = self.places.fill_data(hook.command, keep_unknown=True)
@@ -107,7 +118,7 @@ class Jobs:
             "metadata": {
                 "name": name,
                 "namespace": self.namespace,
-                "labels": {UPGRADES: label_value(self.instance)},
+                "labels": {UPGRADES: instance_key(self.owner, self.instance)},
                 "annotations": marks,
             },
             "spec": {

@@ -4,22 +4,24 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from apis.cloud import Hook, UpgradeInstanceTaskSpec
 from ctrlruntime.client import Client
+from ctrlruntime.clock import utc_now
 from internal.cloud.tasks.kubernetes.access import cluster, kubeconfig_ref
 from internal.cloud.tasks.kubernetes.documents import Document
 from internal.cloud.tasks.kubernetes.rollout import Rollout
 from internal.cloud.tasks.kubernetes.task import Workload, documents_of, rollout_of
-from internal.cloud.tasks.places import Places
+from internal.cloud.tasks.placeholders import Places
 from internal.cloud.tasks.requests import Requests
 from internal.cloud.tasks.task import TaskContext, TaskError, TaskResult
 from internal.cloud.tasks.upgrade.checkpoint import Checkpoint
 from internal.cloud.tasks.upgrade.jobs import Jobs
+from internal.cloud.tasks.upgrade.repeating import BACKUP, HEALTH_CHECK, MIGRATE, ROLL
 
-STEPS: Final = ("health-check", "backup", "migrate", "roll", "verify")
+STEPS: Final = (HEALTH_CHECK, BACKUP, MIGRATE, ROLL, "verify")
 """The order. The workload is not touched until the migration has succeeded."""
 
 _Step = Callable[[], Awaitable[None]]
@@ -34,7 +36,7 @@ class UpgradeTask:
         self,
         *,
         poll: float = 5.0,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], datetime] = utc_now,
     ) -> None:
         """`poll`: seconds between two looks at what is under way."""
         self._poll = poll
@@ -53,10 +55,15 @@ class UpgradeTask:
             rollout = rollout_of(context, client, spec.cluster, poll=self._poll)
             checkpoint = Checkpoint(
                 client,
-                instance=context.input.instance,
+                key=context.input.key,
                 namespace=spec.cluster.namespace,
                 uid=context.input.owner.uid,
             )
+            await rollout.ensure_namespace()
+            await checkpoint.load()
+            max_age = timedelta(seconds=spec.steps.max_check_age_seconds)
+            for step in await checkpoint.reopen(self._clock(), max_age):
+                context.log.info("step is repeated", step=step)
             upgrade = _Upgrade(
                 context=context,
                 spec=spec,
@@ -66,9 +73,8 @@ class UpgradeTask:
                 rollout=rollout,
                 documents=documents,
                 poll=self._poll,
+                round=checkpoint.round,
             )
-            await rollout.ensure_namespace()
-            await checkpoint.load()
             done = await self._walk(upgrade.steps(), checkpoint, context)
         return TaskResult(
             message=f"{spec.from_version or 'nothing'} -> {spec.to_version}: {', '.join(done)}.",
@@ -85,7 +91,12 @@ class UpgradeTask:
                 continue
             context.progress(f"step {number}/{len(steps)}: {step}")
             context.log.info("step begins", step=step)
-            await do()
+            try:
+                await do()
+            except TaskError:
+                if step == MIGRATE:
+                    await checkpoint.record_failed_migration(self._clock())
+                raise
             await checkpoint.record(step, self._clock())
             said.append(f"{step} done")
         return said
@@ -112,15 +123,20 @@ class _Upgrade:
     rollout: Rollout
     documents: list[Document]
     poll: float
+    round: int = 1
+    """How often the precautions were begun."""
 
     def steps(self) -> dict[str, _Step]:
         """Those that the spec gives, in order."""
         steps = self.spec.steps
         wanted: dict[str, tuple[object, _Step]] = {
-            "health-check": (steps.health_check, self._health_check),
-            "backup": (steps.backup, lambda: self._hook("backup", steps.backup)),
-            "migrate": (steps.migrate, lambda: self._hook("migrate", steps.migrate)),
-            "roll": (True, self._roll),
+            HEALTH_CHECK: (steps.health_check, self._health_check),
+            BACKUP: (steps.backup, lambda: self._hook(BACKUP, steps.backup, self._backup_key())),
+            MIGRATE: (
+                steps.migrate,
+                lambda: self._hook(MIGRATE, steps.migrate, self._key(MIGRATE)),
+            ),
+            ROLL: (True, self._roll),
             "verify": (steps.verify, self._verify),
         }
         return {name: wanted[name][1] for name in STEPS if wanted[name][0] is not None}
@@ -131,9 +147,16 @@ class _Upgrade:
             return
         answer = await self.requests.send(check)
         if not answer.good:
-            raise TaskError(
-                f"nothing was touched, since the instance is not healthy: {answer.text}"
-            )
+            what = "nothing was touched" if self.round == 1 else "the upgrade does not go on"
+            raise TaskError(f"{what}, since the instance is not healthy: {answer.text}")
+
+    def _key(self, step: str) -> str:
+        """The same for every attempt at the step."""
+        return f"{self.context.input.owner.uid}/{step}"
+
+    def _backup_key(self) -> str:
+        """A backup that is repeated is another one, and must not be answered with the first."""
+        return self._key(BACKUP) if self.round == 1 else f"{self._key(BACKUP)}/{self.round}"
 
     async def _roll(self) -> None:
         await self.rollout.apply(self.documents)
@@ -148,26 +171,26 @@ class _Upgrade:
         if not answer.good:
             raise TaskError(f"{self.spec.to_version} was rolled out and is not well: {answer.text}")
 
-    async def _hook(self, step: str, hook: Hook | None) -> None:
+    async def _hook(self, step: str, hook: Hook | None, key: str) -> None:
         if hook is None:
             return
         end = time.monotonic() + hook.timeout_seconds
-        uid = self.context.input.owner.uid
         if hook.http is not None:
-            answer = await self.requests.send(hook.http, idempotency_key=f"{uid}/{step}")
+            answer = await self.requests.send(hook.http, idempotency_key=key)
             if not answer.good:
                 raise TaskError(f"{step}: {answer.text}")
         if hook.job is not None:
             await Jobs(
                 client=self.client,
+                owner=self.context.input.owner.namespace,
                 instance=self.context.input.instance,
                 namespace=self.spec.cluster.namespace,
-                uid=uid,
+                uid=self.context.input.owner.uid,
                 attempt=self.context.input.attempt,
                 places=self.places,
                 pause=lambda: asyncio.sleep(self.poll),
                 expired=lambda: time.monotonic() > end,
-            ).run(step, hook.job)
+            ).run(step, hook.job, key)
         if hook.until is not None:
             within = max(0.0, end - time.monotonic())
             answer = await self.requests.until_good(hook.until, within=within, every=self.poll)

@@ -13,7 +13,8 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from internal.cloud.tasks.exchange import (
+from ctrlruntime.backoff import exponential
+from internal.cloud.tasks.http import (
     BadAddress,
     ExchangeError,
     Message,
@@ -79,7 +80,7 @@ class Patience:
     """How long to wait in all where the API says that there were too many requests."""
 
     def delay(self, tries: int) -> float:
-        return float(min(self.cap, self.base * 2 ** (tries - 1)))
+        return exponential(self.base, self.cap, tries - 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,28 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from apis.cloud import InstanceTerraformSpec, TerraformSettings
+from ctrlruntime.clock import utc_now
 from internal.cloud.runs import RunInput
 from internal.cloud.tasks.task import TaskError, TaskRejected, TaskResult
-from internal.cloud.tasks.terraform.archive import archive
-from internal.cloud.tasks.terraform.configuration import Configuration, configuration
+from internal.cloud.tasks.terraform.configuration import Configuration, archive, configuration
 from internal.cloud.tasks.terraform.hcp.api import HCP, segment
-from internal.cloud.tasks.terraform.hcp.following import Runs
-from internal.cloud.tasks.terraform.hcp.reading import failure, outputs, outputs_of
-from internal.cloud.tasks.terraform.hcp.runs import SUCCEEDED, Run, message_of
+from internal.cloud.tasks.terraform.hcp.following import Permit, Runs
+from internal.cloud.tasks.terraform.hcp.reading import (
+    failure,
+    outputs,
+    outputs_of,
+    planned_destructions,
+)
+from internal.cloud.tasks.terraform.hcp.runs import (
+    STOPPED_BY_PEOPLE,
+    SUCCEEDED,
+    Run,
+    message_of,
+)
 from internal.cloud.tasks.terraform.hcp.uploading import upload
 from internal.cloud.tasks.terraform.hcp.workspaces import (
     Foreign,
@@ -22,6 +32,7 @@ from internal.cloud.tasks.terraform.hcp.workspaces import (
     Workspace,
     Workspaces,
 )
+from internal.cloud.tasks.terraform.protection import refusal
 
 PLACE: Final = "terraform_workspace"
 """Output: organization and workspace that the infrastructure is in."""
@@ -42,15 +53,14 @@ class Order:
 
     def configuration(self) -> Configuration:
         """Raises TaskRejected."""
-        return configuration(self.input.instance, self.spec, self.annotations)
+        given = self.input
+        return configuration(given.owner.namespace, given.instance, self.spec, self.annotations)
 
 
 class Engine:
     """One order, carried out with one API."""
 
-    def __init__(
-        self, api: HCP, order: Order, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    ) -> None:
+    def __init__(self, api: HCP, order: Order, *, now: Callable[[], datetime] = utc_now) -> None:
         settings = order.settings
         self._api = api
         self._order = order
@@ -59,10 +69,11 @@ class Engine:
         owner = order.input.owner
         self._settings = Settings(
             organization=self._organization,
-            name=settings.workspace or order.input.instance,
+            name=settings.workspace or order.input.key,
             project=settings.project_id,
             terraform_version=settings.terraform_version,
             instance=f"{owner.namespace}/{order.input.instance}",
+            uid=order.input.instance_uid,
         )
         self._workspaces = Workspaces(api, self._settings)
 
@@ -90,6 +101,8 @@ class Engine:
         try:
             workspace = await self._workspaces.find()
         except Foreign as error:
+            if self._built_in == (self._organization, self._settings.name):
+                raise
             return TaskResult(message=f"nothing was ever built: {error}")
         if workspace is None:
             return TaskResult(message="there is no workspace (any more)")
@@ -106,10 +119,10 @@ class Engine:
 
     async def observe(self) -> TaskResult:
         """Wait for the last run that the repository caused, and hand on its outputs. Starts nothing."""
-        workspace = await self._workspaces.find()
+        workspace = await self._workspaces.read()
         if workspace is None:
             raise TaskError(
-                f"workspace {self._order.settings.workspace or self._order.input.instance} is not there:"
+                f"workspace {self._settings.name} is not there:"
                 " in tfcRunsMode vcs somebody else makes it"
             )
         runs = self._runs(workspace)
@@ -130,19 +143,25 @@ class Engine:
 
     async def _refuse_to_build_twice(self) -> None:
         """What was built in one workspace is not built again in another while that one is there."""
-        organization, _, name = self._order.input.outputs.get(PLACE, "").partition("/")
+        organization, name = self._built_in
         settings = self._settings
         if organization != settings.organization or name in ("", settings.name):
             return
-        try:
-            before = await Workspaces(self._api, replace(settings, name=name)).find()
-        except Foreign:
+        before = await Workspaces(self._api, replace(settings, name=name)).read()
+        mark = None if before is None else before.mark
+        if mark is not None and mark.instance != settings.instance:
             return
         if before is not None:
             raise TaskRejected(
                 f"the infrastructure is in workspace {name}: name that one in"
                 f" infrastructure.terraform.workspace, or rename it to {settings.name} first"
             )
+
+    @property
+    def _built_in(self) -> tuple[str, str]:
+        """Organization and workspace of the last success; empty texts if there is none."""
+        organization, _, name = self._order.input.outputs.get(PLACE, "").partition("/")
+        return organization, name
 
     async def _run(self, workspace: Workspace, wanted: Configuration, *, destroy: bool) -> Run:
         """Our run, found or made, at its successful end. Cancelled, it is stopped."""
@@ -173,8 +192,41 @@ class Engine:
         return await runs.make(message, version, destroy=destroy)
 
     async def _judge(self, run: Run, workspace: Workspace) -> None:
-        if run.status not in SUCCEEDED:
-            raise TaskError(await failure(self._api, run, self._link(run, workspace)))
+        """Raise TaskRejected for a run that a person put an end to, TaskError for other failures."""
+        if run.status in SUCCEEDED:
+            return
+        text = await failure(self._api, run, self._link(run, workspace))
+        if run.status in STOPPED_BY_PEOPLE:
+            raise TaskRejected(
+                f"{text}; nothing is tried until the spec changes or a retry is asked for"
+            )
+        raise TaskError(text)
+
+    async def _refuse_destruction(self, runs: Runs, run: Run, workspace: Workspace) -> None:
+        """Discard a plan that destroys or replaces anything under protection. Raises TaskRejected.
+
+        Raises TaskError for a plan whose numbers are not known: it is not confirmed either.
+        """
+        if not self._order.input.protected:
+            return
+        summary = run.summary
+        if summary is None:
+            raise TaskError(
+                f"run {run.identity}: HCP Terraform does not say what its plan destroys, so it is not"
+                " confirmed under deletion protection"
+            )
+        if not summary.destroy:
+            return
+        found = await planned_destructions(self._api, run)
+        await runs.discard(run)
+        told = refusal(found, summary.destroy, self._order.input.instance)
+        raise TaskRejected(f"{told} (run {run.identity}, {self._link(run, workspace)})")
+
+    def _permit(self, workspace: Workspace) -> Permit:
+        async def permit(runs: Runs, run: Run) -> None:
+            await self._refuse_destruction(runs, run, workspace)
+
+        return permit
 
     def _runs(self, workspace: Workspace) -> Runs:
         given = self._order
@@ -185,6 +237,7 @@ class Engine:
             given.input.run_id,
             say=given.say,
             now=self._now,
+            permit=self._permit(workspace),
         )
 
     def _handed_on(self) -> tuple[frozenset[str], frozenset[str]]:

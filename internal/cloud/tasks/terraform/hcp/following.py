@@ -4,10 +4,11 @@ https://developer.hashicorp.com/terraform/cloud-docs/api-docs/run
 """
 
 import asyncio
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeAlias
 
+from ctrlruntime.clock import utc_now
 from internal.cloud.tasks.task import TaskError
 from internal.cloud.tasks.terraform.hcp.api import HCP, Conflict, Unanswered, segment
 from internal.cloud.tasks.terraform.hcp.runs import APPLYING, Run, run_of
@@ -24,6 +25,10 @@ _PATIENT: Final = 5
 """Every so many looks at a queued run, it is found out what is before it."""
 
 
+Permit: TypeAlias = Callable[["Runs", Run], Awaitable[None]]
+"""Decides whether a run may be confirmed, whose plan is finished."""
+
+
 class Runs:
     """The runs of one workspace, as one run of the control plane sees them."""
 
@@ -35,8 +40,10 @@ class Runs:
         run_id: str,
         *,
         say: Callable[[str], None],
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
+        permit: Permit,
     ) -> None:
+        """`permit`: awaited before a run is confirmed; raises what keeps it from being confirmed."""
         self._api = api
         self._workspaces = workspaces
         self._workspace = workspace
@@ -44,6 +51,7 @@ class Runs:
         self._run_id = run_id
         self._say = say
         self._now = now
+        self._permit = permit
         self._in_doubt = False
 
     async def newest(self) -> Run | None:
@@ -131,9 +139,16 @@ class Runs:
         except (TaskError, TimeoutError):
             self._say("the run in HCP Terraform could not be stopped: look at it there")
 
+    async def discard(self, run: Run) -> None:
+        """End a run of ours whose plan may not be applied. It waits for a person where that fails."""
+        try:
+            await self._interrupt(run)
+        except TaskError as error:
+            self._say(f"run {run.identity} could not be discarded: {error}")
+
     async def refuse_if_locked(self) -> None:
         """Raises TaskError, which names who locked the workspace."""
-        found = await self._workspaces.find()
+        found = await self._workspaces.read()
         if found is not None and found.holder is not None:
             raise TaskError(_locked(found))
 
@@ -177,6 +192,7 @@ class Runs:
             first = await self._first(mine or [run])
             if first.identity != run.identity:
                 return first
+        await self._permit(self, run)
         try:
             await self._api.act(f"/runs/{segment(run.identity)}/actions/apply")
         except (Conflict, Unanswered):
@@ -205,7 +221,7 @@ class Runs:
         """Why a run is queued: a person's lock may last, so it gives up its place for one; behind a
         run that was made for the same reason it gives way to that one.
         """
-        found = await self._workspaces.find()
+        found = await self._workspaces.read()
         if found is None:
             return run
         if found.holder is not None:

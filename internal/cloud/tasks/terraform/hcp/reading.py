@@ -12,6 +12,7 @@ from internal.cloud.tasks.terraform.hcp.api import HCP, Missing, Resource, segme
 from internal.cloud.tasks.terraform.hcp.logs import tail
 from internal.cloud.tasks.terraform.hcp.runs import FAILED, Run
 from internal.cloud.tasks.terraform.outputs import Output, Outputs, split
+from internal.cloud.tasks.terraform.protection import Destruction, destructions_in_log
 
 _LOOKS: Final = 6
 """How often to look for outputs, which are taken from a state some time after it was stored."""
@@ -76,6 +77,19 @@ async def failure(api: HCP, run: Run, link: str) -> str:
     except TaskError:
         return f"{text}; its log cannot be read"
     return f"{text}: {'; '.join(gates)}" if gates else text
+
+
+async def planned_destructions(api: HCP, run: Run) -> list[Destruction]:
+    """Return what a finished plan destroys, by address; empty where its log cannot be read.
+
+    The log takes no more rights than the run; the plan as JSON takes those of an administrator.
+    """
+    if run.plan_log_url is None:
+        return []
+    try:
+        return destructions_in_log(await api.read(run.plan_log_url))
+    except TaskError:
+        return []
 
 
 async def _checks(api: HCP, run: Run) -> list[str]:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from internal.cloud.tasks.terraform.events import Summary
 from internal.cloud.tasks.terraform.hcp.api import Document, Resource, relation
-from internal.cloud.tasks.terraform.summary import Summary
 
 SUCCEEDED: Final = frozenset({"applied", "planned_and_finished"})
 FAILED: Final[Mapping[str, str]] = {
@@ -19,6 +19,8 @@ FAILED: Final[Mapping[str, str]] = {
     "force_canceled": "was cancelled by force: look at the state before anything else",
     "policy_soft_failed": "broke a policy in a run that only plans",
 }
+STOPPED_BY_PEOPLE: Final = frozenset({"discarded", "force_canceled"})
+"""A person decided: it is not for the control plane to try again."""
 APPLYING: Final = frozenset({"confirmed", "apply_queued", "pre_apply_running", "applying"})
 _DOING: Final[Mapping[str, str]] = {
     "pending": "is queued in its workspace",
@@ -84,6 +86,11 @@ class Run:
         said = _DOING.get(self.status) or FAILED.get(self.status) or self.status.replace("_", " ")
         summary = self.summary
         return said if summary is None else f"{said}: {summary.planned()}"
+
+    @property
+    def plan_log_url(self) -> str | None:
+        """The log of the plan, a signed address."""
+        return None if self.plan is None else self.plan.get("log-read-url")
 
     @property
     def log_url(self) -> str | None:

@@ -5,6 +5,7 @@ https://developer.hashicorp.com/terraform/cloud-docs/api-docs/configuration-vers
 
 from typing import Final
 
+from ctrlruntime.backoff import exponential
 from internal.cloud.tasks.task import TaskError
 from internal.cloud.tasks.terraform.hcp.api import HCP, APIError, Unanswered, segment
 
@@ -54,5 +55,5 @@ async def _ready(api: HCP, identity: str, looks: int) -> bool:
         if attributes["status"] == "errored":
             said = attributes.get("error-message") or attributes.get("error") or "no reason given"
             raise TaskError(f"HCP Terraform cannot process the configuration: {said}")
-        await api.sleep(min(0.5 * 2**look, 5.0))
+        await api.sleep(exponential(0.5, 5.0, look))
     return False

@@ -22,8 +22,29 @@ from internal.cloud.tasks.terraform.hcp.api import (
 )
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,90}")
-_OWNER: Final = re.compile(r"Instance (\S+/\S+), managed by its control plane")
+_MARK: Final = re.compile(
+    r"Instance (\S+/\S+), managed by its control plane(?: \(uid ([-A-Za-z0-9]+)\))?"
+)
 _ROUNDS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Whose a workspace is: what its description says."""
+
+    instance: str
+    """Namespace and name."""
+    uid: str
+    """UID of the Instance; empty where the description names none."""
+
+    def __str__(self) -> str:
+        return f"Instance {self.instance}, managed by its control plane (uid {self.uid})"
+
+    @classmethod
+    def of(cls, description: str) -> "Mark | None":
+        """Return the mark in a description, or None."""
+        found = _MARK.search(description)
+        return None if found is None else cls(found.group(1), found.group(2) or "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +66,11 @@ class Workspace:
     """Who locked it, for people; None if it is free or a run has it."""
     current_run: str | None
 
+    @property
+    def mark(self) -> Mark | None:
+        """Whose it is; None if it carries no mark."""
+        return Mark.of(self.description)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -56,9 +82,20 @@ class Settings:
     terraform_version: str | None
     instance: str
     """Namespace and name of the instance."""
+    uid: str
+    """UID of the instance."""
+
+    @property
+    def mark(self) -> Mark:
+        """The mark that workspaces of this instance carry."""
+        return Mark(self.instance, self.uid)
 
 
-class Foreign(TaskRejected):
+class NotOurs(TaskRejected):
+    """The workspace of that name does not carry the mark of this Instance."""
+
+
+class Foreign(NotOurs):
     """The workspace of that name is another instance's."""
 
 
@@ -74,24 +111,48 @@ class Workspaces:
         self._settings = settings
         self._path = f"/organizations/{segment(settings.organization)}/workspaces"
 
-    async def find(self) -> Workspace | None:
-        """The workspace; None if there is none. Raises Foreign."""
+    async def read(self) -> Workspace | None:
+        """Return the workspace of that name, whosever it is; None if there is none."""
         query = {"include": "locked_by"}
         try:
             document = await self._api.get(f"{self._path}/{segment(self._settings.name)}", query)
         except Missing:
             return None
-        found = _workspace(document)
-        owner = _OWNER.search(found.description)
-        if owner is not None and owner.group(1) != self._settings.instance:
-            raise Foreign(
-                f"workspace {found.name} belongs to Instance {owner.group(1)}:"
-                " name another one in infrastructure.terraform.workspace"
-            )
+        return _workspace(document)
+
+    async def find(self) -> Workspace | None:
+        """The workspace; None if there is none. Raises NotOurs."""
+        found = await self.read()
+        if found is not None:
+            self._check_ours(found)
         return found
 
+    def _check_ours(self, found: Workspace) -> None:
+        """Raise NotOurs for a workspace that does not carry this Instance's mark with its UID."""
+        mark, ours = found.mark, self._settings.mark
+        if ours.uid and mark == ours:
+            return
+        if not ours.uid:
+            raise NotOurs(
+                f"the UID of Instance {ours.instance} is not known, so workspace {found.name} is left"
+                " alone: restore the owner reference of the InstanceTerraform"
+            )
+        if mark is not None and mark.instance != ours.instance:
+            raise Foreign(
+                f"workspace {found.name} belongs to Instance {mark.instance}:"
+                " name another one in infrastructure.terraform.workspace"
+            )
+        what = "was not made for this Instance"
+        if mark is not None:
+            what = f"was made for an earlier Instance {mark.instance}"
+        raise NotOurs(
+            f"workspace {found.name} {what}, so it is left alone: name another one in"
+            " infrastructure.terraform.workspace, or, if what is in it belongs to this Instance, hand"
+            f' it over: set its description to "{ours}", and ask for a retry'
+        )
+
     async def ensure(self) -> Workspace:
-        """The workspace, made if there is none, with the settings of the spec."""
+        """The workspace, made if there is none, with the settings of the spec. Raises NotOurs."""
         for _ in range(_ROUNDS):
             found = await self.find() or await self._make()
             if found is not None:
@@ -110,19 +171,24 @@ class Workspaces:
             except Unanswered:
                 pass
             except Missing:
-                await self._delete_without_check(path)
+                await self._delete_without_check(workspace, path)
             except Conflict as error:
                 raise TaskError(
                     f"workspace {workspace.name} is not deleted, since it still has resources: {error}"
                 ) from error
-            if await self.find() is None:
+            if await self._is_gone(workspace):
                 return
         raise TaskError(f"workspace {workspace.name} is still there after it was deleted")
 
-    async def _delete_without_check(self, path: str) -> None:
+    async def _is_gone(self, workspace: Workspace) -> bool:
+        """Whether it is not there any more. Another one of that name is none of ours."""
+        found = await self.read()
+        return found is None or found.identity != workspace.identity
+
+    async def _delete_without_check(self, workspace: Workspace, path: str) -> None:
         """For servers without safe-delete, of which a 404 is all that is heard."""
-        found = await self.find()
-        if found is None:
+        found = await self.read()
+        if found is None or found.identity != workspace.identity:
             return
         if found.resources:
             raise TaskError(f"workspace {found.name} is not deleted: it has resources still")
@@ -137,8 +203,7 @@ class Workspaces:
             "execution-mode": "remote",
             "auto-apply": False,
             "source-name": "ctrlruntime",
-            "description": f"Infrastructure of Instance {self._settings.instance},"
-            " managed by its control plane",
+            "description": f"Infrastructure of {self._settings.mark}",
             **self._version(),
         }
         data = {"type": "workspaces", "attributes": attributes, **self._project()}

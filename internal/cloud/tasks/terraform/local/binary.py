@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 _LINE: Final = 64 << 20
-"""Bytes of the longest line: a diagnostic may hold a whole file."""
+"""Bytes that are kept of a line: a diagnostic may hold a whole file, a plan as JSON is one line."""
+_CHUNK: Final = 64 << 10
 _LAST: Final = 20
 
 
@@ -22,6 +23,18 @@ class Ended:
     code: int
     last: Sequence[str]
     """The last lines of both streams, without those that somebody else was told."""
+
+    @property
+    def said(self) -> str:
+        """Return the last lines that are not empty, or else how the command ended."""
+        text = "\n".join(line for line in self.last if line.strip())
+        if text:
+            return text
+        if self.code < 0:
+            return (
+                f"it was killed by {signal.Signals(-self.code).name}; it may have run out of memory"
+            )
+        return f"it ended with exit code {self.code} and printed nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +60,6 @@ class Binary:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            limit=_LINE,
             start_new_session=True,
         )
         last: deque[str] = deque(maxlen=_LAST)
@@ -90,8 +102,16 @@ async def _read(
 
 
 async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    while each := await stream.readline():
-        yield each
+    """Yield the lines of a stream with their ends; a line that is too long is cut."""
+    line = bytearray()
+    while chunk := await stream.read(_CHUNK):
+        for part in chunk.splitlines(keepends=True):
+            line += part[: max(0, _LINE - len(line))]
+            if part.endswith(b"\n"):
+                yield bytes(line)
+                line.clear()
+    if line:
+        yield bytes(line)
 
 
 def _signal(process: asyncio.subprocess.Process, number: int) -> None:

@@ -12,13 +12,17 @@ import orjson
 
 from apis.cloud import InstanceTerraformSpec
 from internal.cloud.runs import RunInput
-from internal.cloud.tasks.task import TaskError, TaskResult
+from internal.cloud.tasks.task import TaskError, TaskRejected, TaskResult
 from internal.cloud.tasks.terraform.configuration import Configuration, configuration
-from internal.cloud.tasks.terraform.events import Event, error_of, event_of, summary_of
+from internal.cloud.tasks.terraform.events import Event, Summary, error_of, event_of, summary_of
 from internal.cloud.tasks.terraform.local.binary import Binary, Ended
 from internal.cloud.tasks.terraform.local.settings import LocalSettings
 from internal.cloud.tasks.terraform.outputs import Output, Outputs, split
-from internal.cloud.tasks.terraform.summary import Summary
+from internal.cloud.tasks.terraform.protection import (
+    UnreadablePlan,
+    destructions_of,
+    refusal,
+)
 
 _PLAN: Final = "plan.tfplan"
 _LOCK: Final = "-lock-timeout=120s"
@@ -48,6 +52,7 @@ class LocalEngine:
         wanted = await self._prepare()
         summary = await self._plan()
         if summary is not None:
+            await self._refuse_destruction()
             summary = await self._apply()
         found = await self._outputs(wanted)
         said = "nothing to change" if summary is None else summary.done()
@@ -67,8 +72,13 @@ class LocalEngine:
         return TaskResult(message="nothing was left" if summary is None else summary.done())
 
     async def _prepare(self) -> Configuration:
+        given = self._given
         wanted = configuration(
-            self._given.instance, self._spec, self._given.annotations, self._settings.backend
+            given.owner.namespace,
+            given.instance,
+            self._spec,
+            given.annotations,
+            self._settings.backend,
         )
         for name, content in wanted.files().items():
             (self._folder / name).write_bytes(content)
@@ -77,7 +87,7 @@ class LocalEngine:
         self._say("preparing modules and providers")
         ended = await self._binary.run("init", "-input=false", "-no-color")
         if ended.code != 0:
-            raise TaskError(f"{self._name} init failed: {_said(ended.last)}")
+            raise TaskError(f"{self._name} init failed: {ended.said[-_MOST:]}")
         return wanted
 
     async def _plan(self, *more: str) -> Summary | None:
@@ -95,6 +105,27 @@ class LocalEngine:
         self._say(f"planned: {summary.planned()}")
         return summary if ended.code == 2 else None
 
+    async def _refuse_destruction(self) -> None:
+        """Raise TaskRejected for a plan that destroys or replaces anything under protection.
+
+        The stored plan is read, which is the one that is applied. One that cannot be read is not
+        applied either: TaskError.
+        """
+        if not self._given.protected:
+            return
+        lines: list[bytes] = []
+        ended = await self._binary.run("show", "-json", "-no-color", _PLAN, line=lines.append)
+        if ended.code != 0:
+            raise TaskError(f"{self._name} show failed: {ended.said[-_MOST:]}")
+        try:
+            found = destructions_of(orjson.loads(b"".join(lines)))
+        except (orjson.JSONDecodeError, UnreadablePlan, AttributeError) as error:
+            raise TaskError(
+                f"the plan cannot be read, so it is not applied under deletion protection: {error}"
+            ) from error
+        if found:
+            raise TaskRejected(refusal(found, len(found), self._given.instance))
+
     async def _apply(self) -> Summary:
         progress = _Progress(self._say)
         ended = await self._binary.run(
@@ -108,7 +139,7 @@ class LocalEngine:
         lines: list[bytes] = []
         ended = await self._binary.run("output", "-json", "-no-color", line=lines.append)
         if ended.code != 0:
-            raise TaskError(f"{self._name} output failed: {_said(ended.last)}")
+            raise TaskError(f"{self._name} output failed: {ended.said[-_MOST:]}")
         return split(_found(orjson.loads(b"".join(lines))), wanted.outputs, wanted.sensitive)
 
     @property
@@ -138,16 +169,12 @@ class _Progress:
             self._say(f"applying: {self._complete} done, last {_address(event)}")
 
     def trouble(self, ended: Ended) -> str:
-        return "\n".join(self._errors)[:_MOST] or _said(ended.last)
+        return "\n".join(self._errors)[:_MOST] or ended.said[-_MOST:]
 
 
 def _address(event: Event) -> str:
     resource = (event.get("hook") or {}).get("resource") or {}
     return str(resource.get("addr", "a resource"))
-
-
-def _said(lines: Any) -> str:
-    return "\n".join(line for line in lines if line.strip())[-_MOST:]
 
 
 def _found(document: Mapping[str, Any]) -> list[Output]:

@@ -1,12 +1,15 @@
-"""Where the binary is and where states are kept, from the environment of the task."""
+"""Where the binary is, where states are kept and which variables it gets, from the environment of the task."""
 
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from internal.cloud.runs import surroundings
+from apis.cloud import EnvironmentFrom
+from internal.cloud.keys import instance_key
+from internal.cloud.runs import env_vars
 from internal.cloud.tasks.task import TaskRejected
 
 STATE_DIR: Final = "TERRAFORM_STATE_DIR"
@@ -14,7 +17,7 @@ STATE_DIR: Final = "TERRAFORM_STATE_DIR"
 STATE_NAMESPACE: Final = "TERRAFORM_STATE_NAMESPACE"
 """Namespace in which states are kept as Secrets, by Terraform's backend `kubernetes`."""
 BINARIES: Final = ("terraform", "tofu")
-_OWN: Final = frozenset(getattr(surroundings, name) for name in surroundings.__all__)
+_OWN: Final = frozenset(getattr(env_vars, name) for name in env_vars.__all__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +53,9 @@ def local_settings(environment: Mapping[str, str], namespace: str, instance: str
         backend = {"kubernetes": _in_cluster(environment, secrets, namespace, instance)}
     else:
         raise TaskRejected(
-            f"there is no place for Terraform's state: set {STATE_DIR} or {STATE_NAMESPACE} for the task,"
-            " or infrastructure.terraform.organization for the instance"
+            f"there is no place for Terraform's state: start the manager with --task-environment"
+            f" {STATE_DIR}=FOLDER or {STATE_NAMESPACE}=NAMESPACE, or set"
+            " infrastructure.terraform.organization for the instance"
         )
     return LocalSettings(
         binary=Path(found),
@@ -65,10 +69,40 @@ def _in_cluster(
     environment: Mapping[str, str], secrets: str, namespace: str, instance: str
 ) -> dict[str, Any]:
     inside = "KUBERNETES_SERVICE_HOST" in environment
-    suffix = f"{namespace}-{instance}".replace(".", "-")
+    suffix = instance_key(namespace, instance)
     return {"secret_suffix": suffix, "namespace": secrets, "in_cluster_config": inside}
 
 
 def _passed_on(environment: Mapping[str, str]) -> dict[str, str]:
     kept = {key: value for key, value in environment.items() if key not in _OWN}
     return {**kept, "TF_IN_AUTOMATION": "1", "TF_INPUT": "0", "CHECKPOINT_DISABLE": "1"}
+
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RESERVED: Final = ("TASK_", "LD_", "PYTHON")
+"""How names begin that decide what the task itself is and runs."""
+
+
+def environment_from(
+    sources: Iterable[EnvironmentFrom], secret: Callable[[str], Mapping[str, str]]
+) -> dict[str, str]:
+    """Return the variables; later sources win. `secret` reads a whole Secret by name.
+
+    Raises TaskRejected for a Secret that is missing, and for a key that cannot be a variable. No
+    message has a value in it.
+    """
+    found: dict[str, str] = {}
+    for source in sources:
+        name = source.secret_ref.name
+        for key, value in secret(name).items():
+            found[_checked(source.prefix + key, name, key)] = value.rstrip("\n")
+    return found
+
+
+def _checked(variable: str, secret: str, key: str) -> str:
+    if _NAME.fullmatch(variable) is None or variable == "PATH" or variable.startswith(_RESERVED):
+        raise TaskRejected(
+            f"infrastructure.environmentFrom: key {key!r} of Secret {secret!r} cannot be a variable"
+            f" (as {variable!r}): rename it, or give the source another prefix"
+        )
+    return variable

@@ -1,10 +1,21 @@
-"""How the driver comes by a provider of runs, and gives it back on every path."""
+"""What the driver works with, whatever the task: clients, the limiter, and the provider of runs."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
+from ctrlruntime.cache.cached import CachedClient
+from ctrlruntime.client.fence import Fence
+from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.clock import utc_now
+from ctrlruntime.events import EventRecorder
+from ctrlruntime.tracing import Tracing
+from internal.cloud.concurrency import ConcurrencyChecker
 from internal.cloud.runs import RunOwner, RunProvider
+from internal.cloud.taskdriver.context import Pace
+from internal.cloud.taskdriver.metrics import TaskMetrics
 
 OpenRuns = Callable[[RunOwner], Awaitable[RunProvider]]
 """Opens a provider for the runs of one object. Whoever opens it closes it (`aclose`)."""
@@ -57,3 +68,24 @@ async def opening(open_runs: OpenRuns, owner: RunOwner) -> AsyncIterator[Opened]
     finally:
         for item in opened:
             await item.aclose()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """Shared by all objects of one type, mostly by all types."""
+
+    client: CachedClient
+    """Own writes go through it to the cache."""
+    patcher: ObjectPatcher
+    """Writes statuses and finalizers of the objects."""
+    open_runs: OpenRuns
+    limiter: ConcurrencyChecker
+    recorder: EventRecorder
+    metrics: TaskMetrics
+    fence: Fence
+    """Asked before every effect outside the API server; raises when another may lead."""
+    tracing: Tracing = field(default_factory=Tracing)
+    told: bool = False
+    """Whether the provider tells of changes (`RunProvider.subscribe` said so)."""
+    clock: Callable[[], datetime] = utc_now
+    pace: Pace = field(default_factory=Pace)

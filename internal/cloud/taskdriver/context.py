@@ -7,9 +7,8 @@ from enum import StrEnum
 
 from apis.cloud import TaskCondition, TaskOperation, TaskRun, TaskStatus
 from internal.cloud.runs import RunName, RunOwner
-from internal.cloud.taskdriver.identity import Identity
+from internal.cloud.taskdriver.identity import Identity, Slot, slot_at
 from internal.cloud.taskdriver.inputs import Inputs
-from internal.cloud.taskdriver.periods import Slot, slot_at
 from internal.cloud.tasks.definition import TaskDefinition
 
 
@@ -28,10 +27,15 @@ class Pace:
     """The same for an old one: looks are a tenth of its age apart."""
     waiting: float = 30.0
     """Least time between two writes about waiting."""
+    progress: float = 30.0
+    """Least time between two messages of a run under way that are recorded."""
     deleting: float = 0.5
     """Between two looks at runs that are being deleted."""
+    interrupt: float = 30.0
+    """That a run under way may go on once newer inputs, a deletion or a retry came, before it is
+    cancelled."""
     grace: float = 120.0
-    """After the deadline, until a run that does not heed its cancellation is deleted."""
+    """After a cancellation, until a run that does not heed it is deleted."""
 
 
 class Leaving(StrEnum):
@@ -41,8 +45,20 @@ class Leaving(StrEnum):
     """A run undoes it, if the task has a teardown."""
     KEEP = "Keep"
     """It stays: the object will be made anew, and finds it."""
+    RELEASE = "Release"
+    """It stays: the CRD is being deleted, and no person decided on this object."""
     HOLD = "Hold"
     """It stays, and so does the object, until that is decided otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Why no run is started for an object."""
+
+    reason: str
+    """Reason of the condition Ready."""
+    message: str
+    """What is wrong and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +76,14 @@ class Situation:
     deleting: bool = False
     leaving: Leaving = Leaving.TEAR_DOWN
     """What a deletion means."""
-    paused: bool = False
-    held: str = ""
-    """Why no run is started although one may be due, for people; empty: nothing is in the way."""
+    orphaned: bool = False
+    """Whether its instance is missing."""
+    pause: str = ""
+    """Which annotation keeps new runs from starting, for people; empty: none."""
+    superseded: bool = False
+    """Another version is wanted: no further run is started, for good."""
+    held: Hold | None = None
+    """Why no run is started although one may be due; None: nothing is in the way."""
     retry: str = ""
     """The annotation that asks for another attempt."""
     period: float | None = None
@@ -77,6 +98,11 @@ class Situation:
         if self.period is None or self.deleting:
             return None
         return slot_at(self.now, self.period, self.owner.uid)
+
+    @property
+    def paused(self) -> bool:
+        """Whether no new run is started."""
+        return bool(self.pause)
 
     @property
     def operation(self) -> TaskOperation:

@@ -35,6 +35,14 @@ RETRY: Final = f"{GROUP}/retry"
 CONTROL_PLANE_MODE: Final = f"{GROUP}/control-plane-mode"
 """Annotation of an instance: "false" takes it, with its subresources, out of management."""
 
+DELETION_PROTECTION: Final = f"{GROUP}/deletion-protection"
+"""Annotation of a subresource: "true" or "false", as its instance was when it was written last."""
+TEARDOWN_APPROVED: Final = f"{GROUP}/teardown-approved"
+"""Annotation of a subresource whose instance is missing: its own UID approves the teardown."""
+
+APPROVE_DELETION: Final = f"{GROUP}/approve-deletion"
+"""Annotation of a CRD: "true" lets its deletion tear down what its objects made."""
+
 BUNDLE: Final = f"{GROUP}/bundle"
 """Label of a ConfigMap: "true" for one that is part of a bundle; others are not read."""
 SUPERSEDED: Final = f"{GROUP}/superseded"
@@ -50,5 +58,7 @@ ENABLE_CMEK: Final = f"{GROUP}/enable-cmek"
 CMEK_ALGORITHM: Final = f"{GROUP}/cmek-algorithm"
 """Annotation: algorithm of that key."""
 
-CONTROL: Final = frozenset({PAUSED, RETRY, CONTROL_PLANE_MODE, SUPERSEDED})
+CONTROL: Final = frozenset(
+    {PAUSED, RETRY, CONTROL_PLANE_MODE, SUPERSEDED, DELETION_PROTECTION, TEARDOWN_APPROVED}
+)
 """Annotations that steer the controllers and are no inputs of a task."""

@@ -1,14 +1,11 @@
-"""Whether a run is due: what the record says of the current inputs. Pure."""
+"""Which run should be under way, and when one is cancelled: what the record says of the current inputs. Pure."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from apis.cloud import TaskOperation, TaskOutcome, TaskRun, TaskStatus, TaskSuccess
-from internal.cloud.taskdriver.identity import Identity
-from internal.cloud.taskdriver.inputs import Inputs
-from internal.cloud.taskdriver.periods import covers
-from internal.cloud.taskdriver.record import last_attempt, retry_time, tries_of
-from internal.cloud.taskdriver.situation import (
+from apis.cloud import TaskOperation, TaskOutcome, TaskRun, TaskStatus
+from internal.cloud.labels import PAUSED
+from internal.cloud.taskdriver.context import (
     CleanUp,
     Leaving,
     Next,
@@ -16,6 +13,10 @@ from internal.cloud.taskdriver.situation import (
     Situation,
     Wanted,
 )
+from internal.cloud.taskdriver.identity import Identity, covers
+from internal.cloud.taskdriver.readiness import is_carried_out
+from internal.cloud.taskdriver.record import last_attempt, retry_time, tries_of
+from internal.cloud.tasks.definition import Supersede
 
 
 def next_run(s: Situation, status: TaskStatus, *, made_something: bool = False) -> Next:
@@ -25,7 +26,8 @@ def next_run(s: Situation, status: TaskStatus, *, made_something: bool = False) 
     """
     if s.deleting and not needs_teardown(s, status, made_something=made_something):
         return CleanUp()
-    if s.paused or (s.held and not s.deleting) or (s.deleting and s.leaving is Leaving.HOLD):
+    stopped = s.superseded or s.held is not None
+    if s.paused or (stopped and not s.deleting) or (s.deleting and s.leaving is Leaving.HOLD):
         return Rest()
     if not s.deleting and is_done(s, status):
         return Rest(None if s.slot is None else s.slot.end)
@@ -61,29 +63,13 @@ def is_done(s: Situation, status: TaskStatus) -> bool:
         return False
     if s.definition.once:
         return True
-    if not is_current(done, s.inputs) or _was_undone(status, done):
-        return False
-    return s.slot is None or covers(done.slot, s.slot)
-
-
-def is_current(done: TaskSuccess, inputs: Inputs) -> bool:
-    """Whether what was carried out is what is asked for: the same inputs, or the same content."""
-    return done.inputs_version == inputs.version or (
-        bool(done.inputs_hash) and done.inputs_hash == inputs.hash
-    )
-
-
-def _was_undone(status: TaskStatus, done: TaskSuccess) -> bool:
-    """Whether a later run for other inputs may have changed what was carried out."""
-    last = status.run
-    if last is None or last.run_id == done.run_id:
-        return False
-    return last.inputs_version != done.inputs_version
+    in_slot = s.slot is None or covers(done.slot, s.slot)
+    return in_slot and is_carried_out(status, s.inputs)
 
 
 def needs_teardown(s: Situation, status: TaskStatus, *, made_something: bool) -> bool:
     """Whether what runs of a leaving object made has to be undone by a run first."""
-    if not s.definition.teardown or s.leaving is Leaving.KEEP:
+    if not s.definition.teardown or s.leaving in (Leaving.KEEP, Leaving.RELEASE):
         return False
     last = status.run
     if last is not None and last.operation is TaskOperation.TEARDOWN:
@@ -100,3 +86,28 @@ def is_superseded(s: Situation, run: TaskRun) -> bool:
     if run.inputs_hash and run.inputs_hash == s.inputs.hash:
         return False
     return run.inputs_version != s.inputs.version
+
+
+def interrupt_time(s: Situation, run: TaskRun) -> datetime | None:
+    """Return when the run is cancelled, or None if nothing came that it stands in the way of.
+
+    Newer inputs cancel a task at once if its definition says so; everything else, another version
+    among it, leaves the run a grace, counted from when it was first noticed, in which it may end by
+    itself. While the object is paused, a run is awaited.
+    """
+    if run.superseded and s.definition.supersede is Supersede.CANCEL:
+        return min(run.interrupt_at or s.now, s.now)
+    if _is_paused(s) or not (run.superseded or s.superseded or s.retry_asked):
+        return None
+    latest = s.now + timedelta(seconds=s.pace.interrupt)
+    return min(run.interrupt_at or latest, latest)
+
+
+def _is_paused(s: Situation) -> bool:
+    """Whether a person paused the object: an upgrade gets PAUSED with the mark that it is superseded."""
+    return s.paused and not (s.superseded and s.pause == PAUSED)
+
+
+def is_interrupted(run: TaskRun, now: datetime) -> bool:
+    """Whether the run has been cancelled by then, and not for its deadline."""
+    return run.interrupt_at is not None and now >= run.interrupt_at

@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from apis.cloud import Waiting, WaitingReason
-from internal.cloud.concurrency.checker import Claim, Denied, Granted, Verdict
-from internal.cloud.concurrency.tempo import Tempo
+from internal.cloud.concurrency.checker import Claim, Denial, Granted, Verdict
+from internal.cloud.concurrency.rate_window import Tempo
 from internal.cloud.runs import RunOwner
 
 Place = tuple[datetime, str]
@@ -68,7 +68,7 @@ class _Instance:
     queue: list[Place] = field(default_factory=list)
 
 
-class Ledger:
+class ConcurrencyLimiter:
     """A :class:`ConcurrencyChecker`. `wake` is called for owners that should ask again; it must not
     call back at once. `patience`: seconds that a place is kept for who was woken and does not ask."""
 
@@ -185,7 +185,7 @@ class Ledger:
 
     # -- judging -----------------------------------------------------------------------------------
 
-    def _judge(self, waiter: _Waiter, now: datetime) -> Denied | None:
+    def _judge(self, waiter: _Waiter, now: datetime) -> Denial | None:
         """Why it has to wait; None if it may start."""
         rival = self._rival(waiter, now)
         if rival is not None:
@@ -258,7 +258,7 @@ class Ledger:
 
     # -- telling why -------------------------------------------------------------------------------
 
-    def _busy(self, waiter: _Waiter, rival: Claim, now: datetime) -> Denied:
+    def _busy(self, waiter: _Waiter, rival: Claim, now: datetime) -> Denial:
         instance = self._instances[_instance_of(waiter.claim)]
         position = 1 + bisect_left(instance.queue, waiter.place)
         holder = instance.holders.get(rival.owner.uid)
@@ -269,7 +269,7 @@ class Ledger:
             waiter, WaitingReason.INSTANCE_BUSY, 0, position, _name(rival), estimate
         )
 
-    def _full(self, waiter: _Waiter, now: datetime) -> Denied:
+    def _full(self, waiter: _Waiter, now: datetime) -> Denial:
         kind, limit = self._type(waiter.claim), waiter.claim.concurrency.limit
         position = 1 + bisect_left(kind.queue, waiter.place)
         usual = kind.tempo.usual
@@ -278,7 +278,7 @@ class Ledger:
             waiter, WaitingReason.LIMIT, limit, position, self._longest(kind), estimate
         )
 
-    def _too_fast(self, waiter: _Waiter, behind: int, now: datetime) -> Denied:
+    def _too_fast(self, waiter: _Waiter, behind: int, now: datetime) -> Denial:
         kind, rate = self._type(waiter.claim), waiter.claim.concurrency.starts_per_minute
         position = 1 + bisect_left(kind.queue, waiter.place)
         again = kind.tempo.free_in(now, rate, behind)
@@ -298,8 +298,8 @@ class Ledger:
         position: int,
         holder: str,
         estimate: float | None,
-    ) -> Denied:
-        return Denied(
+    ) -> Denial:
+        return Denial(
             Waiting(
                 reason=reason,
                 limit=limit,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apis.references import SecretKeyRef
-from internal.cloud.runs import RunInput, surroundings
+from internal.cloud.runs import RunInput, env_vars
 from internal.cloud.runs.report import LIMIT, Report, encode_report
 from internal.cloud.runs.wire import BadInput, decode_input
 from internal.cloud.tasks.task import TaskRejected
@@ -17,7 +17,7 @@ _SHORTEST_LIMIT = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workplace:
-    """See :mod:`internal.cloud.runs.surroundings`."""
+    """See :mod:`internal.cloud.runs.env_vars`."""
 
     input: Path
     result: Path
@@ -33,19 +33,19 @@ class Workplace:
         def path(name: str) -> Path | None:
             return Path(environment[name]) if environment.get(name) else None
 
-        given, result = path(surroundings.INPUT), path(surroundings.RESULT)
+        given, result = path(env_vars.INPUT), path(env_vars.RESULT)
         if given is None or result is None:
             raise BadInput(
-                f"a task is run by the manager, which names its input in ${surroundings.INPUT} and "
-                f"the file for its result in ${surroundings.RESULT}; to try one by hand, set both"
+                f"a task is run by the manager, which names its input in ${env_vars.INPUT} and "
+                f"the file for its result in ${env_vars.RESULT}; to try one by hand, set both"
             )
         return cls(
             input=given,
             result=result,
-            secrets=path(surroundings.SECRETS),
-            seal_key=path(surroundings.SEAL_KEY),
-            folder=path(surroundings.FOLDER),
-            limit=_limit(environment.get(surroundings.LIMIT, "")),
+            secrets=path(env_vars.SECRETS),
+            seal_key=path(env_vars.SEAL_KEY),
+            folder=path(env_vars.FOLDER),
+            limit=_limit(environment.get(env_vars.LIMIT, "")),
         )
 
     def read_input(self, task: str) -> RunInput:
@@ -71,10 +71,21 @@ class Workplace:
         except OSError:
             raise TaskRejected(_not_given(ref)) from None
 
+    def read_secret_keys(self, name: str) -> dict[str, str]:
+        """Return the values of a Secret by key. Raises TaskRejected where there are none, or no text."""
+        folder = None if self.secrets is None or "/" in name else self.secrets / name
+        if folder is None or name in ("", ".", "..") or not folder.is_dir():
+            raise TaskRejected(
+                f"the task was not given the Secret {name!r}: make it in the object's namespace, with"
+                " at least one key, and ask for a retry"
+            )
+        keys = sorted(path.name for path in folder.iterdir() if not path.name.startswith(".."))
+        return {key: self.read_secret(SecretKeyRef(name=name, key=key)) for key in keys}
+
     def read_seal_key(self) -> str:
         """Raises LookupError if the run has none."""
         if self.seal_key is None:
-            raise LookupError(f"there is no key for secret outputs (${surroundings.SEAL_KEY})")
+            raise LookupError(f"there is no key for secret outputs (${env_vars.SEAL_KEY})")
         return self.seal_key.read_text().strip()
 
     def write(self, report: Report) -> None:
@@ -90,7 +101,7 @@ def _limit(text: str) -> int:
         return LIMIT
     if not text.isdecimal() or int(text) < _SHORTEST_LIMIT:
         raise BadInput(
-            f"${surroundings.LIMIT} is {text!r}; it is a number of bytes, {_SHORTEST_LIMIT} or more"
+            f"${env_vars.LIMIT} is {text!r}; it is a number of bytes, {_SHORTEST_LIMIT} or more"
         )
     return int(text)
 

@@ -1,0 +1,99 @@
+"""What a plan destroys, and its refusal under deletion protection. Pure.
+
+https://developer.hashicorp.com/terraform/internals/json-format, Plan and Change Representation
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from internal.cloud.tasks.terraform.events import event_of
+
+_SHOWN: Final = 20
+"""Addresses that a message lists."""
+_COLORS: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x02\x03]")
+_TEXT: Final = re.compile(
+    r"^\s*# (?P<address>\S.*?) (?:\(deposed object \S+\) )?"
+    r"(?:(?P<delete>will be destroyed)|(?:is tainted, so )?(?P<replace>must be replaced)"
+    r"|(?P<asked>will be replaced, as requested))"
+)
+
+
+class UnreadablePlan(ValueError):
+    """The plan is not what Terraform documents, so nothing is known of what it destroys."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Destruction:
+    """One resource that would not survive the plan."""
+
+    address: str
+    replaced: bool
+    """Whether another one takes its place."""
+
+    def __str__(self) -> str:
+        return f"{'replace' if self.replaced else 'destroy'} {self.address}"
+
+
+def destructions_of(plan: Mapping[str, Any]) -> list[Destruction]:
+    """Return what the output of `terraform show -json PLAN` destroys. Raises UnreadablePlan."""
+    changes = plan.get("resource_changes", [])
+    if "format_version" not in plan or not isinstance(changes, list):
+        raise UnreadablePlan("it has no format_version, or its resource_changes are no list")
+    try:
+        found = [(item["address"], item["change"]["actions"]) for item in changes]
+    except (KeyError, TypeError) as error:
+        raise UnreadablePlan("one of its resource_changes has no address or no actions") from error
+    return sorted(
+        Destruction(str(address), replaced="create" in actions)
+        for address, actions in found
+        if "delete" in actions
+    )
+
+
+def destructions_in_log(log: bytes) -> list[Destruction]:
+    """Return what the log of a plan says will be destroyed, whether it is JSON lines or text."""
+    found: set[Destruction] = set()
+    for line in log.splitlines():
+        event = event_of(line)
+        item = _in_text(line) if event is None else _in_event(event)
+        if item is not None:
+            found.add(item)
+    return sorted(found)
+
+
+def _in_event(event: Mapping[str, Any]) -> Destruction | None:
+    change = event.get("change") or {}
+    if event.get("type") != "planned_change" or change.get("action") not in ("delete", "replace"):
+        return None
+    address = (change.get("resource") or {}).get("addr", "a resource")
+    return Destruction(str(address), replaced=change["action"] == "replace")
+
+
+def _in_text(line: bytes) -> Destruction | None:
+    match = _TEXT.match(_COLORS.sub("", line.decode("utf-8", "replace")))
+    if match is None:
+        return None
+    return Destruction(match["address"], replaced=match["delete"] is None)
+
+
+def refusal(found: Sequence[Destruction], count: int, instance: str) -> str:
+    """Return why a plan is not applied, with the addresses, and what to do.
+
+    `count`: how many it destroys, which may be more than are known by address.
+    """
+    listed = _listed([str(item) for item in found], max(count, len(found)))
+    return (
+        f"deletion protection is on, and the plan destroys or replaces {listed}. Nothing was applied."
+        " Take the change back; or set spec.debug.enableDeletionProtection of the Instance to false"
+        f" and run `manager instance retry {instance}`, and set it back to true afterwards"
+    )
+
+
+def _listed(items: Iterable[str], count: int) -> str:
+    shown = list(items)[:_SHOWN]
+    if not shown:
+        return f"{count} resources"
+    more = f" and {count - len(shown)} more" if count > len(shown) else ""
+    return f"{count} resources: {', '.join(shown)}{more}"
