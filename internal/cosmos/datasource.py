@@ -14,11 +14,12 @@ from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
-from internal.cosmos.marks import INSTANCE
+from internal.cosmos.labels import INSTANCE, VERSION
 from internal.cosmos.names import to_label_value
 from internal.cosmos.volumesnapshots import (
     GROUP,
     VOLUME_SNAPSHOT,
+    height_of,
     is_ready,
     restore_size,
     taken_at,
@@ -51,6 +52,10 @@ class FoundSource:
     """`spec.dataSource` of the claim."""
     size: Quantity | None
     """The least size of the claim; None where nobody tells."""
+    height: int | None = None
+    """Next height of the node on this disk, where it was recorded."""
+    version: str = ""
+    """Tag of the image that the node ran, where it was recorded."""
 
     @property
     def name(self) -> str:
@@ -86,7 +91,8 @@ def selector_of(source: AutoDataSource, instance: str) -> dict[str, str]:
 def from_snapshot(entry: Entry) -> FoundSource:
     """A snapshot as the source of a claim."""
     reference = {"apiGroup": GROUP, "kind": VOLUME_SNAPSHOT.gvk.kind, "name": entry.name}
-    return FoundSource(reference, restore_size(entry))
+    version = entry.labels.get(VERSION, "")
+    return FoundSource(reference, restore_size(entry), height_of(entry), version)
 
 
 class DataSources:
@@ -138,7 +144,7 @@ class DataSources:
         )
 
     def _snapshot(self, name: str, namespace: str) -> FoundSource:
-        entry = self._cache.entry(VOLUME_SNAPSHOT, name, namespace)
+        entry = self._cache.entry(VOLUME_SNAPSHOT, name, namespace=namespace)
         if entry is None or not is_ready(entry):
             state = "does not exist" if entry is None else "is not ready to use"
             raise SourceMissing(
@@ -148,7 +154,7 @@ class DataSources:
 
     async def _claim(self, name: str, namespace: str) -> FoundSource:
         try:
-            claim = await self._live.get(CLAIM, name, namespace)
+            claim = await self._live.get(CLAIM, name, namespace=namespace)
         except NotFound:
             raise SourceMissing(
                 SourceReason.GET_CLAIM, f"PersistentVolumeClaim {name} does not exist"

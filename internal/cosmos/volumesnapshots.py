@@ -10,11 +10,14 @@ from ctrlruntime.api import Quantity
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.api.scalars import parse_time
 from ctrlruntime.cache.entry import Entry
+from internal.cosmos.labels import HEIGHT
 
 GROUP: Final = "snapshot.storage.k8s.io"
 VOLUME_SNAPSHOT: Final = RESTMapping(
     GroupVersionKind(GROUP, "v1", "VolumeSnapshot"), "volumesnapshots", True
 )
+LONGEST_HEIGHT: Final = 18
+"""Digits of a height."""
 DEFINITION: Final = f"volumesnapshots.{GROUP}"
 """Name of the CustomResourceDefinition."""
 
@@ -46,6 +49,12 @@ def taken_at(entry: Entry) -> datetime | None:
 def made_at(entry: Entry) -> datetime | None:
     """When the object was made."""
     return _time(entry.creation_timestamp)
+
+
+def height_of(entry: Entry) -> int | None:
+    """Return the next height of the node whose disk it shows, as it was recorded with it; None if none was."""
+    text = entry.annotations.get(HEIGHT, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= LONGEST_HEIGHT else None
 
 
 def restore_size(entry: Entry) -> Quantity | None:

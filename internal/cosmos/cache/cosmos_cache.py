@@ -13,9 +13,9 @@ from prometheus_client import CollectorRegistry
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.queue import Request
 from ctrlruntime.resources.ordinal import ordinal_of
+from internal.cosmos.cache.change_filter import News, reached
 from internal.cosmos.cache.memory import Record
 from internal.cosmos.cache.metrics import CacheMetrics
-from internal.cosmos.cache.news import News, reached
 from internal.cosmos.cache.observation import DiskObservation, Observation
 from internal.cosmos.cache.pace import Pace
 from internal.cosmos.cache.pods import (
@@ -29,8 +29,8 @@ from internal.cosmos.cache.pods import (
     target_of,
 )
 from internal.cosmos.cache.poller import Poller, Repeat
+from internal.cosmos.cache.polling import Questions
 from internal.cosmos.cache.pool import Pool
-from internal.cosmos.cache.questions import Questions
 from internal.cosmos.comet.client import NodeClient
 from internal.cosmos.comet.status import NodeStatus
 from internal.cosmos.comet.usage import DiskUsage
@@ -87,6 +87,8 @@ class CosmosCache:
         self._statuses = self._questions("status", self._ask_status, options.interval)
         self._disks = self._questions("disk", self._ask_disk, options.disk_interval)
         self._sets: dict[tuple[str, str], _Followed] = {}
+        self._in_sync_since: dict[str, datetime] = {}
+        self._earlier: dict[str, Record[NodeStatus]] = {}
         self._news = News()
         self._listeners: list[Callable[[Request], None]] = []
         self._disk_listeners: list[Callable[[Request], None]] = []
@@ -128,6 +130,7 @@ class CosmosCache:
         for entry in self._pods(namespace, name):
             if entry.name in named:
                 self._statuses.memory.invalidate(entry.uid)
+                self._forget_answers(entry.uid)
 
     def subscribe(self, changed: Callable[[Request], None]) -> None:
         """Be told of news of a set; see `Observations`."""
@@ -202,7 +205,7 @@ class CosmosCache:
         )
 
     def _repeats(self, namespace: str, name: str, target: Target) -> Sequence[Repeat]:
-        told = partial(self._answered, namespace, name)
+        told = partial(self._answered, namespace, name, target.uid)
         status = partial(self._statuses.repeat, answered=told)
         if not target.folder:
             return (status,)
@@ -229,12 +232,31 @@ class CosmosCache:
             error = record.error if target_of(entry) or record.at else WITHOUT_ADDRESS
             return Observation(*place, at=record.at, error=error)
         said = record.answer
-        return Observation(*place, record.at, said.height, said.catching_up)
+        earlier = self._earlier.get(entry.uid)
+        return Observation(
+            *place,
+            record.at,
+            said.height,
+            said.catching_up,
+            in_sync_since=self._in_sync_since.get(entry.uid),
+            earlier_at=None if earlier is None else earlier.at,
+            earlier_height=None if earlier is None else _height(earlier),
+        )
 
     def _answered(
-        self, namespace: str, name: str, before: Record[NodeStatus], after: Record[NodeStatus]
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        before: Record[NodeStatus],
+        after: Record[NodeStatus],
     ) -> None:
         """Look closer at a set only if there may be news: most answers are but another height."""
+        self._earlier[uid] = before
+        if _state(after) != "in_sync":
+            self._in_sync_since.pop(uid, None)
+        elif after.at is not None:
+            self._in_sync_since.setdefault(uid, after.at)
         due = self._news.heights_are_due((namespace, name), time.monotonic())
         followed = self._sets.get((namespace, name))
         boundaries = () if followed is None else followed.boundaries
@@ -247,18 +269,23 @@ class CosmosCache:
         boundaries = () if followed is None else followed.boundaries
         if self._news.is_news((namespace, name), seen, time.monotonic(), boundaries):
             for listener in self._listeners:
-                listener(Request(namespace, name))
+                listener(Request(name, namespace=namespace))
 
     def _disk_answered(
         self, namespace: str, name: str, before: Record[DiskUsage], after: Record[DiskUsage]
     ) -> None:
         if before.at is None or _percent(before) != _percent(after):
             for listener in self._disk_listeners:
-                listener(Request(namespace, name))
+                listener(Request(name, namespace=namespace))
 
     def _drop(self, uid: str) -> None:
+        self._forget_answers(uid)
         self._statuses.memory.drop(uid)
         self._disks.memory.drop(uid)
+
+    def _forget_answers(self, uid: str) -> None:
+        self._in_sync_since.pop(uid, None)
+        self._earlier.pop(uid, None)
 
     # -- metrics -------------------------------------------------------------------------------
 

@@ -27,6 +27,12 @@ class Observation:
     """Whether it said that it is behind."""
     error: str = ""
     """Why nothing is known."""
+    in_sync_since: datetime | None = None
+    """When the first of its last answers in a row came that it has caught up."""
+    earlier_at: datetime | None = None
+    """When it was asked the time before."""
+    earlier_height: int | None = None
+    """Its last block then, if it answered."""
 
     @property
     def is_reachable(self) -> bool:

@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 
 from ctrlruntime.api.scalars import parse_time
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import Event, Updated
+from ctrlruntime.cache.events import Event, UpdateEvent
 from ctrlruntime.resources.ordinal import ordinal_of
 from internal.cosmos.comet.address import Address, address_of
-from internal.cosmos.marks import BELONGS_TO
+from internal.cosmos.labels import BELONGS_TO
 
 MIN_READY = timedelta(seconds=5)
 """How long a Pod has to be ready before its node counts as one that stays."""
@@ -67,14 +67,15 @@ def is_settled(entry: Entry, now: datetime) -> bool:
 
 
 def matters(event: Event) -> bool:
-    """Predicate: a Pod came, went, is on its way out, or can be reached in another way."""
-    if not isinstance(event, Updated):
+    """Predicate: a Pod came, went, changed its owner, is on its way out, or can be reached in another way."""
+    if not isinstance(event, UpdateEvent):
         return True
     return _told(event.old) != _told(event.new)
 
 
 def _told(entry: Entry) -> tuple[object, ...]:
-    return entry.uid, is_terminating(entry), target_of(entry), ordinal_of(entry)
+    place = target_of(entry), ordinal_of(entry), is_main(entry)
+    return entry.uid, entry.owners, is_terminating(entry), *place
 
 
 def _since(text: str | None, now: datetime) -> timedelta:

@@ -5,18 +5,18 @@ from typing import Protocol
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.controller.failures import UnrecoverableError
+from ctrlruntime.controller.aggregate_error import UnrecoverableError
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.queue import Request
 from internal.cosmos.cache.cosmos_cache import CosmosCache
-from internal.cosmos.fullnode.home import chain_home
 from internal.cosmos.fullnode.reading import read
+from internal.cosmos.fullnode.volumes import chain_home
 
 
 class NodeSets(Protocol):
     """The sets as the informer has them."""
 
-    def get(self, namespace: str, name: str) -> Entry | None:
+    def get(self, name: str, *, namespace: str) -> Entry | None:
         """One of them, if it exists."""
 
 
@@ -29,7 +29,7 @@ class CacheReconciler:
 
     async def reconcile(self, request: Request) -> Result | None:
         """One set."""
-        entry = self.node_sets.get(request.namespace, request.name)
+        entry = self.node_sets.get(request.name, namespace=request.namespace)
         if entry is None:
             await self.cache.forget(request.namespace, request.name)
         else:

@@ -9,7 +9,7 @@ from yarl import URL
 
 from internal.cosmos.comet import status, usage
 from internal.cosmos.fullnode.ports import RPC
-from internal.cosmos.marks import HEALTH, HEALTH_PORT, HEALTHCHECK, NODE, RPC_PORT
+from internal.cosmos.labels import HEALTH, HEALTH_PORT, HEALTHCHECK, NODE, RPC_PORT
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ import copy
 from typing import Any, Final
 
 from apis.cosmos import AdditionalPod, CosmosFullNode
-from ctrlruntime.controller.failures import UnrecoverableError
 from ctrlruntime.resources import Desired
-from internal.cosmos import marks
-from internal.cosmos.fullnode.built import POD, built, inputs_of
+from internal.cosmos import labels as label_keys
+from internal.cosmos.fullnode.desired_objects import POD, built, inputs_of
 from internal.cosmos.fullnode.metadata import default_labels, metadata, named, node_ordinals
 from internal.cosmos.fullnode.pod_builder import is_built, set_images
 from internal.cosmos.fullnode.versions import node_version
-from internal.cosmos.marks import pod_name
+from internal.cosmos.invalid import invalid_field
+from internal.cosmos.labels import pod_name
 from internal.cosmos.names import to_label_value
 
 _WEIGHT: Final = 100
@@ -23,13 +23,14 @@ def build_additional_pods(node_set: CosmosFullNode) -> list[Desired]:
     """Those of each node that is to run. While a node is away nothing stands beside it: it could be
     writing to its disk.
 
-    Raises UnrecoverableError for a name that is the set's own, or is given twice.
+    Raises InvalidSpec for a name that is the set's own, or is given twice.
     """
     templates = node_set.spec.additional_versioned_pods
     names = [each.name for each in templates]
     if named(node_set) in names or len(set(names)) < len(names):
-        raise UnrecoverableError(
-            "spec.additionalVersionedPods: names have to differ from each other and from the set's"
+        raise invalid_field(
+            "spec.additionalVersionedPods",
+            "names have to differ from each other and from the set's",
         )
     return [
         _pod(node_set, template, ordinal, place)
@@ -49,9 +50,9 @@ def _pod(node_set: CosmosFullNode, template: AdditionalPod, ordinal: int, place:
         _prefer(spec, node)
     images = [each.get("image", "") for each in spec.get("containers") or []]
     labels = {
-        **default_labels(node_set, component=marks.ADDITIONAL, image=next(iter(images), "")),
-        marks.INSTANCE: to_label_value(name),
-        marks.BELONGS_TO: to_label_value(node),
+        **default_labels(node_set, component=label_keys.ADDITIONAL, image=next(iter(images), "")),
+        label_keys.INSTANCE: to_label_value(name),
+        label_keys.BELONGS_TO: to_label_value(node),
     }
     return built(
         node_set,
@@ -71,7 +72,7 @@ def _prefer(spec: dict[str, Any], node: str) -> None:
         {
             "weight": _WEIGHT,
             "podAffinityTerm": {
-                "labelSelector": {"matchLabels": {marks.INSTANCE: to_label_value(node)}},
+                "labelSelector": {"matchLabels": {label_keys.INSTANCE: to_label_value(node)}},
                 "topologyKey": "kubernetes.io/hostname",
             },
         }

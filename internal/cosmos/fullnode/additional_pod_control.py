@@ -1,17 +1,21 @@
 """The Pods beside the nodes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.resources import Owner
-from ctrlruntime.resources.probe import pod_readiness
-from ctrlruntime.resources.workload import Progress, WorkloadControl
 from internal.cosmos.fullnode.additional_pod_builder import build_additional_pods
-from internal.cosmos.fullnode.findings import Findings
+from internal.cosmos.fullnode.checks import check_strategy
+from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.metadata import default_labels
+from internal.cosmos.fullnode.min_ready import next_available, since_ready, with_min_ready
 from internal.cosmos.fullnode.objects import Objects
 from internal.cosmos.fullnode.pod_control import take_down
-from internal.cosmos.marks import ADDITIONAL, BELONGS_TO, COMPONENT, NAME
+from internal.cosmos.labels import ADDITIONAL, BELONGS_TO, COMPONENT, NAME
+from internal.cosmos.workload.probe import pod_readiness
+from internal.cosmos.workload.workload import Progress, WorkloadControl
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,24 +24,31 @@ class AdditionalPodControl:
 
     pods: Objects
     workload: WorkloadControl
+    now: Callable[[], datetime]
+    """The clock."""
 
     async def reconcile(
         self, node_set: CosmosFullNode, owner: Owner, findings: Findings
     ) -> Progress:
         """One pass. Raises UnrecoverableError for names that are taken."""
-        current = [entry for entry in self.pods.of(owner).values() if BELONGS_TO in entry.labels]
         desired = build_additional_pods(node_set)
+        found = self.pods.known(owner, [item.name for item in desired])
+        current = [entry for entry in found.values() if BELONGS_TO in entry.labels]
         if not desired and not current:
             return Progress()
+        check_strategy(node_set)
         labels = default_labels(node_set)
+        seconds, now = node_set.spec.strategy.min_ready_seconds, self.now()
         progress = await self.workload.reconcile(
             desired,
             current,
             owner,
             replicas=len(desired),
             max_unavailable=node_set.spec.strategy.max_unavailable,
-            probe=pod_readiness,
+            probe=with_min_ready(pod_readiness, since_ready, seconds, now),
             selector={NAME: labels[NAME], COMPONENT: ADDITIONAL},
         )
-        take_down(self.pods.metrics, progress, findings)
+        wait = next_available(current, pod_readiness, since_ready, seconds, now)
+        findings.settling.append(wait)
+        take_down(self.pods.metrics, progress, owner, findings)
         return progress

@@ -1,10 +1,11 @@
 """ConfigMaps with what is laid over the configuration of each node. Pure."""
 
 from collections.abc import Mapping
+from typing import Final
 
-from apis.cosmos import CosmosFullNode
+from apis.cosmos import CosmosFullNode, DatabaseBackend
 from ctrlruntime.resources import Desired
-from internal.cosmos.fullnode.built import CONFIG_MAP, built, inputs_of
+from internal.cosmos.fullnode.desired_objects import CONFIG_MAP, built, inputs_of
 from internal.cosmos.fullnode.metadata import default_labels, metadata, named, node_ordinals
 from internal.cosmos.fullnode.node_key import NodeKey
 from internal.cosmos.fullnode.peers import Peers
@@ -15,7 +16,10 @@ from internal.cosmos.fullnode.toml_overlay import (
     config_overlay,
 )
 from internal.cosmos.fullnode.versions import halt_height
-from internal.cosmos.marks import pod_name
+from internal.cosmos.labels import pod_name
+
+BEFORE: Final = DatabaseBackend.GOLEVELDB
+"""What managers up to 0.1 wrote where no database was given: an input that was recorded then stays the same."""
 
 
 def build_config_maps(
@@ -41,7 +45,7 @@ def _config_map(node_set: CosmosFullNode, ordinal: int, peers: Peers) -> Desired
         labels,
         chain.config,
         chain.app,
-        chain.database_backend.value,
+        (chain.database_backend or BEFORE).value,
         chain.log_level and chain.log_level.value,
         chain.log_format and chain.log_format.value,
         halt_height(node_set, pod),

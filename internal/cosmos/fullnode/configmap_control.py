@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from apis.cosmos import CosmosFullNode
-from ctrlruntime.controller.failures import TransientError, UnrecoverableError
+from ctrlruntime.controller.aggregate_error import TransientError, UnrecoverableError
 from ctrlruntime.resources import Action, Desired, Outcome, Owner
-from ctrlruntime.resources.checksums import CONFIG_CHECKSUM, checksum_in_effect, checksummed
 from internal.cosmos.fullnode.configmap_builder import build_config_maps
-from internal.cosmos.fullnode.findings import Findings
+from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.metadata import named, node_ordinals
 from internal.cosmos.fullnode.node_key import NodeKey
 from internal.cosmos.fullnode.objects import Objects
 from internal.cosmos.fullnode.peers import Peers
-from internal.cosmos.marks import pod_name
+from internal.cosmos.labels import pod_name
+from internal.cosmos.workload.checksums import CONFIG_CHECKSUM, checksum_in_effect, checksummed
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,7 @@ class ConfigMapControl:
     ) -> str:
         if desired is not None and outcome is not None and outcome.action is not Action.CONFLICT:
             return checksum_in_effect(desired, outcome.entry)
-        objects = self.config_maps
-        entry = objects.cache.entry(objects.mapping, pod, node_set.metadata.namespace)
+        entry = self.config_maps.find(pod, node_set.metadata.namespace)
         return "" if entry is None else entry.annotations.get(CONFIG_CHECKSUM, "")
 
 

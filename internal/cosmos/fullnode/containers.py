@@ -3,16 +3,16 @@
 from typing import Any, Final
 
 from apis.cosmos import CosmosFullNode, FullNodeType, ProbeStrategy
-from internal.cosmos import marks
-from internal.cosmos.fullnode.home import (
+from internal.cosmos import labels as label_keys
+from internal.cosmos.fullnode.ports import container_ports, rpc_port
+from internal.cosmos.fullnode.volumes import (
     WORK,
     chain_home,
     environment,
     node_mounts,
     watching_mounts,
 )
-from internal.cosmos.fullnode.ports import container_ports, rpc_port
-from internal.cosmos.marks import pod_name
+from internal.cosmos.labels import pod_name
 
 Part = dict[str, Any]
 SIDECAR: Final[Part] = {
@@ -33,7 +33,7 @@ def containers(node_set: CosmosFullNode, ordinal: int, sidecar_image: str) -> li
     if node_set.spec.chain.versions:
         made.append(
             {
-                "name": marks.VERSION_CHECK_INTERVAL,
+                "name": label_keys.VERSION_CHECK_INTERVAL,
                 "image": sidecar_image,
                 "args": version_check_arguments(node_set, ordinal),
                 "volumeMounts": watching_mounts(node_set),
@@ -48,6 +48,12 @@ def pulled(node_set: CosmosFullNode) -> Part:
     """When the image is pulled, if the template says so."""
     policy = node_set.spec.pod_template.image_pull_policy
     return {"imagePullPolicy": policy} if policy else {}
+
+
+def image_of(node_set: CosmosFullNode) -> Part:
+    """The template's image, if it names one; versions go over it."""
+    image = node_set.spec.pod_template.image
+    return {"image": image} if image else {}
 
 
 def version_check_arguments(node_set: CosmosFullNode, ordinal: int) -> list[str]:
@@ -66,8 +72,8 @@ def version_check_arguments(node_set: CosmosFullNode, ordinal: int) -> list[str]
 def _node(node_set: CosmosFullNode) -> Part:
     template = node_set.spec.pod_template
     made: Part = {
-        "name": marks.NODE,
-        "image": template.image,
+        "name": label_keys.NODE,
+        **image_of(node_set),
         **_start(node_set),
         "env": environment(node_set),
         "ports": container_ports(node_set),
@@ -78,27 +84,29 @@ def _node(node_set: CosmosFullNode) -> Part:
     if template.resources:
         made["resources"] = template.resources
     if probes_of(node_set) is not ProbeStrategy.NONE:
-        made["readinessProbe"] = _probe(marks.RPC_PORT, failures=5)
+        made["readinessProbe"] = _probe(label_keys.RPC_PORT, failures=5)
     return made
 
 
 def _healthcheck(node_set: CosmosFullNode, sidecar_image: str) -> Part:
     made: Part = {
-        "name": marks.HEALTHCHECK,
+        "name": label_keys.HEALTHCHECK,
         "image": sidecar_image,
         "args": [
             "node",
             "healthcheck",
             f"--rpc-url=http://127.0.0.1:{rpc_port(node_set)}",
-            f"--bind-address=:{marks.HEALTH_PORT}",
+            f"--bind-address=:{label_keys.HEALTH_PORT}",
         ],
-        "ports": [{"name": marks.HEALTH, "containerPort": marks.HEALTH_PORT, "protocol": "TCP"}],
+        "ports": [
+            {"name": label_keys.HEALTH, "containerPort": label_keys.HEALTH_PORT, "protocol": "TCP"}
+        ],
         "volumeMounts": watching_mounts(node_set),
         **pulled(node_set),
         **SIDECAR,
     }
     if probes_of(node_set) is ProbeStrategy.IN_SYNC:
-        made["readinessProbe"] = _probe(marks.HEALTH, failures=3)
+        made["readinessProbe"] = _probe(label_keys.HEALTH, failures=3)
     return made
 
 

@@ -4,18 +4,19 @@ Every step can be cut off at any point and goes on from there at the next start:
 kept, and a disk that was being filled is filled again from the beginning.
 """
 
+from dataclasses import dataclass
 from typing import Any, Final
 
-from apis.cosmos import CosmosFullNode
-from internal.cosmos import marks
-from internal.cosmos.fullnode.containers import SIDECAR, pulled, version_check_arguments
-from internal.cosmos.fullnode.home import (
+from apis.cosmos import Chain, CosmosFullNode
+from internal.cosmos import labels as label_keys
+from internal.cosmos.fullnode.containers import SIDECAR, image_of, pulled, version_check_arguments
+from internal.cosmos.fullnode.volumes import (
     WORK,
     common_mounts,
     environment,
     init_mounts,
 )
-from internal.cosmos.marks import pod_name
+from internal.cosmos.labels import pod_name
 
 Part = dict[str, Any]
 CLEAN: Final = "clean-init"
@@ -80,22 +81,35 @@ fi
 """
 
 
-def init_containers(node_set: CosmosFullNode, ordinal: int, sidecar_image: str) -> list[Part]:
-    """All of them, in order."""
-    chain = node_set.spec.chain
+@dataclass(frozen=True, slots=True)
+class Images:
+    """Images of the containers that are not the chain's."""
+
+    sidecar: str
+    """Of our own."""
+    script: str
+    """Of users' scripts."""
+
+
+def init_containers(node_set: CosmosFullNode, ordinal: int, images: Images) -> list[Part]:
+    """All of them, in order. A user's script runs in the image for scripts, all else in ours."""
+    chain, sidecar_image = node_set.spec.chain, images.sidecar
+    genesis = images.script if chain.genesis_script else sidecar_image
+    addrbook = images.script if chain.addrbook_script else sidecar_image
+    snapshot = images.script if chain.snapshot_script else sidecar_image
     made = [
         _of_sidecar(node_set, CLEAN, sidecar_image, _shell(_CLEAN)),
         _chain(node_set, ordinal),
-        _of_sidecar(node_set, GENESIS, sidecar_image, _genesis(node_set)),
-        _of_sidecar(node_set, ADDRBOOK, sidecar_image, _addrbook(node_set)),
+        _of_sidecar(node_set, GENESIS, genesis, _genesis(node_set)),
+        _of_sidecar(node_set, ADDRBOOK, addrbook, _addrbook(node_set)),
         _of_sidecar(node_set, CONFIG, sidecar_image, {"args": ["node", CONFIG]}, SIDECAR),
     ]
     if chain.snapshot_script or chain.snapshot_url:
-        made.append(_of_sidecar(node_set, SNAPSHOT, sidecar_image, _snapshot(node_set)))
+        made.append(_of_sidecar(node_set, SNAPSHOT, snapshot, _snapshot(node_set)))
     if chain.versions:
         arguments = [*version_check_arguments(node_set, ordinal), "--once"]
         check = {"args": arguments, "volumeMounts": common_mounts(node_set)}
-        made.append(_of_sidecar(node_set, marks.VERSION_CHECK, sidecar_image, check, SIDECAR))
+        made.append(_of_sidecar(node_set, label_keys.VERSION_CHECK, sidecar_image, check, SIDECAR))
     return made
 
 
@@ -107,8 +121,12 @@ def _shell(script: str, *arguments: str) -> Part:
     )
 
 
-def _fetch(what: str, url: str) -> Part:
-    return {"args": ["node", "fetch", what, url]}
+def _fetch(chain: Chain, what: str, url: str, sha256: str | None) -> Part:
+    """Arguments that are not given are not there, so that Pods of older managers stay as they are."""
+    options = [f"--sha256={sha256.lower()}"] if sha256 else []
+    if chain.max_download_size is not None:
+        options.append(f"--max-bytes={int(chain.max_download_size.value)}")
+    return {"args": ["node", "fetch", what, url, *options]}
 
 
 def _chain(node_set: CosmosFullNode, ordinal: int) -> Part:
@@ -124,7 +142,7 @@ def _chain(node_set: CosmosFullNode, ordinal: int) -> Part:
     ]
     return {
         "name": CHAIN,
-        "image": node_set.spec.pod_template.image,
+        **image_of(node_set),
         **_shell(_CHAIN, *arguments),
         "env": environment(node_set),
         "volumeMounts": init_mounts(node_set),
@@ -138,7 +156,7 @@ def _genesis(node_set: CosmosFullNode) -> Part:
     if chain.genesis_script:
         return _shell(_GENESIS_SCRIPT, chain.genesis_script)
     if chain.genesis_url:
-        return _fetch("genesis", chain.genesis_url)
+        return _fetch(chain, "genesis", chain.genesis_url, chain.genesis_sha256)
     return _shell(_GENESIS_OF_INIT)
 
 
@@ -147,7 +165,7 @@ def _addrbook(node_set: CosmosFullNode) -> Part:
     if chain.addrbook_script:
         return _shell(_ADDRBOOK_SCRIPT, chain.addrbook_script)
     if chain.addrbook_url:
-        return _fetch("addrbook", chain.addrbook_url)
+        return _fetch(chain, "addrbook", chain.addrbook_url, chain.addrbook_sha256)
     return _shell(_NO_ADDRBOOK)
 
 
@@ -155,7 +173,7 @@ def _snapshot(node_set: CosmosFullNode) -> Part:
     chain = node_set.spec.chain
     if chain.snapshot_script:
         return _shell(_SNAPSHOT_SCRIPT, chain.snapshot_script)
-    return _fetch("snapshot", chain.snapshot_url or "")
+    return _fetch(chain, "snapshot", chain.snapshot_url or "", chain.snapshot_sha256)
 
 
 def _of_sidecar(

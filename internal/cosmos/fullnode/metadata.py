@@ -4,14 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from apis.cosmos import CosmosFullNode, Metadata
-from internal.cosmos import marks
-from internal.cosmos.marks import pod_name
+from internal.cosmos import labels as label_keys
+from internal.cosmos.inherited import FOUND_BY
+from internal.cosmos.labels import pod_name
 from internal.cosmos.names import to_label_key, to_label_value
-
-FOUND_BY = frozenset(
-    {marks.NAME, marks.INSTANCE, marks.COMPONENT, marks.CREATED_BY, marks.BELONGS_TO}
-)
-"""Labels that Services select by and objects are found by. Nobody's metadata changes them."""
 
 
 def named(node_set: CosmosFullNode) -> str:
@@ -28,8 +24,8 @@ def node_ordinals(node_set: CosmosFullNode) -> range:
 def node_selector(node_set: CosmosFullNode) -> dict[str, str]:
     """Labels of the Pods of all nodes of a set, and of nothing else."""
     return {
-        marks.NAME: to_label_value(named(node_set)),
-        marks.COMPONENT: node_set.gvk().kind,
+        label_keys.NAME: to_label_value(named(node_set)),
+        label_keys.COMPONENT: node_set.gvk().kind,
     }
 
 
@@ -50,16 +46,16 @@ def default_labels(
     """
     spec = node_set.spec
     labels = {
-        marks.CREATED_BY: marks.FIELD_MANAGER,
-        marks.COMPONENT: component or node_set.gvk().kind,
-        marks.NAME: named(node_set),
-        marks.NETWORK: spec.chain.network,
-        marks.TYPE: spec.type.value,
+        label_keys.CREATED_BY: label_keys.FIELD_MANAGER,
+        label_keys.COMPONENT: component or node_set.gvk().kind,
+        label_keys.NAME: named(node_set),
+        label_keys.NETWORK: spec.chain.network,
+        label_keys.TYPE: spec.type.value,
     }
     if image:
-        labels[marks.VERSION] = image_tag(image)
+        labels[label_keys.VERSION] = image_tag(image)
     if ordinal is not None:
-        labels[marks.INSTANCE] = pod_name(named(node_set), ordinal)
+        labels[label_keys.INSTANCE] = pod_name(named(node_set), ordinal)
     return {key: to_label_value(value) for key, value in labels.items()}
 
 

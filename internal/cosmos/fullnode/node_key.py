@@ -6,9 +6,12 @@ import base64
 import binascii
 import hashlib
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import orjson
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 FILE = "node_key.json"
 """Key in the Secret, and name of the file in the node's folder `config`."""
@@ -34,6 +37,8 @@ class NodeKey:
     @classmethod
     def make(cls) -> NodeKey:
         """A new one."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
         return cls.of(Ed25519PrivateKey.generate())
 
     @classmethod
@@ -57,6 +62,8 @@ class NodeKey:
             ) from None
         if kind != _TYPE or len(raw) != 64:
             raise BadNodeKey(f"the key in {FILE} is not of type {_TYPE} with 64 bytes")
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
         public = Ed25519PrivateKey.from_private_bytes(raw[:32]).public_key().public_bytes_raw()
         if public != raw[32:]:
             raise BadNodeKey(f"the two halves of the key in {FILE} do not belong together")

@@ -7,14 +7,14 @@ from typing import Final
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.controller.failures import UnrecoverableError
+from ctrlruntime.controller.aggregate_error import UnrecoverableError
 from ctrlruntime.resources import Owner
-from internal.cosmos.fullnode.findings import Findings
+from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.metadata import named, node_ordinals
 from internal.cosmos.fullnode.node_key import FILE, BadNodeKey, NodeKey
 from internal.cosmos.fullnode.node_key_builder import build_node_keys, with_missing
 from internal.cosmos.fullnode.objects import Objects
-from internal.cosmos.marks import node_key_name, pod_name
+from internal.cosmos.labels import node_key_name, pod_name
 
 _HELP: Final = f"put a key into `data.{FILE}`, or delete the Secret and a new identity is made"
 
@@ -55,9 +55,7 @@ class NodeKeyCollector:
         found: dict[str, NodeKey] = {}
         bad: set[str] = set()
         for pod, secret in self._names(node_set).items():
-            entry = self.secrets.cache.entry(
-                self.secrets.mapping, secret, node_set.metadata.namespace
-            )
+            entry = self.secrets.find(secret, node_set.metadata.namespace)
             try:
                 if entry is not None:
                     found[pod] = key_of(entry)

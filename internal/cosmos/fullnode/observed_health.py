@@ -7,9 +7,9 @@ what Kubernetes calls ready says nothing about whether it does its work.
 from collections.abc import Iterable
 
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.resources.probe import Health, Probe
 from internal.cosmos.cache.observation import Observation
 from internal.cosmos.cache.pods import target_of
+from internal.cosmos.workload.probe import Health, Probe
 
 
 def observed(observations: Iterable[Observation]) -> Probe:

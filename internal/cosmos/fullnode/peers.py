@@ -10,7 +10,7 @@ from apis.cosmos import CosmosFullNode
 from internal.cosmos.fullnode.metadata import named, node_ordinals
 from internal.cosmos.fullnode.node_key import NodeKey
 from internal.cosmos.fullnode.ports import P2P
-from internal.cosmos.marks import p2p_service_name, pod_name
+from internal.cosmos.labels import p2p_service_name, pod_name
 
 Service = Mapping[str, Any]
 """A Service as it is in the cluster, with its status."""

@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from apis.cosmos import ChainVersion, CosmosFullNode
-from ctrlruntime.controller.failures import UnrecoverableError
-from ctrlruntime.resources import CONFIG_CHECKSUM, Desired, Override, override_pod
-from internal.cosmos import marks
-from internal.cosmos.fullnode.built import POD, built, inputs_of, plain
+from ctrlruntime.controller.aggregate_error import UnrecoverableError
+from ctrlruntime.resources import Desired
+from internal.cosmos import labels as label_keys
 from internal.cosmos.fullnode.containers import containers
-from internal.cosmos.fullnode.home import volumes
-from internal.cosmos.fullnode.init_containers import CHAIN, init_containers
+from internal.cosmos.fullnode.desired_objects import POD, built, inputs_of, plain
+from internal.cosmos.fullnode.init_containers import CHAIN, Images, init_containers
 from internal.cosmos.fullnode.metadata import (
     default_labels,
     metadata,
@@ -20,8 +19,12 @@ from internal.cosmos.fullnode.metadata import (
 from internal.cosmos.fullnode.pod_merge import with_theirs
 from internal.cosmos.fullnode.service_account_builder import account_of
 from internal.cosmos.fullnode.versions import node_version
-from internal.cosmos.marks import pod_name
+from internal.cosmos.fullnode.volumes import volumes
+from internal.cosmos.invalid import invalid_field
+from internal.cosmos.labels import pod_name
 from internal.cosmos.names import to_host
+from internal.cosmos.workload.checksums import CONFIG_CHECKSUM
+from internal.cosmos.workload.overrides import Override, override_pod
 
 Part = dict[str, Any]
 USER: Final = 1025
@@ -49,12 +52,22 @@ def is_built(node_set: CosmosFullNode, ordinal: int) -> bool:
     return not disabled and pod not in paused_pods(node_set)
 
 
+def script_image_of(node_set: CosmosFullNode, default: str, sidecar_image: str) -> str:
+    """The image that scripts run in: the spec's, else `default`, else the one beside the nodes."""
+    return node_set.spec.pod_template.script_image or default or sidecar_image
+
+
 def build_pods(
-    node_set: CosmosFullNode, checksums: Mapping[str, str], *, sidecar_image: str
+    node_set: CosmosFullNode,
+    checksums: Mapping[str, str],
+    *,
+    sidecar_image: str,
+    script_image: str = "",
 ) -> list[Desired]:
     """The Pod of each node that is to run, by number.
 
-    `checksums`: of the configuration in effect, by name of the Pod. Raises UnrecoverableError for a
+    `checksums`: of the configuration in effect, by name of the Pod. `script_image`: what scripts run in
+    where the spec does not say; it is no input, so that another default is held back. Raises UnrecoverableError for a
     template that makes no Pod, naming the field, and if there is no `sidecar_image`.
     """
     if not sidecar_image:
@@ -62,19 +75,20 @@ def build_pods(
             "no image is known for the containers beside the nodes: give spec.podTemplate.sidecarImage, "
             "or start the manager with --node-sidecar-image"
         )
+    images = Images(sidecar_image, script_image_of(node_set, script_image, sidecar_image))
     return [
-        _pod(node_set, ordinal, checksums, sidecar_image)
+        _pod(node_set, ordinal, checksums, images)
         for ordinal in node_ordinals(node_set)
         if is_built(node_set, ordinal)
     ]
 
 
 def _pod(
-    node_set: CosmosFullNode, ordinal: int, checksums: Mapping[str, str], sidecar_image: str
+    node_set: CosmosFullNode, ordinal: int, checksums: Mapping[str, str], images: Images
 ) -> Desired:
     pod = pod_name(named(node_set), ordinal)
-    spec = _spec(node_set, ordinal, sidecar_image)
-    image = _image_of(spec, marks.NODE)
+    spec = _spec(node_set, ordinal, images)
+    image = _image_of(spec, label_keys.NODE)
     _tell_image(spec, image)
     checksum = checksums.get(pod, "")
     labels = default_labels(node_set, ordinal=ordinal, image=image)
@@ -84,13 +98,13 @@ def _pod(
         node_set,
         POD,
         {"metadata": metadata(node_set, pod, labels, given, noted), "spec": spec},
-        _inputs(node_set, ordinal, checksum, sidecar_image),
+        _inputs(node_set, ordinal, checksum, images.sidecar),
         ordinal=ordinal,
         instance=ordinal,
     )
 
 
-def _spec(node_set: CosmosFullNode, ordinal: int, sidecar_image: str) -> Part:
+def _spec(node_set: CosmosFullNode, ordinal: int, images: Images) -> Part:
     """In the order of precedence: ours, the template's, the version's, the node's own."""
     template, pod = node_set.spec.pod_template, pod_name(named(node_set), ordinal)
     ours = {
@@ -98,8 +112,8 @@ def _spec(node_set: CosmosFullNode, ordinal: int, sidecar_image: str) -> Part:
         "hostname": to_host(pod),
         "serviceAccountName": account_of(node_set),
         "securityContext": security_context(),
-        "initContainers": init_containers(node_set, ordinal, sidecar_image),
-        "containers": containers(node_set, ordinal, sidecar_image),
+        "initContainers": init_containers(node_set, ordinal, images),
+        "containers": containers(node_set, ordinal, images.sidecar),
         "volumes": volumes(node_set, ordinal),
     }
     theirs = {
@@ -112,7 +126,7 @@ def _spec(node_set: CosmosFullNode, ordinal: int, sidecar_image: str) -> Part:
     if version is not None:
         _set_image(spec, "initContainers", CHAIN, version.image)
         set_images(spec, version)
-        _set_image(spec, "containers", marks.NODE, version.image)
+        _set_image(spec, "containers", label_keys.NODE, version.image)
     return _overridden(node_set, pod, spec)
 
 
@@ -123,12 +137,10 @@ def _overridden(node_set: CosmosFullNode, pod: str, spec: Part) -> Part:
     override = Override(image=given.image or None, node_selector=given.node_selector)
     try:
         made = override_pod(
-            {"metadata": {"name": pod}, "spec": spec}, override, container=marks.NODE
+            {"metadata": {"name": pod}, "spec": spec}, override, container=label_keys.NODE
         )
     except ValueError as error:
-        raise UnrecoverableError(f"spec.instanceOverrides.{pod}: {error}") from error
-    if made is None:
-        return spec
+        raise invalid_field(f"spec.instanceOverrides[{pod}]", str(error)) from error
     if given.image:
         _set_image(made["spec"], "initContainers", CHAIN, given.image)
     return dict(made["spec"])
@@ -183,13 +195,17 @@ def _set_image(spec: Part, place: str, name: str, image: str) -> None:
 def _image_of(spec: Part, name: str) -> str:
     for container in spec["containers"]:
         if container["name"] == name:
+            if not container.get("image"):
+                raise UnrecoverableError(
+                    "spec.podTemplate.image: name an image, or list a version of height 0 in spec.chain.versions"
+                )
             return str(container["image"])
-    raise UnrecoverableError(f"spec.podTemplate.containers takes the container {name} away")
+    raise invalid_field("spec.podTemplate.containers", f"takes the container {name} away")
 
 
 def _tell_image(spec: Part, image: str) -> None:
     """The version check compares with the image that this very Pod has."""
-    checks = (marks.VERSION_CHECK, marks.VERSION_CHECK_INTERVAL)
+    checks = (label_keys.VERSION_CHECK, label_keys.VERSION_CHECK_INTERVAL)
     for container in [*spec["initContainers"], *spec["containers"]]:
         if container["name"] in checks and "args" in container:
             container["args"] = [*container["args"], f"--image={image}"]

@@ -1,22 +1,25 @@
 """The Pods of a set of nodes: as many as wanted first, then those that are outdated, within the budget."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.controller.failures import UnrecoverableError
+from ctrlruntime.controller.aggregate_error import UnrecoverableError
 from ctrlruntime.resources import Owner, Update
-from ctrlruntime.resources.checksums import CONFIG_CHECKSUM
-from ctrlruntime.resources.workload import Progress, WorkloadControl
 from internal.cosmos.cache.observation import Observation, Observations
-from internal.cosmos.fullnode.findings import Findings
+from internal.cosmos.fullnode.checks import check_pods, check_strategy
+from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.metadata import named, node_ordinals, node_selector
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
-from internal.cosmos.fullnode.objects import Objects, conflict, explained
+from internal.cosmos.fullnode.min_ready import next_available, since_of_node, with_min_ready
+from internal.cosmos.fullnode.objects import Objects, conflict
 from internal.cosmos.fullnode.observed_health import observed
 from internal.cosmos.fullnode.pod_builder import build_pods, is_built, paused_pods
-from internal.cosmos.marks import BELONGS_TO, NODE, pod_name
+from internal.cosmos.labels import BELONGS_TO, NODE, pod_name
+from internal.cosmos.workload.checksums import CONFIG_CHECKSUM
+from internal.cosmos.workload.workload import Progress, WorkloadControl
 
 _ENDED = ("Failed", "Succeeded")
 
@@ -28,6 +31,8 @@ class PodControl:
     pods: Objects
     workload: WorkloadControl
     observations: Observations
+    now: Callable[[], datetime]
+    """The clock that answers of nodes are stamped with."""
 
     async def reconcile(
         self,
@@ -38,15 +43,23 @@ class PodControl:
         findings: Findings,
         *,
         sidecar_image: str,
+        script_image: str,
     ) -> Progress:
-        """One pass. Raises UnrecoverableError for a template that makes no Pod."""
+        """One pass. Raises UnrecoverableError for a template that makes no Pod: no Pod is touched then."""
+        check_strategy(node_set)
+        check_pods(node_set)
         await remove_ended(self.pods, owner)
-        current = main_pods(self.pods.of(owner).values())
+        names = [pod_name(named(node_set), each) for each in node_ordinals(node_set)]
+        current = main_pods(self.pods.known(owner, names).values())
         known = {**_in_use(current), **checksums}
         existing = {entry.name for entry in current}
+        seconds, now = node_set.spec.strategy.min_ready_seconds, self.now()
+        probe, since = observed(said), since_of_node(said)
         desired = [
             item
-            for item in build_pods(node_set, known, sidecar_image=sidecar_image)
+            for item in build_pods(
+                node_set, known, sidecar_image=sidecar_image, script_image=script_image
+            )
             if item.name in known or item.name in existing
         ]
         progress = await self.workload.reconcile(
@@ -55,25 +68,28 @@ class PodControl:
             owner,
             replicas=wanted_nodes(node_set) + len(paused_nodes(node_set)),
             max_unavailable=node_set.spec.strategy.max_unavailable,
-            probe=observed(said),
+            probe=with_min_ready(probe, since, seconds, now),
             urgent=_has_another_image,
             paused=paused_nodes(node_set),
             selector=node_selector(node_set),
         )
-        take_down(self.pods.metrics, progress, findings)
+        take_down(self.pods.metrics, progress, owner, findings)
+        findings.settling.append(next_available(current, probe, since, seconds, now))
         gone = [*progress.deleted, *progress.replaced]
         if gone:
             self.observations.invalidate(owner.namespace, owner.name, gone)
         return progress
 
 
-def take_down(metrics: NodeSetMetrics, progress: Progress, findings: Findings) -> None:
+def take_down(
+    metrics: NodeSetMetrics, progress: Progress, owner: Owner, findings: Findings
+) -> None:
     """Note what failed, and count what was done."""
     for error in progress.errors:
-        findings.append(explained(error))
+        findings.append(error)
     for foreign in progress.conflicts:
         why = f"it belongs to {foreign.holder}"
-        findings.append(UnrecoverableError(conflict(foreign.desired, why)))
+        findings.append(UnrecoverableError(conflict(foreign.desired, why, owner)))
     metrics.counted("Pod", "create", len(progress.created))
     metrics.counted("Pod", "update", len(progress.replaced) + len(progress.repaired))
     metrics.counted("Pod", "delete", len(progress.deleted))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ctrlruntime.client.strategic import PatchError, strategic_merge
-from ctrlruntime.controller.failures import UnrecoverableError
+from internal.cosmos.invalid import invalid_field
 
 _RETAIN: Final = "$retainKeys"
 _ORDER: Final = "$setElementOrder/"
@@ -61,7 +61,7 @@ def with_theirs(
     mounts and ports within a container. A volume whose source is another replaces ours. `place` is the
     field that the lists are of, for the error.
 
-    Raises UnrecoverableError for lists that cannot be merged.
+    Raises InvalidSpec for lists that cannot be merged.
     """
     made = dict(spec)
     for name, given in theirs.items():
@@ -72,7 +72,7 @@ def with_theirs(
         try:
             made = strategic_merge(made, patch, POD_SPEC)
         except PatchError as error:
-            raise UnrecoverableError(f"{place}.{name} cannot be merged: {error}") from error
+            raise invalid_field(f"{place}.{name}", f"cannot be merged: {error}") from error
     return made
 
 

@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from apis.cosmos import CosmosFullNode, FullNodeType
-from internal.cosmos.marks import RPC_PORT
+from internal.cosmos.labels import RPC_PORT
 
 API: Final = 1317
 ROSETTA: Final = 8080

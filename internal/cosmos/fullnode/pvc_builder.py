@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from apis.cosmos import CosmosFullNode, Disable, VolumeClaimTemplate
 from ctrlruntime.api.kinds import Manifest
-from ctrlruntime.resources import Claim, Source
-from internal.cosmos.fullnode.built import CLAIM, built, inputs_of
+from internal.cosmos.fullnode.desired_objects import CLAIM, built, inputs_of
 from internal.cosmos.fullnode.metadata import default_labels, metadata, named, node_ordinals
-from internal.cosmos.marks import claim_name, pod_name
+from internal.cosmos.labels import HEIGHT, claim_name, pod_name
+from internal.cosmos.workload.claims import Claim, Source
 
 
 def claim_template(node_set: CosmosFullNode, ordinal: int) -> VolumeClaimTemplate:
@@ -27,13 +27,15 @@ def build_claims(
     node_set: CosmosFullNode,
     sources: Mapping[str, Source] | None = None,
     waiting: Mapping[str, str] | None = None,
+    heights: Mapping[str, int] | None = None,
 ) -> list[Claim]:
     """The claim of each node that keeps a disk, by number.
 
     `sources`: what new claims are filled from; `waiting`: why some cannot be made yet. Both by name of
-    the claim, and neither is part of the object that is compared.
+    the claim, and neither is part of the object that is compared. `heights`: the next height of a node whose
+    claim is made from a snapshot; it stays on the claim.
     """
-    sources, waiting = sources or {}, waiting or {}
+    sources, waiting, heights = sources or {}, waiting or {}, heights or {}
     heal = node_set.spec.self_heal
     scale = heal.pvc_auto_scale if heal is not None else None
     claims = []
@@ -50,6 +52,7 @@ def build_claims(
                 max_size=None if scale is None else scale.max_size,
                 source=sources.get(name),
                 waiting=waiting.get(name, ""),
+                noted={HEIGHT: str(heights[name])} if name in heights else {},
             )
         )
     return claims

@@ -1,19 +1,23 @@
 """The claims of the nodes: made with their data, grown, kept or deleted with their nodes."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from apis.cosmos import CosmosFullNode, DataSourceFailure, RetentionPolicy, VolumeClaimTemplate
-from ctrlruntime.controller.failures import UnrecoverableError
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.controller.aggregate_error import UnrecoverableError
 from ctrlruntime.resources import Owner
-from ctrlruntime.resources.claims import ClaimControl, ClaimProgress, Source
 from internal.cosmos.datasource import DataSources, FoundSource, SourceMissing, SourceReason
+from internal.cosmos.fullnode.checks import check_claims, check_increase
+from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.events import Note, Reason
-from internal.cosmos.fullnode.findings import Findings
-from internal.cosmos.fullnode.metadata import named, node_ordinals
-from internal.cosmos.fullnode.objects import Objects, conflict, explained
+from internal.cosmos.fullnode.metadata import image_tag, named, node_ordinals
+from internal.cosmos.fullnode.objects import Objects, conflict
 from internal.cosmos.fullnode.pvc_builder import build_claims, claim_template, has_claim
-from internal.cosmos.marks import claim_name, pod_name
+from internal.cosmos.labels import claim_name, pod_name
+from internal.cosmos.names import to_label_value
+from internal.cosmos.volumesnapshots import height_of
+from internal.cosmos.workload.claims import ClaimControl, ClaimProgress, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,24 +31,25 @@ class PVCControl:
     async def reconcile(
         self, node_set: CosmosFullNode, owner: Owner, findings: Findings
     ) -> ClaimProgress:
-        """One pass. Raises the client's errors if a source cannot be looked up."""
-        current = self.claims.of(owner)
+        """One pass. Raises InvalidSpec, and the client's errors if a source cannot be looked up."""
+        check_claims(node_set)
+        check_increase(node_set)
+        current = self.claims.known(owner, _names(node_set))
         missing = _missing(node_set, {key.name for key in current})
-        found, waiting = await self._sources(node_set, missing, findings.notes)
+        found, waiting, heights = await self._sources(node_set, missing, findings.notes)
         progress = await self.control.reconcile(
-            build_claims(node_set, found, waiting),
+            build_claims(node_set, found, waiting, {**disk_heights(current.values()), **heights}),
             current.values(),
             owner,
-            retain=node_set.spec.volume_retention_policy is RetentionPolicy.RETAIN,
+            retain=_retains(node_set),
         )
         for error in progress.errors:
-            findings.append(explained(error))
+            findings.append(error)
             if not missing:
                 findings.notes.append(Note(Reason.PVC_PATCH_FAILED, str(error)))
         for foreign in progress.conflicts:
-            findings.append(
-                UnrecoverableError(conflict(foreign.desired, f"it belongs to {foreign.holder}"))
-            )
+            why = f"it belongs to {foreign.holder}"
+            findings.append(UnrecoverableError(conflict(foreign.desired, why, owner)))
         metrics, kind = self.claims.metrics, "PersistentVolumeClaim"
         metrics.counted(kind, "create", len(progress.created))
         metrics.counted(kind, "update", len(progress.resized) + len(progress.updated))
@@ -54,8 +59,10 @@ class PVCControl:
 
     async def _sources(
         self, node_set: CosmosFullNode, missing: Collection[int], notes: list[Note]
-    ) -> tuple[dict[str, Source], dict[str, str]]:
-        """What the claims that are missing are filled from, and why some cannot be made yet."""
+    ) -> tuple[dict[str, Source], dict[str, str], dict[str, int]]:
+        """What the claims that are missing are filled from, why some cannot be made yet, and the heights of the
+        nodes on those disks."""
+        heights: dict[str, int] = {}
         found: dict[str, Source] = {}
         waiting: dict[str, str] = {}
         name, namespace = named(node_set), node_set.metadata.namespace or ""
@@ -73,10 +80,30 @@ class PVCControl:
                 continue
             if source is not None:
                 found[claim] = _as_source(source)
+                height = source_height(node_set, source)
+                if height is not None:
+                    heights[claim] = height
                 if template.auto_data_source is not None:
                     text = f"{claim} is made from {source.name}"
                     notes.append(Note(SourceReason.FOUND, text, warning=False))
-        return found, waiting
+        return found, waiting, heights
+
+
+def _retains(node_set: CosmosFullNode) -> bool:
+    """Whether claims stay when their nodes go.
+
+    Scaling to 0 stops a set: without a policy all its disks stay.
+    """
+    policy = node_set.spec.volume_retention_policy
+    if policy is None:
+        return node_set.spec.replicas == 0
+    return policy is RetentionPolicy.RETAIN
+
+
+def _names(node_set: CosmosFullNode) -> list[str]:
+    """Names of the claims that are wanted."""
+    name = named(node_set)
+    return [claim_name(name, each) for each in node_ordinals(node_set) if has_claim(node_set, each)]
 
 
 def _missing(node_set: CosmosFullNode, existing: Collection[str]) -> list[int]:
@@ -92,6 +119,26 @@ def _goes_without(template: VolumeClaimTemplate) -> bool:
     """Whether a claim is made empty if there is nothing to fill it from."""
     auto = template.auto_data_source
     return auto is not None and auto.on_failure is DataSourceFailure.CREATE_EMPTY
+
+
+def source_height(node_set: CosmosFullNode, source: FoundSource) -> int | None:
+    """Return the next height of a node on a disk made from the source: the recorded one, or else the first of the
+    version whose image the node ran; None if neither is known."""
+    if source.height is not None:
+        return source.height
+    versions = node_set.spec.chain.versions
+    heights = [
+        each.height
+        for each in versions
+        if source.version and to_label_value(image_tag(each.image)) == source.version
+    ]
+    return max(heights, default=None)
+
+
+def disk_heights(claims: Iterable[Entry]) -> dict[str, int]:
+    """Return the heights that are recorded on claims, by claim."""
+    found = {entry.name: height_of(entry) for entry in claims}
+    return {name: height for name, height in found.items() if height is not None}
 
 
 def _as_source(source: FoundSource) -> Source:

@@ -1,22 +1,20 @@
 """Reconciles one CosmosFullNode: what it wants, step by step, and what came of it, in its status."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 from apis.cosmos import (
     BuilderChanges,
     CosmosFullNode,
     CosmosFullNodeSpec,
     CosmosFullNodeStatus,
-    FullNodePhase,
 )
-from ctrlruntime.api import Resource
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.selectors import label_text
-from ctrlruntime.client.statuses import StatusClient
-from ctrlruntime.controller.failures import UnrecoverableError
+from ctrlruntime.client.status_client import StatusClient
+from ctrlruntime.controller.aggregate_error import UnrecoverableError
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
@@ -25,21 +23,34 @@ from ctrlruntime.resources.ordinal import ordinal_of
 from internal.cosmos.cache.memory import NOT_ASKED
 from internal.cosmos.cache.observation import Observation, Observations
 from internal.cosmos.fullnode import events, steps
-from internal.cosmos.fullnode.crossings import Admitted, Crossings
 from internal.cosmos.fullnode.metadata import node_ordinals, node_selector
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
+from internal.cosmos.fullnode.phase import (
+    Found,
+    Times,
+    Verdict,
+    conditions,
+    nodes_behind,
+    rollout_of,
+    verdict,
+)
+from internal.cosmos.fullnode.plausible import believed
 from internal.cosmos.fullnode.pod_control import main_pods, wanted_nodes
+from internal.cosmos.fullnode.pvc_control import disk_heights
 from internal.cosmos.fullnode.reading import read
+from internal.cosmos.fullnode.removal import Removal
 from internal.cosmos.fullnode.status import (
     Facts,
+    earlier_heights,
     next_heights,
     ready_count,
+    refuse,
     synced,
     tell,
 )
 from internal.cosmos.fullnode.steps import Controls, Outcome
-from internal.cosmos.fullnode.verdict import Found, Times, Verdict, conditions, rollout_of, verdict
-from internal.cosmos.marks import claim_name, pod_name
+from internal.cosmos.fullnode.upgrade_gate import Admitted, Crossings
+from internal.cosmos.labels import claim_name, pod_name
 
 Statuses = StatusClient[CosmosFullNodeSpec, CosmosFullNodeStatus]
 
@@ -47,19 +58,20 @@ Statuses = StatusClient[CosmosFullNodeSpec, CosmosFullNodeStatus]
 class NodeSets(Protocol):
     """The sets as the cache has them."""
 
-    def get(self, namespace: str, name: str) -> Entry | None: ...
+    def get(self, name: str, *, namespace: str) -> Entry | None: ...
 
 
 @dataclass(slots=True, kw_only=True)
 class FullNodeReconciler:
     """Makes the nodes of a set what its spec says.
 
-    Everything is read from memory: a set that is as it should be costs no request. There is no finalizer:
-    what a set has goes with it, by owner references.
+    Everything is read from memory: a set that is as it should be costs no request. What a set has goes with it, by
+    owner references, unless the set goes with its CRD.
     """
 
     node_sets: NodeSets
     controls: Controls
+    removal: Removal
     observations: Observations
     statuses: Statuses
     recorder: EventRecorder
@@ -69,6 +81,8 @@ class FullNodeReconciler:
     snapshots_served: Callable[[], bool]
     roll_builder_changes: bool = False
     """Whether every set follows a new builder, whatever it says of its own."""
+    script_image: str = ""
+    """The image that scripts of sets run in that name none; empty: the one beside the nodes."""
     sidecar_image: str = ""
     """The image beside the nodes of sets that name none and have none recorded."""
     times: Times = field(default_factory=Times)
@@ -79,12 +93,15 @@ class FullNodeReconciler:
 
     async def reconcile(self, request: Request) -> Result | None:
         """One pass. Raises the client's errors when not even the status can be written."""
-        entry = self.node_sets.get(request.namespace, request.name)
+        entry = self.node_sets.get(request.name, namespace=request.namespace)
         if entry is None:
             self._forget(request)
             return None
         if entry.deletion_timestamp is not None:
+            await self.removal.finish(entry, _owner(entry))
             return None
+        if await self.removal.protect(entry):
+            return None  # the answer is in the cache and brings us back
         try:
             node_set = read(entry)
         except UnrecoverableError as error:
@@ -92,40 +109,43 @@ class FullNodeReconciler:
             return None
         if self.roll_builder_changes:
             node_set.spec.strategy.builder_changes = BuilderChanges.ROLL
-        return await self._bring_about(request, entry, node_set)
+        return await self._reconcile_object(request, entry, node_set)
 
-    async def _bring_about(
+    async def _reconcile_object(
         self, request: Request, entry: Entry, node_set: CosmosFullNode
     ) -> Result | None:
         said = self.observations.collect(request.namespace, request.name)
         if not await self._record_image(request, node_set):
             return None
-        owner = Owner(
-            gvk=CosmosFullNode.gvk(),
-            namespace=request.namespace,
-            name=request.name,
-            uid=entry.uid,
-        )
+        owner = _owner(entry)
         outcome = await steps.take(
-            self.controls, node_set, owner, said, sidecar_image=self.sidecar_image
+            self.controls,
+            node_set,
+            owner,
+            said,
+            sidecar_image=self.sidecar_image,
+            script_image=self.script_image,
         )
         found = outcome.found
         found.snapshots_served = self.snapshots_served()
         waits = found.claims is not None and bool(found.claims.waiting)
         (self.waiting.add if waits else self.waiting.discard)(request)
         said = self.observations.collect(request.namespace, request.name)
-        admitted = self._admit(request, node_set, said)
-        found.crossing = admitted.wait
+        reported = believed(next_heights(said), node_set.status.height, earlier_heights(said))
+        admitted = self._admit(request, node_set, reported.heights)
+        found.crossing = admitted.wait or (self.times.upgrade if reported.unconfirmed else 0.0)
         made = self._made(request, outcome, said)
         if is_too_early(found, said, made):
             return Result(requeue_after=self.times.progress)
         now = self.clock()
         sync = synced(node_set.status.sync, said, now, made)
-        final = verdict(found, ready_count(sync), wanted_nodes(node_set), self.times)
+        wanted = wanted_nodes(node_set)
+        final = verdict(found, ready_count(sync), wanted, self.times, nodes_behind(sync))
         facts = replace(
             self._facts(node_set, owner, outcome, final),
             sync=sync,
             heights=admitted.heights,
+            lowered=reported.lowered,
             crossed=admitted.crossed,
         )
         self.crossings.forget(request, facts.emptied_nodes)
@@ -135,10 +155,9 @@ class FullNodeReconciler:
     # -- what has to be known before anything is done -----------------------------------------
 
     def _admit(
-        self, request: Request, node_set: CosmosFullNode, said: Sequence[Observation]
+        self, request: Request, node_set: CosmosFullNode, polled: Mapping[str, int]
     ) -> Admitted:
         boundaries = [version.height for version in node_set.spec.chain.versions]
-        polled = next_heights(said)
         return self.crossings.admit(request, node_set.status.height, polled, boundaries)
 
     async def _record_image(self, request: Request, node_set: CosmosFullNode) -> bool:
@@ -156,13 +175,15 @@ class FullNodeReconciler:
         written = await self._sync(request, record, node_set.metadata.uid)
         if written is None:
             return False
-        node_set.status = written.status
+        node_set.status = written
         return True
 
     async def _sync(
         self, request: Request, update: Callable[[CosmosFullNodeStatus], None], uid: str | None
-    ) -> Resource[Any, CosmosFullNodeStatus] | None:
-        return await self.statuses.sync_update(request.namespace, request.name, update, uid=uid)
+    ) -> CosmosFullNodeStatus | None:
+        return await self.statuses.sync_status(
+            request.name, update, namespace=request.namespace, uid=uid
+        )
 
     def _made(
         self, request: Request, outcome: Outcome, said: Sequence[Observation]
@@ -192,17 +213,18 @@ class FullNodeReconciler:
         emptied = [] if found.claims is None else [*found.claims.created, *found.claims.deleted]
         kept = {pod for claim, pod in names.items() if claim in claims}
         wanted = {pod_name(owner.name, number) for number in node_ordinals(node_set)}
-        complete = final.phase is FullNodePhase.COMPLETE
         return Facts(
             generation=node_set.metadata.generation or 0,
             phase=final.phase,
             message=final.message,
+            is_invalid=found.findings.is_invalid,
             selector=label_text(node_selector(node_set)) or "",
             replicas=len(main_pods(controls.pods.pods.of(owner).values())),
             wanted=wanted_nodes(node_set),
             nodes=kept | wanted,
-            peers=outcome.peers.external if complete else None,
+            peers=outcome.peers.external if final.is_built else None,
             rollout=rollout_of(found.pods),
+            disk_heights=_of_disks(controls, owner, names),
             emptied=emptied,
             emptied_nodes=[names.get(claim, "") for claim in emptied],
             conditions=conditions(node_set, found),
@@ -217,7 +239,7 @@ class FullNodeReconciler:
         notes: Collection[events.Note],
     ) -> None:
         """Write the status if it is news; tell by events what changed for the worse."""
-        entry = self.node_sets.get(request.namespace, request.name)
+        entry = self.node_sets.get(request.name, namespace=request.namespace)
         if entry is None or entry.uid != node_set.metadata.uid:
             return
         before = node_set.status
@@ -232,11 +254,12 @@ class FullNodeReconciler:
     async def _refuse(self, entry: Entry, message: str) -> None:
         """A set that cannot be read: nothing of it is touched."""
 
-        def refuse(status: CosmosFullNodeStatus) -> None:
-            status.phase, status.status = FullNodePhase.ERROR, message
-            status.observed_generation = entry.generation
-
-        await self._sync(Request(entry.namespace, entry.name), refuse, entry.uid)
+        now = self.clock()
+        await self._sync(
+            Request(entry.name, namespace=entry.namespace),
+            lambda status: refuse(status, entry.generation, message, now),
+            entry.uid,
+        )
 
     def _forget(self, request: Request) -> None:
         self.waiting.discard(request)
@@ -254,7 +277,17 @@ def is_too_early(found: Found, said: Sequence[Observation], made: Collection[str
     return waits and any(each.error == NOT_ASKED and each.pod not in made for each in said)
 
 
+def _of_disks(controls: Controls, owner: Owner, names: Mapping[str, str]) -> dict[str, int]:
+    """The heights that are recorded on claims, by Pod."""
+    found = disk_heights(controls.claims.claims.of(owner).values())
+    return {names[claim]: height for claim, height in found.items() if claim in names}
+
+
 def _numbers(node_set: CosmosFullNode, controls: Controls, owner: Owner) -> list[int]:
     """Numbers of all nodes that are wanted or still have something."""
     left = {ordinal_of(entry) for entry in controls.claims.claims.of(owner).values()}
     return sorted({*node_ordinals(node_set), *left})
+
+
+def _owner(entry: Entry) -> Owner:
+    return Owner.of(entry)

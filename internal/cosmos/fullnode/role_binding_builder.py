@@ -2,10 +2,10 @@
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.resources import Desired
-from internal.cosmos.fullnode.built import ROLE, ROLE_BINDING, built, inputs_of
+from internal.cosmos.fullnode.desired_objects import ROLE, ROLE_BINDING, built, inputs_of
 from internal.cosmos.fullnode.metadata import default_labels, metadata, named
 from internal.cosmos.fullnode.service_account_builder import account_of
-from internal.cosmos.marks import role_binding_name, role_name
+from internal.cosmos.labels import role_binding_name, role_name
 
 
 def build_role_bindings(node_set: CosmosFullNode) -> list[Desired]:

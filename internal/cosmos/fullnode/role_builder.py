@@ -2,9 +2,9 @@
 
 from apis.cosmos import GROUP, CosmosFullNode
 from ctrlruntime.resources import Desired
-from internal.cosmos.fullnode.built import ROLE, built, inputs_of
+from internal.cosmos.fullnode.desired_objects import ROLE, built, inputs_of
 from internal.cosmos.fullnode.metadata import default_labels, metadata, named
-from internal.cosmos.marks import role_name
+from internal.cosmos.labels import role_name
 
 
 def build_roles(node_set: CosmosFullNode) -> list[Desired]:

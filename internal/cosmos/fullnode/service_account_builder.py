@@ -2,9 +2,9 @@
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.resources import Desired
-from internal.cosmos.fullnode.built import ACCOUNT, built, inputs_of
+from internal.cosmos.fullnode.desired_objects import ACCOUNT, built, inputs_of
 from internal.cosmos.fullnode.metadata import default_labels, metadata, named
-from internal.cosmos.marks import account_name
+from internal.cosmos.labels import account_name
 
 
 def account_of(node_set: CosmosFullNode) -> str:

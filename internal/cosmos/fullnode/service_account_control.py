@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.resources import Owner
-from internal.cosmos.fullnode.findings import Findings
+from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.objects import Objects
 from internal.cosmos.fullnode.service_account_builder import build_service_accounts
 

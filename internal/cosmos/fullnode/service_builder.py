@@ -8,8 +8,8 @@ from typing import Any
 
 from apis.cosmos import CosmosFullNode, FullNodeType, ServiceOverride
 from ctrlruntime.resources import Desired
-from internal.cosmos import marks
-from internal.cosmos.fullnode.built import SERVICE, built, inputs_of
+from internal.cosmos import labels as label_keys
+from internal.cosmos.fullnode.desired_objects import SERVICE, built, inputs_of
 from internal.cosmos.fullnode.metadata import (
     default_labels,
     metadata,
@@ -56,7 +56,7 @@ def _p2p(node_set: CosmosFullNode, place: int, ordinal: int) -> Desired:
         spec = overridden({**spec, "type": kind, **local}, template)
     return _service(
         node_set,
-        marks.p2p_service_name(named(node_set), ordinal),
+        label_keys.p2p_service_name(named(node_set), ordinal),
         spec,
         component="p2p",
         template=template if external else None,
@@ -73,8 +73,10 @@ def _privval(node_set: CosmosFullNode, place: int, ordinal: int) -> Desired:
         "selector": _one_node(node_set, ordinal),
         "publishNotReadyAddresses": True,
     }
-    name = marks.privval_service_name(named(node_set), ordinal)
-    return _service(node_set, name, spec, component=marks.SENTRY, ordinal=place, instance=ordinal)
+    name = label_keys.privval_service_name(named(node_set), ordinal)
+    return _service(
+        node_set, name, spec, component=label_keys.SENTRY, ordinal=place, instance=ordinal
+    )
 
 
 def _rpc(node_set: CosmosFullNode) -> Desired:
@@ -87,7 +89,7 @@ def _rpc(node_set: CosmosFullNode) -> Desired:
     }
     return _service(
         node_set,
-        marks.rpc_service_name(named(node_set)),
+        label_keys.rpc_service_name(named(node_set)),
         overridden(spec, template),
         component="rpc",
         template=template,
@@ -96,8 +98,8 @@ def _rpc(node_set: CosmosFullNode) -> Desired:
 
 
 def _one_node(node_set: CosmosFullNode, ordinal: int) -> dict[str, str]:
-    pod = marks.pod_name(named(node_set), ordinal)
-    return {**node_selector(node_set), marks.INSTANCE: to_label_value(pod)}
+    pod = label_keys.pod_name(named(node_set), ordinal)
+    return {**node_selector(node_set), label_keys.INSTANCE: to_label_value(pod)}
 
 
 def overridden(spec: dict[str, Any], template: ServiceOverride) -> dict[str, Any]:

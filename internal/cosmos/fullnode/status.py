@@ -23,6 +23,8 @@ HELD: Final = "BuilderChangeHeld"
 """Condition: a new manager would build objects in another way, and has not."""
 CRDS: Final = "CRDsAvailable"
 """Condition: the cluster serves snapshots; only where disks are filled from them."""
+INVALID: Final = "InvalidSpec"
+"""Reason of Ready: a field of the spec cannot be used; the message names it."""
 PASSING: Final = (HELD, CRDS)
 """Conditions that are there only where they say something."""
 SECONDS_OF_A_WRITE: Final = 60
@@ -36,6 +38,8 @@ class Facts:
     generation: int
     phase: FullNodePhase
     message: str
+    is_invalid: bool = False
+    """Whether a field of the spec cannot be used."""
     selector: str = ""
     replicas: int = 0
     """Pods of nodes that exist."""
@@ -47,6 +51,10 @@ class Facts:
     """What they said; see `synced`."""
     heights: Mapping[str, int] = field(default_factory=dict)
     """The next height of each node, as far as it is known from the nodes."""
+    lowered: Mapping[str, int] = field(default_factory=dict)
+    """Heights of nodes that are recorded too high."""
+    disk_heights: Mapping[str, int] = field(default_factory=dict)
+    """The next height that was recorded on a node's disk, by Pod: it counts until another one is known."""
     crossed: bool = False
     """Whether one of them decides on another version: then they are written at once."""
     peers: Sequence[str] | None = None
@@ -80,16 +88,29 @@ def tell(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> None:
     _tell_conditions(status, facts, now)
 
 
+def refuse(status: CosmosFullNodeStatus, generation: int, message: str, now: datetime) -> None:
+    """Record that the spec cannot be read: nothing was done for it."""
+    status.observed_generation = generation
+    status.phase, status.status = FullNodePhase.ERROR, message
+    facts = Facts(generation=generation, phase=status.phase, message=message, is_invalid=True)
+    for condition in (_ready(status, facts), _progressing(facts)):
+        stamped = condition.model_copy(update={"observed_generation": generation})
+        set_condition(status.conditions, stamped, now)
+
+
 def tell_sync(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> None:
     """What the nodes said. Heights alone are no news until a minute after the last time."""
     heights = {pod: height for pod, height in status.height.items() if pod in facts.nodes}
     for pod in facts.emptied_nodes:
         heights.pop(pod, None)
+    known_of_disks = {pod: at for pod, at in facts.disk_heights.items() if pod in facts.nodes}
+    heights = {**known_of_disks, **heights}
     changed = _word(status.sync) != _word(facts.sync)
     if changed or facts.crossed or is_due(status.sync.values(), now):
         status.sync = dict(facts.sync)
         known = {pod: height for pod, height in facts.heights.items() if pod in facts.nodes}
         heights = highest(heights, known)
+    heights.update({pod: at for pod, at in facts.lowered.items() if pod in heights})
     if heights != status.height:
         status.height = heights
 
@@ -109,6 +130,15 @@ def next_heights(observations: Iterable[Observation]) -> dict[str, int]:
         each.pod: each.height + 1
         for each in observations
         if each.is_reachable and each.height is not None
+    }
+
+
+def earlier_heights(observations: Iterable[Observation]) -> dict[str, int]:
+    """The same by the answers before the last."""
+    return {
+        each.pod: each.earlier_height + 1
+        for each in observations
+        if each.earlier_height is not None
     }
 
 
@@ -167,13 +197,22 @@ def _tell_conditions(status: CosmosFullNodeStatus, facts: Facts, now: datetime) 
 
 
 def _ready(status: CosmosFullNodeStatus, facts: Facts) -> Condition:
+    """Never better than the phase: what was not carried out is not ready."""
     count = f"{status.ready_replicas} of {facts.wanted} nodes have caught up."
-    ready = status.ready_replicas >= facts.wanted
+    reason, message = "InSync", count
+    if facts.phase is FullNodePhase.ERROR:
+        reason, message = INVALID if facts.is_invalid else "ReconcileError", facts.message
+    elif facts.phase is FullNodePhase.TRANSIENT_ERROR:
+        reason, message = "TransientError", facts.message
+    elif status.ready_replicas < facts.wanted:
+        reason = "NodesBehind"
+    elif facts.phase is FullNodePhase.PROGRESSING:
+        reason, message = "RolloutInProgress", facts.message
     return Condition(
         type=READY,
-        status="True" if ready else "False",
-        reason="InSync" if ready else "NodesBehind",
-        message=count,
+        status="True" if reason == "InSync" else "False",
+        reason=reason,
+        message=message,
     )
 
 

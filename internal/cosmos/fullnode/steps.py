@@ -5,21 +5,26 @@ configuration that names them; accounts before the Pods that run as them; Pods b
 goes only once its Pod is gone.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import structlog
+
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.client.errors import APIError, TransportError
-from ctrlruntime.controller.failures import TransientError, UnrecoverableError
+from ctrlruntime.controller.aggregate_error import TransientError, UnrecoverableError
+from ctrlruntime.controller.error_status import where
 from ctrlruntime.resources import Owner
 from internal.cosmos.cache.observation import Observation
 from internal.cosmos.fullnode.additional_pod_control import AdditionalPodControl
 from internal.cosmos.fullnode.configmap_control import ConfigMapControl
-from internal.cosmos.fullnode.findings import Findings
+from internal.cosmos.fullnode.errors import Findings
+from internal.cosmos.fullnode.node_key import NodeKey
 from internal.cosmos.fullnode.node_key_collector import NodeKeyCollector
 from internal.cosmos.fullnode.peer_collector import PeerCollector
 from internal.cosmos.fullnode.peers import Peers
+from internal.cosmos.fullnode.phase import Found
 from internal.cosmos.fullnode.pod_builder import sidecar_image_of
 from internal.cosmos.fullnode.pod_control import PodControl, paused_nodes
 from internal.cosmos.fullnode.pvc_control import PVCControl
@@ -27,12 +32,12 @@ from internal.cosmos.fullnode.role_binding_control import RoleBindingControl
 from internal.cosmos.fullnode.role_control import RoleControl
 from internal.cosmos.fullnode.service_account_control import ServiceAccountControl
 from internal.cosmos.fullnode.service_control import ServiceControl
-from internal.cosmos.fullnode.verdict import Found
 
 T = TypeVar("T")
 
-_TOLD = (APIError, TransportError, TransientError, UnrecoverableError)
-"""What a step may end with; everything else is a fault of the program, and ends the pass."""
+_EXPECTED = (APIError, TransportError, TransientError, UnrecoverableError, TimeoutError)
+"""Exceptions with a message for users. All others are logged with their traceback."""
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +71,16 @@ async def take(
     said: Sequence[Observation],
     *,
     sidecar_image: str,
+    script_image: str,
 ) -> Outcome:
     """Take all steps for one set."""
     outcome = Outcome()
     found, findings = outcome.found, outcome.found.findings
     await _step(findings, "Services", controls.services.reconcile(node_set, owner, findings))
     keys = await _step(findings, "node keys", controls.node_keys.collect(node_set, owner, findings))
-    outcome.peers = controls.peers.collect(node_set, owner, keys or {})
+    outcome.peers = (
+        await _step(findings, "peers", _peers(controls, node_set, owner, keys)) or Peers()
+    )
     checksums = await _step(
         findings,
         "ConfigMaps",
@@ -89,7 +97,13 @@ async def take(
         findings,
         "Pods",
         controls.pods.reconcile(
-            node_set, owner, checksums or {}, said, findings, sidecar_image=image
+            node_set,
+            owner,
+            checksums or {},
+            said,
+            findings,
+            sidecar_image=image,
+            script_image=script_image,
         ),
     )
     found.additional = await _step(
@@ -106,9 +120,19 @@ async def take(
 
 
 async def _step(findings: Findings, step: str, work: Awaitable[T]) -> T | None:
-    """The step's result; None if it failed as a whole, which is noted."""
+    """Return the step's result, or None if it failed as a whole; the failure is recorded with the step's name."""
     try:
         return await work
-    except _TOLD as error:
+    except _EXPECTED as error:
         findings.append(error, step)
-        return None
+    except Exception as error:  # noqa: BLE001 - a fault in one step ends no other
+        _log.exception("a step of a set of nodes failed", step=step)
+        text = f"{where(error)}; this is a defect of the manager, whose log has the traceback"
+        findings.append(UnrecoverableError(text), step)
+    return None
+
+
+async def _peers(
+    controls: Controls, node_set: CosmosFullNode, owner: Owner, keys: Mapping[str, NodeKey] | None
+) -> Peers:
+    return controls.peers.collect(node_set, owner, keys or {})

@@ -8,11 +8,11 @@ import orjson
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from apis.cosmos import Chain, Comet, CosmosFullNode, FullNodeType, Pruning
-from ctrlruntime.controller.failures import UnrecoverableError
+from apis.cosmos import App, Chain, Comet, CosmosFullNode, FullNodeType, Pruning
 from internal.cosmos.fullnode.peers import Peers
-from internal.cosmos.fullnode.ports import API, GRPC, GRPC_WEB, PRIVVAL
+from internal.cosmos.fullnode.ports import API, GRPC, GRPC_WEB, PRIVVAL, PROMETHEUS
 from internal.cosmos.fullnode.versions import halt_height
+from internal.cosmos.invalid import invalid_field
 
 CONFIG_OVERLAY = "config-overlay.toml"
 APP_OVERLAY = "app-overlay.toml"
@@ -21,17 +21,19 @@ Document = dict[str, Any]
 
 
 def config_overlay(node_set: CosmosFullNode, pod: str, peers: Peers) -> str:
-    """What goes over config.toml of one node. Raises UnrecoverableError for overrides that are no TOML."""
+    """What goes over config.toml of one node. Raises InvalidSpec for overrides that are no TOML."""
     chain = node_set.spec.chain
     comet = chain.config
     document: Document = {
-        "db_backend": chain.database_backend.value,
         "rpc": {
             "laddr": comet.rpc_listen_address,
             "cors_allowed_origins": list(comet.cors_allowed_origins),
         },
         "p2p": _p2p(comet, pod, peers),
+        "instrumentation": {"prometheus": True, "prometheus_listen_addr": f":{PROMETHEUS}"},
     }
+    if chain.database_backend is not None:
+        document["db_backend"] = chain.database_backend.value
     document.update(_logging(chain))
     if node_set.spec.type is FullNodeType.SENTRY:
         document["priv_validator_laddr"] = f"tcp://0.0.0.0:{PRIVVAL}"
@@ -63,11 +65,20 @@ def _logging(chain: Chain) -> Document:
 
 
 def app_overlay(node_set: CosmosFullNode, pod: str) -> str:
-    """What goes over app.toml of one node. Raises UnrecoverableError for overrides that are no TOML."""
+    """What goes over app.toml of one node. Raises InvalidSpec for overrides that are no TOML."""
     chain = node_set.spec.chain
-    app = chain.app
+    document = {} if chain.app is None else _app(chain.app)
+    if chain.database_backend is not None:
+        document["app-db-backend"] = chain.database_backend.value
+    ends = halt_height(node_set, pod)
+    if ends is not None:
+        document["halt-height"] = ends
+    overrides = "" if chain.app is None else chain.app.overrides
+    return _laid(document, overrides, "spec.chain.app.overrides")
+
+
+def _app(app: App) -> Document:
     document: Document = {
-        "app-db-backend": chain.database_backend.value,
         "minimum-gas-prices": app.min_gas_price,
         "api": {
             "enable": True,
@@ -83,10 +94,7 @@ def app_overlay(node_set: CosmosFullNode, pod: str) -> str:
     }
     if app.pruning is not None:
         document.update(_pruning(app.pruning))
-    ends = halt_height(node_set, pod)
-    if ends is not None:
-        document["halt-height"] = ends
-    return _laid(document, app.overrides, "spec.chain.app.overrides")
+    return document
 
 
 def _pruning(pruning: Pruning) -> Document:
@@ -112,8 +120,8 @@ def _joined(*parts: str) -> str:
 def _laid(document: Document, overrides: str, field: str) -> str:
     try:
         return _rendered(orjson.dumps(document, option=orjson.OPT_SORT_KEYS), overrides)
-    except TOMLKitError as error:
-        raise UnrecoverableError(f"{field} is no TOML: {error}") from error
+    except (TOMLKitError, ValueError, TypeError, RecursionError) as error:
+        raise invalid_field(field, f"is no TOML: {error}") from error
 
 
 @lru_cache(maxsize=4096)

@@ -29,7 +29,8 @@ def halt_height(node_set: CosmosFullNode, pod: str) -> int | None:
 
     If there are both, the lower one; None if there is neither.
     """
-    given = node_set.spec.chain.app.halt_height
+    app = node_set.spec.chain.app
+    given = None if app is None else app.halt_height
     after = version_after(node_set.spec.chain.versions, node_set.status.height.get(pod, 0))
     asked = after.height if after is not None and after.set_halt_height else None
     return min((height for height in (given, asked) if height), default=None)
@@ -38,13 +39,13 @@ def halt_height(node_set: CosmosFullNode, pod: str) -> int | None:
 def image_at(node_set: CosmosFullNode, pod: str, height: int) -> str:
     """Image of the container `node` if `height` is the next to be made.
 
-    The node's own, else that of its height, else the template's.
+    The node's own, else that of its height, else the template's; empty if there is none.
     """
     override = node_set.spec.instance_overrides.get(pod)
     if override is not None and override.image:
         return override.image
     version = version_at(node_set.spec.chain.versions, height)
-    return version.image if version is not None else node_set.spec.pod_template.image
+    return version.image if version is not None else node_set.spec.pod_template.image or ""
 
 
 def node_image(node_set: CosmosFullNode, pod: str) -> str:

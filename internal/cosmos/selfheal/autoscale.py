@@ -9,7 +9,7 @@ from typing import Final
 
 from apis.cosmos import PVCAutoScale, PVCAutoScaleRequest
 from ctrlruntime.api.scalars import Quantity
-from ctrlruntime.resources.sizes import in_short
+from internal.cosmos.workload.sizes import in_short
 
 _PERCENTAGE: Final = re.compile(r"([0-9]+)%")
 

@@ -14,9 +14,9 @@ from apis.cosmos import (
 from ctrlruntime.api.scalars import Quantity
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError, TransportError
-from ctrlruntime.client.statuses import StatusClient
+from ctrlruntime.client.status_client import StatusClient
 from internal.cosmos.cache.observation import DiskObservation
-from internal.cosmos.marks import claim_name
+from internal.cosmos.labels import claim_name
 from internal.cosmos.selfheal.autoscale import Decision, Disk, Verdict, decide
 from internal.cosmos.selfheal.events import Notes, Reason
 from internal.cosmos.selfheal.metrics import SelfHealMetrics
@@ -74,8 +74,8 @@ class DiskHealing:
                     )
 
         try:
-            written = await self.statuses.sync_update(
-                entry.namespace, entry.name, update, uid=entry.uid
+            written = await self.statuses.sync_status(
+                entry.name, update, namespace=entry.namespace, uid=entry.uid
             )
         except (APIError, TransportError) as error:
             self.metrics.failures.inc()

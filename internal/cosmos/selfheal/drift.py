@@ -2,8 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
 
+from ctrlruntime.api.scalars import parse_time
+from ctrlruntime.cache.entry import Entry
 from internal.cosmos.cache.observation import Observation
+
+WITNESSES: Final = 2
+"""Other nodes that have to be ahead of a node that is behind: one alone may report a wrong height."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,28 +19,46 @@ class Laggard:
 
     node: Observation
     behind: int
-    """Blocks behind the highest."""
+    """Blocks behind the second highest of the others."""
 
 
 def laggards(synced: Sequence[Observation], threshold: int) -> list[Laggard]:
-    """Those at least `threshold` blocks behind, the furthest first, then by ordinal.
+    """Those at least `threshold` blocks behind two others, the furthest first, then by ordinal.
 
-    `synced`: the nodes that say that they have caught up. One that says that it is catching up knows that it
-    is behind, and works on it. A node is compared with those asked no later than itself: one that was asked a
-    little earlier than the others is not behind for that.
+    `synced`: the nodes that report that they have caught up. One that reports that it is catching up works on it
+    already. A node is compared with what others answered no later than itself: one that was asked a little
+    earlier than the others is not behind for that. With fewer than two others nothing can be decided.
     """
     found: list[Laggard] = []
     for node in synced:
-        before = [_height(other) for other in synced if _is_no_later(other, node)]
-        behind = max(before, default=0) - _height(node)
+        heights = sorted(_heights_before(node, synced), reverse=True)
+        if len(heights) < WITNESSES:
+            continue
+        behind = heights[WITNESSES - 1] - (node.height or 0)
         if behind >= threshold:
             found.append(Laggard(node, behind))
     return sorted(found, key=lambda each: (-each.behind, each.node.ordinal, each.node.pod))
 
 
-def _is_no_later(other: Observation, node: Observation) -> bool:
-    return other.at is not None and node.at is not None and other.at <= node.at
+def is_cooling(pod: Entry, seconds: float, now: datetime) -> bool:
+    """Whether a Pod is younger than `seconds`: its node is not restarted again yet."""
+    try:
+        created = parse_time(pod.creation_timestamp or "")
+    except ValueError:
+        return False
+    return (now - created).total_seconds() < seconds
 
 
-def _height(node: Observation) -> int:
-    return node.height or 0
+def _heights_before(node: Observation, synced: Sequence[Observation]) -> list[int]:
+    """The last heights of the others that were answered no later than that of the node."""
+    if node.at is None:
+        return []
+    found = []
+    for other in synced:
+        if other.uid == node.uid:
+            continue
+        answers = ((other.at, other.height), (other.earlier_at, other.earlier_height))
+        known = [height for at, height in answers if at is not None and at <= node.at]
+        if known and known[0] is not None:
+            found.append(known[0])
+    return found

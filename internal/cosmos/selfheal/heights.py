@@ -2,19 +2,21 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
-from apis.cosmos import CosmosFullNode
+from apis.cosmos import CosmosFullNode, HeightDriftMitigation
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError, TransportError
-from ctrlruntime.resources import Owner, WorkloadControl
-from ctrlruntime.resources.probe import Health, Probe
+from ctrlruntime.resources import Owner
 from internal.cosmos.cache.observation import Observation, Observations
 from internal.cosmos.fullnode.metadata import node_selector
 from internal.cosmos.fullnode.observed_health import observed
 from internal.cosmos.fullnode.pod_control import main_pods, paused_nodes, wanted_nodes
-from internal.cosmos.selfheal.drift import Laggard, laggards
+from internal.cosmos.selfheal.drift import Laggard, is_cooling, laggards
 from internal.cosmos.selfheal.events import Notes, Reason
 from internal.cosmos.selfheal.metrics import SelfHealMetrics
+from internal.cosmos.workload.probe import Health, Probe
+from internal.cosmos.workload.workload import WorkloadControl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +31,17 @@ class HeightHealing:
     notes: Notes
     metrics: SelfHealMetrics
 
-    async def heal(self, entry: Entry, node_set: CosmosFullNode, threshold: int) -> None:
+    now: Callable[[], datetime]
+    """The clock that ages of Pods are computed with."""
+
+    async def heal(
+        self, entry: Entry, node_set: CosmosFullNode, policy: HeightDriftMitigation
+    ) -> None:
         """Delete the Pods of nodes that are behind, as many as may be down."""
         settled = self.observations.synced(entry.namespace, entry.name)
-        behind = laggards(settled, threshold)
+        cooling = self._cooling(entry, policy.cooldown_seconds)
+        found = laggards(settled, policy.threshold)
+        behind = [each for each in found if each.node.uid not in cooling]
         if not behind:
             return
         try:
@@ -64,12 +73,18 @@ class HeightHealing:
         return await self.workload.disrupt(
             chosen,
             current,
-            Owner(gvk=entry.gvk, namespace=entry.namespace, name=entry.name, uid=entry.uid),
+            Owner.of(entry),
             replicas=wanted_nodes(node_set) + len(paused_nodes(node_set)),
             max_unavailable=node_set.spec.strategy.max_unavailable,
             probe=self._probe(entry, settled),
             selector=node_selector(node_set),
         )
+
+    def _cooling(self, entry: Entry, seconds: int) -> set[str]:
+        """UIDs of Pods that were created a short time ago."""
+        now = self.now()
+        pods = self.pods_of(entry.namespace, entry.name)
+        return {pod.uid for pod in pods if is_cooling(pod, seconds, now)}
 
     def _probe(self, entry: Entry, settled: Iterable[Observation]) -> Probe:
         """A node counts as long as it has caught up and its Pod has been ready for a while."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.controller.failures import UnrecoverableError
+from ctrlruntime.controller.aggregate_error import UnrecoverableError
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.queue import Request
 from internal.cosmos.fullnode.reading import read
@@ -16,7 +16,7 @@ from internal.cosmos.selfheal.heights import HeightHealing
 class NodeSets(Protocol):
     """The sets as the informer has them."""
 
-    def get(self, namespace: str, name: str) -> Entry | None:
+    def get(self, name: str, *, namespace: str) -> Entry | None:
         """One of them, if it exists."""
 
 
@@ -33,7 +33,7 @@ class SelfHealReconciler:
 
     async def reconcile(self, request: Request) -> Result | None:
         """One set."""
-        entry = self.node_sets.get(request.namespace, request.name)
+        entry = self.node_sets.get(request.name, namespace=request.namespace)
         if entry is None:
             self.notes.forget(request.namespace, request.name)
             return None
@@ -51,5 +51,5 @@ class SelfHealReconciler:
             requests = node_set.status.self_healing.pvc_auto_scaler
             await self.disks.heal(entry, heal.pvc_auto_scale, requests)
         if heal.height_drift_mitigation is not None:
-            await self.heights.heal(entry, node_set, heal.height_drift_mitigation.threshold)
+            await self.heights.heal(entry, node_set, heal.height_drift_mitigation)
         return Result(requeue_after=self.interval)

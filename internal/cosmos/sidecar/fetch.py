@@ -1,52 +1,56 @@
 """Fetches what a node begins with: its genesis file, an address book, an archive of its data."""
 
-import bz2
-import gzip
-import http.client
-import io
-import lzma
+import mmap
 import shutil
 import tarfile
-import urllib.error
-import urllib.request
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryFile
 from typing import IO, Final, cast
-from urllib.parse import urlsplit
 
-import lz4.frame
+import msgspec
 
 from internal.cosmos.fullnode.init_containers import RESTORING
-
-SECONDS: Final = 60.0
-"""Without a byte, after which a server is given up."""
-_BEGINNING: Final = 512
-_LZ4: Final = b"\x04\x22\x4d\x18"
-_ZSTD: Final = b"\x28\xb5\x2f\xfd"
-_ZIP: Final = b"PK\x03\x04"
-_OPENERS: Final[dict[bytes, Callable[[IO[bytes]], object]]] = {
-    b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file),
-    b"\xfd7zXZ\x00": lzma.LZMAFile,
-    b"BZh": bz2.BZ2File,
-    _LZ4: lz4.frame.LZ4FrameFile,
-}
-_BROKEN: Final = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    lzma.LZMAError,
-    http.client.HTTPException,
-    OSError,
-    EOFError,
-    RuntimeError,  # lz4
+from internal.cosmos.sidecar.download import (
+    BROKEN,
+    FetchError,
+    MeteredReader,
+    Source,
+    opened,
+    peeked,
 )
-"""What reading an archive raises that is cut off, or is none."""
+
+__all__ = [
+    "FetchError",
+    "Source",
+    "default_limit",
+    "fetch_addrbook",
+    "fetch_genesis",
+    "fetch_snapshot",
+]
+
+UNPACKED: Final = frozenset({"data", "wasm"})
+"""Folders of an archive that are written; keys and configuration are never taken from it."""
+_HEADER: Final = 1 << 20
+"""Limit of the headers before one member of an archive, which are held in memory."""
+_ZIP: Final = b"PK\x03\x04"
+_BROKEN: Final = (*BROKEN, tarfile.TarError, zipfile.BadZipFile)
 
 
-class FetchError(Exception):
-    """It cannot be had; the message says why."""
+class Genesis(msgspec.Struct):
+    """The part of a genesis file that is checked."""
+
+    chain_id: str
+
+
+class AddressBook(msgspec.Struct):
+    """The part of an address book that is checked: it is an object."""
+
+
+def default_limit(home: Path) -> int:
+    """Return twice the size of the disk that `home` is on, in bytes."""
+    return 2 * shutil.disk_usage(home).total
 
 
 def has_blocks(data: Path) -> bool:
@@ -54,27 +58,27 @@ def has_blocks(data: Path) -> bool:
     return any(data.glob("*.db"))
 
 
-def fetch_genesis(url: str, file: Path, data: Path) -> bool:
+def fetch_genesis(source: Source, file: Path, data: Path) -> bool:
     """Fetch the genesis file, also out of an archive. Returns whether it was: not once the chain has begun.
 
     Raises FetchError.
     """
     if file.exists() and file.stat().st_size and has_blocks(data):
         return False
-    _fetch_json(url, file)
+    _fetch_json(source, file, Genesis)
     return True
 
 
-def fetch_addrbook(url: str, file: Path) -> bool:
+def fetch_addrbook(source: Source, file: Path) -> bool:
     """Fetch the address book, unless there is one: the node keeps it from then on. Raises FetchError."""
     if file.exists() and file.stat().st_size:
         return False
-    _fetch_json(url, file)
+    _fetch_json(source, file, AddressBook)
     return True
 
 
-def fetch_snapshot(url: str, home: Path, data: Path) -> bool:
-    """Unpack an archive of the node's data into `home`, unless the disk has data.
+def fetch_snapshot(source: Source, home: Path, data: Path) -> bool:
+    """Unpack `data/` and `wasm/` of an archive into `home`, unless the disk has data.
 
     One that was cut off is begun again: a file tells until the end. Raises FetchError.
     """
@@ -85,126 +89,156 @@ def fetch_snapshot(url: str, home: Path, data: Path) -> bool:
     for rest in data.glob("*.db"):
         shutil.rmtree(rest)
     try:
-        with opened(url) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
-            for member in archive:
-                _unpack(archive, member, home)
+        with opened(source) as stream:
+            unpack(stream, home, source)
     except _BROKEN as error:
-        raise FetchError(f"{url} cannot be unpacked: {error}") from error
+        raise FetchError(f"{source.shown} cannot be unpacked: {error}") from error
     if not has_blocks(data):
-        raise FetchError(f"{url} has no data/*.db in it; say what to do by snapshotScript")
+        raise FetchError(
+            f"{source.shown} has no data/*.db in it, and only data/ and wasm/ are unpacked; say what to do by "
+            "snapshotScript"
+        )
     mark.unlink()
     return True
 
 
-def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, home: Path) -> None:
-    """One file or folder, below `home`. Links and devices are no data of a chain."""
-    path = PurePosixPath(member.name)
-    if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
-        raise FetchError(
-            f"the archive has {member.name!r}, which is no file below the node's folder"
-        )
-    if member.isdir():
-        (home / path).mkdir(parents=True, exist_ok=True)
-        return
-    content = archive.extractfile(member)
-    (home / path).parent.mkdir(parents=True, exist_ok=True)
-    if content is not None:
-        with (home / path).open("wb") as file:
-            shutil.copyfileobj(content, file, 1 << 20)
+def unpack(stream: IO[bytes], home: Path, source: Source) -> None:
+    """Write the files below `data/` and `wasm/` of a tar archive; others are skipped.
+
+    Raises FetchError for links, devices, paths outside of the folder, and content above the source's limit.
+    """
+    left = source.max_bytes
+    for member, content in _members(stream, source):
+        path = PurePosixPath(member.name)
+        if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
+            raise FetchError(
+                f"the archive has {member.name!r}, which is no file below the node's folder: only files and "
+                "folders are unpacked; use another archive, or snapshotScript"
+            )
+        if path.parts[:1] and path.parts[0] in UNPACKED:
+            left -= _write(home / path, content)
+        elif content is not None:
+            left -= _drain(content)
+        if left < 0:
+            raise source.too_large()
 
 
-def _fetch_json(url: str, file: Path) -> None:
+def _members(
+    stream: IO[bytes], source: Source
+) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
+    """The members of an archive, and the content of each file, which the caller reads to its end."""
+    headers = _HeaderLimit(stream)
+    with tarfile.open(fileobj=cast("IO[bytes]", headers), mode="r|") as archive:
+        while True:
+            headers.left = _HEADER
+            member = archive.next()
+            headers.left = None
+            if member is None:
+                return
+            content = archive.extractfile(member) if member.isfile() else None
+            yield member, None if content is None else _limited(content, source)
+            archive.members.clear()  # type: ignore[attr-defined]
+
+
+class _HeaderLimit:
+    """A stream that fails where the headers of an archive are longer than they ever are."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.left: int | None = _HEADER
+        """Bytes until the limit; None while content is read."""
+
+    def read(self, size: int = -1) -> bytes:
+        content = self._stream.read(size)
+        if self.left is not None:
+            self.left -= len(content)
+            if self.left < 0:
+                raise tarfile.ReadError(f"a header is longer than {_HEADER} bytes")
+        return content
+
+
+def _limited(content: IO[bytes], source: Source) -> IO[bytes]:
+    """The content of a file, whose holes (of a sparse one) count too."""
+    return peeked(MeteredReader(content, source))[1]
+
+
+def _write(path: Path, content: IO[bytes] | None) -> int:
+    """Write a file, or make a folder. Returns the number of bytes."""
+    if content is None:
+        path.mkdir(parents=True, exist_ok=True)
+        return 0
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        shutil.copyfileobj(content, file, 1 << 20)
+        return file.tell()
+
+
+def _drain(content: IO[bytes]) -> int:
+    total = 0
+    while block := content.read(1 << 20):
+        total += len(block)
+    return total
+
+
+def _fetch_json(source: Source, file: Path, schema: type[msgspec.Struct]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f".{file.name}.part")
     try:
-        with opened(url) as stream, part.open("wb") as target:
-            _copy_json(stream, target, url)
+        with opened(source) as stream, part.open("wb") as target:
+            _copy_json(stream, target, source)
+        _check_json(part, source, schema)
         part.replace(file)
     except _BROKEN as error:
-        raise FetchError(f"{url} cannot be read: {error}") from error
+        raise FetchError(f"{source.shown} cannot be read: {error}") from error
     finally:
         part.unlink(missing_ok=True)
 
 
-def _copy_json(stream: IO[bytes], target: IO[bytes], url: str) -> None:
-    beginning, stream = _peeked(stream)
+def _check_json(file: Path, source: Source, schema: type[msgspec.Struct]) -> None:
+    """Check the syntax of a whole file, and what `schema` needs, without building its objects."""
+    with file.open("rb") as opened_file:
+        if not file.stat().st_size:
+            raise FetchError(f"{source.shown} is empty")
+        with mmap.mmap(opened_file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            try:
+                msgspec.json.decode(content, type=schema)
+            except (msgspec.DecodeError, RecursionError) as error:
+                raise FetchError(
+                    f"{source.shown} is no such JSON file: {error}; if it has to be converted, use a script"
+                ) from error
+
+
+def _copy_json(stream: IO[bytes], target: IO[bytes], source: Source) -> None:
+    beginning, stream = peeked(stream)  # type: ignore[arg-type]
     if beginning.startswith(_ZIP):
-        _of_zip(stream, target, url)
+        _of_zip(stream, target, source)
     elif beginning.lstrip()[:1] == b"{":
         shutil.copyfileobj(stream, target)
     else:
-        _of_tar(stream, target, url)
+        _of_tar(stream, target, source)
 
 
-def _of_zip(stream: IO[bytes], target: IO[bytes], url: str) -> None:
-    with TemporaryFile() as whole:
+def _of_zip(stream: IO[bytes], target: IO[bytes], source: Source) -> None:
+    """Copy the one JSON file of a zip archive, which is kept on the node's disk meanwhile."""
+    with TemporaryFile(dir=Path(target.name).parent) as whole:
         shutil.copyfileobj(stream, whole)
         with zipfile.ZipFile(whole) as archive:
             names = [name for name in archive.namelist() if name.endswith(".json")]
             if len(names) != 1:
-                raise FetchError(f"{url} has {len(names)} files *.json in it, not one")
+                raise FetchError(f"{source.shown} has {len(names)} files *.json in it, not one")
             with archive.open(names[0]) as member:
-                shutil.copyfileobj(member, target)
+                shutil.copyfileobj(_limited(member, source), target)
 
 
-def _of_tar(stream: IO[bytes], target: IO[bytes], url: str) -> None:
+def _of_tar(stream: IO[bytes], target: IO[bytes], source: Source) -> None:
     try:
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
-            for member in archive:
-                content = archive.extractfile(member) if member.name.endswith(".json") else None
-                if content is not None:
-                    shutil.copyfileobj(content, target)
-                    return
+        for member, content in _members(stream, source):
+            if content is None:
+                continue
+            if member.name.endswith(".json"):
+                shutil.copyfileobj(content, target)
+                return
+            _drain(content)
     except tarfile.ReadError as error:
-        raise FetchError(f"{url} is neither JSON nor an archive") from error
-    raise FetchError(f"{url} has no file *.json in it")
-
-
-@contextmanager
-def opened(url: str) -> Iterator[IO[bytes]]:
-    """What a URL has, decompressed. Raises FetchError."""
-    if urlsplit(url).scheme not in {"http", "https"}:
-        raise FetchError(f"{url}: only http and https are fetched")
-    try:
-        response = urllib.request.urlopen(url, timeout=SECONDS)  # noqa: S310
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise FetchError(f"{url} cannot be fetched: {error}") from error
-    except (http.client.HTTPException, OSError, ValueError) as error:
-        raise FetchError(f"{url} cannot be fetched: {error}") from error
-    with response:
-        yield decompressed(cast("IO[bytes]", response), url)
-
-
-def decompressed(stream: IO[bytes], url: str) -> IO[bytes]:
-    """The stream behind the compression that its first bytes tell. Raises FetchError for zstd."""
-    beginning, whole = _peeked(stream)
-    if beginning.startswith(_ZSTD):
-        raise FetchError(f"{url} is compressed by zstd; unpack it by a script")
-    for magic, opener in _OPENERS.items():
-        if beginning.startswith(magic):
-            return cast("IO[bytes]", opener(whole))
-    return whole
-
-
-def _peeked(stream: IO[bytes]) -> tuple[bytes, IO[bytes]]:
-    reader = io.BufferedReader(cast("io.RawIOBase", _Raw(stream)), buffer_size=1 << 20)
-    return reader.peek(_BEGINNING)[:_BEGINNING], reader
-
-
-class _Raw(io.RawIOBase):
-    """A stream that can only be read, as a raw one."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: object) -> int:
-        view = memoryview(buffer)  # type: ignore[arg-type]
-        content = self._stream.read(len(view))
-        if not content and getattr(self._stream, "length", None):
-            raise EOFError("the connection was closed before the end")
-        view[: len(content)] = content
-        return len(content)
+        raise FetchError(f"{source.shown} is neither JSON nor an archive") from error
+    raise FetchError(f"{source.shown} has no file *.json in it")

@@ -10,12 +10,13 @@ import orjson
 from apis.cosmos import CosmosFullNode, CosmosFullNodeStatus
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import APIError, NotFound, TransportError
-from ctrlruntime.client.statuses import StatusClient
+from ctrlruntime.client.status_client import StatusClient
 from internal.cosmos.comet.address import Address
 from internal.cosmos.comet.client import NodeClient
 from internal.cosmos.comet.failures import NodeError
+from internal.cosmos.fullnode.plausible import is_plausible
 from internal.cosmos.fullnode.versions import image_at, version_at
-from internal.cosmos.marks import FIELD_MANAGER
+from internal.cosmos.labels import FIELD_MANAGER
 
 UPGRADE_INFO: Final = "upgrade-info.json"
 """File in the node's folder `data`: a chain writes it when it stops for the next version."""
@@ -62,6 +63,7 @@ class VersionCheck:
     def __init__(self, client: Client, place: Place) -> None:
         self._client = client
         self._place = place
+        self._earlier: int | None = None
         self._statuses = StatusClient(client, CosmosFullNode, field_manager=FIELD_MANAGER)
 
     async def before_start(self) -> str:
@@ -70,7 +72,7 @@ class VersionCheck:
         Raises WrongVersion if the Pod is not to start the node, and the client's errors.
         """
         place = self._place
-        node_set = await self._client.get(CosmosFullNode, place.node_set, place.namespace)
+        node_set = await self._client.get(CosmosFullNode, place.node_set, namespace=place.namespace)
         known = node_set.status.height.get(place.pod, 0)
         height = max(known, upgrade_height(place.home))
         await self._tell(node_set, height)
@@ -87,15 +89,24 @@ class VersionCheck:
         Raises the client's errors.
         """
         try:
-            height = (await nodes.status(address)).height + 1
+            polled = (await nodes.status(address)).height + 1
         except NodeError:
-            height = 0
-        height = max(height, upgrade_height(self._place.home))
-        if height:
-            place = self._place
-            node_set = await self._client.get(CosmosFullNode, place.node_set, place.namespace)
-            await self._tell(node_set, height)
+            polled = 0
+        on_disk = upgrade_height(self._place.home)
+        if not (polled or on_disk):
+            return 0
+        place = self._place
+        node_set = await self._client.get(CosmosFullNode, place.node_set, namespace=place.namespace)
+        height = max(self._believed(node_set, polled), on_disk)
+        await self._tell(node_set, height)
         return height
+
+    def _believed(self, node_set: CosmosFullNode, polled: int) -> int:
+        """The reported height if it is plausible beside what is recorded of the set, else 0."""
+        recorded = dict(node_set.status.height)
+        known = recorded.pop(self._place.pod, 0)
+        earlier, self._earlier = self._earlier, polled or self._earlier
+        return polled if is_plausible(polled, known, recorded.values(), earlier) else 0
 
     async def keep_looking(self, nodes: NodeClient, address: Address, *, seconds: float) -> None:
         """Look every so many seconds, for good. A server that cannot be asked is asked again next time."""
@@ -120,5 +131,5 @@ class VersionCheck:
             status.height = {**status.height, pod: height}
 
         await self._statuses.sync_update(
-            self._place.namespace, self._place.node_set, update, uid=node_set.metadata.uid
+            self._place.node_set, update, namespace=self._place.namespace, uid=node_set.metadata.uid
         )

@@ -3,12 +3,15 @@
 from datetime import datetime
 
 from apis.cosmos import ScheduledVolumeSnapshotStatus, SnapshotPhase
-from ctrlruntime.api import Condition, set_condition
+from ctrlruntime.api import Condition, remove_condition, set_condition
 from internal.cosmos.snapshots.facts import Facts
 from internal.cosmos.snapshots.machine import is_stuck
 
 READY = "Ready"
+INVALID = "InvalidSpec"
+"""Reason of Ready: a field of the spec cannot be used."""
 CRDS_AVAILABLE = "CRDsAvailable"
+DEPRECATED = "DeprecatedFields"
 
 
 def crds_available(served: bool, generation: int) -> Condition:
@@ -25,6 +28,18 @@ def crds_available(served: bool, generation: int) -> Condition:
     )
 
 
+def deprecated_fields(generation: int) -> Condition:
+    """Return the condition that is there while a deprecated field is given."""
+    return Condition(
+        type=DEPRECATED,
+        status="True",
+        reason="Ignored",
+        message="spec.fullNodeRef.namespace is deprecated and ignored: the set is looked up in this object's "
+        "namespace; remove the field",
+        observed_generation=generation,
+    )
+
+
 def conclude(
     before: ScheduledVolumeSnapshotStatus,
     status: ScheduledVolumeSnapshotStatus,
@@ -36,6 +51,29 @@ def conclude(
     status.observed_generation = facts.generation
     set_condition(status.conditions, crds_available(facts.served, facts.generation), now)
     set_condition(status.conditions, _ready(status, facts), now)
+    if facts.deprecated:
+        set_condition(status.conditions, deprecated_fields(facts.generation), now)
+    else:
+        remove_condition(status.conditions, DEPRECATED)
+
+
+def refused(message: str, generation: int) -> Condition:
+    """Ready of a spec that cannot be read; the message names the field."""
+    return Condition(
+        type=READY,
+        status="False",
+        reason=INVALID,
+        message=message,
+        observed_generation=generation,
+    )
+
+
+def refuse(
+    status: ScheduledVolumeSnapshotStatus, generation: int, message: str, now: datetime
+) -> None:
+    """Record in `status` that the spec cannot be read."""
+    status.observed_generation, status.status = generation, message
+    set_condition(status.conditions, refused(message, generation), now)
 
 
 def _ready(status: ScheduledVolumeSnapshotStatus, facts: Facts) -> Condition:

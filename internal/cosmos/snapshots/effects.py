@@ -40,6 +40,8 @@ class Create:
     """The claim that it is of."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of the node's Pod."""
+    height: int = 0
+    """Next height of the node; 0 if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

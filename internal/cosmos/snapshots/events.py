@@ -3,6 +3,8 @@
 from enum import StrEnum
 
 from apis.cosmos import ScheduledVolumeSnapshotStatus, SnapshotPhase
+from ctrlruntime.api import find_condition
+from internal.cosmos.snapshots.conditions import DEPRECATED
 from internal.cosmos.snapshots.facts import Facts
 from internal.cosmos.snapshots.machine import is_stuck
 
@@ -31,6 +33,8 @@ class Reason(StrEnum):
     """The snapshot failed, or did not become ready in time."""
     RESTORE_POD = "RestorePodError"
     """The node is not back."""
+    DEPRECATED_FIELD = "DeprecatedField"
+    """The spec gives a field that is ignored."""
 
 
 Note = tuple[Reason, str]
@@ -56,6 +60,9 @@ def of_step(before: Status, after: Status, facts: Facts) -> list[Note]:
         found.append((Reason.MISSING_CRDS, after.status))
     if facts.problem and after.status == facts.problem and before.status != facts.problem:
         found.append((Reason.FIND_NEXT_TIME, facts.problem))
+    deprecated = find_condition(after.conditions, DEPRECATED)
+    if deprecated is not None and find_condition(before.conditions, DEPRECATED) is None:
+        found.append((Reason.DEPRECATED_FIELD, deprecated.message))
     found += _failure(before, after)
     looking = after.phase is Phase.FINDING_CANDIDATE and after.candidate is None
     if looking and after.status != before.status and after.status.startswith("Cannot"):

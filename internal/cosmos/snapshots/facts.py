@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from internal.cosmos.schedule import Schedule
+from ctrlruntime.schedule import Schedule
 from internal.cosmos.snapshots.retention import Kept
 
 
@@ -62,6 +62,8 @@ class Facts:
     """When snapshots are due."""
     problem: str = ""
     """Why there is no schedule."""
+    deprecated: bool = False
+    """Whether the spec gives a field that is ignored: fullNodeRef.namespace."""
     served: bool = True
     """Whether the cluster serves VolumeSnapshots."""
     node_set: bool = True
@@ -82,6 +84,8 @@ class Facts:
     """Whether the candidate is a node that the set wants."""
     back: bool = False
     """Whether the candidate's Pod is in sync."""
+    height: int = 0
+    """Next height of the candidate; 0 if it is unknown."""
     made: Made | None = None
     """The VolumeSnapshot, if it exists."""
     kept: tuple[Kept, ...] = ()

@@ -92,7 +92,7 @@ def effects(spec: Spec, status: Status, facts: Facts) -> tuple[Effect, ...]:
         case Phase.DELETING_POD if candidate is not None and not facts.paused and facts.asked:
             return (*(() if facts.held else (Hold(),)), Pause(candidate.pod_name))
         case Phase.CREATING_SNAPSHOT if candidate and last and facts.made is None:
-            return (Create(last.name, candidate.pvc_name, candidate.pod_labels),)
+            return (Create(last.name, candidate.pvc_name, candidate.pod_labels, facts.height),)
         case Phase.RESTORING_POD if facts.paused:
             return (_restore(facts),)
         case Phase.WAITING_FOR_POD_RESTORATION if facts.held and not facts.paused:
@@ -251,8 +251,7 @@ def _create(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
         name = status.last_snapshot.name if status.last_snapshot else ""
         _fail(status, facts, f"VolumeSnapshot {name} exists and belongs to {made.holder}", now)
     elif made is not None:
-        words = f"Waiting for the VolumeSnapshot of {_pod(status)}."
-        _enter(status, Phase.WAITING_FOR_SNAPSHOT_CREATION, now, words)
+        _enter(status, Phase.WAITING_FOR_SNAPSHOT_CREATION, now, _awaiting(status, facts))
     elif why := _interruption(spec, status, facts):
         _fail(status, facts, why, now)
     elif facts.paused and not facts.pod_gone:
@@ -265,15 +264,22 @@ def _await_snapshot(spec: Spec, status: Status, facts: Facts, now: datetime) -> 
     if _is_done(status, facts) and made is not None and last is not None:
         last.status, last.failed = dict(made.status), ""
         _enter(status, Phase.RESTORING_POD, now, "The VolumeSnapshot is ready.")
-    elif made is not None and made.error is not None:
-        _fail(status, facts, made.error, now)
     elif (made is None or made.holder) and facts.served:
         _fail(status, facts, "the VolumeSnapshot was deleted before it was ready", now)
     elif facts.node_set and facts.wanted:  # a node that leaves has a last copy made all the same
         if why := _interruption(spec, status, facts):
             _fail(status, facts, why, now)
+        else:
+            status.status = _awaiting(status, facts)
     elif spec.suspend or not facts.served:
         _fail(status, facts, _interruption(spec, status, facts), now)
+
+
+def _awaiting(status: Status, facts: Facts) -> str:
+    """What is waited for. An error of the driver is final only at the deadline: it tries again by itself."""
+    words = f"Waiting for the VolumeSnapshot of {_pod(status)}"
+    error = facts.made.error if facts.made is not None else None
+    return f"{words}; the driver reports: {error.rstrip('.')}." if error else f"{words}."
 
 
 def _interruption(spec: Spec, status: Status, facts: Facts) -> str:

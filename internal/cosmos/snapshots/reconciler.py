@@ -15,15 +15,17 @@ from apis.cosmos import (
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.store import Store
 from ctrlruntime.client.errors import APIError
-from ctrlruntime.client.statuses import StatusClient
-from ctrlruntime.controller.failures import is_transient
+from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.client.status_client import StatusClient
+from ctrlruntime.controller.aggregate_error import is_transient
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Action, Control
-from internal.cloud.records import Records
-from internal.cosmos.marks import PAUSE_FINALIZER
-from internal.cosmos.snapshots.conditions import conclude
+from internal.cosmos.invalid import InvalidSpec
+from internal.cosmos.labels import PAUSE_FINALIZER
+from internal.cosmos.reading import read_resource, read_status
+from internal.cosmos.snapshots.conditions import conclude, refuse
 from internal.cosmos.snapshots.effects import (
     Create,
     Delete,
@@ -35,12 +37,12 @@ from internal.cosmos.snapshots.effects import (
 )
 from internal.cosmos.snapshots.events import OF_PHASE, Note, Reason, of_step
 from internal.cosmos.snapshots.facts import Facts
+from internal.cosmos.snapshots.facts_reader import World, owner_of
 from internal.cosmos.snapshots.machine import IDLE, deadline, give_up, step
 from internal.cosmos.snapshots.metrics import SnapshotMetrics
 from internal.cosmos.snapshots.naming import pause_key
 from internal.cosmos.snapshots.pausing import AnotherIsDown, pause, restore
 from internal.cosmos.snapshots.snapshot_builder import build
-from internal.cosmos.snapshots.world import World, owner_of
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 
 LOOKS: Final = 8
@@ -72,7 +74,7 @@ class SnapshotReconciler:
     """Writes the status of sets of nodes together with others."""
     control: Control
     """Writes snapshots."""
-    records: Records
+    patcher: ObjectPatcher
     """Writes status and finalizer of a ScheduledVolumeSnapshot."""
     recorder: EventRecorder
     """Events."""
@@ -86,7 +88,7 @@ class SnapshotReconciler:
     async def reconcile(self, request: Request) -> Result | None:
         """Go as far as possible without waiting."""
         for _ in range(LOOKS):
-            entry = self.schedules.get(request.namespace, request.name)
+            entry = self.schedules.get(request.name, namespace=request.namespace)
             if entry is None:
                 await self._forget(request)
                 return None
@@ -96,7 +98,12 @@ class SnapshotReconciler:
 
     async def _look(self, entry: Entry, request: Request) -> bool:
         """One round. Whether another is worth it at once."""
-        schedule, now = entry.typed(ScheduledVolumeSnapshot), self._now()
+        now = self._now()
+        try:
+            schedule = read_resource(entry, ScheduledVolumeSnapshot)
+        except InvalidSpec as error:
+            await self._refuse(entry, str(error), now)
+            return False
         facts = await self.world.facts(entry, schedule)
         outcome = step(schedule.spec, schedule.status, facts, now)
         if not facts.deleting:
@@ -124,9 +131,22 @@ class SnapshotReconciler:
     ) -> None:
         """Write down what is intended, before it is done."""
         conclude(before, after, facts, now)
-        await self.records.status(ScheduledVolumeSnapshot.mapping(), entry, before, after)
+        await self.patcher.write_status(ScheduledVolumeSnapshot.mapping(), entry, before, after)
         self._tell(entry, of_step(before, after, facts))
         self.metrics.show(request, before, after)
+
+    async def _refuse(self, entry: Entry, message: str, now: datetime) -> None:
+        """Report a spec that cannot be read. A node that is down for it comes back; nothing else is done."""
+        before = read_status(entry, ScheduledVolumeSnapshotStatus)
+        after = before.model_copy(deep=True)
+        refuse(after, entry.generation, message, now)
+        await self.patcher.write_status(ScheduledVolumeSnapshot.mapping(), entry, before, after)
+        paused = self.world.paused(entry.namespace, entry.name)
+        if sets := tuple(sorted({each.node_set for each in paused})):
+            await self._restore(entry.namespace, entry.name, sets)
+        elif PAUSE_FINALIZER in entry.finalizers:
+            mapping = ScheduledVolumeSnapshot.mapping()
+            await self.patcher.remove_finalizer(mapping, entry, PAUSE_FINALIZER)
 
     # -- effects ----------------------------------------------------------------------------------
 
@@ -142,11 +162,11 @@ class SnapshotReconciler:
         for effect in effects:
             match effect:
                 case Hold():
-                    await self.records.add_finalizer(
+                    await self.patcher.add_finalizer(
                         ScheduledVolumeSnapshot.mapping(), entry, PAUSE_FINALIZER
                     )
                 case Release():
-                    await self.records.remove_finalizer(
+                    await self.patcher.remove_finalizer(
                         ScheduledVolumeSnapshot.mapping(), entry, PAUSE_FINALIZER
                     )
                 case Pause():
@@ -165,8 +185,8 @@ class SnapshotReconciler:
         key = pause_key(entry.namespace, entry.name)
         change = pause(key, entry.namespace, effect.pod, now)
         try:
-            await self.statuses.sync_update(
-                entry.namespace, schedule.spec.full_node_ref.name, change
+            await self.statuses.sync_status(
+                schedule.spec.full_node_ref.name, change, namespace=entry.namespace
             )
         except AnotherIsDown:
             return False  # the watch tells of it, and then of its end
@@ -175,7 +195,7 @@ class SnapshotReconciler:
     async def _restore(self, namespace: str, name: str, node_sets: tuple[str, ...]) -> None:
         change = restore(pause_key(namespace, name))
         for node_set in node_sets:
-            await self.statuses.sync_update(namespace, node_set, change)
+            await self.statuses.sync_status(node_set, change, namespace=namespace)
 
     async def _create(
         self, entry: Entry, schedule: ScheduledVolumeSnapshot, effect: Create
@@ -196,7 +216,7 @@ class SnapshotReconciler:
         """Each by itself; what cannot be deleted keeps nothing else from being done."""
         troubles: list[Note] = []
         for name in effect.names:
-            found = self.world.snapshots.get(entry.namespace, name)
+            found = self.world.snapshots.get(name, namespace=entry.namespace)
             if found is None:
                 continue
             try:
@@ -216,10 +236,14 @@ class SnapshotReconciler:
     # -- waiting ----------------------------------------------------------------------------------
 
     def _wait(self, request: Request) -> Result | None:
-        entry = self.schedules.get(request.namespace, request.name)
+        entry = self.schedules.get(request.name, namespace=request.namespace)
         if entry is None:
             return None
-        schedule = entry.typed(ScheduledVolumeSnapshot)
+        try:
+            schedule = read_resource(entry, ScheduledVolumeSnapshot)
+        except InvalidSpec:
+            held = PAUSE_FINALIZER in entry.finalizers
+            return Result(requeue_after=RETRY.total_seconds()) if held else None
         status, now = schedule.status, self.clock()
         if status.phase is SnapshotPhase.MISSING_CRDS and not schedule.spec.suspend:
             return Result(requeue_after=APPEARING.total_seconds()) if self.is_defined() else None

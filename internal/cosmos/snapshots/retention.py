@@ -43,7 +43,7 @@ def surplus(
             gone.append(each.name)
         elif each.ready:
             complete.append(each)
-        elif each.failed or (each.made_at is not None and each.made_at < oldest):
+        elif each.made_at is not None and each.made_at < oldest:
             gone.append(each.name)
     complete.sort(key=lambda each: (each.taken_at or each.made_at or NEVER, each.name))
     gone += [each.name for each in complete[: -spec.limit]]

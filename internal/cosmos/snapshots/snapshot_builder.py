@@ -2,7 +2,7 @@
 
 from apis.cosmos import ScheduledVolumeSnapshot
 from ctrlruntime.resources import Desired
-from internal.cosmos.marks import COMPONENT, CREATED_BY, FIELD_MANAGER, SOURCE
+from internal.cosmos.labels import COMPONENT, CREATED_BY, FIELD_MANAGER, HEIGHT, SOURCE
 from internal.cosmos.names import to_label_value
 from internal.cosmos.snapshots.effects import Create
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
@@ -16,12 +16,14 @@ def source_label(schedule: str) -> str:
 def build(schedule: ScheduledVolumeSnapshot, create: Create) -> Desired:
     """It is made once and never changed, and has no owner reference: it outlives who asked for it."""
     gvk = VOLUME_SNAPSHOT.gvk
+    noted = {HEIGHT: str(create.height)} if create.height else {}
     manifest = {
         "apiVersion": gvk.api_version,
         "kind": gvk.kind,
         "metadata": {
             "name": create.name,
             "namespace": schedule.metadata.namespace,
+            **({"annotations": noted} if noted else {}),
             "labels": {
                 **create.labels,
                 CREATED_BY: FIELD_MANAGER,

@@ -3,6 +3,7 @@
 from apis.cosmos import JobRecord, StatefulJob
 from ctrlruntime.resources import Desired
 from internal.cosmos.datasource import CLAIM, FoundSource
+from internal.cosmos.inherited import labels_beside
 from internal.cosmos.statefuljob.job_builder import run_labels
 
 
@@ -26,4 +27,5 @@ def build_claim(job: StatefulJob, record: JobRecord, source: FoundSource) -> Des
             "dataSource": dict(source.reference),
         },
     }
-    return Desired(mapping=CLAIM, manifest=manifest, once=True)
+    inherited = labels_beside(job.metadata.labels, run_labels(job))
+    return Desired(mapping=CLAIM, manifest=manifest, once=True, inherited=inherited)

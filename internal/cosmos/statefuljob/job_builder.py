@@ -7,7 +7,8 @@ from apis.cosmos import JobRecord, StatefulJob
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.resources import Desired
-from internal.cosmos.marks import COMPONENT, CREATED_BY, FIELD_MANAGER, NAME
+from internal.cosmos.inherited import labels_beside
+from internal.cosmos.labels import COMPONENT, CREATED_BY, FIELD_MANAGER, NAME
 from internal.cosmos.names import LONGEST_LABEL, to_label_value, trim_middle
 
 JOB: Final = BUILTIN[GroupVersionKind("batch", "v1", "Job")]
@@ -61,4 +62,5 @@ def build_job(job: StatefulJob, record: JobRecord) -> Desired:
             },
         },
     }
-    return Desired(mapping=JOB, manifest=manifest, ordinal=1, once=True)
+    inherited = labels_beside(job.metadata.labels, run_labels(job))
+    return Desired(mapping=JOB, manifest=manifest, ordinal=1, once=True, inherited=inherited)

@@ -10,15 +10,17 @@ from ctrlruntime.api import Condition, set_condition
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.store import Store
 from ctrlruntime.client.errors import APIError
-from ctrlruntime.controller.failures import is_transient
+from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.controller.aggregate_error import is_transient
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Action, Control, Desired, Owner
-from internal.cloud.records import Records
+from ctrlruntime.schedule import BadSchedule
 from internal.cosmos.datasource import CLAIM, DataSources, FoundSource, SourceMissing, from_snapshot
-from internal.cosmos.schedule import BadSchedule
-from internal.cosmos.snapshots.conditions import READY, crds_available
+from internal.cosmos.invalid import InvalidSpec
+from internal.cosmos.reading import read_resource, read_status
+from internal.cosmos.snapshots.conditions import INVALID, READY, crds_available, refused
 from internal.cosmos.statefuljob.claim_builder import build_claim
 from internal.cosmos.statefuljob.history import begin, expires, is_open, observe, opened
 from internal.cosmos.statefuljob.job_builder import JOB, build_job, run_name
@@ -46,6 +48,8 @@ class _Pass:
     now: datetime
     trouble: str = ""
     """Why nothing is begun although it is due, or cannot be at all."""
+    is_invalid: bool = False
+    """Whether that is a field of the spec."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,7 +68,7 @@ class StatefulJobReconciler:
     """Finds snapshots."""
     control: Control
     """Writes Jobs and claims."""
-    records: Records
+    patcher: ObjectPatcher
     """Writes statuses."""
     recorder: EventRecorder
     """Events."""
@@ -77,10 +81,15 @@ class StatefulJobReconciler:
         """Go as far as possible without waiting."""
         moments: list[datetime] = []
         for _ in range(LOOKS):
-            entry = self.stateful_jobs.get(request.namespace, request.name)
+            entry = self.stateful_jobs.get(request.name, namespace=request.namespace)
             if entry is None or entry.deletion_timestamp is not None:
                 return None  # its Job and claim go with it: they are its own
-            again, moments = await self._look(entry)
+            try:
+                job = read_resource(entry, StatefulJob)
+            except InvalidSpec as error:
+                await self._refuse(entry, str(error))
+                return None
+            again, moments = await self._look(entry, job)
             if not again:
                 break
         if not moments:
@@ -89,17 +98,24 @@ class StatefulJobReconciler:
         wait = min(min(moments), now + LONGEST) - now
         return Result(requeue_after=max(wait.total_seconds(), 0.01))
 
-    async def _look(self, entry: Entry) -> tuple[bool, list[datetime]]:
-        """One round: whether another is worth it at once, and what is waited for."""
-        job = entry.typed(StatefulJob)
+    async def _refuse(self, entry: Entry, message: str) -> None:
+        """Report a spec that cannot be read: nothing is started for it."""
+        before = read_status(entry, StatefulJobStatus)
+        after = before.model_copy(deep=True)
+        after.observed_generation, after.status = entry.generation, message
+        after.next_at = None
         now = self.clock().replace(microsecond=0)
-        owner = Owner(
-            gvk=StatefulJob.gvk(), namespace=entry.namespace, name=entry.name, uid=entry.uid
-        )
+        set_condition(after.conditions, refused(message, entry.generation), now)
+        await self.patcher.write_status(StatefulJob.mapping(), entry, before, after)
+
+    async def _look(self, entry: Entry, job: StatefulJob) -> tuple[bool, list[datetime]]:
+        """One round: whether another is worth it at once, and what is waited for."""
+        now = self.clock().replace(microsecond=0)
+        owner = Owner.of(entry)
         found = _Pass(entry, job, owner, job.status.model_copy(deep=True), now)
         found.status.created_at = found.status.created_at or now
         for record in found.status.job_history:
-            observe(record, self.jobs.get(entry.namespace, record.name), now)
+            observe(record, await self._job(found, record), now)
         begun = self._begin(found)
         await self._record(found)
         under_way = opened(found.status)
@@ -107,6 +123,16 @@ class StatefulJobReconciler:
             return await self._start(found, under_way) or begun, []
         await self._clean_up(found)
         return begun, self._moments(found)
+
+    async def _job(self, found: _Pass, record: JobRecord) -> Entry | None:
+        """Return the Job of a record. One that lost the labels it is found by gets them back."""
+        entry = self.jobs.get(record.name, namespace=found.entry.namespace)
+        if entry is not None or record.outcome is not JobOutcome.RUNNING:
+            return entry
+        outcome = await self.control.reclaim(build_job(found.job, record), found.owner)
+        if outcome is None or outcome.action is Action.CONFLICT:
+            return None
+        return outcome.entry
 
     # -- beginning --------------------------------------------------------------------------------
 
@@ -116,7 +142,7 @@ class StatefulJobReconciler:
         try:
             times = timing(spec, status, found.now)
         except BadSchedule as error:
-            status.next_at, found.trouble = None, str(error)
+            status.next_at, found.trouble, found.is_invalid = None, str(error), True
             return False
         status.next_at = None if spec.suspend else times.next
         if spec.suspend or times.due is None or opened(status) is not None:
@@ -145,7 +171,7 @@ class StatefulJobReconciler:
         Raises SourceMissing, and ValueError for one that does not tell its size.
         """
         namespace = found.entry.namespace
-        entry = self.snapshots.get(namespace, chosen) if chosen else None
+        entry = self.snapshots.get(chosen, namespace=namespace) if chosen else None
         if entry is not None and is_ready(entry):
             source = from_snapshot(entry)
         else:
@@ -161,7 +187,7 @@ class StatefulJobReconciler:
         """Make the claim, then the Job. Whether both are there."""
         namespace = found.entry.namespace
         try:
-            if self.claims.get(namespace, record.name) is None:
+            if self.claims.get(record.name, namespace=namespace) is None:
                 source = self._source(found, record.snapshot)
                 if source.name != record.snapshot:
                     record.snapshot = source.name
@@ -207,7 +233,7 @@ class StatefulJobReconciler:
         for entry in self._mine(self.claims, found):
             record = known.get(entry.name)
             ended = record is None or not is_open(record)
-            if ended and self.jobs.get(namespace, entry.name) is None:
+            if ended and self.jobs.get(entry.name, namespace=namespace) is None:
                 await self.control.delete(CLAIM, entry, found.owner)
 
     def _mine(self, store: Store, found: _Pass) -> list[Entry]:
@@ -223,7 +249,7 @@ class StatefulJobReconciler:
         ends = [
             expires(record, ttl)
             for record in found.status.job_history
-            if self.jobs.get(found.entry.namespace, record.name) is not None
+            if self.jobs.get(record.name, namespace=found.entry.namespace) is not None
         ]
         next_at = None if opened(found.status) else found.status.next_at
         return [each for each in (*ends, next_at) if each is not None and each > found.now]
@@ -243,12 +269,12 @@ class StatefulJobReconciler:
         ready = Condition(
             type=READY,
             status="False" if message else "True",
-            reason="Waiting" if found.trouble else "JobFailed" if failed else "Scheduled",
+            reason=_reason(found, failed=failed),
             message=message or "Jobs are begun when they are due",
             observed_generation=generation,
         )
         set_condition(status.conditions, ready, found.now)
-        await self.records.status(StatefulJob.mapping(), found.entry, before, status)
+        await self.patcher.write_status(StatefulJob.mapping(), found.entry, before, status)
         self._tell(found, before)
         found.job.status = status.model_copy(deep=True)
 
@@ -270,6 +296,13 @@ class StatefulJobReconciler:
             if bad and known.get(record.name) is not record.outcome:
                 text = f"Job {record.name}: {record.outcome}: {record.message}"
                 self.recorder.event(found.entry, "Warning", "Error", "Job", text)
+
+
+def _reason(found: _Pass, *, failed: bool) -> str:
+    """Reason of Ready."""
+    if found.is_invalid:
+        return INVALID
+    return "Waiting" if found.trouble else "JobFailed" if failed else "Scheduled"
 
 
 def _key(found: _Pass) -> str:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from apis.cosmos import StatefulJobSpec, StatefulJobStatus
-from internal.cosmos.schedule import SHORTEST, BadSchedule, parse
+from ctrlruntime.schedule import SHORTEST, BadSchedule, parse
 
 INTERVAL: Final = timedelta(hours=24)
 """Without an interval and a schedule."""
@@ -32,6 +32,6 @@ def timing(spec: StatefulJobSpec, status: StatefulJobStatus, now: datetime) -> T
         return Timing(due, due or schedule.next(after, start))
     interval = INTERVAL if spec.interval is None else spec.interval
     if interval < SHORTEST:
-        raise BadSchedule("an interval is one minute or longer")
+        raise BadSchedule("spec.interval: it is one minute or longer")
     moment = start if last is None else last.started_at + interval
     return Timing(moment if moment <= now else None, moment)

@@ -10,6 +10,7 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.resources import Desired
 from ctrlruntime.resources import inputs_of as hash_of
+from internal.cosmos.inherited import labels_beside
 
 POD: Final = BUILTIN[GroupVersionKind("", "v1", "Pod")]
 CLAIM: Final = BUILTIN[GroupVersionKind("", "v1", "PersistentVolumeClaim")]
@@ -48,11 +49,12 @@ def built(
     instance: int | None = None,
     once: bool = False,
 ) -> Desired:
-    """The desired object. `ordinal` orders objects of one kind; `instance` is the number of the node.
+    """The desired object, with the labels of the set that it has not itself. `ordinal` orders objects of one kind; `instance` is the number of the node.
 
     Its manifest is a copy: it shares nothing with the set, nor with what else is built of it.
     """
     gvk = mapping.gvk
+    own = parts["metadata"].get("labels") or {}
     manifest = {"apiVersion": gvk.api_version, "kind": gvk.kind, **parts}
     return Desired(
         mapping=mapping,
@@ -61,7 +63,8 @@ def built(
         once=once,
         instance=instance,
         inputs=inputs,
-        follow_builder=follows_builder(node_set),
+        roll_on_builder_change=follows_builder(node_set),
+        inherited=labels_beside(node_set.metadata.labels, own),
     )
 
 

@@ -16,13 +16,12 @@ from apis.cosmos import (
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.store import Store
 from ctrlruntime.resources import Control, Owner
-from ctrlruntime.resources.ownership import Standing
-from ctrlruntime.resources.rollout import compute_rollout
+from ctrlruntime.resources.ownership import Ownership
+from ctrlruntime.schedule import BadSchedule, Schedule, parse
 from internal.cosmos.cache.memory import NOT_ASKED
 from internal.cosmos.cache.observation import Observation, Observations
 from internal.cosmos.fullnode.metadata import node_ordinals
-from internal.cosmos.marks import PAUSE_FINALIZER, claim_name, pod_name
-from internal.cosmos.schedule import BadSchedule, Schedule, parse
+from internal.cosmos.labels import PAUSE_FINALIZER, claim_name, pod_name
 from internal.cosmos.snapshots.facts import Facts, Made, Node, Paused
 from internal.cosmos.snapshots.machine import IDLE
 from internal.cosmos.snapshots.naming import pause_key
@@ -30,6 +29,7 @@ from internal.cosmos.snapshots.pausing import others_down
 from internal.cosmos.snapshots.retention import Kept
 from internal.cosmos.snapshots.snapshot_builder import source_label
 from internal.cosmos.volumesnapshots import error_of, is_ready, made_at, status_of, taken_at
+from internal.cosmos.workload.rollout import compute_rollout
 
 PAUSES: Final = "pauses"
 """Index of sets of nodes: the keys that nodes of theirs are down for."""
@@ -77,7 +77,7 @@ class World:
         """What is so now. Raises the client's errors."""
         status, owner = schedule.status, owner_of(entry)
         times, problem = _schedule(schedule)
-        found = self.node_sets.get(entry.namespace, schedule.spec.full_node_ref.name)
+        found = self.node_sets.get(schedule.spec.full_node_ref.name, namespace=entry.namespace)
         node_set = None if found is None else _read(found)
         ready = self._synced(node_set)
         pod = status.candidate.pod_name if status.candidate else ""
@@ -90,6 +90,7 @@ class World:
             held=PAUSE_FINALIZER in entry.finalizers,
             schedule=times,
             problem=problem,
+            deprecated=schedule.spec.full_node_ref.namespace is not None,
             served=self.is_served(),
             node_set=found is not None and found.deletion_timestamp is None,
             synced=self._nodes(node_set, ready),
@@ -100,6 +101,7 @@ class World:
             pod_gone=bool(pod) and await self._pod_gone(entry.namespace, pod, status),
             wanted=node_set is None or not pod or pod in wanted,
             back=any(each.pod == pod for each in ready),
+            height=0 if node_set is None else node_set.status.height.get(pod, 0),
             made=None if idle else self._made(entry.namespace, status, owner),
             kept=self._kept(owner),
         )
@@ -133,7 +135,7 @@ class World:
         namespace, name = node_set.metadata.namespace or "", node_set.metadata.name or ""
         found = []
         for each in ready:
-            pod = self.pods.get(namespace, each.pod)
+            pod = self.pods.get(each.pod, namespace=namespace)
             if pod is not None and pod.deletion_timestamp is None:
                 claim = claim_name(name, each.ordinal)
                 found.append(Node(each.pod, each.ordinal, claim, dict(pod.labels)))
@@ -142,7 +144,7 @@ class World:
     async def _pod_gone(
         self, namespace: str, pod: str, status: ScheduledVolumeSnapshotStatus
     ) -> bool:
-        if self.pods.get(namespace, pod) is not None:
+        if self.pods.get(pod, namespace=namespace) is not None:
             return False
         if status.phase is not SnapshotPhase.WAITING_FOR_POD_DELETION:
             return True
@@ -154,11 +156,11 @@ class World:
         last = status.last_snapshot
         if last is None or last.scheduled_at != status.scheduled_at:
             return None
-        entry = self.snapshots.get(namespace, last.name)
+        entry = self.snapshots.get(last.name, namespace=namespace)
         if entry is None:
             return None
         verdict = self.control.judge(entry, owner)
-        holder = verdict.holder if verdict.standing is Standing.FOREIGN else ""
+        holder = verdict.holder if verdict.standing is Ownership.FOREIGN else ""
         return Made(holder, is_ready(entry), error_of(entry), status_of(entry))
 
     def _kept(self, owner: Owner) -> tuple[Kept, ...]:
@@ -179,8 +181,7 @@ class World:
 
 def owner_of(entry: Entry) -> Owner:
     """A ScheduledVolumeSnapshot as the owner of its snapshots."""
-    gvk = ScheduledVolumeSnapshot.gvk()
-    return Owner(gvk=gvk, namespace=entry.namespace, name=entry.name, uid=entry.uid)
+    return Owner.of(entry)
 
 
 def _schedule(schedule: ScheduledVolumeSnapshot) -> tuple[Schedule | None, str]:

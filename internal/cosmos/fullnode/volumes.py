@@ -6,7 +6,7 @@ from typing import Any, Final
 from apis.cosmos import CosmosFullNode
 from internal.cosmos.fullnode.node_key import FILE as NODE_KEY_FILE
 from internal.cosmos.fullnode.toml_overlay import APP_OVERLAY, CONFIG_OVERLAY
-from internal.cosmos.marks import claim_name, node_key_name, pod_name
+from internal.cosmos.labels import claim_name, node_key_name, pod_name
 
 WORK: Final = "/home/operator"
 BASE: Final = f"{WORK}/.tmp"

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import Event, Updated
+from ctrlruntime.cache.events import Event, UpdateEvent
 
 _OF_OTHERS = ("scheduledSnapshotStatus", "selfHealing", "height")
 """Fields of the status that others write, and that decide on Pods and claims."""
@@ -11,17 +11,17 @@ _OF_OTHERS = ("scheduledSnapshotStatus", "selfHealing", "height")
 
 def node_set_changed(event: Event) -> bool:
     """Whether more than our own part of the status changed."""
-    return not isinstance(event, Updated) or _set(event.old) != _set(event.new)
+    return not isinstance(event, UpdateEvent) or _set(event.old) != _set(event.new)
 
 
 def object_changed(event: Event) -> bool:
     """Whether anything but the version changed, as it does where somebody writes what was there."""
-    return not isinstance(event, Updated) or _whole(event.old) != _whole(event.new)
+    return not isinstance(event, UpdateEvent) or _whole(event.old) != _whole(event.new)
 
 
 def more_than_heartbeats(event: Event) -> bool:
     """Whether a Pod came, went, changed hands, ended, or became (un)ready; not how often it restarted."""
-    return not isinstance(event, Updated) or _pod(event.old) != _pod(event.new)
+    return not isinstance(event, UpdateEvent) or _pod(event.old) != _pod(event.new)
 
 
 def _common(entry: Entry) -> tuple[object, ...]:
@@ -37,7 +37,12 @@ def _common(entry: Entry) -> tuple[object, ...]:
 
 def _set(entry: Entry) -> tuple[object, ...]:
     status: dict[str, Any] = entry.field("status") or {}
-    return (*_common(entry), entry.generation, *(status.get(name) for name in _OF_OTHERS))
+    return (
+        *_common(entry),
+        entry.finalizers,
+        entry.generation,
+        *(status.get(name) for name in _OF_OTHERS),
+    )
 
 
 def _whole(entry: Entry) -> tuple[object, ...]:

@@ -1,17 +1,17 @@
 """What a pass comes to: the phase, a sentence, conditions, and when to look again. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from apis.cosmos import CosmosFullNode, FullNodePhase, RolloutStatus
+from apis.cosmos import CosmosFullNode, FullNodePhase, RolloutStatus, SyncInfo
 from ctrlruntime.api import Condition
-from ctrlruntime.resources.claims import ClaimProgress
-from ctrlruntime.resources.workload import Progress
-from internal.cosmos.fullnode.findings import Findings
+from ctrlruntime.api.conditions import shorten
+from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.status import CLAIMS, CRDS, HELD
+from internal.cosmos.workload.claims import SIZE, ClaimProgress, Immutable
+from internal.cosmos.workload.workload import Progress
 
-LONGEST_MESSAGE: Final = 1000
 SHOWN: Final = 3
 """Objects that a sentence names."""
 
@@ -54,12 +54,16 @@ class Verdict:
     phase: FullNodePhase
     message: str
     requeue_after: float | None = None
+    is_built: bool = False
+    """Whether every object is as the spec says, so that only nodes may be behind."""
 
 
-def verdict(found: Found, ready: int, wanted: int, times: Times) -> Verdict:
-    """Decide. Failures go before progress, progress before what others have to do."""
+def verdict(found: Found, ready: int, wanted: int, times: Times, behind: str = "") -> Verdict:
+    """Decide. Failures go before progress, progress before what others have to do. `behind`: which nodes have
+    not caught up, in words."""
     findings = found.findings
     waits = [found.crossing] if found.crossing else []
+    waits += _settling(found)
     if findings.any:
         transient = findings.is_transient
         return Verdict(
@@ -75,9 +79,24 @@ def verdict(found: Found, ready: int, wanted: int, times: Times) -> Verdict:
         message = f"No load balancer has given an address to {_names(found.awaited)} yet."
         waits.append(times.external)
         return Verdict(FullNodePhase.WAITING_FOR_P2P_SERVICES, message, min(waits))
+    missing = ready < wanted
     return Verdict(
-        FullNodePhase.COMPLETE, _complete(found, ready, wanted), min(waits, default=None)
+        FullNodePhase.PROGRESSING if missing else FullNodePhase.COMPLETE,
+        _complete(found, ready, wanted, behind if missing else ""),
+        min(waits, default=None),
+        is_built=True,
     )
+
+
+def nodes_behind(sync: Mapping[str, SyncInfo]) -> str:
+    """Which nodes have not caught up, in words that stay as long as the nodes do: heights and errors are in
+    `status.sync`."""
+    parts = [
+        f"{pod} is catching up" if info.error is None else f"{pod} does not answer"
+        for pod, info in sync.items()
+        if info.in_sync is not True
+    ]
+    return _names(parts)
 
 
 def rollout_of(progress: Progress | None) -> RolloutStatus | None:
@@ -133,8 +152,15 @@ def _pods(pods: Progress) -> str:
     return "Pods come and go." if pods.requeue else ""
 
 
-def _complete(found: Found, ready: int, wanted: int) -> str:
-    message = f"{ready} of {wanted} nodes have caught up."
+def _settling(found: Found) -> list[float]:
+    """When the next Pod has worked for long enough, if a change waits for that."""
+    waits = any(pods is not None and pods.blocked for pods in (found.pods, found.additional))
+    return [left for left in found.findings.settling if left] if waits else []
+
+
+def _complete(found: Found, ready: int, wanted: int, behind: str) -> str:
+    message = f"{ready} of {wanted} nodes have caught up"
+    message += f": {behind}." if behind else "."
     if found.paused:
         message += f" {_names(found.paused)} is down for a snapshot."
     return message
@@ -147,14 +173,16 @@ def _claims(progress: ClaimProgress) -> Condition:
             f"{names} should grow, and its StorageClass does not allow it (allowVolumeExpansion)."
         )
         return Condition(type=CLAIMS, status="False", reason="CannotExpand", message=message)
+    if shrunk := [each for each in progress.immutable if each.field == SIZE]:
+        return _shrunk(shrunk)
     if progress.immutable:
         parts = [
             f"{each.claim}: {each.field} is {each.has!r}, not {each.wanted!r}"
             for each in progress.immutable[:SHOWN]
         ]
         message = (
-            f"{'; '.join(parts)}. This cannot be changed: put the old value back, or delete the claims one "
-            "by one so that their nodes begin anew."
+            f"{'; '.join(parts)}. A claim keeps this for life: put the old value back, or make another set with "
+            "the new value."
         )
         return Condition(
             type=CLAIMS, status="False", reason="ImmutableFieldChanged", message=message
@@ -169,6 +197,16 @@ def _claims(progress: ClaimProgress) -> Condition:
         )
     message = "Every claim is as the spec says."
     return Condition(type=CLAIMS, status="True", reason="AsSpecified", message=message)
+
+
+def _shrunk(shrunk: Sequence[Immutable]) -> Condition:
+    parts = [f"{each.claim} has {each.has}, not {each.wanted}" for each in shrunk[:SHOWN]]
+    more = f" and {len(shrunk) - SHOWN} more" if len(shrunk) > SHOWN else ""
+    message = (
+        f"{'; '.join(parts)}{more}. A claim never shrinks, and is left as it is: put the old size back. New claims "
+        "get the size of the template."
+    )
+    return Condition(type=CLAIMS, status="False", reason="CannotShrink", message=message)
 
 
 def _held(found: Found) -> Condition | None:
@@ -217,5 +255,5 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _sentence(text: str) -> str:
-    short = text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}…"
+    short = shorten(text)
     return short if short.endswith((".", "…")) else f"{short}."

@@ -27,6 +27,14 @@ BELONGS_TO: Final = f"{GROUP}/belongs-to"
 SOURCE: Final = f"{GROUP}/source"
 """Label of a VolumeSnapshot: the ScheduledVolumeSnapshot that made it."""
 
+HEIGHT: Final = f"{GROUP}/height"
+"""Annotation of a VolumeSnapshot, and of a claim made from one: the next height of the node on that disk."""
+
+FINALIZER: Final = f"{GROUP}/finalizer"
+"""On a CosmosFullNode: where its CRD is being deleted, its objects are released before it goes."""
+APPROVE_DELETION: Final = f"{GROUP}/approve-deletion"
+"""Annotation of a CRD: "true" lets its deletion delete what its objects own."""
+
 PAUSE_FINALIZER: Final = f"{GROUP}/paused-node"
 """On a ScheduledVolumeSnapshot: its node is restored before it goes."""
 

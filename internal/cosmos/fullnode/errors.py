@@ -1,0 +1,29 @@
+"""What the steps of a pass come upon, beside what they are for."""
+
+from ctrlruntime.controller.aggregate_error import AggregateError
+from internal.cosmos.fullnode.events import Note
+from internal.cosmos.invalid import InvalidSpec, is_refused
+
+
+class Findings(AggregateError):
+    """The failures, what is held back, and what is worth an event."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[str] = []
+        """Names of objects that only a new builder would make in another way."""
+        self.notes: list[Note] = []
+        """Events."""
+        self.settling: list[float] = []
+        """Seconds until a Pod has worked for minReadySeconds; 0 for none."""
+
+    def append(self, error: Exception, step: str = "") -> None:
+        """Add a failure. What the server refuses for good is a failure of the spec."""
+        if is_refused(error):
+            error = InvalidSpec(f"the server refuses what the spec asks for: {error}")
+        super().append(error, step)
+
+    @property
+    def is_invalid(self) -> bool:
+        """Whether a field of the spec is among the failures."""
+        return any(isinstance(error, InvalidSpec) for error in self)

@@ -1,0 +1,336 @@
+"""Claims of numbered instances: they grow, they are kept, and what cannot be changed is told."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple, TypeVar
+
+import orjson
+
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.api.scalars import Quantity
+from ctrlruntime.cache.cache import Cache
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client.errors import APIError, TransportError
+from ctrlruntime.resources.builder_changes import inputs_of
+from ctrlruntime.resources.control import Action, Control, taken
+from ctrlruntime.resources.desired import Desired
+from ctrlruntime.resources.diff import Foreign, Update
+from ctrlruntime.resources.ownership import Owner
+from ctrlruntime.resources.revision import revision
+from internal.cosmos.workload.sizes import requested_size
+
+__all__ = [
+    "Claim",
+    "ClaimControl",
+    "ClaimProgress",
+    "Immutable",
+    "Source",
+    "StorageClasses",
+    "requested_size",
+]
+
+T = TypeVar("T")
+
+STORAGE_CLASS: Final = BUILTIN[GroupVersionKind("storage.k8s.io", "v1", "StorageClass")]
+SIZE: Final = "spec.resources.requests.storage"
+"""Field of a claim that grows and never shrinks."""
+KEPT: Final = ("accessModes", "selector", "storageClassName", "volumeMode", "volumeName")
+"""Fields that a claim has for life."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a new claim is filled from."""
+
+    reference: Manifest
+    """`spec.dataSource`: apiGroup, kind and name."""
+    size: str | None = None
+    """The source's own size, if it is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One claim as it is wanted. The manifest has the template's size and no data source."""
+
+    desired: Desired
+    scaled: str | None = None
+    """A request to grow to this size."""
+    max_size: str | None = None
+    """What such a request may not pass."""
+    source: Source | None = None
+    """Looked at only when the claim is made."""
+    noted: Mapping[str, str] = field(default_factory=dict)
+    """Annotations that are no part of the revision, such as what the claim was made from."""
+    waiting: str = ""
+    """Why it cannot be made yet, in words; an existing one is kept all the same."""
+
+
+class Immutable(NamedTuple):
+    """A field that a claim has otherwise than wanted, and keeps."""
+
+    claim: str
+    field: str
+    wanted: Any
+    has: Any
+
+
+@dataclass(slots=True, kw_only=True)
+class ClaimProgress:
+    """What one pass did. Names are those of claims."""
+
+    requeue: bool = False
+    """Something is under way: look again soon."""
+    created: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    resized: list[str] = field(default_factory=list)
+    """Those for which a larger size was requested."""
+    updated: list[str] = field(default_factory=list)
+    """Those otherwise changed: labels, annotations, what somebody else changed."""
+    retained: list[str] = field(default_factory=list)
+    """Those no longer wanted that are kept."""
+    waiting: dict[str, str] = field(default_factory=dict)
+    """Those that cannot be made yet, and why."""
+    immutable: list[Immutable] = field(default_factory=list)
+    """Fields that differ and cannot be changed."""
+    cannot_expand: list[str] = field(default_factory=list)
+    """Those that should grow, and whose StorageClass does not allow it."""
+    conflicts: list[Foreign] = field(default_factory=list)
+    """Claims of a wanted name that are not ours."""
+    held: list[str] = field(default_factory=list)
+    """Claims that only a new builder would make in another way."""
+    needs_restart: list[str] = field(default_factory=list)
+    """Those whose volume has grown, and whose file system grows when their Pod starts anew."""
+    errors: list[Exception] = field(default_factory=list)
+    """What failed; all else was done nevertheless."""
+
+
+class StorageClasses:
+    """Which StorageClasses let claims grow, read from the cache. The kind has to be declared, with all its fields."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def __call__(self, name: str) -> bool | None:
+        """Whether claims of the class can grow; None if there is no class of that name."""
+        entry = self._cache.entry(STORAGE_CLASS, name)
+        return None if entry is None else entry.field("allowVolumeExpansion") is True
+
+
+class ClaimControl:
+    """Brings the claims of numbered instances about. It keeps no state."""
+
+    def __init__(
+        self,
+        control: Control,
+        *,
+        expandable: Callable[[str], bool | None] = lambda _name: None,
+    ) -> None:
+        """`expandable(name)`: whether claims of a StorageClass can grow; None where it is not known: it is tried."""
+        self._control = control
+        self._expandable = expandable
+
+    async def reconcile(
+        self,
+        claims: Iterable[Claim],
+        current: Iterable[Entry],
+        owner: Owner,
+        *,
+        retain: bool = False,
+    ) -> ClaimProgress:
+        """One pass. `current`: the claims that exist, from the cache. `retain`: keep those no longer wanted."""
+        existing, progress = list(current), ClaimProgress()
+        by_key = {(entry.namespace, entry.name): entry for entry in existing}
+        wanted, growing = [], set()
+        for claim in claims:
+            entry = by_key.get((claim.desired.namespace, claim.desired.name))
+            if entry is None and claim.waiting:
+                await self._wait(claim, owner, progress)
+            elif entry is None or not self._control.holds(entry, owner):
+                wanted.append(fresh(claim))
+            else:
+                fit = fitted(claim, entry, self._expandable)
+                wanted.append(fit.desired)
+                growing |= {entry.name} if fit.grows else set()
+                _tell(progress, fit, entry)
+        diff = self._control.compare(existing, wanted, owner)
+        progress.conflicts += diff.conflicts
+        progress.held = [update.entry.name for update in diff.held]
+        await self._create(diff.creates, owner, progress)
+        await self._delete(diff.deletes, owner, progress, retain=retain)
+        await self._update(diff.updates, owner, progress, growing)
+        progress.requeue |= bool(progress.created or progress.deleted or progress.waiting)
+        return progress
+
+    async def _wait(self, claim: Claim, owner: Owner, progress: ClaimProgress) -> None:
+        """Note a claim that cannot be made yet, unless it exists without the labels that the cache selects by."""
+        try:
+            outcome = await self._control.reclaim(claim.desired, owner)
+        except (APIError, TransportError) as error:
+            progress.errors.append(error)
+            return
+        if outcome is None:
+            progress.waiting[claim.desired.name] = claim.waiting
+        elif outcome.action is Action.CONFLICT and outcome.entry is not None:
+            progress.conflicts.append(taken(claim.desired, outcome, outcome.entry))
+        else:
+            progress.requeue = True
+
+    async def _create(
+        self, creates: Iterable[Desired], owner: Owner, progress: ClaimProgress
+    ) -> None:
+        for desired in creates:
+            outcome = await _tried(progress, self._control.ensure(desired, owner))
+            if outcome is None:
+                continue
+            if outcome.action is Action.CREATED:
+                progress.created.append(desired.name)
+            elif outcome.action is Action.CONFLICT and outcome.entry is not None:
+                progress.conflicts.append(taken(desired, outcome, outcome.entry))
+            else:
+                progress.requeue = True
+
+    async def _delete(
+        self, deletes: Iterable[Entry], owner: Owner, progress: ClaimProgress, *, retain: bool
+    ) -> None:
+        for entry in deletes:
+            if retain:
+                progress.retained.append(entry.name)
+                continue
+            mapping = BUILTIN[entry.gvk]
+            if await _tried(progress, self._control.delete(mapping, entry, owner)):
+                progress.deleted.append(entry.name)
+
+    async def _update(
+        self, updates: Iterable[Update], owner: Owner, progress: ClaimProgress, growing: set[str]
+    ) -> None:
+        for update in updates:
+            outcome = await _tried(progress, self._control.ensure(update.desired, owner))
+            if outcome is None:
+                continue
+            name = update.entry.name
+            if outcome.action is Action.CONFLICT:
+                progress.conflicts.append(taken(update.desired, outcome, update.entry))
+            elif outcome.action is Action.UPDATED:
+                (progress.resized if name in growing else progress.updated).append(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A claim as it can be had of one that exists."""
+
+    desired: Desired
+    grows: bool = False
+    waits: bool = False
+    """It should grow, and can only once it is bound."""
+    refused: bool = False
+    """It should grow, and its StorageClass does not allow it."""
+    immutable: tuple[Immutable, ...] = ()
+
+
+def fresh(claim: Claim) -> Desired:
+    """The claim as it is made. Pure."""
+    spec: Manifest = orjson.loads(orjson.dumps(claim.desired.manifest["spec"]))
+    source = claim.source
+    size = requested_size(_size(spec), source=None if source is None else source.size)
+    _set_size(spec, size)
+    return _finished(claim, spec, None if source is None else source.reference)
+
+
+def fitted(
+    claim: Claim, entry: Entry, expandable: Callable[[str], bool | None] = lambda _name: None
+) -> Fitted:
+    """The claim as it can be had of `entry`: larger at most, and with what it cannot change left as it is. Pure."""
+    wanted: Manifest = orjson.loads(orjson.dumps(claim.desired.manifest["spec"]))
+    has, status = entry.field("spec") or {}, entry.field("status") or {}
+    immutable = _keep(wanted, has, entry.name)
+    requested = requested_size(_size(has))
+    bound = status.get("phase") == "Bound"
+    capacity = (status.get("capacity") or {}).get("storage") if bound else None
+    size = requested_size(
+        _size(wanted), claim.scaled, capacity, requested=requested, max_size=claim.max_size
+    )
+    enough = max(Quantity(requested).value, Quantity(capacity or "0").value)
+    grows = Quantity(size).value > enough
+    refused = grows and expandable(has.get("storageClassName") or "") is False
+    waits = grows and not bound and not refused
+    grows = grows and bound and not refused
+    _set_size(wanted, size if grows else requested)
+    desired = _finished(claim, wanted, has.get("dataSource"))
+    # Who once made it larger by hand must not keep it from growing.
+    desired = replace(desired, force_own_fields=grows)
+    shrunk = _shrunk(claim, entry.name, requested, has)
+    return Fitted(desired, grows, waits, refused, (*immutable, *shrunk))
+
+
+def _shrunk(
+    claim: Claim, name: str, requested: str, has: Mapping[str, Any]
+) -> tuple[Immutable, ...]:
+    """The size, if the template asks for less than what the claim has and nothing else explains that: neither its
+    source, whose size a new claim gets, nor a request to grow."""
+    wanted = requested_size(_size(claim.desired.manifest["spec"]))
+    grown = requested_size(wanted, claim.scaled, requested=wanted, max_size=claim.max_size)
+    sourced = has.get("dataSource") or has.get("dataSourceRef")
+    if sourced or Quantity(grown).value >= Quantity(requested).value:
+        return ()
+    return (Immutable(name, SIZE, wanted, requested),)
+
+
+def _keep(wanted: Manifest, has: Mapping[str, Any], name: str) -> tuple[Immutable, ...]:
+    """Put what the claim has for life in place of what is wanted, and tell of what differs."""
+    differing = []
+    for key in KEPT:
+        if key not in wanted:
+            continue
+        if _plain(wanted[key]) != _plain(has.get(key)):
+            differing.append(Immutable(name, f"spec.{key}", wanted[key], has.get(key)))
+        if has.get(key) is None:
+            del wanted[key]
+        else:
+            wanted[key] = has[key]
+    return tuple(differing)
+
+
+def _plain(value: Any) -> Any:
+    return sorted(value) if isinstance(value, list) else value
+
+
+def _size(spec: Mapping[str, Any]) -> str:
+    return str(spec["resources"]["requests"]["storage"])
+
+
+def _set_size(spec: Manifest, size: str) -> None:
+    spec["resources"]["requests"]["storage"] = size
+
+
+def _finished(claim: Claim, spec: Manifest, source: Manifest | None) -> Desired:
+    """The source is no part of the revision, so that the choice of another one changes no claim."""
+    desired = claim.desired
+    manifest = {**desired.manifest, "spec": spec}
+    inputs = inputs_of(desired.inputs, spec) if desired.inputs else ""
+    known = revision(manifest)
+    if source is not None:
+        manifest["spec"] = {**spec, "dataSource": source}
+    if claim.noted:
+        metadata = manifest["metadata"]
+        annotations = {**(metadata.get("annotations") or {}), **claim.noted}
+        manifest["metadata"] = {**metadata, "annotations": dict(sorted(annotations.items()))}
+    return replace(desired, manifest=manifest, revision=known, inputs=inputs)
+
+
+def _tell(progress: ClaimProgress, fit: Fitted, entry: Entry) -> None:
+    progress.immutable += fit.immutable
+    progress.requeue |= fit.waits or entry.deletion_timestamp is not None
+    if fit.refused:
+        progress.cannot_expand.append(entry.name)
+    for condition in (entry.field("status") or {}).get("conditions") or ():
+        if condition.get("type") == "FileSystemResizePending" and condition.get("status") == "True":
+            progress.needs_restart.append(entry.name)
+
+
+async def _tried(progress: ClaimProgress, step: Awaitable[T]) -> T | None:
+    try:
+        return await step
+    except (APIError, TransportError) as error:
+        progress.errors.append(error)
+        return None

@@ -1,0 +1,170 @@
+"""What a pass does about the Pods of a workload: scale first, then update within the budget. Pure."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.resources.desired import Desired
+from ctrlruntime.resources.diff import Diff, Reason, Update, is_builder_change
+from ctrlruntime.resources.revision import REVISION
+from internal.cosmos.workload.probe import Health
+from internal.cosmos.workload.rollout import MaxUnavailable, compute_rollout, tolerated
+
+Urgent = Callable[[Update], bool]
+"""Whether an outdated Pod goes before others, such as one whose image is another."""
+
+UNKNOWN: Final = Health(False, False, "nothing is known of it yet", known=False)
+"""The health of a Pod that nobody has looked at."""
+SCALING: Final = "the number of Pods is brought about first"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one pass does. Creates and deletes are done first; replacements only where there are none."""
+
+    creates: Sequence[Desired] = ()
+    deletes: Sequence[Entry] = ()
+    """Pods no longer wanted, highest number first."""
+    pauses: Sequence[Entry] = ()
+    """Pods that are to be away for a while, as far as the budget allows it now."""
+    waiting: Sequence[Entry] = ()
+    """Those that the budget does not allow to be away yet."""
+    repairs: Sequence[Update] = ()
+    """Pods to be put right in place: somebody changed them, or our record on them is not as it should be."""
+    replacements: Sequence[Update] = ()
+    """Outdated Pods to be deleted now."""
+    outdated: int = 0
+    """Pods of another revision, those to be replaced now among them."""
+    budget: int = 0
+    """How many Pods that work may be taken down now."""
+    blocked: str = ""
+    """Why outdated Pods, or those to be away for a while, have to wait, in words."""
+
+    @property
+    def takes_down(self) -> bool:
+        """Whether Pods are deleted that will come back."""
+        return bool(self.pauses or self.replacements)
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """How the Pods of a workload are."""
+
+    pods: Mapping[str, Entry]
+    """Those that exist, are wanted and not being deleted, by name."""
+    health: Mapping[str, Health]
+    well: frozenset[str]
+    """Those that work. If none does, and all were asked, those that answer at least: the workload is down anyway."""
+
+    @classmethod
+    def of(cls, pods: Iterable[Entry], health: Mapping[str, Health]) -> "Availability":
+        """`pods` without those no longer wanted; of one that `health` lacks nothing is known."""
+        present = {each.name: each for each in pods if each.deletion_timestamp is None}
+        said = {name: health.get(name, UNKNOWN) for name in sorted(present)}
+        well = frozenset(name for name, each in said.items() if each.available)
+        if not well and all(each.known for each in said.values()):
+            well = frozenset(name for name, each in said.items() if each.reachable)
+        return cls(present, said, well)
+
+    def budget(self, max_unavailable: MaxUnavailable, replicas: int) -> int:
+        """How many of those that work may be taken down."""
+        return compute_rollout(max_unavailable, replicas, min(len(self.well), replicas))
+
+    def holds(self, entry: Entry) -> bool:
+        """Whether this very Pod is among them."""
+        found = self.pods.get(entry.name)
+        return found is not None and found.uid == entry.uid
+
+    def is_down(self, entry: Entry) -> bool:
+        """Whether the Pod is known not to work: taking it away costs nothing."""
+        return entry.name not in self.well and self.health.get(entry.name, UNKNOWN).known
+
+
+def plan(
+    diff: Diff,
+    pods: Iterable[Entry],
+    health: Mapping[str, Health],
+    *,
+    replicas: int,
+    max_unavailable: MaxUnavailable,
+    urgent: Urgent = lambda _update: False,
+    paused: Collection[str] = (),
+) -> Plan:
+    """What to do about the differences of the Pods of one workload.
+
+    `pods`: all that exist, those being deleted too; `health` of each by name. `replicas` counts those that
+    are `paused` (by name) too, which are not wanted now but will be again.
+    """
+    deletes = [entry for entry in diff.deletes if entry.name not in paused]
+    leaving = [entry for entry in diff.deletes if entry.name in paused]
+    availability = Availability.of((pod for pod in pods if pod not in deletes), health)
+    budget = availability.budget(max_unavailable, replicas)
+    old = [update for update in diff.updates if is_outdated(update)]
+    outdated = [update for update in old if availability.holds(update.entry)]
+    pauses = _within(leaving, availability, budget)
+    made = Plan(
+        creates=tuple(diff.creates),
+        deletes=tuple(deletes),
+        pauses=tuple(pauses),
+        waiting=tuple(entry for entry in leaving if entry not in pauses),
+        repairs=tuple(update for update in diff.updates if update not in old),
+        outdated=len(outdated),
+        budget=budget,
+    )
+    if made.creates or made.deletes or made.pauses:
+        return replace(made, blocked=SCALING if outdated or made.waiting else "")
+    chosen = sorted(outdated, key=lambda update: not urgent(update))
+    room = _room(availability, outdated, tolerated(max_unavailable, replicas), replicas)
+    taken = [update for update in chosen if availability.is_down(update.entry)][:room]
+    if not leaving:
+        taken += [each for each in chosen if each.entry.name in availability.well][:budget]
+    waits = bool(leaving or outdated) and not taken
+    blocked = _why(availability, replicas, max_unavailable) if waits else ""
+    return replace(made, replacements=tuple(taken), blocked=blocked)
+
+
+def is_outdated(update: Update) -> bool:
+    """Whether the Pod is of another revision, so that it has to be made anew. All else is mended in place."""
+    if update.reason is Reason.ADOPTION:
+        differs = update.entry.annotations.get(REVISION) != update.desired.revision
+        return differs and not is_builder_change(update.desired, update.entry)
+    return update.reason is Reason.REVISION
+
+
+def _within(leaving: Iterable[Entry], availability: Availability, budget: int) -> list[Entry]:
+    """Those that may go: what is down costs nothing, of what works only as many as the budget has."""
+    chosen, left = [], budget
+    for entry in leaving:
+        if availability.is_down(entry):
+            chosen.append(entry)
+        elif entry.name in availability.well and left > 0:
+            chosen.append(entry)
+            left -= 1
+    return chosen
+
+
+def _room(
+    availability: Availability, outdated: Iterable[Update], allowed: int, replicas: int
+) -> int:
+    """How many Pods that are down anyway may be replaced.
+
+    No more are ever on their way at once than may be down: those that are missing, and those that are
+    as they should be and do not work yet, are waited for. So a look that finds all of them down by
+    mistake cannot take all of them away.
+    """
+    old = {update.entry.name for update in outdated}
+    missing = max(replicas - len(availability.pods), 0)
+    starting = sum(name not in availability.well and name not in old for name in availability.pods)
+    return max(allowed - missing - starting, 0)
+
+
+def _why(availability: Availability, replicas: int, max_unavailable: MaxUnavailable) -> str:
+    allowed = tolerated(max_unavailable, replicas)
+    down = [name for name in availability.pods if name not in availability.well]
+    count = max(replicas - len(availability.well), 0)
+    told = f"{count} of {replicas} Pods do not work, and no more than {allowed} may"
+    if not down:
+        return f"{told}: some are missing"
+    first = min(down)
+    return f"{told}; {first}: {availability.health[first].detail or 'it does not say why'}"

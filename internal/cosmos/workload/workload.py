@@ -1,0 +1,225 @@
+"""Numbered Pods: as many as wanted first, then those brought up to date within the rollout's budget.
+
+A Pod is brought up to date by deleting it; the next pass makes it anew.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from ctrlruntime.api.kinds import RESTMapping
+from ctrlruntime.cache.cache import CachedClient
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client.errors import APIError, TransportError
+from ctrlruntime.client.keyed_lock import KeyedLock
+from ctrlruntime.client.selectors import LabelSelector
+from ctrlruntime.resources.control import Action, Control, taken
+from ctrlruntime.resources.desired import Desired
+from ctrlruntime.resources.diff import Diff, Foreign
+from ctrlruntime.resources.ownership import Owner
+from internal.cosmos.workload.plan import Availability, Plan, Urgent, plan
+from internal.cosmos.workload.probe import Health, Probe, pod_readiness
+from internal.cosmos.workload.rollout import MaxUnavailable
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """What one pass did. Names are those of Pods."""
+
+    requeue: bool = False
+    """Something is under way: look again soon."""
+    created: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    """Those no longer wanted, and those paused."""
+    replaced: list[str] = field(default_factory=list)
+    """Those deleted to be made anew."""
+    repaired: list[str] = field(default_factory=list)
+    outdated: int = 0
+    """Pods of another revision, those replaced now among them."""
+    budget: int = 0
+    """How many Pods that work could be taken down."""
+    blocked: str = ""
+    """Why outdated Pods have to wait, in words."""
+    conflicts: list[Foreign] = field(default_factory=list)
+    """Pods of a wanted name that are not ours."""
+    held: list[str] = field(default_factory=list)
+    """Pods that only a new builder would make in another way."""
+    errors: list[Exception] = field(default_factory=list)
+    """What failed; all else was done nevertheless."""
+
+
+class WorkloadControl:
+    """Brings the Pods of numbered instances about. One for all workloads of a kind.
+
+    What is told of Pods comes from the cache and the probe. Before one is taken down, the server is asked
+    which are there: one that somebody else has just deleted counts as down.
+    """
+
+    def __init__(
+        self,
+        control: Control,
+        client: CachedClient,
+        mapping: RESTMapping,
+        *,
+        default_probe: Probe = pod_readiness,
+    ) -> None:
+        """`mapping` is that of Pods, which have to be declared with all their fields if the probe reads them."""
+        self._control = control
+        self._client = client
+        self._mapping = mapping
+        self._default_probe = default_probe
+        self._turns = KeyedLock()
+
+    async def reconcile(
+        self,
+        desired: Iterable[Desired],
+        current: Iterable[Entry],
+        owner: Owner,
+        *,
+        replicas: int,
+        max_unavailable: MaxUnavailable,
+        probe: Probe | None = None,
+        urgent: Urgent = lambda _update: False,
+        paused: Collection[str] = (),
+        selector: LabelSelector | None = None,
+    ) -> Progress:
+        """One pass: scale, or else update.
+
+        `current`: the Pods that exist, from the cache. `replicas` counts the `paused` ones too: Pods (by
+        name) that are missing from `desired` for a while only; one that works is taken away only if the
+        budget allows it. `selector` chooses the Pods where they are listed live (default: all of the namespace).
+        """
+        pods = list(current)
+        diff = self._control.compare(pods, desired, owner)
+        health = self._health(pods, probe)
+
+        def planned(present: Iterable[Entry]) -> Plan:
+            return plan(
+                diff,
+                present,
+                health,
+                replicas=replicas,
+                max_unavailable=max_unavailable,
+                urgent=urgent,
+                paused=paused,
+            )
+
+        made, progress = planned(pods), _begun(diff)
+        await self._repair(made, owner, progress)
+        await self._scale(made, owner, progress)
+        if made.takes_down:
+            live = partial(self._live, pods, owner, selector)
+            made = await self._take_down(made, live, planned, owner, progress)
+        return _told(progress, made)
+
+    async def disrupt(
+        self,
+        chosen: Iterable[Entry],
+        current: Iterable[Entry],
+        owner: Owner,
+        *,
+        replicas: int,
+        max_unavailable: MaxUnavailable,
+        probe: Probe | None = None,
+        selector: LabelSelector | None = None,
+    ) -> list[str]:
+        """Delete chosen Pods, in the order given, as far as the budget goes. Returns the names of those deleted.
+
+        Raises the client's errors.
+        """
+        pods, wanted = list(current), list(chosen)
+        health = self._health(pods, probe)
+        if not Availability.of(pods, health).budget(max_unavailable, replicas):
+            return []
+        async with self._turns.of(owner.uid):
+            known = Availability.of(await self._live(pods, owner, selector), health)
+            budget = known.budget(max_unavailable, replicas)
+            there = [entry for entry in wanted if known.holds(entry)][:budget]
+            return [
+                entry.name
+                for entry in there
+                if await self._control.delete(self._mapping, entry, owner)
+            ]
+
+    def _health(self, pods: Iterable[Entry], probe: Probe | None) -> dict[str, Health]:
+        look = probe or self._default_probe
+        return {pod.name: look(pod) for pod in pods if pod.deletion_timestamp is None}
+
+    async def _live(
+        self, pods: Iterable[Entry], owner: Owner, selector: LabelSelector | None
+    ) -> list[Entry]:
+        """Those of `pods` that the server has and that are not being deleted."""
+        namespace = owner.namespace or next((pod.namespace for pod in pods), None)
+        found = await self._client.live.list(
+            self._mapping, namespace, labels=selector, metadata_only=True
+        )
+        metadata = [each["metadata"] for each in found]
+        there = {each["uid"] for each in metadata if not each.get("deletionTimestamp")}
+        return [pod for pod in pods if pod.uid in there]
+
+    async def _repair(self, made: Plan, owner: Owner, progress: Progress) -> None:
+        for update in made.repairs:
+            outcome = await self._try(progress, self._control.ensure(update.desired, owner))
+            if outcome is None:
+                continue
+            if outcome.action is Action.CONFLICT:
+                progress.conflicts.append(taken(update.desired, outcome, update.entry))
+            elif outcome.action is Action.UPDATED:
+                progress.repaired.append(update.entry.name)
+
+    async def _scale(self, made: Plan, owner: Owner, progress: Progress) -> None:
+        for desired in made.creates:
+            outcome = await self._try(progress, self._control.ensure(desired, owner))
+            if outcome is None:
+                continue
+            if outcome.action is Action.CREATED:
+                progress.created.append(desired.name)
+            elif outcome.action is Action.CONFLICT and outcome.entry is not None:
+                progress.conflicts.append(taken(desired, outcome, outcome.entry))
+        for entry in made.deletes:
+            if await self._try(progress, self._control.delete(self._mapping, entry, owner)):
+                progress.deleted.append(entry.name)
+
+    async def _take_down(
+        self,
+        made: Plan,
+        live: Callable[[], Awaitable[list[Entry]]],
+        planned: Callable[[Iterable[Entry]], Plan],
+        owner: Owner,
+        progress: Progress,
+    ) -> Plan:
+        """Delete Pods that will come back, by a plan for those that the server has. Returns that plan."""
+        async with self._turns.of(owner.uid):
+            there = await self._try(progress, live())
+            if there is None:
+                return made
+            made = planned(there)
+            for entry in made.pauses:
+                if await self._try(progress, self._control.delete(self._mapping, entry, owner)):
+                    progress.deleted.append(entry.name)
+            for entry in (update.entry for update in made.replacements):
+                if await self._try(progress, self._control.delete(self._mapping, entry, owner)):
+                    progress.replaced.append(entry.name)
+        return made
+
+    async def _try(self, progress: Progress, step: Awaitable[T]) -> T | None:
+        try:
+            return await step
+        except (APIError, TransportError) as error:
+            progress.errors.append(error)
+            return None
+
+
+def _begun(diff: Diff) -> Progress:
+    held = [update.entry.name for update in diff.held]
+    return Progress(conflicts=list(diff.conflicts), held=held)
+
+
+def _told(progress: Progress, made: Plan) -> Progress:
+    progress.outdated, progress.budget, progress.blocked = made.outdated, made.budget, made.blocked
+    done = progress.created or progress.deleted or progress.replaced
+    progress.requeue = bool(done or made.creates or made.deletes or made.outdated or made.waiting)
+    return progress
