@@ -1,28 +1,33 @@
 """The command line of the manager."""
 
+import importlib
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ctrlruntime.api.kinds import GroupKind
+from ctrlruntime import __version__
 from ctrlruntime.client.kubeconfig import ConfigError
 from ctrlruntime.manager import run as run_on_uvloop
 from ctrlruntime.manager.http import AddressError
 from ctrlruntime.manager.options import SERVICE_ACCOUNT_NAMESPACE, lease_namespace
 from ctrlruntime.webhook.tls import CertificateError
-from internal.tenancy.privileges import parse_kind
 from manager.cloud_flags import cloud_options, take_cloud_options
 from manager.controllers.cosmos_image import NoSidecarImage
 from manager.controllers.runs import NoImage
-from manager.controllers.tenancy import STATUS_PERIOD, TenancyOptions
+from manager.controllers.tenancy_parts import STATUS_PERIOD, TenancyOptions
 from manager.cosmos_flags import cosmos_options, take_cosmos_options
 from manager.ephemeral import ephemeral
+from manager.graph import graph
 from manager.instance import instance
 from manager.node import node
 from manager.options import LEADER_ELECTION_ID, SYSTEMS, RunOptions
+from manager.plan import plan
+from manager.privilege_flags import privilege_options
+from manager.render import render
 from manager.serving_flags import metrics_options, webhook_options
 from manager.task import task
+from manager.uninstall import uninstall
 
 _PATH = click.Path(path_type=Path)
 _POSITIVE = click.IntRange(min=1)
@@ -30,11 +35,12 @@ _COUNT = click.IntRange(min=0)
 
 
 @click.group(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(prog)s %(version)s")
 def main() -> None:
     """The control plane for fleets of single-tenant deployments."""
 
 
-for group in (task, instance, ephemeral, node):
+for group in (task, instance, ephemeral, node, uninstall, graph, render, plan):
     main.add_command(group)
 
 
@@ -94,26 +100,7 @@ for group in (task, instance, ephemeral, node):
     default=STATUS_PERIOD,
     help="Seconds that changed counts of tenants wait for more, and between two writes of one status.",
 )
-@click.option(
-    "--allow-foreign-namespaces",
-    is_flag=True,
-    help="Let templates put resources into other namespaces than the tenant's, and make Namespaces.",
-)
-@click.option(
-    "--allow-kind",
-    "allow_kinds",
-    multiple=True,
-    metavar="KIND.GROUP",
-    callback=lambda _context, _option, given: _kinds(given),
-    help="Let templates name this privileged or cluster-scoped kind. Repeatable.",
-)
-@click.option(
-    "--protected-namespace",
-    "protected_namespaces",
-    multiple=True,
-    callback=lambda _context, _option, given: frozenset(given),
-    help="Write nothing to this namespace for any tenant; always so for the manager's own. Repeatable.",
-)
+@privilege_options
 @cloud_options
 @cosmos_options
 @click.option("--log-format", type=click.Choice(["json", "console"]), default="json")
@@ -131,6 +118,8 @@ def run(**given: Any) -> None:
     cosmos = take_cosmos_options(given)
     options = RunOptions(tenancy=tenancy, cloud=cloud, cosmos=cosmos, own_namespace=own, **given)
     _check_serving(options)
+    if options.embedded:
+        _check_test_environment()
     if options.leader_elect:
         try:
             lease_namespace(options.manager_options())
@@ -141,6 +130,15 @@ def run(**given: Any) -> None:
         run_on_uvloop(run_manager(options))
     except (ConfigError, AddressError, CertificateError, NoImage, NoSidecarImage) as error:
         raise click.ClickException(str(error)) from error
+
+
+def _check_test_environment() -> None:
+    """Raise ClickException where the embedded API server is not installed, as in the manager's image."""
+    try:
+        importlib.import_module("manager.embedded")
+    except ModuleNotFoundError as error:
+        message = f"an embedded API server is not part of this installation: {error}"
+        raise click.ClickException(message) from error
 
 
 def _check_serving(options: RunOptions) -> None:
@@ -181,13 +179,6 @@ def own_namespace() -> frozenset[str]:
         return frozenset()
 
 
-def _kinds(given: tuple[str, ...]) -> frozenset[GroupKind]:
-    try:
-        return frozenset(map(parse_kind, given))
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
 @main.command()
 @click.option("--output-dir", type=_PATH, default=Path("config"), help="Directory to write to.")
 @click.option(
@@ -219,6 +210,7 @@ def manifests(output_dir: Path, check: bool) -> None:
 @click.option("--exit-when-ready", is_flag=True, help="Stop as soon as every tenant is ready.")
 def demo(rows: int, folder: Path, exit_when_ready: bool) -> None:
     """See it work: embedded API server, simulated nodes, a table, two templates, the manager."""
+    _check_test_environment()
     from manager.demo import FolderInUse, run_demo
 
     try:

@@ -1,20 +1,25 @@
 """Flags of `manager run` for the cloud system."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from internal.cloud.runs.local.supervisor import read_environment
 from internal.cloud.subresources import SUBRESOURCES
-from manager.controllers.cloud import CloudOptions
+from internal.cloud.tasks.settings import LiveDefinitions, SettingsError
+from manager.controllers.cloud_parts import CloudOptions
 from manager.controllers.runs import RunsOptions
+from manager.controllers.task_settings import read_settings
 from manager.flags import with_options
 
 Command = Callable[..., Any]
 
 DEFAULTS = CloudOptions()
 _POSITIVE = click.IntRange(min=1)
+TIMEOUTS = {item.definition.name: item.definition.timeout for item in SUBRESOURCES}
 TASKS = {item.definition.name: item.definition.concurrency for item in SUBRESOURCES}
 
 
@@ -51,6 +56,38 @@ def cloud_options(command: Command) -> Command:
             help="Starts of a task in any 60 seconds; 0 is without limit. "
             f"Default: {_defaults('starts_per_minute')}. Repeatable.",
         ),
+        click.option(
+            "--task-timeout",
+            "timeouts",
+            multiple=True,
+            metavar="TASK=SECONDS",
+            callback=lambda _context, _option, given: _seconds(given),
+            help="Seconds that a run of a task may take. "
+            f"Default: {', '.join(f'{name}={value:g}' for name, value in TIMEOUTS.items())}. Repeatable.",
+        ),
+        click.option(
+            "--run-interrupt-grace",
+            type=click.FloatRange(min=0),
+            default=DEFAULTS.pace.interrupt,
+            help="Seconds that a run under way may go on once newer inputs, a deletion or a retry came, "
+            "before it is cancelled.",
+        ),
+        click.option(
+            "--task-attempts",
+            "attempts",
+            multiple=True,
+            metavar="TASK=N",
+            callback=lambda _context, _option, given: _numbers(given),
+            help="Attempts for one set of inputs, the first included; 0 is without limit. Repeatable.",
+        ),
+        click.option(
+            "--task-settings-file",
+            "settings_file",
+            type=click.Path(path_type=Path, dir_okay=False),
+            callback=lambda _context, _option, given: _checked_settings(given),
+            help="YAML with limits, timeouts and retries by task, in place of the options above. Read "
+            "again on SIGHUP and when it changes.",
+        ),
         *_provider_options(),
     )
 
@@ -68,6 +105,29 @@ def _provider_options() -> tuple[Callable[[Command], Command], ...]:
             type=click.Path(path_type=Path, file_okay=False),
             default=Path(".run/runs"),
             help="local: where the folders of runs are; runs are found there after a restart.",
+        ),
+        click.option(
+            "--task-environment",
+            "environment",
+            multiple=True,
+            metavar="NAME=VALUE",
+            callback=lambda _context, _option, given: _variables(given),
+            help="Variable for every task; not for secrets. Repeatable.",
+        ),
+        click.option(
+            "--task-environment-file",
+            "environment_file",
+            type=click.Path(path_type=Path, dir_okay=False, exists=True),
+            callback=lambda _context, _option, given: _checked_file(given),
+            help="local: file with lines NAME=VALUE for every task, such as credentials; read when a run "
+            "starts.",
+        ),
+        click.option(
+            "--job-environment-from",
+            multiple=True,
+            metavar="SECRET",
+            help="jobs: Secret in the namespaces of instances whose keys are variables of every task. "
+            "Repeatable.",
         ),
         click.option(
             "--job-image",
@@ -107,10 +167,21 @@ def _provider_options() -> tuple[Callable[[Command], Command], ...]:
     )
 
 
-CLOUD = ("instance_concurrency", "subresource_concurrency", "limits", "starts_per_minute")
+CLOUD = (
+    "instance_concurrency",
+    "subresource_concurrency",
+    "limits",
+    "starts_per_minute",
+    "timeouts",
+    "attempts",
+    "settings_file",
+)
 RUNS = (
     "run_provider",
     "runs_folder",
+    "environment",
+    "environment_file",
+    "job_environment_from",
     "job_image",
     "job_service_account",
     "job_priority_class",
@@ -128,11 +199,68 @@ def take_cloud_options(given: dict[str, Any], *, in_cluster: bool) -> CloudOptio
     runs = {name: given.pop(name) for name in RUNS}
     runs["provider"] = runs.pop("run_provider") or ("jobs" if in_cluster else "local")
     runs["folder"] = runs.pop("runs_folder")
-    return CloudOptions(**own, runs=RunsOptions(**runs))
+    _check_provider(runs)
+    pace = replace(DEFAULTS.pace, interrupt=given.pop("run_interrupt_grace"))
+    return CloudOptions(**own, pace=pace, runs=RunsOptions(**runs))
+
+
+def _check_provider(runs: Mapping[str, Any]) -> None:
+    """Raise BadParameter for a source of credentials that the provider does not have."""
+    provider = runs["provider"]
+    if runs["environment_file"] is not None and provider != "local":
+        raise click.BadParameter(
+            f"--task-environment-file is for --run-provider local, and runs are {provider}: keep the"
+            " variables in a Secret, with --job-environment-from or spec.infrastructure.environmentFrom"
+        )
+    if runs["job_environment_from"] and provider != "jobs":
+        raise click.BadParameter(
+            f"--job-environment-from is for --run-provider jobs, and runs are {provider}: use"
+            " --task-environment-file or spec.infrastructure.environmentFrom"
+        )
 
 
 def _defaults(field: str) -> str:
     return ", ".join(f"{name}={getattr(given, field)}" for name, given in TASKS.items())
+
+
+def _seconds(given: tuple[str, ...]) -> Mapping[str, float]:
+    found = _numbers(given)
+    for task, seconds in found.items():
+        if seconds < 1:
+            raise click.BadParameter(f"{task}={seconds}: a run takes 1 second at least")
+    return {task: float(seconds) for task, seconds in found.items()}
+
+
+def _variables(given: tuple[str, ...]) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for text in given:
+        name, separator, value = text.partition("=")
+        if not separator or not name.isidentifier() or name.startswith("TASK_"):
+            raise click.BadParameter(
+                f"{name!r}: give NAME=VALUE, such as HTTPS_PROXY=http://proxy:3128"
+            )
+        found[name] = value
+    return found
+
+
+def _checked_settings(given: Path | None) -> Path | None:
+    """Raise BadParameter for a file that cannot be used: at the start there is nothing to keep."""
+    if given is not None:
+        try:
+            read_settings(given, LiveDefinitions(item.definition for item in SUBRESOURCES))
+        except SettingsError as error:
+            raise click.BadParameter(f"{given}: {error}") from error
+    return given
+
+
+def _checked_file(given: Path | None) -> Path | None:
+    if given is None:
+        return None
+    try:
+        read_environment(given)
+    except (OSError, ValueError) as error:
+        raise click.BadParameter(str(error)) from error
+    return given
 
 
 def _numbers(given: tuple[str, ...]) -> Mapping[str, int]:

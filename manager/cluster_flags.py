@@ -27,7 +27,7 @@ def cluster_options(command: Command) -> Command:
             help="Default: $KUBECONFIG, in-cluster, ~/.kube/config.",
         ),
         click.option("--context", help="Context of the kubeconfig."),
-        click.option("-n", "--namespace", default="default", help="Namespace of the instances."),
+        click.option("-n", "--namespace", default="default", help="Namespace."),
     )
 
 

@@ -67,6 +67,11 @@ def cosmos_options(command: Command) -> Command:
             "first built with. Default: the manager's own.",
         ),
         click.option(
+            "--node-script-image",
+            default=_DEFAULT.node_script_image,
+            help="Image that scripts of a set (genesisScript and so on) run in, where the set names none.",
+        ),
+        click.option(
             "--roll-builder-changes",
             is_flag=True,
             help="Bring what was built by an older manager up to date, Pods within the budget. "
@@ -83,6 +88,7 @@ COSMOS = (
     "disk_seconds",
     "heal_seconds",
     "node_sidecar_image",
+    "node_script_image",
     "roll_builder_changes",
 )
 

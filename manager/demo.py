@@ -157,7 +157,10 @@ async def start_manager(cluster: EmbeddedCluster, folder: Path) -> ChildProcess:
     command += ["--kubeconfig", str(cluster.kubeconfig("manager"))]
     command += ["--allow-sqlite", str(folder), "--log-format", "console"]
     command += ["--runs-folder", str(folder / "runs")]
-    command += ["--allow-foreign-namespaces"]  # for the sample with a Namespace of each tenant
+    command += [
+        "--allow-foreign-namespaces",
+        "own",
+    ]  # for the sample with a Namespace of each tenant
     command += [
         "--metrics-bind-address",
         "127.0.0.1:0",
@@ -211,7 +214,7 @@ class View:
         """Look once and tell. Returns whether all tenants are ready."""
         if self.manager.returncode is not None:
             raise SystemExit(f"the manager ended:\n{self.manager.log_tail()}")
-        registry = await self.client.get(TenantRegistry, REGISTRY, NAMESPACE)
+        registry = await self.client.get(TenantRegistry, REGISTRY, namespace=NAMESPACE)
         if live is not None:
             tenants = await self.client.list(Tenant, NAMESPACE)
             templates = await self.client.list(TenantTemplate, NAMESPACE)

@@ -2,32 +2,8 @@
 
 from pathlib import Path
 
-from apis.cloud import (
-    Instance,
-    InstanceInvariants,
-    InstanceKubernetes,
-    InstanceKubernetesPVC,
-    InstanceTerraform,
-    UpgradeInstanceTask,
-)
-from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob
-from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.envtest import Environment
-
-KINDS = (
-    TenantRegistry,
-    TenantTemplate,
-    Tenant,
-    Instance,
-    InstanceTerraform,
-    InstanceKubernetes,
-    InstanceKubernetesPVC,
-    InstanceInvariants,
-    UpgradeInstanceTask,
-    CosmosFullNode,
-    ScheduledVolumeSnapshot,
-    StatefulJob,
-)
+from manager.kinds import KINDS
 
 OWN_KUBECONFIG = "embedded-cluster"
 """Secret in the namespace `default`: a kubeconfig of the cluster itself, under `kubeconfig`."""

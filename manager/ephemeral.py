@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ import yaml
 from apis.cloud import Instance
 from ctrlruntime.api import format_time
 from ctrlruntime.client.errors import Conflict
+from ctrlruntime.clock import utc_now
 from internal.cloud.ephemeral import leases
 from internal.cloud.ephemeral.features import LeaseUnreadable, lease_end
 from internal.cloud.ephemeral.naming import NoName, current_branch, sanitized
@@ -57,16 +58,12 @@ def _ask(given: dict[str, Any], what: Callable[[Ephemerals], Awaitable[T]]) -> T
         return talk(
             given["kubeconfig"],
             given["context"],
-            lambda client: what(Ephemerals(client, namespace, _now)),
+            lambda client: what(Ephemerals(client, namespace, utc_now)),
         )
     except leases.Refused as error:
         raise click.ClickException(str(error)) from error
     except Conflict as error:
         raise click.ClickException(f"somebody changed it just now, try again: {error}") from error
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 @ephemeral.command()
@@ -152,8 +149,10 @@ def lease(
     def end_of(found: Instance) -> datetime:
         before.append(_until(found))
         if extend:
-            return leases.extended(found, by, _now())
-        return leases.reduced(found, by, _now()) if reduce else leases.expired_now(found, _now())
+            return leases.extended(found, by, utc_now())
+        return (
+            leases.reduced(found, by, utc_now()) if reduce else leases.expired_now(found, utc_now())
+        )
 
     after = _ask(given, lambda all_: all_.set_lease(chosen, end_of))
     click.echo(f"{chosen}\n- until {before[-1]}\n+ until {_until(after)}")

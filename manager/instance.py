@@ -1,6 +1,8 @@
 """`manager instance`: what operators do to instances, and to many of them at once."""
 
 import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +10,10 @@ import click
 
 from apis.cloud import Instance, Phase
 from ctrlruntime.client.client import Client
-from internal.cloud.marks import CONTROL_PLANE_MODE, PAUSED, RETRY
-from internal.cloud.waves import MONTHLY, PATCH, TYPES, Wave, plan
+from ctrlruntime.controller.annotations import PAUSED as LIBRARY_PAUSED
+from internal.cloud.bulk import Change, Result, apply_version
+from internal.cloud.labels import CONTROL_PLANE_MODE, PAUSED, RETRY
+from internal.cloud.waves import MONTHLY, PATCH, TYPES, Wave, place_of, plan, type_of
 from manager.cluster_flags import cluster_options, talk
 
 EXTRACTED = (
@@ -22,33 +26,43 @@ def instance() -> None:
     """Instances: pause, retry, break glass, upgrade many."""
 
 
-def _annotating(name: str, value: str | None, said: str) -> Any:
-    """A command that sets or removes one annotation of one instance."""
+def _annotating(names: tuple[str, ...], value: str | None, said: str) -> Any:
+    """A command that sets or removes annotations of one instance."""
 
     @click.argument("instance_name", metavar="NAME")
     @cluster_options
     def command(
         instance_name: str, kubeconfig: Path | None, context: str | None, namespace: str
     ) -> None:
-        patch = {"metadata": {"annotations": {name: value}}}
-        talk(kubeconfig, context, lambda c: c.patch(Instance, instance_name, namespace, patch))
+        patch = {"metadata": {"annotations": dict.fromkeys(names, value)}}
+        talk(
+            kubeconfig,
+            context,
+            lambda c: c.patch(Instance, instance_name, patch, namespace=namespace),
+        )
         click.echo(f"{instance_name}: {said}")
 
     return command
 
 
-for word, annotation, given, told, explained in (
-    ("pause", PAUSED, "true", "paused; what runs is awaited", "Begin nothing new for an instance."),
-    ("resume", PAUSED, None, "work goes on", "Go on with a paused instance."),
+for word, annotations, given, told, explained in (
+    (
+        "pause",
+        (PAUSED,),
+        "true",
+        "paused; what runs is awaited",
+        "Begin nothing new for an instance.",
+    ),
+    ("resume", (PAUSED, LIBRARY_PAUSED), None, "work goes on", "Go on with a paused instance."),
     (
         "backfill",
-        CONTROL_PLANE_MODE,
+        (CONTROL_PLANE_MODE,),
         None,
         "managed again; what is unchanged is not run again",
         "Give an extracted instance back to the control plane.",
     ),
 ):
-    instance.command(word, help=explained)(_annotating(annotation, given, told))
+    instance.command(word, help=explained)(_annotating(annotations, given, told))
 
 
 @instance.command()
@@ -57,7 +71,9 @@ for word, annotation, given, told, explained in (
 def retry(name: str, kubeconfig: Path | None, context: str | None, namespace: str) -> None:
     """Ask for another attempt at whatever failed."""
     patch = {"metadata": {"annotations": {RETRY: str(time.time_ns() // 1000)}}}
-    talk(kubeconfig, context, lambda client: client.patch(Instance, name, namespace, patch))
+    talk(
+        kubeconfig, context, lambda client: client.patch(Instance, name, patch, namespace=namespace)
+    )
     click.echo(f"{name}: what failed is tried again")
 
 
@@ -69,9 +85,9 @@ def extract(name: str, kubeconfig: Path | None, context: str | None, namespace: 
 
     async def take_out(client: Client) -> None:
         patch = {"metadata": {"annotations": {CONTROL_PLANE_MODE: "false"}}}
-        await client.patch(Instance, name, namespace, patch)
+        await client.patch(Instance, name, patch, namespace=namespace)
         status = {"phase": Phase.EXTRACTED.value, "message": EXTRACTED}
-        await client.patch_status(Instance, name, namespace, {"status": status})
+        await client.patch_status(Instance, name, {"status": status}, namespace=namespace)
 
     talk(kubeconfig, context, take_out)
     click.echo(f"{name}: extracted. A run that was under way goes on; look at status.task.")
@@ -95,6 +111,11 @@ def extract(name: str, kubeconfig: Path | None, context: str | None, namespace: 
     help="In place of a stage: how many percent of the instances of a type. Repeatable.",
 )
 @click.option("--all-namespaces", "-A", is_flag=True, help="Instances of every namespace.")
+@click.option(
+    "--include-unhealthy",
+    is_flag=True,
+    help="Draw instances that are not Ready too, such as to bring a fix to them.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
 @cluster_options
 def upgrade(
@@ -108,26 +129,26 @@ def upgrade(
 ) -> None:
     """Bring a share of the instances to a version.
 
-    Those of the release channels `insiders` and `pause` are passed by. The same command chooses the
-    same instances, and a later stage contains the ones before it.
+    Those of the release channels `insiders` and `pause` are skipped, and so are those that are
+    paused or not healthy. The same command chooses the same instances, and a later stage contains
+    the ones before it. One that fails does not stop the others; the command ends with 1 then.
     """
     percent = percents or _stage(stage, patch=flags["patch"])
     if percents and stage is not None:
         raise click.UsageError("say --stage or --percent, not both")
     place = None if flags["all_namespaces"] else namespace
 
-    async def bring(client: Client) -> Wave:
-        wave = plan(await client.list(Instance, place), version, percent)
-        for item in () if flags["dry_run"] else wave.upgrade:
-            metadata = item.metadata
-            change = {
-                "metadata": {"resourceVersion": metadata.resource_version},
-                "spec": {"sourcegraphVersion": version},
-            }
-            await client.patch(Instance, metadata.name or "", metadata.namespace, change)
-        return wave
+    async def upgrade_wave(client: Client) -> tuple[Wave, list[Result]]:
+        listed = await client.list(Instance, place)
+        wave = plan(listed, version, percent, unhealthy=flags["include_unhealthy"])
+        if flags["dry_run"]:
+            return wave, []
+        return wave, await apply_version(client, wave.upgrade, version)
 
-    _show(talk(kubeconfig, context, bring), dry_run=flags["dry_run"])
+    wave, results = talk(kubeconfig, context, upgrade_wave)
+    _show(wave, results, dry_run=flags["dry_run"])
+    if any(result.change is Change.FAILED for result in results):
+        raise click.exceptions.Exit(1)
 
 
 def _stage(stage: int | None, *, patch: bool) -> dict[str, int]:
@@ -148,12 +169,16 @@ def _percentages(given: tuple[str, ...]) -> dict[str, int]:
     return found
 
 
-def _show(wave: Wave, *, dry_run: bool) -> None:
-    verb = "would be upgraded" if dry_run else "upgraded"
-    for item in wave.upgrade:
-        had = item.spec.sourcegraph_version
-        click.echo(f"{item.metadata.namespace}/{item.metadata.name}: {verb}, {had} -> {wave.to}")
+def _show(wave: Wave, results: Sequence[Result], *, dry_run: bool) -> None:
+    if dry_run:
+        for item in wave.upgrade:
+            had = item.spec.sourcegraph_version
+            click.echo(f"{place_of(item)}: would be upgraded, {had} -> {wave.to}")
+    for result in results:
+        click.echo(f"{result.name}: {result.change.value}, {result.detail}")
     for passed in wave.passed:
-        click.echo(f"{passed.name}: passed by, {passed.reason}")
+        click.echo(f"{passed.name}: skipped, {passed.reason}")
+    missed = {result.name for result in results if result.change is not Change.UPGRADED}
+    behind = Counter(type_of(item) for item in wave.upgrade if place_of(item) in missed)
     for kind, (there, members) in wave.counts.items():
-        click.echo(f"{kind}: {there} of {members} at {wave.to}")
+        click.echo(f"{kind}: {there - behind[kind]} of {members} at {wave.to}")

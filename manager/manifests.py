@@ -1,15 +1,22 @@
 """Manifests from code: CRDs, roles from what controllers declare, webhooks, folders of kustomize."""
 
-import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 from apis.tenancy import LIST_KINDS
 from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.client.config import Config
-from ctrlruntime.controller.controller import Controller
-from ctrlruntime.generate import drift, roles, to_yaml, webhook_files, write
+from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.generate import (
+    drift,
+    limit_to_namespaces,
+    roles,
+    to_yaml,
+    webhook_files,
+    write,
+)
 from ctrlruntime.generate.discovery import find_kinds, load
 from ctrlruntime.generate.layout import (
     SYSTEM,
@@ -19,15 +26,18 @@ from ctrlruntime.generate.layout import (
     kustomization,
     rbac_layout,
 )
-from ctrlruntime.generate.permissions import Rule, declared, leads, policy_rules, writes_events
+from ctrlruntime.generate.permissions import Rule, leads, policy_rules, writes_events
+from ctrlruntime.generate.setup import declarations_of
 from ctrlruntime.generate.webhook import serves_webhooks
-from ctrlruntime.manager import Manager, ManagerOptions, Runnable
-from internal.tenancy.grants import AGGREGATE, verbs_for
-from manager.controllers.cloud import CloudOptions, add_cloud
+from ctrlruntime.manager import Manager
+from internal.tenancy.missing_permissions import AGGREGATE, verbs_for
+from manager.controllers.cloud import add_cloud
+from manager.controllers.cloud_parts import CloudOptions
 from manager.controllers.cosmos import add_cosmos
 from manager.controllers.cosmos_parts import CosmosOptions
 from manager.controllers.runs import RunsOptions
-from manager.controllers.tenancy import TenancyOptions, add_tenancy, webhooks
+from manager.controllers.tenancy import add_tenancy, webhooks
+from manager.controllers.tenancy_parts import TenancyOptions
 from manager.options import LEADER_ELECTION_ID, RunOptions
 
 LABELS = {"app.kubernetes.io/name": "ctrlruntime", "app.kubernetes.io/managed-by": "kustomize"}
@@ -48,12 +58,17 @@ class System:
     """One of the systems that the manager unites, as far as manifests tell of it.
 
     `module` has its kinds, `add` its controllers. `more` are rights beyond those that its controllers
-    declare.
+    declare, `own` those that it needs in the manager's own namespace alone.
     """
 
     module: str
     add: Callable[[Manager], None]
     more: tuple[Rule, ...] = ()
+    own: tuple[Rule, ...] = ()
+
+
+READS_OWN_POD = Rule(groups=("",), resources=("pods",), verbs=("get",))
+"""In its own namespace the manager reads which image it runs in, where Pods are to have the same."""
 
 
 SYSTEMS: Mapping[str, System] = {
@@ -75,53 +90,32 @@ SYSTEMS: Mapping[str, System] = {
         add=lambda manager: add_cloud(
             manager, CloudOptions(runs=RunsOptions(provider="jobs", job_image="none"))
         ),
+        own=(READS_OWN_POD,),
     ),
     "cosmos": System(
         module="apis.cosmos",
         add=lambda manager: add_cosmos(manager, CosmosOptions()),
-        more=(
-            # In its own namespace it reads which image it runs in, where nodes are to have the same.
-            Rule(groups=("",), resources=("pods",), verbs=("get",)),
-        ),
+        own=(READS_OWN_POD,),
     ),
 }
 
 
-class _Listing(Manager):
-    """A manager that is never started: it only takes down what is added to it."""
-
-    def __init__(self) -> None:
-        self.controllers: list[Controller] = []
-        super().__init__(
-            Config(host="http://127.0.0.1:9"),
-            ManagerOptions(metrics_bind_address="0", health_bind_address="0"),
-        )
-
-    def add(self, runnable: Runnable) -> None:
-        if isinstance(runnable, Controller):
-            self.controllers.append(runnable)
-
-
-async def _declared(system: System) -> list[Rule]:
-    manager = _Listing()
-    system.add(manager)
-    rules = [rule for item in manager.controllers for rule in declared(item.permissions())]
-    await manager.live_client.close()
-    return [*rules, *system.more]
-
-
-def rules_of(system: str) -> list[Rule]:
-    """The rights that one system needs, besides those that every manager has."""
-    return asyncio.run(_declared(SYSTEMS[system]))
+def rules_of(name: str) -> list[Rule]:
+    """Return the rights that the manager needs for one system."""
+    system = SYSTEMS[name]
+    return [*declarations_of(system.add).rules, *system.more, *system.own]
 
 
 def files(directory: Path) -> dict[str, str]:
-    """Every generated file by its path below `directory`, where the samples are looked for."""
+    """Every generated file by its path below `directory`.
+
+    The samples and the namespaces of the overlay `namespaced` are read there.
+    """
     kinds = find_kinds(load([system.module for system in SYSTEMS.values()]))
     rbac = RBACLayout(
         kinds=kinds,
-        rules=[*writes_events(), *(rule for system in SYSTEMS for rule in rules_of(system))],
-        election=leads(name=LEADER_ELECTION_ID),
+        rules=[rule for system in SYSTEMS for rule in rules_of(system)],
+        election=leads(LEADER_ELECTION_ID),
         aggregate=AGGREGATE,
         more={"impersonator_role": IMPERSONATOR},
         labels=LABELS,
@@ -130,6 +124,8 @@ def files(directory: Path) -> dict[str, str]:
         **crd_layout(kinds),
         **rbac_layout(rbac),
         **_webhook_layout(),
+        **{name: text for system in SYSTEMS for name, text in _overlay(system).items()},
+        **namespaced_overlay(directory / "namespaced" / "namespaces.txt"),
         "samples/kustomization.yaml": kustomization(_samples(directory / "samples")),
     }
 
@@ -161,6 +157,140 @@ def _webhook_layout() -> dict[str, str]:
     }
     names = [name.removeprefix("webhook/") for name in files]
     return {**files, "webhook/kustomization.yaml": kustomization([*names, "service.yaml"])}
+
+
+NAMESPACE = "ctrlruntime-system"
+"""The manager's own namespace in every overlay."""
+CLUSTER_SCOPED = frozenset(
+    (mapping.gvk.group, mapping.plural) for mapping in BUILTIN.values() if not mapping.namespaced
+)
+"""Group and plural of the cluster-scoped resources; all kinds of the three systems are namespaced."""
+OMITTED = frozenset({("", "namespaces")})
+"""Cluster-scoped resources that a manager of some namespaces has no rights to: tenants make none."""
+NAMESPACES_TEXT = """\
+# The namespaces that the manager of config/namespaced watches and has rights in, one on each line.
+# Run `make generate` after a change.
+default
+"""
+
+
+def namespaced_rules(namespaces: Collection[str]) -> list[Rule]:
+    """Return what the manager needs where it watches these namespaces alone."""
+    declared_rules = [rule for name in SYSTEMS for rule in rules_of(name)]
+    kept = [
+        rule for rule in declared_rules if not OMITTED & {*product(rule.groups, rule.resources)}
+    ]
+    own = [
+        *writes_events(NAMESPACE),  # about its Lease
+        *(replace(rule, namespace=NAMESPACE) for s in SYSTEMS.values() for rule in s.own),
+    ]
+    return limit_to_namespaces([*kept, *own], namespaces, CLUSTER_SCOPED)
+
+
+def read_namespaces(file: Path) -> list[str]:
+    """Return the names in a file, in order, each once. Raises ValueError if there are none."""
+    text = file.read_text("utf-8") if file.exists() else NAMESPACES_TEXT
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    names = list(dict.fromkeys(line for line in lines if line))
+    if not names:
+        raise ValueError(f"{file} names no namespace; write one on each line")
+    return names
+
+
+def namespaced_overlay(file: Path) -> dict[str, str]:
+    """The folder of an installation that watches the namespaces in `file`.
+
+    A Role in each of them, and a ClusterRole for cluster-scoped resources alone.
+    """
+    namespaces = read_namespaces(file)
+    cluster, *limited = roles(namespaced_rules(namespaces), "ctrlruntime-manager-role")
+    aggregated = "ctrlruntime-manager-aggregated"
+    bound = [
+        _bound(
+            role["metadata"]["namespace"], "ctrlruntime-manager-rolebinding", "Role", "manager-role"
+        )
+        for role in limited
+    ]
+    bound += [
+        _bound(name, f"{aggregated}-rolebinding", "ClusterRole", "manager-aggregated-role")
+        for name in namespaces
+    ]
+    rights = {"op": "replace", "path": "/rules", "value": cluster["rules"]}
+    arguments = [_argument(f"--namespace={name}") for name in namespaces]
+    made = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": ["../default", "role.yaml", "role_binding.yaml"],
+        "patches": [
+            _patch([rights], "ClusterRole", "ctrlruntime-manager-role"),
+            _patch(arguments, "Deployment", "ctrlruntime-controller-manager"),
+            _patch(_DELETED, "ClusterRoleBinding", f"{aggregated}-rolebinding"),
+        ],
+    }
+    labelled = [
+        {**each, "metadata": {**each["metadata"], "labels": LABELS}} for each in [*limited, *bound]
+    ]
+    return {
+        "namespaced/namespaces.txt": file.read_text("utf-8") if file.exists() else NAMESPACES_TEXT,
+        "namespaced/kustomization.yaml": to_yaml([made]),
+        "namespaced/role.yaml": to_yaml(labelled[: len(limited)]),
+        "namespaced/role_binding.yaml": to_yaml(labelled[len(limited) :]),
+    }
+
+
+def _bound(namespace: str, name: str, kind: str, role: str) -> Manifest:
+    """A RoleBinding of a role to the manager's account, in a namespace that is not its own."""
+    made = binding(name, f"ctrlruntime-{role}", "ctrlruntime-controller-manager", kind="Role")
+    (subject,) = made["subjects"]
+    return {
+        **made,
+        "metadata": {"name": name, "namespace": namespace},
+        "roleRef": {**made["roleRef"], "kind": kind},
+        "subjects": [{**subject, "namespace": NAMESPACE}],
+    }
+
+
+def _overlay(system: str) -> dict[str, str]:
+    """The folder of an installation with one system: its CRDs, its roles, and no other rights."""
+    others = find_kinds(load([each.module for name, each in SYSTEMS.items() if name != system]))
+    role, *_ = roles(rules_of(system))
+    names = "|".join(sorted(kind.gvk().kind.lower() for kind in others))
+    removed = [("ClusterRole", f"ctrlruntime-({names})-(admin|editor|viewer)-role")]
+    removed += [
+        ("CustomResourceDefinition", f"{each.mapping().plural}[.]{each.gvk().group}")
+        for each in others
+    ]
+    if system != "tenancy":  # rights to the kinds that templates name
+        removed.append(("ClusterRoleBinding", "ctrlruntime-manager-aggregated-rolebinding"))
+    rights = {"op": "replace", "path": "/rules", "value": role["rules"]}
+    patches = [
+        _patch([rights], "ClusterRole", "ctrlruntime-manager-role"),
+        _patch([_argument(f"--system={system}")], "Deployment", "ctrlruntime-controller-manager"),
+        *(_patch(_DELETED, kind, name) for kind, name in removed),
+    ]
+    made = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": ["../default"],
+        "patches": patches,
+    }
+    return {f"only-{system}/kustomization.yaml": to_yaml([made])}
+
+
+_NAMELESS = {"apiVersion": "v1", "kind": "Any", "metadata": {"name": "any"}}
+"""What kustomize wants of a patch whose target says what it is for."""
+_DELETED = {**_NAMELESS, "$patch": "delete"}
+
+
+def _argument(value: str) -> dict[str, str]:
+    """The operation of a JSON patch that adds an argument of the manager."""
+    path = "/spec/template/spec/containers/0/args/-"
+    return {"op": "add", "path": path, "value": value}
+
+
+def _patch(patch: object, kind: str, name: str) -> dict[str, object]:
+    """A patch in a kustomization; `name` is a regular expression."""
+    return {"patch": json.dumps(patch), "target": {"kind": kind, "name": name}}
 
 
 def _samples(directory: Path) -> list[str]:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import click
 import uvloop
 
-from ctrlruntime.imports import lasting
+from ctrlruntime.fast_imports import fast_imports
 
 if TYPE_CHECKING:
     from internal.cosmos.comet.address import Address
@@ -48,7 +48,7 @@ def _address(url: str) -> "Address":
 @click.option("--bind-address", default=":1251", help="Address to serve at.")
 def healthcheck(rpc_url: str, timeout: float, bind_address: str) -> None:
     """Serve /health, whether the node has caught up, and /disk?dir=, how full a disk is."""
-    with lasting():
+    with fast_imports():
         from ctrlruntime.manager.http import AddressError, listen
         from internal.cosmos.sidecar.serving import serve_health
 
@@ -92,7 +92,7 @@ def version_check(
     With --once it ends with 1 if the node has another version than that height wants: the manager then
     replaces the Pod.
     """
-    with lasting():
+    with fast_imports():
         from ctrlruntime.client.errors import APIError, TransportError
         from ctrlruntime.client.kubeconfig import ConfigError
         from internal.cosmos.sidecar.serving import check_before_start, keep_checking
@@ -140,21 +140,30 @@ def config_merge(base_dir: Path, overlay_dir: Path, config_dir: Path) -> None:
 @click.option(
     "--home", type=_FOLDER, envvar="CHAIN_HOME", required=True, help="Folder of the node's files."
 )
-def fetch(what: str, url: str, home: Path) -> None:
+@click.option(
+    "--max-bytes",
+    type=click.IntRange(min=1),
+    help="Limit of the file, packed and unpacked. Default: twice the size of the disk.",
+)
+@click.option("--sha256", default="", help="Checksum of the file as it is served. Default: any.")
+def fetch(what: str, url: str, home: Path, max_bytes: int | None, sha256: str) -> None:
     """Fetch WHAT a node begins with from URL, unless its disk has it.
 
-    Files may be compressed by gzip, lz4, xz or bzip2 and lie in a tar or, of one file, a zip archive.
+    Files may be compressed by gzip, lz4, xz, bzip2 or zstd and lie in a tar or, of one file, a zip archive.
+    Of an archive of data, only data/ and wasm/ are written.
     """
     from internal.cosmos.sidecar import fetch as fetching
 
     data = home / "data"
     try:
+        limit = max_bytes or fetching.default_limit(home)
+        source = fetching.Source(url, limit, sha256)
         if what == "genesis":
-            fetched = fetching.fetch_genesis(url, home / "config" / "genesis.json", data)
+            fetched = fetching.fetch_genesis(source, home / "config" / "genesis.json", data)
         elif what == "addrbook":
-            fetched = fetching.fetch_addrbook(url, home / "config" / "addrbook.json")
+            fetched = fetching.fetch_addrbook(source, home / "config" / "addrbook.json")
         else:
-            fetched = fetching.fetch_snapshot(url, home, data)
+            fetched = fetching.fetch_snapshot(source, home, data)
     except (fetching.FetchError, OSError) as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"{what}: fetched" if fetched else f"{what}: the disk has it")

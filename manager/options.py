@@ -6,9 +6,9 @@ from typing import Literal
 
 from ctrlruntime.events import EventOptions
 from ctrlruntime.manager import GCOptions, ManagerOptions, MetricsServing, WebhookOptions
-from manager.controllers.cloud import CloudOptions
+from manager.controllers.cloud_parts import CloudOptions
 from manager.controllers.cosmos_parts import CosmosOptions
-from manager.controllers.tenancy import TenancyOptions
+from manager.controllers.tenancy_parts import TenancyOptions
 
 LEADER_ELECTION_ID = "manager.ctrlruntime.dev"
 SYSTEMS = ("tenancy", "cloud", "cosmos")

@@ -23,7 +23,7 @@ async def own_image(config: Config, namespace: str) -> str:
     pod = socket.gethostname()
     try:
         async with Client.connect(config) as client:
-            found = await client.get(POD, pod, namespace)
+            found = await client.get(POD, pod, namespace=namespace)
     except (APIError, TransportError) as error:
         raise OwnImageUnknown(f"its Pod {namespace}/{pod} cannot be read ({error})") from error
     containers = found["spec"]["containers"]

@@ -1,5 +1,6 @@
 """`manager run`: connect, add the controllers, run until told to stop."""
 
+import os
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from manager.controllers.cosmos_image import with_sidecar_image
 from manager.controllers.runs import with_own_image
 from manager.controllers.tenancy import add_tenancy
 from manager.options import RunOptions
+from manager.tracing import exported_traces
 
 
 async def run_manager(options: RunOptions) -> None:
@@ -26,7 +28,9 @@ async def run_manager(options: RunOptions) -> None:
             kubeconfig = cluster.kubeconfig("manager")
             logger.info("Embedded API server", kubeconfig=str(cluster.kubeconfig("admin")))
         config = await Config.load(kubeconfig, options.context)
-        manager = Manager(config, options.manager_options(), logger=logger)
+        provider = await stack.enter_async_context(exported_traces(os.environ, logger))
+        runtime = replace(options.manager_options(), tracer_provider=provider)
+        manager = Manager(config, runtime, logger=logger)
         if "tenancy" in options.systems:
             add_tenancy(manager, options.tenancy)
         if "cloud" in options.systems:

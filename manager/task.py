@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 import click
 import uvloop
 
-from ctrlruntime.imports import lasting
+from ctrlruntime.fast_imports import fast_imports
 
 if TYPE_CHECKING:
     from structlog.stdlib import BoundLogger
@@ -28,7 +28,7 @@ def run_named(name: str) -> None:
     standard error. Ends with 0 for success, 1 for a failure that may go away (also when it was
     stopped by SIGTERM), 2 for one that will not.
     """
-    with lasting():
+    with fast_imports():
         from internal.cloud.runs.wire import BadInput
         from internal.cloud.tasks.registry import TASKS
         from internal.cloud.tasks.runner import ExitCode, run_task

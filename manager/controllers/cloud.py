@@ -2,94 +2,56 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from apis.cloud import GROUP, Instance
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
-from ctrlruntime.cache.cache import InformerHandle
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import Event
+from ctrlruntime.api.resource import Resource
+from ctrlruntime.clock import utc_now
 from ctrlruntime.controller.builder import Builder
-from ctrlruntime.controller.intake import EventQueue
+from ctrlruntime.controller.debounce import Debounce
 from ctrlruntime.controller.options import ControllerOptions
+from ctrlruntime.controller.predicates import more_than_status_changed
+from ctrlruntime.controller.reconcile import Reconciler
 from ctrlruntime.manager import Group, Manager
-from ctrlruntime.queue import Request
 from ctrlruntime.resources import Control
-from internal.cloud.concurrency import Ledger
+from internal.cloud.concurrency import ConcurrencyLimiter
 from internal.cloud.concurrency.rebuild import LedgerKeeper
-from internal.cloud.instance import bundles, domains
-from internal.cloud.instance.bundles import Bundles
-from internal.cloud.instance.children import OF_INSTANCE, Children, instances_of
+from internal.cloud.instance import bundles
+from internal.cloud.instance.children import Children
 from internal.cloud.instance.domains import Domains
-from internal.cloud.instance.order import check_order
-from internal.cloud.instance.quiet import Quiet
 from internal.cloud.instance.reconciler import InstanceReconciler
 from internal.cloud.instance.walk import Walk
-from internal.cloud.marks import FIELD_MANAGER
-from internal.cloud.records import Records
-from internal.cloud.runs import RunOwner, RunProvider
+from internal.cloud.labels import FIELD_MANAGER
+from internal.cloud.runs import RunProvider
 from internal.cloud.subresource import Subresource
 from internal.cloud.subresource_reconciler import SubresourceReconciler
 from internal.cloud.subresources import SUBRESOURCES
-from internal.cloud.taskdriver import Pace, TaskMetrics, Tools, shared
-from internal.tenancy.children import entries_of
-from internal.tenancy.wakeups import Wakeups, more_than_status_changed
-from manager.controllers.runs import RunsOptions, make_provider
+from internal.cloud.taskdriver import TaskMetrics, Tools, shared
+from manager.controllers.cloud_parts import CONFIG_MAP, CloudOptions, CloudParts, make_parts
+from manager.controllers.cloud_watches import (
+    InstanceHandlers,
+    Wakeups,
+    control_changed,
+    crd_changed,
+    defines,
+    instance_changed,
+    names_changed,
+)
+from manager.controllers.error_status import with_error_status
+from manager.controllers.runs import make_provider
+from manager.controllers.task_settings import SettingsFile
 
-CONFIG_MAP: RESTMapping = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
+CRD: RESTMapping = BUILTIN[
+    GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CloudOptions:
-    """Options of the cloud system."""
-
-    instance_concurrency: int = 20
-    """Instances worked on at once."""
-    subresource_concurrency: int = 10
-    """Objects of one type of subresource worked on at once; no limit on runs."""
-    limits: Mapping[str, int] = field(default_factory=dict)
-    """By task, runs at once; what is not named keeps its definition's. 0 is without limit."""
-    starts_per_minute: Mapping[str, int] = field(default_factory=dict)
-    """By task, starts in any 60 seconds; what is not named keeps its definition's. 0: no limit."""
-    runs: RunsOptions = field(default_factory=RunsOptions)
-    """Where runs execute."""
-    pace: Pace = field(default_factory=Pace)
-    """How long the driver waits for what."""
-
-    def limited(self, subresources: Sequence[Subresource[Any]]) -> list[Subresource[Any]]:
-        """The subresources with the limits that the options give them."""
-        return [replace(item, definition=self._definition(item)) for item in subresources]
-
-    def _definition(self, item: Subresource[Any]) -> Any:
-        given, name = item.definition.concurrency, item.definition.name
-        concurrency = replace(
-            given,
-            limit=self.limits.get(name, given.limit),
-            starts_per_minute=self.starts_per_minute.get(name, given.starts_per_minute),
-        )
-        return replace(item.definition, concurrency=concurrency)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-@dataclass(slots=True)
-class Parts:
-    """What the controllers share."""
-
-    manager: Manager
-    options: CloudOptions
-    subresources: Sequence[Subresource[Any]]
-    instances: InformerHandle
-    config_maps: InformerHandle
-    kinds: Mapping[str, InformerHandle]
-    """The informers of the subresources, by kind."""
+STATUS_DEBOUNCE = 5.0
+"""Seconds that the status of an instance waits for its subresources to report on new inputs."""
 
 
 def add_cloud(
@@ -108,198 +70,162 @@ def add_cloud(
     add_subresource_controllers(parts, provider)
 
 
-def make_parts(
-    manager: Manager, options: CloudOptions, subresources: Sequence[Subresource[Any]]
-) -> Parts:
-    """Declare what is read. Raises OrderError."""
-    check_order(subresources)
-    declare = manager.cache.declare
-    instances = declare(
-        Instance,
-        indexes={domains.INDEX: domains.names_of, bundles.INDEX: bundles.config_maps_of},
-    )
-    instances.informer.store.add_index("uid", lambda entry: (entry.uid,))
-    return Parts(
-        manager=manager,
-        options=options,
-        subresources=options.limited(subresources),
-        instances=instances,
-        config_maps=declare(CONFIG_MAP, labels=bundles.SELECTOR),
-        kinds={
-            item.kind.gvk().kind: declare(
-                item.kind, track_manager=FIELD_MANAGER, indexes={OF_INSTANCE: instances_of}
-            )
-            for item in subresources
-        },
-    )
-
-
 # -- instances ------------------------------------------------------------------------------------
 
 
-def add_instance_controller(parts: Parts) -> None:
-    """The controller of instances alone; whoever else there is looks after their subresources."""
-    cache, client = parts.manager.cache, parts.manager.client
-    store = parts.instances.informer.store
-
-    def alive(uid: str) -> bool:
-        return bool(store.count("uid", uid))
-
-    control = Control(cache, field_manager=FIELD_MANAGER, alive=alive)
-    children = Children(cache, client, control)
-    reconciler = InstanceReconciler(
-        instances=store,
-        client=client,
-        subresources=parts.subresources,
-        children=children,
-        walk=Walk(parts.subresources, children),
-        bundles=bundles_of(parts),
-        records=Records(client, FIELD_MANAGER),
-        conflict=Domains(store).conflict,
-        clock=_now,
-        quiet=Quiet(time.monotonic),
-        recorder=parts.manager.recorder,
-    )
-
-    def shares_a_name(event: Event, queue: EventQueue) -> None:
-        """Whoever wants a name that an instance had or has looks again."""
-        names = {name for entry in entries_of(event) for name in domains.names_of(entry)}
-        for name in names:
-            _queue_all(store.by_index(domains.INDEX, name), queue)
-
-    def bundle_changed(event: Event, queue: EventQueue) -> None:
-        for entry in entries_of(event)[-1:]:
-            key = f"{entry.namespace}/{entry.name}"
-            _queue_all(store.by_index(bundles.INDEX, key), queue)
-
-    def child_changed(event: Event, queue: EventQueue) -> None:
-        keys = {key for entry in entries_of(event) for key in instances_of(entry)}
-        for key in sorted(keys):
-            namespace, _, name = key.partition("/")
-            queue.add(Request(namespace, name))
-
+def add_instance_controller(parts: CloudParts) -> None:
+    """Add the controller of instances alone; their subresources are another's."""
+    handlers = InstanceHandlers(parts.store_of(Instance))
     builder = (
-        Builder(parts.manager)
-        .for_(Instance, predicates=[more_than_status_changed])
-        .watches(Instance, shares_a_name, predicates=[names_changed])
-        .watches(CONFIG_MAP, bundle_changed, labels=bundles.SELECTOR)
-        .declares_writes()
-        .permission(GROUP, "instances", "patch", "delete")  # finalizers, ends of leases
-        .permission(GROUP, "instances/status", "patch")
-        .permission(GROUP, "instances/finalizers", "update")  # as owner of its subresources
+        _builder_of(parts, Instance)
+        .watches(Instance, handlers.name_changed, predicates=[names_changed])
+        .watches(CONFIG_MAP, handlers.bundle_changed, labels=bundles.SELECTOR)
+        .permission(GROUP, "instances", "delete")  # ends of leases
         .options(ControllerOptions(max_concurrent_reconciles=parts.options.instance_concurrency))
     )
     for item in parts.subresources:
-        builder.watches(item.kind, child_changed)
-        plural = item.kind.mapping().plural
-        builder.permission(GROUP, plural, "create", "delete", "patch")
-    builder.build(reconciler)
+        builder.watches(item.kind, handlers.child_changed)
+        builder.permission(GROUP, item.kind.mapping().plural, "create", "delete", "patch")
+    builder.build(_guarded(parts, _instance_reconciler(parts), Instance))
 
 
-def bundles_of(parts: Parts) -> Bundles:
-    """The ConfigMaps that workloads are made from."""
-    return Bundles(parts.config_maps.informer.store)
-
-
-def names_changed(event: Event) -> bool:
-    """Predicate: only what changes who has which name."""
-    names = [domains.names_of(entry) for entry in entries_of(event)]
-    return len(names) != 2 or names[0] != names[1]
-
-
-def _queue_all(entries: Sequence[Entry], queue: EventQueue) -> None:
-    for entry in entries:
-        queue.add(Request(entry.namespace, entry.name))
+def _instance_reconciler(parts: CloudParts) -> InstanceReconciler:
+    manager, store = parts.manager, parts.store_of(Instance)
+    control = Control(
+        manager.cache, field_manager=FIELD_MANAGER, alive=lambda uid: bool(store.count("uid", uid))
+    )
+    return InstanceReconciler(
+        instances=store,
+        client=manager.client,
+        walk=Walk(parts.subresources, Children(manager.cache, manager.client, control)),
+        bundles=parts.bundles,
+        patcher=parts.patcher,
+        definitions=parts.crds,
+        conflict=Domains(store).conflict,
+        clock=utc_now,
+        debounce=Debounce(time.monotonic, STATUS_DEBOUNCE),
+        recorder=manager.recorder,
+    )
 
 
 # -- subresources ---------------------------------------------------------------------------------
 
 
-def add_subresource_controllers(parts: Parts, provider: RunProvider | None = None) -> None:
-    """One controller for each type, with one ledger and one provider of runs for all."""
-    wakeups = {kind: Wakeups(f"runs of {kind}") for kind in parts.kinds}
-
-    def wake(owner: RunOwner) -> None:
-        wakeup = wakeups.get(owner.kind)
-        if wakeup is not None:
-            wakeup.wake(Request(owner.namespace, owner.name), "its run or its turn")
-
-    manager, options = parts.manager, parts.options
-    own = provider is None
+def add_subresource_controllers(parts: CloudParts, provider: RunProvider | None = None) -> None:
+    """Add one controller for each type, with one limiter and one provider of runs for all."""
+    manager, options, wakeups = parts.manager, parts.options, Wakeups.of(parts)
     runs = provider or make_provider(options.runs, manager)
-    ledger = Ledger(_now, wake)
+    limiter = ConcurrencyLimiter(utc_now, wakeups.wake)
     metrics = TaskMetrics(manager.metrics.registry)
-    keeper = LedgerKeeper(
-        ledger=ledger,
-        client=manager.live_client,
+    keeper = _ledger_keeper(parts, limiter, metrics, wakeups)
+    tools = _tools(parts, runs, limiter, metrics, wakeups)
+    for item in parts.subresources:
+        parts.handle_of(item.kind).informer.add_handler(partial(keeper.observe, item))
+        _add_subresource_controller(parts, item, tools, keeper, wakeups)
+    if provider is None:
+        manager.add(_Closing(runs))
+    if options.settings_file is not None:
+        changed, registry = wakeups.settings_changed, manager.metrics.registry
+        manager.add(SettingsFile(options.settings_file, parts.definitions, changed, registry))
+
+
+def _ledger_keeper(
+    parts: CloudParts, limiter: ConcurrencyLimiter, metrics: TaskMetrics, wakeups: Wakeups
+) -> LedgerKeeper:
+    return LedgerKeeper(
+        ledger=limiter,
+        client=parts.manager.live_client,
         subresources=parts.subresources,
-        clock=_now,
-        wake=wake,
+        definition_of=lambda item: parts.definitions(item.definition.name),
+        clock=utc_now,
+        wake=wakeups.wake,
         gone=metrics.forget,
-        namespaces=manager.options.namespaces or (),
+        namespaces=parts.manager.options.namespaces or (),
     )
-    tools = Tools(
+
+
+def _tools(
+    parts: CloudParts,
+    runs: RunProvider,
+    limiter: ConcurrencyLimiter,
+    metrics: TaskMetrics,
+    wakeups: Wakeups,
+) -> Tools:
+    manager = parts.manager
+    return Tools(
+        patcher=parts.patcher,
         client=manager.client,
         open_runs=shared(runs),
-        limiter=ledger,
+        limiter=limiter,
         recorder=manager.recorder,
         metrics=metrics,
         fence=manager.fence,
         tracing=manager.tracing,
-        told=runs.subscribe(wake),
-        pace=options.pace,
+        told=runs.subscribe(wakeups.wake),
+        pace=parts.options.pace,
     )
-    for item in parts.subresources:
-        informer = parts.kinds[item.kind.gvk().kind].informer
-        informer.add_handler(partial(keeper.observe, item))
-        reconciler = SubresourceReconciler(
-            item, tools, ready=keeper.ready, config_map=bundles_of(parts).texts
-        )
-        _add_subresource_controller(parts, item, reconciler, wakeups[item.kind.gvk().kind])
-    if own:
-        manager.add(_Closing(runs))
 
 
 def _add_subresource_controller(
-    parts: Parts,
+    parts: CloudParts,
     item: Subresource[Any],
-    reconciler: SubresourceReconciler[Any],
+    tools: Tools,
+    keeper: LedgerKeeper,
     wakeups: Wakeups,
 ) -> None:
-    mapping = item.kind.mapping()
-    plural = mapping.plural
-    store = parts.kinds[mapping.gvk.kind].informer.store
-
-    def instance_changed(event: Event, queue: EventQueue) -> None:
-        """Paused, resumed, extracted, given back, gone: what it has of this kind looks again."""
-        for entry in entries_of(event)[-1:]:
-            _queue_all(store.by_index(OF_INSTANCE, f"{entry.namespace}/{entry.name}"), queue)
-
+    reconciler = SubresourceReconciler(
+        item,
+        tools,
+        parts.crds,
+        ready=keeper.ready,
+        config_map=parts.bundles.texts,
+        definition=partial(parts.definitions, item.definition.name),
+    )
+    queue_own = instance_changed(parts.store_of(item.kind))
     builder = (
-        Builder(parts.manager)
-        .for_(item.kind, predicates=[more_than_status_changed])
-        .watches(Instance, instance_changed, predicates=[steering_changed])
-        .watches_source(wakeups)
-        .declares_writes()
-        .permission(GROUP, plural, "patch")  # finalizers
-        .permission(GROUP, f"{plural}/status", "patch")
-        .permission(GROUP, f"{plural}/finalizers", "update")  # as owner of its runs and outputs
+        _builder_of(parts, item.kind)
+        .watches(Instance, queue_own, predicates=[control_changed])
+        .watches_raw(wakeups.sources[item.kind.gvk().kind])
         .permission("", "secrets", "get", "create", "patch", "delete")  # outputs not to be seen
         .options(ControllerOptions(max_concurrent_reconciles=parts.options.subresource_concurrency))
     )
-    for group, kind, verbs in parts.options.runs.permissions():
-        builder.permission(group, kind, *verbs)
-    builder.build(reconciler)
+    for group, plural, verbs in parts.options.runs.permissions():
+        builder.permission(group, plural, *verbs)
+    builder.build(_guarded(parts, reconciler, item.kind))
 
 
-def steering_changed(event: Event) -> bool:
-    """Predicate: an instance that comes or goes, or whose annotations or spec change: its spec says
-    whether it is protected from deletion."""
-    told = [
-        (entry.uid, entry.annotations, entry.deletion_timestamp, entry.generation)
-        for entry in entries_of(event)
-    ]
-    return len(told) != 2 or told[0] != told[1]
+# -- all ------------------------------------------------------------------------------------------
+
+
+def _builder_of(parts: CloudParts, kind: type[Resource[Any, Any]]) -> Builder:
+    """Begin a controller of instances or subresources: what all of them watch and may write."""
+    plural = kind.mapping().plural
+    return (
+        Builder(parts.manager)
+        .for_(kind, predicates=[more_than_status_changed])
+        .watches(
+            CRD,
+            crd_changed(parts.manager.cache, parts.store_of(kind)),
+            metadata_only=True,
+            predicates=[defines(kind, Instance)],
+        )
+        .explicit_permissions()
+        .permission(GROUP, plural, "patch")  # finalizers
+        .permission(GROUP, f"{plural}/status", "patch")
+        .permission(GROUP, f"{plural}/finalizers", "update")  # as owner of what is made for it
+    )
+
+
+def _guarded(
+    parts: CloudParts, reconciler: Reconciler, kind: type[Resource[Any, Any]]
+) -> Reconciler:
+    return with_error_status(
+        parts.manager,
+        reconciler,
+        parts.store_of(kind),
+        kind.mapping(),
+        field_manager=FIELD_MANAGER,
+    )
 
 
 @dataclass(slots=True)

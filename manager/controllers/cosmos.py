@@ -10,36 +10,40 @@ from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.events import Event
 from ctrlruntime.client.selectors import label_text
 from ctrlruntime.controller.builder import Builder
-from ctrlruntime.controller.intake import EventQueue
+from ctrlruntime.controller.event_dispatch import EventQueue
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import Predicate, entry_of
+from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.manager import Manager
-from ctrlruntime.resources.claims import ClaimControl, StorageClasses
+from ctrlruntime.queue import Request
+from ctrlruntime.resources import Definitions
+from internal.cosmos.cache.cosmos_cache import wall_clock
 from internal.cosmos.cache.observation import Observations
 from internal.cosmos.datasource import DataSources
 from internal.cosmos.fullnode.additional_pod_control import AdditionalPodControl
 from internal.cosmos.fullnode.configmap_control import ConfigMapControl
-from internal.cosmos.fullnode.crossings import Crossings
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
 from internal.cosmos.fullnode.node_key_collector import NodeKeyCollector
 from internal.cosmos.fullnode.objects import Objects
 from internal.cosmos.fullnode.peer_collector import PeerCollector
 from internal.cosmos.fullnode.pod_control import PodControl
+from internal.cosmos.fullnode.predicates import (
+    more_than_heartbeats,
+    node_set_changed,
+    object_changed,
+)
 from internal.cosmos.fullnode.pvc_control import PVCControl
 from internal.cosmos.fullnode.reconciler import FullNodeReconciler
+from internal.cosmos.fullnode.removal import Removal
 from internal.cosmos.fullnode.role_binding_control import RoleBindingControl
 from internal.cosmos.fullnode.role_control import RoleControl
 from internal.cosmos.fullnode.service_account_control import ServiceAccountControl
 from internal.cosmos.fullnode.service_control import ServiceControl
 from internal.cosmos.fullnode.steps import Controls
-from internal.cosmos.fullnode.waking import (
-    more_than_heartbeats,
-    node_set_changed,
-    object_changed,
-)
-from internal.cosmos.marks import FIELD_MANAGER
+from internal.cosmos.fullnode.upgrade_gate import Crossings
+from internal.cosmos.labels import FIELD_MANAGER
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
-from internal.tenancy.wakeups import Wakeups
+from internal.cosmos.workload.claims import ClaimControl, StorageClasses
 from manager.controllers.cosmos_cache import add_cache
 from manager.controllers.cosmos_jobs import add_stateful_jobs
 from manager.controllers.cosmos_parts import (
@@ -54,7 +58,8 @@ from manager.controllers.cosmos_parts import (
     owner_index,
 )
 from manager.controllers.cosmos_selfheal import add_selfhealing
-from manager.controllers.cosmos_snapshots import add_snapshots
+from manager.controllers.cosmos_snapshots import CRD, add_snapshots
+from manager.controllers.error_status import with_error_status
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 CONFIG_MAP: Final = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
@@ -86,9 +91,9 @@ def add_cosmos(manager: Manager, options: CosmosOptions) -> None:
 def add_node_sets(parts: CosmosParts, observations: Observations) -> FullNodeReconciler:
     """The controller of sets of nodes. `observations`: what the nodes said, from memory."""
     manager, options = parts.manager, parts.options
-    wakeups = Wakeups("what nodes say")
+    wakeups = RequestSource("what nodes say")
     reconciler = _reconciler(parts, observations)
-    observations.subscribe(partial(wakeups.wake, reason="what its nodes say"))
+    observations.subscribe(partial(wakeups.enqueue, reason="what its nodes say"))
 
     def snapshot_changed(event: Event, queue: EventQueue) -> None:
         """A claim may be filled from it now."""
@@ -97,24 +102,31 @@ def add_node_sets(parts: CosmosParts, observations: Observations) -> FullNodeRec
             if entry is not None and request.namespace == entry.namespace:
                 queue.add(request)
 
+    def set_crd_changed(_event: Event, queue: EventQueue) -> None:
+        """Sets that are being deleted may have to be released now."""
+        for entry in parts.node_sets.informer.store:
+            if entry.deletion_timestamp is not None:
+                queue.add(Request(entry.name, namespace=entry.namespace))
+
     builder = (
         Builder(manager)
         .for_(CosmosFullNode, predicates=[node_set_changed])
         .watches(VOLUME_SNAPSHOT, snapshot_changed, track_manager=FIELD_MANAGER, optional=True)
-        .watches_source(wakeups)
-        .declares_writes()
+        .watches(CRD, set_crd_changed, metadata_only=True, predicates=[defines_node_sets])
+        .watches_raw(wakeups)
+        .explicit_permissions()
         .permission(GROUP, "cosmosfullnodes", "get")  # live, before a status is written
+        .permission(GROUP, "cosmosfullnodes", "patch")  # the finalizer
         .permission(GROUP, "cosmosfullnodes/status", "patch")
         .permission(GROUP, "cosmosfullnodes/finalizers", "update")  # as owner of all of these
         .permission("", "pods", "create", "delete", "patch")
         .permission("", "persistentvolumeclaims", "get", "create", "delete", "patch")
-        .permission("", "services", "create", "patch")
+        .permission("", "services", "create", "delete", "patch")
         .permission("", "configmaps", "create", "delete", "patch")
         .permission("", "secrets", "create", "patch")
         .permission("", "serviceaccounts", "create", "patch")
         .permission(_RBAC, "roles", "create", "patch")
         .permission(_RBAC, "rolebindings", "create", "patch")
-        .permission("storage.k8s.io", "storageclasses", "list", "watch")
         .options(ControllerOptions(max_concurrent_reconciles=options.fullnode_concurrency))
     )
     for mapping in (*READ, *TRACKED):
@@ -126,17 +138,35 @@ def add_node_sets(parts: CosmosParts, observations: Observations) -> FullNodeRec
             indexes={OF_OWNER: owner_index},
             predicates=[PREDICATES.get(mapping, object_changed)],
         )
-    builder.build(reconciler)
+    store = parts.node_sets.informer.store
+    builder.build(
+        with_error_status(
+            parts.manager,
+            reconciler,
+            store,
+            CosmosFullNode.mapping(),
+            field_manager=FIELD_MANAGER,
+            clock=parts.options.clock.now,
+        )
+    )
     return reconciler
+
+
+def defines_node_sets(event: Event) -> bool:
+    """Predicate: only the CRD of CosmosFullNodes."""
+    entry = entry_of(event)
+    return entry is not None and entry.name == f"cosmosfullnodes.{GROUP}"
 
 
 def _reconciler(parts: CosmosParts, observations: Observations) -> FullNodeReconciler:
     manager, times = parts.manager, parts.options.times
     metrics = NodeSetMetrics(manager.metrics.registry)
     snapshots = parts.snapshots.informer
+    controls = _controls(parts, observations, metrics)
     return FullNodeReconciler(
         node_sets=parts.node_sets.informer.store,
-        controls=_controls(parts, observations, metrics),
+        controls=controls,
+        removal=_removal(parts, controls),
         observations=observations,
         statuses=parts.statuses,
         recorder=manager.recorder,
@@ -146,7 +176,26 @@ def _reconciler(parts: CosmosParts, observations: Observations) -> FullNodeRecon
         snapshots_served=lambda: snapshots.missing_since is None,
         roll_builder_changes=parts.options.roll_builder_changes,
         sidecar_image=parts.options.node_sidecar_image,
+        script_image=parts.options.node_script_image,
         times=times,
+    )
+
+
+def _removal(parts: CosmosParts, controls: Controls) -> Removal:
+    """Disks and keys first: they are what cannot be created again."""
+    return Removal(
+        objects=(
+            controls.claims.claims,
+            controls.node_keys.secrets,
+            controls.services.services,
+            controls.pods.pods,
+            controls.config_maps.config_maps,
+            controls.accounts.accounts,
+            controls.roles.roles,
+            controls.role_bindings.bindings,
+        ),
+        definitions=Definitions(parts.manager.live_client),
+        patcher=parts.patcher,
     )
 
 
@@ -174,8 +223,8 @@ def _controls(parts: CosmosParts, observations: Observations, metrics: NodeSetMe
         accounts=ServiceAccountControl(objects(ACCOUNT)),
         roles=RoleControl(objects(ROLE)),
         role_bindings=RoleBindingControl(objects(ROLE_BINDING)),
-        pods=PodControl(pods, workload, observations),
-        additional_pods=AdditionalPodControl(pods, workload),
+        pods=PodControl(pods, workload, observations, wall_clock),
+        additional_pods=AdditionalPodControl(pods, workload, wall_clock),
         claims=PVCControl(
             objects(CLAIM),
             ClaimControl(control, expandable=StorageClasses(cache)),

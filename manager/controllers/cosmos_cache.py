@@ -6,11 +6,11 @@ from ctrlruntime.client.selectors import label_text
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.handlers import enqueue_owner
 from ctrlruntime.controller.options import ControllerOptions
+from ctrlruntime.controller.predicates import more_than_status_changed
 from internal.cosmos.cache import pods
 from internal.cosmos.cache.cosmos_cache import CacheOptions, CosmosCache
 from internal.cosmos.cache.reconciler import CacheReconciler
-from internal.cosmos.marks import FIELD_MANAGER
-from internal.tenancy.wakeups import more_than_status_changed
+from internal.cosmos.labels import FIELD_MANAGER
 from manager.controllers.cosmos_parts import OF_OWNER, OURS, POD, CosmosParts, owner_index
 
 NAME = "cosmoscache"
@@ -49,7 +49,7 @@ def add_cache(parts: CosmosParts) -> CosmosCache:
             indexes={OF_OWNER: owner_index},
             predicates=[pods.matters],
         )
-        .declares_writes()  # none
+        .explicit_permissions()  # none
         .options(ControllerOptions(max_concurrent_reconciles=CONCURRENCY))
         .build(CacheReconciler(parts.node_sets.informer.store, cache))
     )

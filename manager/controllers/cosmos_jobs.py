@@ -4,22 +4,29 @@ from collections.abc import Iterable
 
 from apis.cosmos import GROUP, StatefulJob
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import Event
+from ctrlruntime.cache.events import DeleteEvent, Event
 from ctrlruntime.controller.builder import Builder
-from ctrlruntime.controller.handlers import enqueue_mapped
-from ctrlruntime.controller.intake import EventQueue
+from ctrlruntime.controller.event_dispatch import EventQueue
+from ctrlruntime.controller.handlers import enqueue_map_func
 from ctrlruntime.controller.options import ControllerOptions
+from ctrlruntime.controller.predicates import more_than_status_changed
+from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Control
-from internal.cloud.records import Records
 from internal.cosmos.datasource import DataSources
-from internal.cosmos.marks import FIELD_MANAGER
+from internal.cosmos.labels import FIELD_MANAGER
 from internal.cosmos.statefuljob.job_builder import JOB
 from internal.cosmos.statefuljob.reconciler import StatefulJobReconciler
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
-from internal.tenancy.wakeups import Wakeups, more_than_status_changed
-from manager.controllers.cosmos_parts import CLAIM, OF_OWNER, OURS, CosmosParts, owner_index
+from manager.controllers.cosmos_parts import (
+    CLAIM,
+    OF_OWNER,
+    OURS,
+    CosmosParts,
+    owner_index,
+)
 from manager.controllers.cosmos_snapshots import CRD, defines_snapshots, is_served
+from manager.controllers.error_status import with_error_status
 
 CONCURRENCY = 5
 """StatefulJobs worked on at once."""
@@ -45,28 +52,29 @@ def add_stateful_jobs(parts: CosmosParts) -> None:
         snapshots=parts.snapshots.informer.store,
         sources=DataSources(manager.cache, manager.live_client),
         control=control,
-        records=Records(manager.client, FIELD_MANAGER),
+        patcher=parts.patcher,
         recorder=manager.recorder,
         clock=parts.options.clock.now,
         is_served=lambda: is_served(parts, definitions),
     )
-    wakeups = Wakeups("the clock")
+    wakeups = RequestSource("the clock")
 
     def clock_jumped() -> None:
         for namespace, name in list(store.keys()):
-            wakeups.wake(Request(namespace, name), "the clock jumped")
+            wakeups.enqueue(Request(name, namespace=namespace), "the clock jumped")
 
     parts.options.clock.subscribe(clock_jumped)
 
     def beside(entry: Entry) -> Iterable[Request]:
         """Whoever may wait for a snapshot."""
         here = store.by_index("namespace", entry.namespace)
-        return [Request(each.namespace, each.name) for each in here]
+        return [Request(each.name, namespace=each.namespace) for each in here]
 
-    def definition_changed(_event: Event, queue: EventQueue) -> None:
-        parts.manager.cache.notify_discovery_changed()
+    def definition_changed(event: Event, queue: EventQueue) -> None:
+        removed = event.old.name if isinstance(event, DeleteEvent) else ""
+        parts.manager.cache.notify_discovery_changed(removed=removed)
         for namespace, name in list(store.keys()):
-            queue.add(Request(namespace, name))
+            queue.add(Request(name, namespace=namespace))
 
     labels = ",".join(f"{key}={value}" for key, value in OURS.items())
     (
@@ -75,15 +83,24 @@ def add_stateful_jobs(parts: CosmosParts) -> None:
         .owns(JOB, labels=labels, track_manager=FIELD_MANAGER)
         .owns(CLAIM, labels=labels, track_manager=FIELD_MANAGER)
         .watches(
-            VOLUME_SNAPSHOT, enqueue_mapped(beside), track_manager=FIELD_MANAGER, optional=True
+            VOLUME_SNAPSHOT, enqueue_map_func(beside), track_manager=FIELD_MANAGER, optional=True
         )
         .watches(CRD, definition_changed, metadata_only=True, predicates=[defines_snapshots])
-        .watches_source(wakeups)
-        .declares_writes()
+        .watches_raw(wakeups)
+        .explicit_permissions()
         .permission(GROUP, "statefuljobs/status", "patch")
         .permission(GROUP, "statefuljobs/finalizers", "update")  # as owner of Job and claim
         .permission(JOB.gvk.group, JOB.plural, "create", "delete", "patch")
         .permission("", CLAIM.plural, "create", "delete", "patch")
         .options(ControllerOptions(max_concurrent_reconciles=CONCURRENCY))
-        .build(reconciler)
+        .build(
+            with_error_status(
+                parts.manager,
+                reconciler,
+                store,
+                StatefulJob.mapping(),
+                field_manager=FIELD_MANAGER,
+                clock=parts.options.clock.now,
+            )
+        )
     )

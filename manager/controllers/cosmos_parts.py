@@ -10,14 +10,15 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.client.statuses import StatusClient
+from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.client.status_client import StatusClient
 from ctrlruntime.manager import Manager
 from ctrlruntime.resources import Control
-from ctrlruntime.resources.workload import WorkloadControl
 from internal.cosmos.clock import Clock, SystemClock
-from internal.cosmos.fullnode.verdict import Times
-from internal.cosmos.marks import CREATED_BY, FIELD_MANAGER
+from internal.cosmos.fullnode.phase import Times
+from internal.cosmos.labels import CREATED_BY, FIELD_MANAGER
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
+from internal.cosmos.workload.workload import WorkloadControl
 
 POD = BUILTIN[GroupVersionKind("", "v1", "Pod")]
 CLAIM = BUILTIN[GroupVersionKind("", "v1", "PersistentVolumeClaim")]
@@ -46,6 +47,8 @@ class CosmosOptions:
     """Seconds between two looks at a set that is to be mended."""
     node_sidecar_image: str = ""
     """Image of the containers beside a node, where its set names none."""
+    node_script_image: str = "ctrlruntime-node-tools:v1"
+    """Image that scripts of a set run in, where it names none; `Dockerfile.node-tools` makes it."""
     roll_builder_changes: bool = False
     """Bring objects up to date that only a new manager would build in another way; else each set decides."""
     times: Times = field(default_factory=Times)
@@ -76,6 +79,8 @@ class CosmosParts:
     """Every VolumeSnapshot: claims are filled from others' too. The server may lack the kind."""
     statuses: StatusClient[CosmosFullNodeSpec, CosmosFullNodeStatus]
     """The one way to write the status of a set of nodes, which several controllers do."""
+    patcher: ObjectPatcher
+    """Writes statuses and finalizers of the other kinds; shares its locks with `statuses`."""
     control: Control
     """Applies and deletes what sets of nodes own."""
     workload: WorkloadControl
@@ -102,6 +107,12 @@ def declare_parts(manager: Manager, options: CosmosOptions) -> CosmosParts:
         return bool(store.count("uid", uid))
 
     control = Control(manager.cache, field_manager=FIELD_MANAGER, alive=alive)
+    statuses = StatusClient(
+        manager.client,
+        CosmosFullNode,
+        field_manager=FIELD_MANAGER,
+        conflicted=_conflicts(manager).inc,
+    )
     return CosmosParts(
         manager=manager,
         options=options,
@@ -109,12 +120,8 @@ def declare_parts(manager: Manager, options: CosmosOptions) -> CosmosParts:
         pods=declare(POD, labels=OURS, track_manager=FIELD_MANAGER, indexes=indexes),
         claims=declare(CLAIM, labels=OURS, track_manager=FIELD_MANAGER, indexes=indexes),
         snapshots=declare(VOLUME_SNAPSHOT, track_manager=FIELD_MANAGER),
-        statuses=StatusClient(
-            manager.client,
-            CosmosFullNode,
-            field_manager=FIELD_MANAGER,
-            conflicted=_conflicts(manager).inc,
-        ),
+        statuses=statuses,
+        patcher=statuses.patcher,
         control=control,
         workload=WorkloadControl(control, manager.client, POD),
     )

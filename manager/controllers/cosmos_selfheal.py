@@ -10,14 +10,15 @@ from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.options import ControllerOptions
-from ctrlruntime.resources import StorageClasses
-from internal.cosmos.cache.cosmos_cache import CosmosCache
+from ctrlruntime.controller.predicates import more_than_status_changed
+from ctrlruntime.controller.request_source import RequestSource
+from internal.cosmos.cache.cosmos_cache import CosmosCache, wall_clock
 from internal.cosmos.selfheal.disks import DiskHealing
 from internal.cosmos.selfheal.events import Notes
 from internal.cosmos.selfheal.heights import HeightHealing
 from internal.cosmos.selfheal.metrics import SelfHealMetrics
 from internal.cosmos.selfheal.reconciler import SelfHealReconciler
-from internal.tenancy.wakeups import Wakeups, more_than_status_changed
+from internal.cosmos.workload.claims import StorageClasses
 from manager.controllers.cosmos_parts import OF_OWNER, CosmosParts
 
 NAME = "cosmosselfheal"
@@ -31,21 +32,20 @@ def add_selfhealing(parts: CosmosParts, cache: CosmosCache) -> None:
     """Add the controller that mends sets of nodes. It looks again when nodes or disks said something new."""
     manager = parts.manager
     manager.cache.declare(STORAGE_CLASS)
-    wakeups = Wakeups("what nodes and disks say")
-    wake = partial(wakeups.wake, reason="what its nodes or disks say")
+    wakeups = RequestSource("what nodes and disks say")
+    wake = partial(wakeups.enqueue, reason="what its nodes or disks say")
     cache.subscribe(wake)
     cache.subscribe_disks(wake)
     (
         Builder(manager)
         .named(NAME)
         .for_(CosmosFullNode, predicates=[more_than_status_changed])
-        .watches_source(wakeups)
-        .declares_writes()
+        .watches_raw(wakeups)
+        .explicit_permissions()
         .permission(GROUP, "cosmosfullnodes", "get")  # live, before a status is written
         .permission(GROUP, "cosmosfullnodes/status", "patch")
         .permission("", "pods", "list", "watch", "delete")
         .permission("", "persistentvolumeclaims", "list", "watch")
-        .permission("storage.k8s.io", "storageclasses", "list", "watch")
         .options(ControllerOptions(max_concurrent_reconciles=CONCURRENCY))
         .build(_reconciler(parts, cache))
     )
@@ -72,6 +72,7 @@ def _reconciler(parts: CosmosParts, cache: CosmosCache) -> SelfHealReconciler:
             workload=parts.workload,
             notes=notes,
             metrics=metrics,
+            now=wall_clock,
         ),
         notes=notes,
         interval=parts.options.heal_seconds,

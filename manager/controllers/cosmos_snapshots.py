@@ -7,27 +7,26 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry, label_value
-from ctrlruntime.cache.events import Event, Updated
+from ctrlruntime.cache.events import DeleteEvent, Event, UpdateEvent
 from ctrlruntime.client.errors import NotFound
-from ctrlruntime.client.statuses import StatusClient
 from ctrlruntime.controller.builder import Builder
-from ctrlruntime.controller.handlers import enqueue_mapped
-from ctrlruntime.controller.intake import EventQueue
+from ctrlruntime.controller.event_dispatch import EventQueue
+from ctrlruntime.controller.handlers import enqueue_map_func
 from ctrlruntime.controller.options import ControllerOptions
+from ctrlruntime.controller.predicates import entries_of, more_than_status_changed
+from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import OWNER, Control
-from internal.cloud.records import Records
 from internal.cosmos.cache.observation import Observations
-from internal.cosmos.marks import FIELD_MANAGER, SOURCE
+from internal.cosmos.labels import FIELD_MANAGER, SOURCE
+from internal.cosmos.snapshots.facts_reader import OF_SET, PAUSES, SOURCES, World, pauses_of, set_of
 from internal.cosmos.snapshots.metrics import SnapshotMetrics
 from internal.cosmos.snapshots.naming import schedule_of
-from internal.cosmos.snapshots.reconciler import NodeSetStatuses, SnapshotReconciler
-from internal.cosmos.snapshots.world import OF_SET, PAUSES, SOURCES, World, pauses_of, set_of
+from internal.cosmos.snapshots.reconciler import SnapshotReconciler
 from internal.cosmos.volumesnapshots import DEFINITION, VOLUME_SNAPSHOT
 from internal.cosmos.volumesnapshots import GROUP as SNAPSHOT_GROUP
-from internal.tenancy.children import entries_of
-from internal.tenancy.wakeups import Wakeups, more_than_status_changed
 from manager.controllers.cosmos_parts import OURS, POD, CosmosParts
+from manager.controllers.error_status import with_error_status
 
 CRD: RESTMapping = BUILTIN[
     GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
@@ -50,7 +49,7 @@ def add_snapshots(parts: CosmosParts, observations: Observations) -> None:
 
 def is_defined(definitions: InformerHandle) -> bool:
     """Whether VolumeSnapshots are defined, be they served yet or not."""
-    found = definitions.informer.store.get("", DEFINITION)
+    found = definitions.informer.store.get(DEFINITION, namespace="")
     return found is not None and found.deletion_timestamp is None
 
 
@@ -70,16 +69,13 @@ def _reconciler(
 
     async def is_gone(namespace: str, pod: str) -> bool:
         try:
-            await manager.live_client.get(POD, pod, namespace, metadata_only=True)
+            await manager.live_client.get(POD, pod, namespace=namespace, metadata_only=True)
         except NotFound:
             return True
         return False
 
     control = Control(
         manager.cache, field_manager=FIELD_MANAGER, alive=lambda uid: bool(store.count("uid", uid))
-    )
-    statuses: NodeSetStatuses = StatusClient(
-        manager.client, CosmosFullNode, field_manager=FIELD_MANAGER
     )
     return SnapshotReconciler(
         schedules=store,
@@ -92,9 +88,9 @@ def _reconciler(
             is_served=lambda: is_served(parts, definitions),
             is_gone=is_gone,
         ),
-        statuses=statuses,
+        statuses=parts.statuses,
         control=control,
-        records=Records(manager.client, FIELD_MANAGER),
+        patcher=parts.patcher,
         recorder=manager.recorder,
         metrics=SnapshotMetrics(manager.metrics.registry),
         clock=parts.options.clock.now,
@@ -102,16 +98,18 @@ def _reconciler(
     )
 
 
-def _wakeups(parts: CosmosParts, observations: Observations, schedules: InformerHandle) -> Wakeups:
-    wakeups, store = Wakeups("nodes in sync, and the clock"), schedules.informer.store
+def _wakeups(
+    parts: CosmosParts, observations: Observations, schedules: InformerHandle
+) -> RequestSource:
+    wakeups, store = RequestSource("nodes in sync, and the clock"), schedules.informer.store
 
     def nodes_changed(node_set: Request) -> None:
         for entry in store.by_index(OF_SET, f"{node_set.namespace}/{node_set.name}"):
-            wakeups.wake(Request(entry.namespace, entry.name), "nodes in sync changed")
+            wakeups.enqueue(Request(entry.name, namespace=entry.namespace), "nodes in sync changed")
 
     def clock_jumped() -> None:
         for namespace, name in list(store.keys()):
-            wakeups.wake(Request(namespace, name), "the clock jumped")
+            wakeups.enqueue(Request(name, namespace=namespace), "the clock jumped")
 
     observations.subscribe(nodes_changed)
     parts.options.clock.subscribe(clock_jumped)
@@ -119,49 +117,55 @@ def _wakeups(parts: CosmosParts, observations: Observations, schedules: Informer
 
 
 def _build(
-    parts: CosmosParts, reconciler: SnapshotReconciler, schedules: InformerHandle, wakeups: Wakeups
+    parts: CosmosParts,
+    reconciler: SnapshotReconciler,
+    schedules: InformerHandle,
+    wakeups: RequestSource,
 ) -> None:
     store = schedules.informer.store
 
     def of_set(key: str) -> Iterable[Request]:
-        return [Request(entry.namespace, entry.name) for entry in store.by_index(OF_SET, key)]
+        return [
+            Request(entry.name, namespace=entry.namespace) for entry in store.by_index(OF_SET, key)
+        ]
 
     def of_node_set(entry: Entry) -> Iterable[Request]:
         """Those for this set, and those that it has a node down for, though they may be gone."""
         names = (schedule_of(key, entry.namespace) for key in pauses_of(entry))
-        paused = {Request(entry.namespace, name) for name in names if name}
+        paused = {Request(name, namespace=entry.namespace) for name in names if name}
         return paused | set(of_set(f"{entry.namespace}/{entry.name}"))
 
     def of_pod(entry: Entry) -> Iterable[Request]:
         owner = entry.controller
         return () if owner is None else of_set(f"{entry.namespace}/{owner.name}")
 
-    def definition_changed(_event: Event, queue: EventQueue) -> None:
-        parts.manager.cache.notify_discovery_changed()
+    def definition_changed(event: Event, queue: EventQueue) -> None:
+        removed = event.old.name if isinstance(event, DeleteEvent) else ""
+        parts.manager.cache.notify_discovery_changed(removed=removed)
         for namespace, name in list(store.keys()):
-            queue.add(Request(namespace, name))
+            queue.add(Request(name, namespace=namespace))
 
     plural = ScheduledVolumeSnapshot.mapping().plural
     (
         Builder(parts.manager)
         .for_(ScheduledVolumeSnapshot, predicates=[more_than_status_changed])
-        .watches(CosmosFullNode, enqueue_mapped(of_node_set), predicates=[pauses_or_spec_changed])
+        .watches(CosmosFullNode, enqueue_map_func(of_node_set), predicates=[pauses_or_spec_changed])
         .watches(
             POD,
-            enqueue_mapped(of_pod),
+            enqueue_map_func(of_pod),
             labels=_labels(),
             track_manager=FIELD_MANAGER,
             predicates=[comes_or_goes],
         )
         .watches(
             VOLUME_SNAPSHOT,
-            enqueue_mapped(of_snapshot),
+            enqueue_map_func(of_snapshot),
             track_manager=FIELD_MANAGER,
             optional=True,
         )
         .watches(CRD, definition_changed, metadata_only=True, predicates=[defines_snapshots])
-        .watches_source(wakeups)
-        .declares_writes()
+        .watches_raw(wakeups)
+        .explicit_permissions()
         .permission(GROUP, plural, "patch")  # the finalizer
         .permission(GROUP, f"{plural}/status", "patch")
         .permission(GROUP, "cosmosfullnodes", "get")  # their status, live
@@ -169,7 +173,16 @@ def _build(
         .permission("", "pods", "get")  # whether one has really ended
         .permission(SNAPSHOT_GROUP, VOLUME_SNAPSHOT.plural, "create", "delete", "patch")
         .options(ControllerOptions(max_concurrent_reconciles=CONCURRENCY))
-        .build(reconciler)
+        .build(
+            with_error_status(
+                parts.manager,
+                reconciler,
+                schedules.informer.store,
+                ScheduledVolumeSnapshot.mapping(),
+                field_manager=FIELD_MANAGER,
+                clock=parts.options.clock.now,
+            )
+        )
     )
 
 
@@ -183,12 +196,12 @@ def of_snapshot(entry: Entry) -> Iterable[Request]:
     namespace, _, name = place.partition("/")
     if kind != str(ScheduledVolumeSnapshot.gvk().group_kind) or not name:
         return ()
-    return (Request(namespace, name),)
+    return (Request(name, namespace=namespace),)
 
 
 def pauses_or_spec_changed(event: Event) -> bool:
     """Predicate: blocks the rest of the status of a set of nodes: heights come every minute."""
-    if not isinstance(event, Updated):
+    if not isinstance(event, UpdateEvent):
         return True
     told = [
         (each.uid, each.generation, each.deletion_timestamp, pauses_of(each))
@@ -199,7 +212,7 @@ def pauses_or_spec_changed(event: Event) -> bool:
 
 def comes_or_goes(event: Event) -> bool:
     """Predicate: a Pod that is new, is to end, or has ended."""
-    if not isinstance(event, Updated):
+    if not isinstance(event, UpdateEvent):
         return True
     old, new = event.old, event.new
     return (old.uid, old.deletion_timestamp) != (new.uid, new.deletion_timestamp)

@@ -4,138 +4,80 @@ import asyncio
 import time
 from collections.abc import Hashable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
+from typing import Any
 
 from apis.tenancy import GROUP, Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
-from ctrlruntime.cache.cache import InformerHandle
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import Deleted, Event, Updated
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.api.resource import Resource
+from ctrlruntime.cache.store import Store
+from ctrlruntime.clock import utc_now
 from ctrlruntime.controller.builder import Builder
-from ctrlruntime.controller.intake import EventQueue
+from ctrlruntime.controller.debounce import Debounce
 from ctrlruntime.controller.options import ControllerOptions
-from ctrlruntime.controller.predicates import annotation_changed, any_of, generation_changed
+from ctrlruntime.controller.predicates import generation_changed, more_than_status_changed
+from ctrlruntime.controller.reconcile import Reconciler
 from ctrlruntime.generate.webhook import Webhook, webhooks_of
 from ctrlruntime.manager import Group, Manager
 from ctrlruntime.queue import Request
-from ctrlruntime.resources import OWNER, Control
 from internal.tenancy.admission import ADMISSION, TenancyAdmission
-from internal.tenancy.blueprints import Blueprints
-from internal.tenancy.children import OWNER_INDEX, ChildKinds, entries_of, owner_keys
-from internal.tenancy.claims import Claims
-from internal.tenancy.counting import TenantCounting
-from internal.tenancy.grants import Grants
-from internal.tenancy.live import LiveObjects
-from internal.tenancy.marks import FIELD_MANAGER, VALUES
-from internal.tenancy.metrics import TenancyMetrics
-from internal.tenancy.patience import Patience
-from internal.tenancy.pools import WorkerPools
-from internal.tenancy.privileges import Privileges
+from internal.tenancy.applier import Applier
+from internal.tenancy.awaited_tenants import AwaitedTenants, HandOvers
+from internal.tenancy.deletion_intents import DeletionIntents
+from internal.tenancy.labels import FIELD_MANAGER, VALUES
+from internal.tenancy.object_reader import ObjectReader
+from internal.tenancy.orphan_requests import OrphanRequests
 from internal.tenancy.queries import Queries
+from internal.tenancy.query_schedule import QuerySchedule
 from internal.tenancy.readiness import ReadinessTimers
-from internal.tenancy.registry_reconciler import REGISTRY_INDEX, RegistryReconciler, registry_of
+from internal.tenancy.registry_planner import RegistryPlanner
+from internal.tenancy.registry_reconciler import RegistryReconciler
+from internal.tenancy.registry_removal import RegistryRemoval
+from internal.tenancy.registry_reports import RegistryReports
 from internal.tenancy.removal import Remover
-from internal.tenancy.rendering import Renderer
 from internal.tenancy.reports import TenantReports
 from internal.tenancy.secrets import WatchedSecrets
-from internal.tenancy.sources import Sources
-from internal.tenancy.statuses import StatusWriter
-from internal.tenancy.tally import Tally
+from internal.tenancy.sources import SourceTypes
+from internal.tenancy.sync_planner import SyncPlanner
 from internal.tenancy.template_reconciler import TemplateReconciler
+from internal.tenancy.tenant_builds import TenantBuilds
+from internal.tenancy.tenant_counts import TenantCounting
 from internal.tenancy.tenant_reconciler import TenantReconciler
+from internal.tenancy.tenant_writer import TenantWriter
+from internal.tenancy.value_secrets import ValueSecrets
 from internal.tenancy.values import SECRET, SensitiveValues
-from internal.tenancy.wakeups import ChildEvents, Wakeups, more_than_status_changed
-from internal.tenancy.walk import Walker
+from manager.controllers.error_status import with_error_status
+from manager.controllers.tenancy_parts import NAMESPACE, TenancyOptions, TenancyParts, make_parts
+from manager.controllers.tenancy_watches import (
+    RegistryHandlers,
+    crd_changed,
+    generation_or_pause_changed,
+    registry_changed,
+    values_changed,
+)
 
 CRD: RESTMapping = BUILTIN[
     GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 ]
-STATUS_PERIOD = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TenancyOptions:
-    """Options of the tenancy system."""
-
-    registry_concurrency: int = 3
-    template_concurrency: int = 5
-    tenant_concurrency: int = 10
-    writes_per_type: int = 16
-    """Writes of one resource type that are under way at once."""
-    writes_total: int = 64
-    """Writes that are under way at once."""
-    sqlite_root: Path | None = None
-    """Directory of the SQLite files that registries may name; None allows none."""
-    tenant_series: int = 500
-    """Most tenants with metric series of their own; only those that are not ready have any."""
-    every_tenant_series: bool = False
-    """Series for every tenant."""
-    status_period: float = STATUS_PERIOD
-    """Seconds that changed counts of tenants wait for more, and between two writes of one status."""
-    allow_foreign_namespaces: bool = False
-    """Templates may put resources into namespaces other than the tenant's, and make Namespaces."""
-    allow_kinds: frozenset[GroupKind] = frozenset()
-    """Kinds that templates may name although they give rights or belong to the whole cluster."""
-    webhooks: bool = False
-    """Tell at once what is wrong with a registry or template that is written."""
-    protected_namespaces: frozenset[str] = frozenset()
-    """Namespaces that nothing is written to for any tenant; meant for the manager's own."""
-
-    @property
-    def privileges(self) -> Privileges:
-        """What templates may do."""
-        return Privileges(
-            foreign_namespaces=self.allow_foreign_namespaces,
-            kinds=self.allow_kinds,
-            protected=self.protected_namespaces,
-        )
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-@dataclass(slots=True)
-class _Parts:
-    """What the three controllers share."""
-
-    manager: Manager
-    options: TenancyOptions
-    tenants: InformerHandle
-    registries: InformerHandle
-    templates: InformerHandle
-    values: InformerHandle
-    children: ChildKinds
-    child_events: ChildEvents
-    claims: Claims
-    control: Control
-    pools: WorkerPools
-    renderer: Renderer
-    sources: Sources
-    blueprints: Blueprints
-    live: LiveObjects
-    statuses: StatusWriter
-    metrics: TenancyMetrics
-    tally: Tally
-    grants: Grants
-    tenant_wakeups: Wakeups
-    registry_wakeups: Wakeups
-    template_wakeups: Wakeups
+STATUS_DEBOUNCE = 1.0
+"""Seconds that a status of mere progress is held back: what is over by then is never written."""
 
 
 def add_tenancy(manager: Manager, options: TenancyOptions) -> None:
     """Add the controllers of registries, templates and tenants to a manager."""
-    parts = _make_parts(manager, options)
-    tally = TenantCounting(parts.tally, lambda kind, request: _counts_changed(parts, kind, request))
-    parts.tenants.informer.add_handler(tally)
+    parts = make_parts(manager, options)
+    counting = TenantCounting(parts.records.tally, parts.wakeups.counts_changed)
+    parts.informers.tenants.informer.add_handler(HandOvers(parts.wakeups.takes_over))
+    parts.informers.tenants.informer.add_handler(counting)
     _add_tenant_controller(parts)
     _add_template_controller(parts)
     _add_registry_controller(parts)
     if options.webhooks:
         _add_webhooks(parts)
     manager.add(_Closing(parts))
+
+
+# -- webhooks -------------------------------------------------------------------------------------
 
 
 def webhooks() -> list[Webhook]:
@@ -146,71 +88,212 @@ def webhooks() -> list[Webhook]:
     ]
 
 
-def _add_webhooks(parts: _Parts) -> None:
-    admission = TenancyAdmission(parts.blueprints, parts.registries.informer.store)
+def _add_webhooks(parts: TenancyParts) -> None:
+    admission = TenancyAdmission(parts.blueprints, parts.stores.registries)
     serve = parts.manager.webhooks.register
     serve(TenantRegistry, admission.check_registry, options=ADMISSION)
     serve(TenantTemplate, admission.check_template, options=ADMISSION)
 
 
-def _make_parts(manager: Manager, options: TenancyOptions) -> _Parts:
-    cache, client = manager.cache, manager.client
-    tenants = cache.declare(Tenant, track_manager=FIELD_MANAGER, indexes={OWNER_INDEX: owner_keys})
-    registries = cache.declare(TenantRegistry)
-    claims = Claims()
-    child_events = ChildEvents(claims)
-    renderer = Renderer()
+# -- tenants --------------------------------------------------------------------------------------
 
-    tenant_wakeups = Wakeups("tenants to look at again")
-    template_wakeups = Wakeups("templates to look at again")
 
-    def readable(users: frozenset[Hashable]) -> None:
-        for user in users:
-            if isinstance(user, Request):
-                tenant_wakeups.wake(user, "a kind can be read")
+def _add_tenant_controller(parts: TenancyParts) -> None:
+    orphan_requests = OrphanRequests()
+    parts.informers.tenants.informer.add_handler(orphan_requests)
+    reconciler = _tenant_reconciler(parts, DeletionIntents(orphan_requests, parts.definitions))
+    kind_served = crd_changed(parts.manager.cache, parts.objects.kinds, parts.wakeups.tenants)
+    (
+        Builder(parts.manager)
+        .for_(Tenant, predicates=[more_than_status_changed])
+        .watches(SECRET, values_changed, labels=f"{VALUES}=true")
+        .watches(CRD, kind_served, metadata_only=True)
+        .explicit_permissions()
+        .permission(GROUP, "tenants", "patch")  # finalizers
+        .permission(GROUP, "tenants/status", "patch")
+        .permission(GROUP, "tenants/finalizers", "update")  # as owner of what is made for it
+        .watches_raw(parts.objects.events)
+        .watches_raw(parts.wakeups.tenants)
+        .options(ControllerOptions(max_concurrent_reconciles=parts.options.tenant_concurrency))
+        .build(_guarded(parts, reconciler, Tenant, parts.stores.tenants))
+    )
 
-    def rights_changed(template: Request) -> None:
-        template_wakeups.wake(template, "missing rights changed")
 
-    def alive(uid: str) -> bool:
-        stores = (tenants.informer.store, registries.informer.store)
-        return any(store.count("uid", uid) for store in stores)
+def _tenant_reconciler(parts: TenancyParts, intents: DeletionIntents) -> TenantReconciler:
+    children, privileges = parts.objects.kinds, parts.options.privileges
+    values = SensitiveValues(parts.informers.values.informer)
+    return TenantReconciler(
+        stores=parts.stores,
+        writers=parts.writers,
+        children=children,
+        privileges=privileges,
+        builds=TenantBuilds(parts.renderer, values, children, privileges),
+        applier=_applier(parts),
+        remover=Remover(parts.writers.control, parts.writers.pools, utc_now),
+        intents=intents,
+        claims=parts.objects.claims,
+        grants=parts.records.grants,
+        reports=TenantReports(parts.manager.recorder, parts.metrics),
+        debounce=Debounce(time.monotonic, STATUS_DEBOUNCE),
+        clock=utc_now,
+    )
 
-    for handle in (tenants, registries):
-        handle.informer.store.add_index("uid", lambda entry: (entry.uid,))
-    return _Parts(
-        manager=manager,
-        options=options,
-        tenants=tenants,
-        registries=registries,
-        templates=cache.declare(TenantTemplate, indexes={REGISTRY_INDEX: registry_of}),
-        values=cache.declare(SECRET, labels=f"{VALUES}=true"),
-        children=ChildKinds(
-            cache,
-            manager.live_client.mapper.resolve,
-            FIELD_MANAGER,
-            child_events.deliver,
-            readable,
+
+def _applier(parts: TenancyParts) -> Applier:
+    children = parts.objects.kinds
+    return Applier(
+        control=parts.writers.control,
+        patcher=parts.writers.patcher,
+        objects=ObjectReader(parts.manager.cache),
+        pools=parts.writers.pools,
+        timers=ReadinessTimers(),
+        grants=parts.records.grants,
+        privileges=parts.options.privileges,
+        namespaces=lambda name: children.get(NAMESPACE, name, namespace=""),
+        clock=utc_now,
+        on_apply=parts.metrics.applied,
+    )
+
+
+# -- templates ------------------------------------------------------------------------------------
+
+
+def _add_template_controller(parts: TenancyParts) -> None:
+    reconciler = TemplateReconciler(
+        stores=parts.stores,
+        statuses=parts.writers.statuses,
+        blueprints=parts.blueprints,
+        records=parts.records,
+        metrics=parts.metrics,
+        recorder=parts.manager.recorder,
+        clocks=parts.clocks,
+        status_period=parts.options.status_period,
+    )
+    templates = parts.stores.templates
+    (
+        Builder(parts.manager)
+        .for_(TenantTemplate, predicates=[more_than_status_changed])
+        .explicit_permissions()
+        .permission(GROUP, "tenanttemplates/status", "patch")
+        .watches(TenantRegistry, registry_changed(templates), predicates=[generation_changed])
+        .watches_raw(parts.wakeups.templates)
+        .options(ControllerOptions(max_concurrent_reconciles=parts.options.template_concurrency))
+        .build(_guarded(parts, reconciler, TenantTemplate, templates, condition="Valid"))
+    )
+
+
+# -- registries -----------------------------------------------------------------------------------
+
+
+def _add_registry_controller(parts: TenancyParts) -> None:
+    wakeups = parts.wakeups.registries
+
+    def query_now(users: frozenset[Hashable]) -> None:
+        for request in reconciler.query_now(users):
+            wakeups.enqueue(request, "credentials or rows changed")
+
+    def awaited_changed(request: Request) -> None:
+        reconciler.replan(request)
+        wakeups.enqueue(request, "a replacement changed", after=parts.options.status_period)
+
+    orphan_requests = OrphanRequests()
+    parts.informers.registries.informer.add_handler(orphan_requests)
+    awaited = AwaitedTenants(parts.stores.tenants, awaited_changed)
+    parts.informers.tenants.informer.add_handler(awaited)
+    queries = Queries(
+        sources=parts.sources,
+        secrets=WatchedSecrets(parts.manager.cache, query_now),
+        metrics=parts.metrics,
+        clock=time.monotonic,
+        sqlite_root=parts.options.sqlite_root,
+        types=SourceTypes.installed(),
+        on_change=lambda request: query_now(frozenset({request})),
+    )
+    reconciler = _registry_reconciler(parts, queries, awaited, orphan_requests)
+    handlers = RegistryHandlers(reconciler, awaited, wakeups)
+    parts.objects.events.add_listener(handlers.child_changed)
+    (
+        Builder(parts.manager)
+        .for_(TenantRegistry, predicates=[more_than_status_changed])
+        .watches(
+            TenantTemplate, handlers.template_changed, predicates=[generation_or_pause_changed]
+        )
+        .watches(Tenant, handlers.tenant_changed, predicates=[more_than_status_changed])
+        .explicit_permissions()
+        .permission(GROUP, "tenantregistries", "patch")  # finalizers, the approval of deletions
+        .permission(GROUP, "tenantregistries/status", "patch")
+        .permission(GROUP, "tenantregistries/finalizers", "update")  # as owner of tenants
+        .permission(GROUP, "tenants", "create", "delete", "patch")
+        .watches_raw(wakeups)
+        .options(ControllerOptions(max_concurrent_reconciles=parts.options.registry_concurrency))
+        .build(_guarded(parts, reconciler, TenantRegistry, parts.stores.registries))
+    )
+
+
+def _registry_reconciler(
+    parts: TenancyParts, queries: Queries, awaited: AwaitedTenants, orphan_requests: OrphanRequests
+) -> RegistryReconciler:
+    stores, writers, recorder = parts.stores, parts.writers, parts.manager.recorder
+    secrets = ValueSecrets(stores.tenants, parts.objects.kinds, writers)
+    return RegistryReconciler(
+        stores=stores,
+        writers=writers,
+        schedule=QuerySchedule(queries, recorder, time.monotonic),
+        planner=RegistryPlanner(
+            sync=_sync_planner(parts, queries.types),
+            tenants=stores.tenants,
+            blueprints=parts.blueprints,
+            rollouts=parts.records.rollouts,
+            recorder=recorder,
+            clocks=parts.clocks,
         ),
-        child_events=child_events,
-        claims=claims,
-        control=Control(cache, field_manager=FIELD_MANAGER, alive=alive),
-        pools=WorkerPools(per_type=options.writes_per_type, total=options.writes_total),
-        renderer=renderer,
-        sources=Sources(),
-        blueprints=Blueprints(renderer, options.privileges),
-        live=LiveObjects(cache, client, FIELD_MANAGER),
-        statuses=StatusWriter(client, FIELD_MANAGER, _now),
-        metrics=TenancyMetrics(
-            manager.metrics.registry,
-            cap=options.tenant_series,
-            every_tenant=options.every_tenant_series,
+        tenants=TenantWriter(stores.tenants, secrets, writers, awaited),
+        removal=RegistryRemoval(
+            stores, secrets, writers, parts.definitions, orphan_requests, utc_now
         ),
-        tally=Tally(),
-        grants=Grants(tenant_wakeups.wake, rights_changed),
-        tenant_wakeups=tenant_wakeups,
-        registry_wakeups=Wakeups("registries to look at again"),
-        template_wakeups=template_wakeups,
+        reports=RegistryReports(
+            registries=stores.registries,
+            writers=writers,
+            tally=parts.records.tally,
+            metrics=parts.metrics,
+            recorder=recorder,
+            clocks=parts.clocks,
+            status_period=parts.options.status_period,
+        ),
+        clocks=parts.clocks,
+    )
+
+
+def _sync_planner(parts: TenancyParts, types: SourceTypes) -> SyncPlanner:
+    return SyncPlanner(
+        registries=parts.stores.registries,
+        templates=parts.stores.templates,
+        tenants=parts.stores.tenants,
+        control=parts.writers.control,
+        blueprints=parts.blueprints,
+        definitions=parts.definitions,
+        location=types.location,
+        clock=utc_now,
+    )
+
+
+# -- all ------------------------------------------------------------------------------------------
+
+
+def _guarded(
+    parts: TenancyParts,
+    reconciler: Reconciler,
+    kind: type[Resource[Any, Any]],
+    store: Store,
+    condition: str = "Ready",
+) -> Reconciler:
+    return with_error_status(
+        parts.manager,
+        reconciler,
+        store,
+        kind.mapping(),
+        field_manager=FIELD_MANAGER,
+        condition=condition,
     )
 
 
@@ -218,200 +301,18 @@ def _make_parts(manager: Manager, options: TenancyOptions) -> _Parts:
 class _Closing:
     """Ends the renderer's worker process and closes connections, after the controllers have ended.
 
-    Sooner, a query under way would fail, and its registry would be told so.
+    Sooner, a query under way would fail, and its registry would report that.
     """
 
     runnable_group = Group.CACHES
 
-    parts: _Parts
+    parts: TenancyParts
 
     async def start(self) -> None:
         """Runs until cancelled."""
         try:
             await asyncio.Event().wait()
         finally:
-            await self.parts.children.close()
+            await self.parts.objects.kinds.close()
             await self.parts.renderer.close()
             await self.parts.sources.close()
-
-
-def _counts_changed(parts: _Parts, kind: str, request: Request) -> None:
-    wakeups = parts.registry_wakeups if kind == "registry" else parts.template_wakeups
-    wakeups.wake(request, "counts of tenants changed", after=parts.options.status_period)
-
-
-def _add_tenant_controller(parts: _Parts) -> None:
-    timers = ReadinessTimers()
-    reconciler = TenantReconciler(
-        tenants=parts.tenants.informer.store,
-        mapping=Tenant.mapping(),
-        children=parts.children,
-        walker=Walker(
-            control=parts.control,
-            live=parts.live,
-            pools=parts.pools,
-            timers=timers,
-            grants=parts.grants,
-            clock=_now,
-            on_apply=parts.metrics.applied,
-        ),
-        remover=Remover(parts.control, parts.pools, _now),
-        renderer=parts.renderer,
-        values=SensitiveValues(parts.values.informer),
-        statuses=parts.statuses,
-        live=parts.live,
-        claims=parts.claims,
-        reports=TenantReports(parts.manager.recorder, parts.metrics),
-        timers=timers,
-        patience=Patience(time.monotonic),
-        grants=parts.grants,
-        privileges=parts.options.privileges,
-        clock=_now,
-    )
-
-    def values_changed(event: Event, queue: EventQueue) -> None:
-        for entry in entries_of(event)[-1:]:
-            queue.add(Request(entry.namespace, entry.name.removesuffix("-values")))
-
-    def definition_changed(_event: Event, _queue: EventQueue) -> None:
-        parts.manager.cache.notify_discovery_changed()
-        for user in parts.children.appeared():
-            if isinstance(user, Request):
-                parts.tenant_wakeups.wake(user, "a kind appeared")
-
-    builder = (
-        Builder(parts.manager)
-        .for_(Tenant, predicates=[more_than_status_changed])
-        .watches(SECRET, values_changed, labels=f"{VALUES}=true")
-        .watches(CRD, definition_changed, metadata_only=True)
-        .declares_writes()
-        .permission(GROUP, "tenants", "patch")  # finalizers
-        .permission(GROUP, "tenants/status", "patch")
-        .permission(GROUP, "tenants/finalizers", "update")  # as owner of what is made for it
-        .watches_source(parts.child_events)
-        .watches_source(parts.tenant_wakeups)
-        .options(ControllerOptions(max_concurrent_reconciles=parts.options.tenant_concurrency))
-    )
-    builder.build(reconciler)
-
-
-def _add_template_controller(parts: _Parts) -> None:
-    reconciler = TemplateReconciler(
-        templates=parts.templates.informer.store,
-        registries=parts.registries.informer.store,
-        blueprints=parts.blueprints,
-        statuses=parts.statuses,
-        tally=parts.tally,
-        grants=parts.grants,
-        recorder=parts.manager.recorder,
-        clock=_now,
-        monotonic=time.monotonic,
-        status_period=parts.options.status_period,
-    )
-
-    def registry_changed(event: Event, queue: EventQueue) -> None:
-        for entry in entries_of(event)[-1:]:
-            key = f"{entry.namespace}/{entry.name}"
-            for template in parts.templates.informer.store.by_index(REGISTRY_INDEX, key):
-                queue.add(Request(template.namespace, template.name))
-
-    (
-        Builder(parts.manager)
-        .for_(TenantTemplate, predicates=[more_than_status_changed])
-        .declares_writes()
-        .permission(GROUP, "tenanttemplates/status", "patch")
-        .watches(TenantRegistry, registry_changed, predicates=[generation_changed])
-        .watches_source(parts.template_wakeups)
-        .options(ControllerOptions(max_concurrent_reconciles=parts.options.template_concurrency))
-        .build(reconciler)
-    )
-
-
-def _add_registry_controller(parts: _Parts) -> None:
-    wakeups = parts.registry_wakeups
-
-    def credentials_changed(users: frozenset[Hashable]) -> None:
-        for request in reconciler.query_now(users):
-            wakeups.wake(request, "credentials changed")
-
-    reconciler = RegistryReconciler(
-        registries=parts.registries.informer.store,
-        templates=parts.templates.informer.store,
-        tenants=parts.tenants.informer.store,
-        children=parts.children,
-        queries=Queries(
-            sources=parts.sources,
-            secrets=WatchedSecrets(parts.manager.cache, credentials_changed),
-            metrics=parts.metrics,
-            clock=time.monotonic,
-            sqlite_root=parts.options.sqlite_root,
-        ),
-        control=parts.control,
-        pools=parts.pools,
-        blueprints=parts.blueprints,
-        statuses=parts.statuses,
-        live=parts.live,
-        tally=parts.tally,
-        metrics=parts.metrics,
-        recorder=parts.manager.recorder,
-        clock=_now,
-        monotonic=time.monotonic,
-        status_period=parts.options.status_period,
-    )
-
-    def template_changed(event: Event, queue: EventQueue) -> None:
-        for entry in entries_of(event):
-            for key in registry_of(entry):
-                namespace, _, name = key.partition("/")
-                reconciler.replan(Request(namespace, name))
-                queue.add(Request(namespace, name))
-
-    def tenant_changed(event: Event, queue: EventQueue) -> None:
-        if isinstance(event, Deleted):
-            reconciler.existing.forget(event.old.namespace, event.old.name)
-        request = writer_of(event)
-        if request is not None:
-            reconciler.replan(request)
-            queue.add(request)
-
-    def child_changed(_mapping: RESTMapping, event: Event) -> None:
-        """A Secret with values. Told by the watch that the reconciler looks at, not by another."""
-        request = writer_of(event)
-        if request is not None:
-            reconciler.replan(request)
-            wakeups.wake(request, "a Secret with values changed")
-
-    parts.child_events.tell(child_changed)
-    (
-        Builder(parts.manager)
-        .for_(TenantRegistry, predicates=[more_than_status_changed])
-        .watches(TenantTemplate, template_changed, predicates=[generation_or_pause_changed])
-        .watches(Tenant, tenant_changed, predicates=[more_than_status_changed])
-        .declares_writes()
-        .permission(GROUP, "tenantregistries", "patch")  # finalizers, the word for deletions
-        .permission(GROUP, "tenantregistries/status", "patch")
-        .permission(GROUP, "tenantregistries/finalizers", "update")  # as owner of tenants
-        .permission(GROUP, "tenants", "create", "delete", "patch")
-        .watches_source(wakeups)
-        .options(ControllerOptions(max_concurrent_reconciles=parts.options.registry_concurrency))
-        .build(reconciler)
-    )
-
-
-generation_or_pause_changed = any_of(generation_changed, annotation_changed)
-"""Predicate: blocks updates of the status."""
-
-
-def writer_of(event: Event) -> Request | None:
-    """The registry whose object went or was changed, perhaps by somebody else: it compares again."""
-    return owning_registry(event.old) if isinstance(event, Deleted | Updated) else None
-
-
-def owning_registry(entry: Entry) -> Request | None:
-    """The registry recorded as an object's owner."""
-    key = entry.annotations.get(OWNER, "")
-    prefix = f"{TenantRegistry.gvk().group_kind}/"
-    if not key.startswith(prefix):
-        return None
-    namespace, _, name = key.removeprefix(prefix).partition("/")
-    return Request(namespace, name)

@@ -1,0 +1,1 @@
+"""The providers of runs, one module with a PLUGIN each."""

@@ -1,0 +1,25 @@
+"""Runs as processes of this machine."""
+
+from dataclasses import replace
+from typing import Final
+
+from ctrlruntime.manager import Manager
+from internal.cloud.runs import RunProvider
+from internal.cloud.runs.local import LocalOptions, LocalRuns
+from internal.cloud.runs.secrets import secrets_of
+from manager.controllers.runs import ProviderPlugin, RunsOptions
+
+
+def make(options: RunsOptions, manager: Manager) -> RunProvider:
+    """Return the provider."""
+    local = LocalOptions(
+        folder=options.folder,
+        environment=options.environment,
+        environment_file=options.environment_file,
+    )
+    if options.command:
+        local = replace(local, command=options.command)
+    return LocalRuns(local, secrets=secrets_of(manager.live_client))
+
+
+PLUGIN: Final = ProviderPlugin(make=make)

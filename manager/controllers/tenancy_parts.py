@@ -1,0 +1,249 @@
+"""What the controllers of the tenancy system share: options, declared informers and collaborators."""
+
+import time
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from ctrlruntime.api.kinds import GroupKind, GroupVersionKind
+from ctrlruntime.cache.cache import InformerHandle
+from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.clock import utc_now
+from ctrlruntime.controller.request_source import RequestSource
+from ctrlruntime.manager import Manager
+from ctrlruntime.queue import Request
+from ctrlruntime.resources import Control, Definitions
+from internal.tenancy.child_events import ChildEvents
+from internal.tenancy.children import OWNER_INDEX, ChildKinds, owner_keys
+from internal.tenancy.compiled_templates import Blueprints
+from internal.tenancy.conflict_waiters import Claims
+from internal.tenancy.deps import Clocks, TenancyRecords, TenancyStores, Writers
+from internal.tenancy.labels import FIELD_MANAGER, VALUES
+from internal.tenancy.metrics import TenancyMetrics
+from internal.tenancy.missing_permissions import Grants
+from internal.tenancy.neighbours import REGISTRY_INDEX, registry_of
+from internal.tenancy.pools import WorkerPools
+from internal.tenancy.privileges import ForeignNamespaces, Privileges
+from internal.tenancy.rendering import Renderer
+from internal.tenancy.replacement_marks import REPLACED_BY_INDEX, replacements_of
+from internal.tenancy.rollout import Rollouts
+from internal.tenancy.sources import Sources
+from internal.tenancy.statuses import StatusWriter
+from internal.tenancy.tally import Tally
+from internal.tenancy.values import SECRET
+from manager.controllers.tenancy_watches import owning_registry
+
+NAMESPACE = GroupVersionKind("", "v1", "Namespace")
+STATUS_PERIOD = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenancyOptions:
+    """Options of the tenancy system."""
+
+    registry_concurrency: int = 3
+    template_concurrency: int = 5
+    tenant_concurrency: int = 10
+    writes_per_type: int = 16
+    """Writes of one resource type that are under way at once."""
+    writes_total: int = 64
+    """Writes that are under way at once."""
+    sqlite_root: Path | None = None
+    """Directory of the SQLite files that registries may name; None allows none."""
+    tenant_series: int = 500
+    """Most tenants with metric series of their own; only those that are not ready have any."""
+    every_tenant_series: bool = False
+    """Series for every tenant."""
+    status_period: float = STATUS_PERIOD
+    """Seconds that changed counts of tenants wait for more, and between two writes of one status."""
+    allow_foreign_namespaces: frozenset[str] = frozenset()
+    """Namespaces besides the tenant's that templates may write to and make: names, patterns, `own`."""
+    allow_kinds: frozenset[GroupKind] = frozenset()
+    """Kinds that templates may name although they give rights or belong to the whole cluster."""
+    webhooks: bool = False
+    """Validate registries and templates on admission."""
+    protected_namespaces: frozenset[str] = frozenset()
+    """Names or patterns of namespaces that nothing is written to for any tenant, nor to their
+    Namespace objects; `kube-*` are always among them."""
+
+    @property
+    def privileges(self) -> Privileges:
+        """What templates may do."""
+        return Privileges(
+            foreign=ForeignNamespaces.parse(self.allow_foreign_namespaces),
+            kinds=self.allow_kinds,
+            protected=self.protected_namespaces,
+        )
+
+
+@dataclass(slots=True)
+class TenancyInformers:
+    """The objects that the system reads besides those of tenants' kinds."""
+
+    tenants: InformerHandle
+    registries: InformerHandle
+    templates: InformerHandle
+    values: InformerHandle
+    """Secrets with sensitive values."""
+
+    @classmethod
+    def declare(cls, manager: Manager) -> "TenancyInformers":
+        """Declare them, with their indexes."""
+        declare = manager.cache.declare
+        made = cls(
+            tenants=declare(Tenant, track_manager=FIELD_MANAGER, indexes={OWNER_INDEX: owner_keys}),
+            registries=declare(TenantRegistry),
+            templates=declare(TenantTemplate, indexes={REGISTRY_INDEX: registry_of}),
+            values=declare(SECRET, labels=f"{VALUES}=true"),
+        )
+        for handle in (made.tenants, made.registries):
+            handle.informer.store.add_index("uid", lambda entry: (entry.uid,))
+        made.tenants.informer.store.add_index(REPLACED_BY_INDEX, replacements_of)
+        return made
+
+    @property
+    def stores(self) -> TenancyStores:
+        """What the cache holds of the system's kinds."""
+        return TenancyStores(
+            self.registries.informer.store,
+            self.templates.informer.store,
+            self.tenants.informer.store,
+        )
+
+    def exists(self, uid: str) -> bool:
+        """Return whether an owner with the UID exists."""
+        stores = (self.tenants.informer.store, self.registries.informer.store)
+        return any(store.count("uid", uid) for store in stores)
+
+    def has_tenant(self, namespace: str, name: str, registry: str) -> bool:
+        """Return whether a registry has a tenant of that name that is not being deleted."""
+        entry = self.tenants.informer.store.get(name, namespace=namespace)
+        if entry is None or entry.deletion_timestamp is not None:
+            return False
+        return owning_registry(entry) == Request(registry, namespace=namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class Wakeups:
+    """Sources of requests that no event of the API server causes."""
+
+    status_period: float
+    tenants: RequestSource = field(
+        default_factory=lambda: RequestSource("tenants to look at again")
+    )
+    registries: RequestSource = field(
+        default_factory=lambda: RequestSource("registries to look at again")
+    )
+    templates: RequestSource = field(
+        default_factory=lambda: RequestSource("templates to look at again")
+    )
+
+    def kind_readable(self, users: frozenset[Hashable]) -> None:
+        """Queue the tenants that wait for a kind."""
+        for user in users:
+            if isinstance(user, Request):
+                self.tenants.enqueue(user, "a kind can be read")
+
+    def rights_changed(self, template: Request) -> None:
+        """Queue a template whose tenants miss other rights than before."""
+        self.templates.enqueue(template, "missing rights changed")
+
+    def tenants_planned(self, template: Request) -> None:
+        """Queue a template that a plan found tenants for."""
+        self.templates.enqueue(template, "tenants are planned", after=self.status_period)
+
+    def takes_over(self, tenant: Request) -> None:
+        """Queue a tenant that may take objects over."""
+        self.tenants.enqueue(tenant, "objects may be taken over")
+
+    def counts_changed(self, kind: str, request: Request) -> None:
+        """Queue a template or a registry whose counts of tenants changed."""
+        source = self.templates if kind == "template" else self.registries
+        source.enqueue(request, "counts of tenants changed", after=self.status_period)
+
+
+@dataclass(frozen=True, slots=True)
+class TenantObjects:
+    """The objects of the kinds that templates name."""
+
+    kinds: ChildKinds
+    events: ChildEvents
+    claims: Claims
+
+    @classmethod
+    def watched_by(cls, manager: Manager, wakeups: Wakeups) -> "TenantObjects":
+        """Prepare to watch kinds as tenants name them."""
+        claims = Claims()
+        events = ChildEvents(claims)
+        mapper = manager.live_client.mapper
+        kinds = ChildKinds(
+            manager.cache,
+            mapper.resolve,
+            FIELD_MANAGER,
+            events.deliver,
+            wakeups.kind_readable,
+            discover=mapper.discover,
+        )
+        return cls(kinds, events, claims)
+
+
+@dataclass(slots=True)
+class TenancyParts:
+    """What the three controllers share."""
+
+    manager: Manager
+    options: TenancyOptions
+    informers: TenancyInformers
+    stores: TenancyStores
+    objects: TenantObjects
+    writers: Writers
+    definitions: Definitions
+    """Which CRDs are being deleted."""
+    renderer: Renderer
+    blueprints: Blueprints
+    sources: Sources
+    records: TenancyRecords
+    metrics: TenancyMetrics
+    wakeups: Wakeups
+    clocks: Clocks
+
+
+def make_parts(manager: Manager, options: TenancyOptions) -> TenancyParts:
+    """Declare what is read, and make what is shared."""
+    informers, wakeups = TenancyInformers.declare(manager), Wakeups(options.status_period)
+    renderer = Renderer()
+    return TenancyParts(
+        manager=manager,
+        options=options,
+        informers=informers,
+        stores=informers.stores,
+        objects=TenantObjects.watched_by(manager, wakeups),
+        writers=_writers(manager, options, informers),
+        definitions=Definitions(manager.live_client),
+        renderer=renderer,
+        blueprints=Blueprints(renderer, options.privileges),
+        sources=Sources(),
+        records=TenancyRecords(
+            Tally(),
+            Rollouts(informers.has_tenant, wakeups.tenants_planned),
+            Grants(wakeups.tenants.enqueue, wakeups.rights_changed),
+        ),
+        metrics=TenancyMetrics(
+            manager.metrics.registry,
+            cap=options.tenant_series,
+            every_tenant=options.every_tenant_series,
+        ),
+        wakeups=wakeups,
+        clocks=Clocks(utc_now, time.monotonic),
+    )
+
+
+def _writers(manager: Manager, options: TenancyOptions, informers: TenancyInformers) -> Writers:
+    patcher = ObjectPatcher(manager.client, FIELD_MANAGER)
+    return Writers(
+        control=Control(manager.cache, field_manager=FIELD_MANAGER, alive=informers.exists),
+        patcher=patcher,
+        statuses=StatusWriter(patcher, utc_now),
+        pools=WorkerPools(per_type=options.writes_per_type, total=options.writes_total),
+    )

@@ -1,0 +1,121 @@
+"""What events of the tenancy system queue: handlers and predicates."""
+
+from dataclasses import dataclass
+
+from apis.tenancy import TenantRegistry
+from ctrlruntime.api.kinds import RESTMapping
+from ctrlruntime.cache.cache import Cache
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.events import DeleteEvent, Event, UpdateEvent
+from ctrlruntime.cache.store import Store
+from ctrlruntime.controller.event_dispatch import EventQueue, Handler
+from ctrlruntime.controller.predicates import (
+    annotation_changed,
+    any_of,
+    entries_of,
+    generation_changed,
+)
+from ctrlruntime.controller.request_source import RequestSource
+from ctrlruntime.queue import Request
+from ctrlruntime.resources import OWNER
+from internal.tenancy.awaited_tenants import AwaitedTenants
+from internal.tenancy.children import ChildKinds
+from internal.tenancy.neighbours import REGISTRY_INDEX, registry_of
+from internal.tenancy.registry_reconciler import RegistryReconciler
+
+generation_or_pause_changed = any_of(generation_changed, annotation_changed)
+"""Predicate: blocks updates of the status."""
+
+
+# -- tenants and templates ------------------------------------------------------------------------
+
+
+def values_changed(event: Event, queue: EventQueue) -> None:
+    """Queue the tenant of a Secret with sensitive values."""
+    for entry in entries_of(event)[-1:]:
+        queue.add(Request(entry.name.removesuffix("-values"), namespace=entry.namespace))
+
+
+def crd_changed(cache: Cache, kinds: ChildKinds, tenants: RequestSource) -> Handler:
+    """Return a handler of CRDs that queues the tenants that wait for a kind which is served now."""
+
+    def queue_waiting(event: Event, _queue: EventQueue) -> None:
+        removed = event.old.name if isinstance(event, DeleteEvent) else ""
+        cache.notify_discovery_changed(removed=removed)
+        for user in kinds.appeared():
+            if isinstance(user, Request):
+                tenants.enqueue(user, "a kind appeared")
+
+    return queue_waiting
+
+
+def registry_changed(templates: Store) -> Handler:
+    """Return a handler of registries that queues their templates."""
+
+    def queue_templates(event: Event, queue: EventQueue) -> None:
+        for entry in entries_of(event)[-1:]:
+            key = f"{entry.namespace}/{entry.name}"
+            for template in templates.by_index(REGISTRY_INDEX, key):
+                queue.add(Request(template.name, namespace=template.namespace))
+
+    return queue_templates
+
+
+# -- registries -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class RegistryHandlers:
+    """Handlers that make registries query or plan again."""
+
+    reconciler: RegistryReconciler
+    awaited: AwaitedTenants
+    wakeups: RequestSource
+
+    def template_changed(self, event: Event, queue: EventQueue) -> None:
+        """Plan again with a changed template."""
+        for request in registries_concerned(event, self.awaited):
+            self.reconciler.replan(request)
+            queue.add(request)
+
+    def tenant_changed(self, event: Event, queue: EventQueue) -> None:
+        """Plan again after a Tenant was changed or deleted."""
+        if isinstance(event, DeleteEvent):
+            self.reconciler.tenant_gone(event.old.namespace, event.old.name)
+        request = writer_of(event)
+        if request is not None:
+            self.reconciler.replan(request)
+            queue.add(request)
+
+    def child_changed(self, _mapping: RESTMapping, event: Event) -> None:
+        """Plan again after a Secret with values changed, as the reconciler's own watch reports it."""
+        request = writer_of(event)
+        if request is not None:
+            self.reconciler.replan(request)
+            self.wakeups.enqueue(request, "a Secret with values changed")
+
+
+def registries_concerned(event: Event, awaited: AwaitedTenants) -> set[Request]:
+    """The registries of a template, and those that wait for a tenant, which may be of that template."""
+    found: set[Request] = set()
+    for entry in entries_of(event):
+        found.update(awaited.waiting(entry.namespace))
+        for key in registry_of(entry):
+            namespace, _, name = key.partition("/")
+            found.add(Request(name, namespace=namespace))
+    return found
+
+
+def writer_of(event: Event) -> Request | None:
+    """The registry whose object was deleted or changed, perhaps by another writer: it compares again."""
+    return owning_registry(event.old) if isinstance(event, DeleteEvent | UpdateEvent) else None
+
+
+def owning_registry(entry: Entry) -> Request | None:
+    """The registry recorded as an object's owner."""
+    key = entry.annotations.get(OWNER, "")
+    prefix = f"{TenantRegistry.gvk().group_kind}/"
+    if not key.startswith(prefix):
+        return None
+    namespace, _, name = key.removeprefix(prefix).partition("/")
+    return Request(name, namespace=namespace)

@@ -1,0 +1,30 @@
+"""The kinds of all systems, owners before what they own."""
+
+from typing import Final
+
+from apis.cloud import (
+    Instance,
+    InstanceInvariants,
+    InstanceKubernetes,
+    InstanceKubernetesPVC,
+    InstanceTerraform,
+    UpgradeInstanceTask,
+)
+from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob
+from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+
+KINDS: Final = (
+    TenantRegistry,
+    TenantTemplate,
+    Tenant,
+    Instance,
+    InstanceTerraform,
+    InstanceKubernetes,
+    InstanceKubernetesPVC,
+    InstanceInvariants,
+    UpgradeInstanceTask,
+    CosmosFullNode,
+    ScheduledVolumeSnapshot,
+    StatefulJob,
+)
+GROUPS: Final = frozenset(kind.gvk().group for kind in KINDS)

@@ -1,0 +1,44 @@
+"""Manifests in files that a command is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import click
+import yaml
+from pydantic import ValidationError
+
+from ctrlruntime.api import Resource
+from internal.tenancy.statuses import describe
+
+R = TypeVar("R", bound=Resource[Any, Any])
+
+
+def manifests(file: Any) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a YAML or JSON file, those of a List one by one. Raises ClickException."""
+    try:
+        for document in yaml.load_all(file, yaml.CSafeLoader):
+            if isinstance(document, dict):
+                yield from (
+                    document.get("items") or [] if document.get("kind") == "List" else [document]
+                )
+    except yaml.YAMLError as error:
+        raise click.ClickException(f"{file.name} is not YAML: {error}") from error
+
+
+def one_of(kind: type[R], found: list[dict[str, Any]], name: str | None, place: str) -> R:
+    """Return the object of the kind, or that of this name. Raises ClickException for anything else."""
+    try:
+        typed = [kind.from_manifest(each) for each in found if each.get("kind") == kind.__name__]
+    except ValidationError as error:
+        raise click.ClickException(f"{place}: {describe(error)}") from error
+    names = [each.metadata.name or "" for each in typed]
+    if name is None and len(typed) == 1:
+        return typed[0]
+    if name in names:
+        return typed[names.index(name)]
+    listed = f", only: {', '.join(names)}" if names else ""
+    missing = f"has no {kind.__name__}{f' {name!r}' if name else ''}{listed}"
+    several = f"has several: {', '.join(names)}; name one of them"
+    raise click.ClickException(f"{place} {several if names and not name else missing}")

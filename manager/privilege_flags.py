@@ -1,0 +1,54 @@
+"""Flags for what templates may do beyond the namespaces of their tenants."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from ctrlruntime.api.kinds import GroupKind
+from internal.tenancy.privileges import parse_kind
+from manager.flags import with_options
+
+Command = Callable[..., Any]
+
+
+def privilege_options(command: Command) -> Command:
+    """Foreign namespaces, privileged kinds, protected namespaces."""
+    return with_options(
+        command,
+        click.option(
+            "--allow-foreign-namespaces",
+            multiple=True,
+            metavar="own|NAME,...",
+            callback=lambda _context, _option, given: _words(given),
+            help="Let templates write to and make these namespaces besides the tenant's: names, patterns, or "
+            "own for those that the same tenant makes. Repeatable.",
+        ),
+        click.option(
+            "--allow-kind",
+            "allow_kinds",
+            multiple=True,
+            metavar="KIND.GROUP",
+            callback=lambda _context, _option, given: _kinds(given),
+            help="Let templates name this privileged or cluster-scoped kind. Repeatable.",
+        ),
+        click.option(
+            "--protected-namespace",
+            "protected_namespaces",
+            multiple=True,
+            callback=lambda _context, _option, given: _words(given),
+            help="Write nothing to this namespace (a name or pattern) for any tenant; always so for kube-* "
+            "and the manager's own. Repeatable.",
+        ),
+    )
+
+
+def _words(given: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(word.strip() for text in given for word in text.split(",") if word.strip())
+
+
+def _kinds(given: tuple[str, ...]) -> frozenset[GroupKind]:
+    try:
+        return frozenset(map(parse_kind, given))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error

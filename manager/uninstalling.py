@@ -1,0 +1,175 @@
+"""The steps of an uninstallation. Each can be repeated: an interrupted one is finished by running it again."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.client.client import Client, PatchType
+from ctrlruntime.client.errors import Forbidden, NotFound
+from manager.crd_guard import is_denied_by_guard, remove_guard
+from manager.kinds import KINDS
+from manager.options import LEADER_ELECTION_ID
+from manager.owned_objects import OwnedObject, is_ours, owned_objects, release
+
+CRD: Final = BUILTIN[GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")]
+DEPLOYMENT: Final = BUILTIN[GroupVersionKind("apps", "v1", "Deployment")]
+POD: Final = BUILTIN[GroupVersionKind("", "v1", "Pod")]
+LEASE: Final = BUILTIN[GroupVersionKind("coordination.k8s.io", "v1", "Lease")]
+MANAGER: Final = "app.kubernetes.io/name=ctrlruntime,control-plane=controller-manager"
+POLL: Final = 0.5
+APPROVALS: Final[dict[str, dict[str, Any]]] = {
+    "Instance": {"spec": {"debug": {"enableDeletionProtection": False}}},
+    "TenantRegistry": {
+        "metadata": {"annotations": {"tenancy.ctrlruntime.dev/approve-deletion": "true"}}
+    },
+}
+"""By kind, the patch that lifts deletion protection: the number of objects was typed."""
+
+Report = Callable[[str], None]
+
+
+class UninstallError(Exception):
+    """The uninstallation stopped before anything was lost; the message says what to do."""
+
+
+async def custom_resources(client: Client) -> list[OwnedObject]:
+    """Return every object of our kinds, owners before what they own."""
+    found: list[OwnedObject] = []
+    for kind in KINDS:
+        mapping = kind.mapping()
+        try:
+            items = await client.list(mapping, metadata_only=True)
+        except NotFound:
+            continue
+        found += [OwnedObject(mapping, each["metadata"]) for each in items]
+    return found
+
+
+def count(found: list[OwnedObject]) -> list[str]:
+    """Return a line for each kind, most numerous first."""
+    kinds = Counter(each.mapping.gvk.kind for each in found)
+    return [f"{number:7}  {kind}" for kind, number in kinds.most_common()]
+
+
+async def stop_manager(client: Client, report: Report, timeout: float) -> None:
+    """Delete the manager's Deployment, and wait until no manager works. Raises UninstallError."""
+    for each in await client.list(DEPLOYMENT, labels=MANAGER, metadata_only=True):
+        metadata = each["metadata"]
+        await client.delete(DEPLOYMENT, metadata["name"], namespace=metadata["namespace"])
+        report(f"deleted Deployment {metadata['namespace']}/{metadata['name']}")
+    end = time.monotonic() + timeout
+    while running := await _running(client):
+        if time.monotonic() > end:
+            raise UninstallError(
+                f"a manager is still running ({running}); stop it and run this again"
+            )
+        await asyncio.sleep(POLL)
+
+
+async def _running(client: Client) -> str:
+    """Name what shows that a manager works: its Pod, or a Lease that is renewed. Empty if nothing."""
+    for pod in await client.list(POD, labels=MANAGER, metadata_only=True):
+        return f"Pod {pod['metadata']['namespace']}/{pod['metadata']['name']}"
+    for lease in await client.list(LEASE, fields=f"metadata.name={LEADER_ELECTION_ID}"):
+        spec = lease.get("spec") or {}
+        if spec.get("holderIdentity") and spec.get("renewTime"):
+            renewed = datetime.fromisoformat(spec["renewTime"]).timestamp()
+            if renewed + spec.get("leaseDurationSeconds", 15) > time.time():
+                return f"Lease of {spec['holderIdentity']}"
+    return ""
+
+
+async def release_objects(client: Client, report: Report) -> int:
+    """Release every object that custom resources own. Returns how many are kept in all."""
+    kept = [each async for each in owned_objects(client)]
+    written = sum([await release(client, each) for each in kept])
+    report(f"{len(kept)} objects are kept, {written} of them were released now")
+    left = [each async for each in owned_objects(client) if await release(client, each)]
+    if left:
+        raise UninstallError(
+            f"{left[0].label} got an owner meanwhile: a manager is still running; stop it and run "
+            "this again"
+        )
+    return len(kept)
+
+
+async def release_custom_resources(client: Client) -> None:
+    """Take our finalizers off all custom resources. Raises UninstallError for finalizers of others."""
+    for each in await custom_resources(client):
+        await release(client, each)
+    for each in await custom_resources(client):
+        if others := each.metadata.get("finalizers"):
+            raise UninstallError(
+                f"{each.label} has the finalizers {', '.join(others)} of others: remove them, "
+                "and run this again"
+            )
+
+
+async def delete_definitions(client: Client, report: Report, timeout: float) -> None:
+    """Delete our CRDs and what is left of their objects. Raises UninstallError if one stays."""
+    end = time.monotonic() + timeout
+    if await remove_guard(client):
+        report("deleted the guard of the CRDs (config/guard)")
+    for kind in KINDS:
+        name = f"{kind.mapping().plural}.{kind.gvk().group}"
+        try:
+            await _delete_definition(client, name, end)
+            while True:
+                await client.get(CRD, name, metadata_only=True)
+                if time.monotonic() > end:
+                    raise UninstallError(f"the CRD {name} is still being deleted; run this again")
+                await asyncio.sleep(POLL / 5)
+        except NotFound:
+            report(f"CRD {name} is gone")
+
+
+async def _delete_definition(client: Client, name: str, end: float) -> None:
+    """Delete one CRD, and again while the server still enforces the guard. Raises the client's errors."""
+    while True:
+        try:
+            await client.delete(CRD, name)
+            return
+        except Forbidden as error:
+            if not is_denied_by_guard(error) or time.monotonic() > end:
+                raise
+        await asyncio.sleep(POLL / 5)
+
+
+async def remove_custom_resources(client: Client, report: Report, timeout: float) -> None:
+    """Delete all custom resources, and wait until the manager has removed what they own."""
+    end = time.monotonic() + timeout
+    before = -1
+    while found := await custom_resources(client):
+        # What is owned goes with its owner; what is left without one, by itself.
+        roots = [each for each in found if not any(map(is_ours, each.references))] or found
+        for each in roots:
+            if "deletionTimestamp" not in each.metadata:
+                await _delete(client, each)
+        if len(found) != before:
+            report(f"{len(found)} objects of our kinds are left")
+            before = len(found)
+        if time.monotonic() > end:
+            shown = ", ".join(each.label for each in found[:5])
+            raise UninstallError(
+                f"still there: {shown}; their conditions say why (is a manager running?). Run this "
+                "again to go on"
+            )
+        await asyncio.sleep(POLL)
+
+
+async def _delete(client: Client, each: OwnedObject) -> None:
+    try:
+        if (approval := APPROVALS.get(each.mapping.gvk.kind)) is not None:
+            await client.patch(
+                each.mapping, each.name, approval, namespace=each.namespace, type=PatchType.MERGE
+            )
+        await client.delete(
+            each.mapping, each.name, namespace=each.namespace, uid=each.metadata["uid"]
+        )
+    except NotFound:
+        return
