@@ -20,6 +20,7 @@ end
 
 local words = {
   Ready = "Healthy",
+  Superseded = "Healthy",
   Failed = "Degraded",
   Paused = "Suspended",
   Extracted = "Suspended",
@@ -27,7 +28,7 @@ local words = {
 hs.status = words[status.phase] or "Progressing"
 hs.message = status.message or ""
 
-if hs.status == "Healthy" then
+if status.phase == "Ready" then
   local ready = false
   for _, condition in ipairs(status.conditions or {}) do
     if condition.type == "Ready" and condition.status == "True" then
