@@ -15,8 +15,8 @@ import orjson
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import EntryDecoder
 from ctrlruntime.cache.reflector import _event_decoder
-from ctrlruntime.cache.ryow import Ledger
 from ctrlruntime.cache.store import Store
+from ctrlruntime.cache.write_overlay import WriteOverlay
 from ctrlruntime.client.patches import difference
 from ctrlruntime.client.reads import list_items
 
@@ -155,7 +155,7 @@ def memory(objects: int, *, metadata_only: bool, track: bool) -> float:
     decoder = EntryDecoder(
         GVK, metadata_only=metadata_only, track_manager="tenancy" if track else None
     )
-    ledger = Ledger(Store(), clock=time.monotonic)
+    ledger = WriteOverlay(Store(), clock=time.monotonic)
     gc.collect()
     before = resident_kib()
     for start in range(0, objects, 500):
@@ -186,14 +186,14 @@ def watch_event(*, metadata_only: bool, track: bool) -> float:
     decoder = EntryDecoder(
         GVK, metadata_only=metadata_only, track_manager="tenancy" if track else None
     )
-    ledger = Ledger(Store(), clock=time.monotonic)
+    ledger = WriteOverlay(Store(), clock=time.monotonic)
     lines = [
         orjson.dumps({"type": "MODIFIED", "object": deployment(n % 500, n + 1)})
         for n in range(5000)
     ]
     best = float("inf")
     for _ in range(5):
-        ledger = Ledger(Store(), clock=time.monotonic)
+        ledger = WriteOverlay(Store(), clock=time.monotonic)
         started = time.process_time()
         for line in lines:
             ledger.observe("", decoder.take(_event_decoder.decode(line).object))

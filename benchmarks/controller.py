@@ -13,9 +13,9 @@ import structlog
 
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import EntryDecoder
-from ctrlruntime.cache.events import Created, Event
-from ctrlruntime.controller import Controller, ControllerOptions, Request, enqueue_self
-from ctrlruntime.controller.intake import Intake
+from ctrlruntime.cache.events import CreateEvent, Event
+from ctrlruntime.controller import Controller, ControllerOptions, Request, enqueue_object
+from ctrlruntime.controller.event_dispatch import EventDispatcher
 from ctrlruntime.controller.reconcile import FuncReconciler
 from ctrlruntime.manager import run
 from ctrlruntime.manager.logs import make_logger
@@ -41,7 +41,9 @@ async def reconciles(items: int) -> float:
         logger=make_logger(level="warning"),
     )
     for index in range(items):
-        controller.queue.add(Request("default", f"item-{index}"), reason="ConfigMap updated")
+        controller.queue.add(
+            Request(f"item-{index}", namespace="default"), reason="ConfigMap updated"
+        )
     started = time.perf_counter()
     task = asyncio.create_task(controller.start())
     await finished.wait()
@@ -56,11 +58,11 @@ async def intake(items: int) -> float:
     events: list[Event] = []
     for index in range(items):
         metadata = {"namespace": "default", "name": f"item-{index}", "resourceVersion": "1"}
-        events.append(Created(decoder.decode_manifest({"metadata": metadata})))
-    taking = Intake(PriorityQueue(), structlog.get_logger())
+        events.append(CreateEvent(decoder.decode_manifest({"metadata": metadata})))
+    taking = EventDispatcher(PriorityQueue(), structlog.get_logger())
     started = time.perf_counter()
     for event in events:
-        taking.deliver(event, enqueue_self, (), kind="ConfigMap")
+        taking.deliver(event, enqueue_object, (), kind="ConfigMap")
     return time.perf_counter() - started
 
 

@@ -18,7 +18,7 @@ def measure(name: str, items: int, work: Callable[[], None]) -> None:
 
 
 def main(items: int = 100_000) -> None:
-    requests = [Request("default", f"item-{i}") for i in range(items)]
+    requests = [Request(f"item-{i}", namespace="default") for i in range(items)]
 
     def cycle() -> None:
         core = QueueCore(time.monotonic)

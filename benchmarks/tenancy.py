@@ -97,7 +97,11 @@ class Bench:
             {
                 "apiVersion": "v1",
                 "kind": "Secret",
-                "metadata": {"name": "mysql-secret", "namespace": NAMESPACE},
+                "metadata": {
+                    "name": "mysql-secret",
+                    "namespace": NAMESPACE,
+                    "labels": {"tenancy.ctrlruntime.dev/database": "true"},
+                },
                 "stringData": {"password": self.database.password},
             }
         )
@@ -156,7 +160,7 @@ class Bench:
         async with asyncio.timeout(60):
             while True:
                 await asyncio.sleep(0.5)
-                found = await self._client.get(CONFIG_MAP, "t000000-settings", NAMESPACE)
+                found = await self._client.get(CONFIG_MAP, "t000000-settings", namespace=NAMESPACE)
                 if found["data"]["plan"] == "gold":
                     break
         await asyncio.sleep(SETTLE_SECONDS)
@@ -195,7 +199,7 @@ class Bench:
                 await asyncio.sleep(0.5)
                 if self.manager is not None and self.manager.returncode is not None:
                     raise SystemExit(f"the manager ended:\n{self.manager.log_tail()}")
-                registry = await self._client.get(TenantRegistry, REGISTRY, NAMESPACE)
+                registry = await self._client.get(TenantRegistry, REGISTRY, namespace=NAMESPACE)
                 if registry.status.ready == self.rows:
                     return
 

@@ -17,7 +17,8 @@ from ctrlruntime.manager import Manager
 from ctrlruntime.manager import run as run_on_uvloop
 from ctrlruntime.manager.logs import configure
 from internal.cloud.subresources import SUBRESOURCES
-from manager.controllers.cloud import CloudOptions, add_cloud
+from manager.controllers.cloud import add_cloud
+from manager.controllers.cloud_parts import CloudOptions
 from manager.options import RunOptions
 
 

@@ -1,8 +1,10 @@
-"""`make bench-runtime BACKEND=... N=... [PEER=kopf]`: what the work costs, and what a restart does.
+"""`make bench-runtime BACKEND=... N=... [WORKERS=...] [BASE=commit|none] [PEER=kopf]`.
 
-API server, controller and this load are processes of their own. The widgets are there before the
-controller starts; it is done when a watch of our own has seen the last of them ready. The last line
-is one JSON object. With a peer the same work follows by it, on widgets of its own.
+What the work costs, and what a restart does. API server, controller and this load are processes of
+their own. The widgets are there before the controller starts; it is done when a watch of the benchmark
+has seen the last of them ready. The same is done by the code of an earlier commit, in turns on the same server,
+and with a peer by that too, each on widgets of its own. The last line is one JSON object; the exit
+code says whether the figures keep their bounds.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,10 @@ import orjson
 import uvloop
 from prometheus_client.parser import text_string_to_metric_families
 
+from benchmarks.runtime import base as base_code
+from benchmarks.runtime.bounds import exceeded
+from benchmarks.runtime.first_reconcile import CPU_SECONDS, SECONDS
+from benchmarks.runtime.imports import import_cpu_seconds
 from benchmarks.runtime.peer import kopf_command, kopf_environment
 from benchmarks.runtime.target import Target, target
 from benchmarks.runtime.widget import Widget, widget
@@ -30,6 +36,8 @@ from ctrlruntime.envtest.crds import install_crds
 from ctrlruntime.envtest.process import ChildProcess
 
 LOADERS = 16
+OURS = "ctrlruntime"
+BASE = "base"
 QUIET = 2.0
 """Nothing may change for so long before writes are counted."""
 
@@ -46,6 +54,12 @@ class Figures:
     rss_mib: float = 0.0
     p99_queue_seconds: float = 0.0
     restart_writes: int = 0
+    first_reconcile_seconds: float = 0.0
+    """From the start of the process that finds the widgets; 0 for code that does not count it."""
+    first_reconcile_cpu_seconds: float = 0.0
+    restart_first_reconcile_seconds: float = 0.0
+    """The same where the ConfigMaps are there as well."""
+    restart_first_reconcile_cpu_seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -56,6 +70,8 @@ class Round:
     namespace: str
     count: int
     workers: int
+    code: Path | None = None
+    """The tree whose controller runs; None is this one."""
 
     @property
     def patience(self) -> float:
@@ -82,7 +98,11 @@ class Round:
         command = [sys.executable, "-m", "benchmarks.runtime.controller"]
         command += ["--kubeconfig", str(self.target.kubeconfig), "--namespace", self.namespace]
         command += ["--workers", str(self.workers)]
-        return await ChildProcess.start(command, log=self.target.folder / "controller.log")
+        log = self.target.folder / f"{self.namespace}.log"
+        if self.code is None:
+            return await ChildProcess.start(command, log=log)
+        environment = base_code.environment(self.code)
+        return await ChildProcess.start(command, log=log, cwd=self.code, env=environment)
 
     async def kopf(self) -> ChildProcess:
         return await ChildProcess.start(
@@ -93,7 +113,7 @@ class Round:
         )
 
     async def measure(self, witness: Witness, figures: Figures) -> None:
-        """All but the peer's figures: the work, then a restart with nothing left to do."""
+        """A controller's figures: the work, then a restart with nothing left to do."""
         before = await self.target.counts()
         started = time.monotonic()
         process = await self.controller()
@@ -101,6 +121,8 @@ class Round:
             await self._converge(process, witness, figures, started)
             metrics = await scrape(process)
             figures.p99_queue_seconds = round(queue_percentile(metrics, 0.99), 3)
+            figures.first_reconcile_seconds = round(total(metrics, SECONDS), 2)
+            figures.first_reconcile_cpu_seconds = round(total(metrics, CPU_SECONDS), 2)
             await witness.quiet(QUIET)
             counts = await self.target.counts() - before
             figures.writes, figures.conflicts = counts.writes, counts.conflicts
@@ -109,6 +131,9 @@ class Round:
             before = await self.target.counts()
             process = await self.controller()
             await self._at_rest(process)
+            metrics = await scrape(process)
+            figures.restart_first_reconcile_seconds = round(total(metrics, SECONDS), 2)
+            figures.restart_first_reconcile_cpu_seconds = round(total(metrics, CPU_SECONDS), 2)
             await witness.quiet(QUIET)
             figures.restart_writes = (await self.target.counts() - before).writes
         finally:
@@ -225,32 +250,83 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
-async def bench(at: Target, count: int, workers: int, peer: str) -> dict[str, Any]:
-    """The figures; with a peer, its own and the ratios too.
+async def bench(
+    at: Target,
+    count: int,
+    workers: int,
+    *,
+    peer: str = "",
+    base: Path | None = None,
+    turns: int = 1,
+) -> dict[str, Any]:
+    """The figures; with a base or a peer, theirs and the ratios too.
 
     On a cluster of other users' as well, their writes of ConfigMaps are counted with ours.
     """
     await install_crds(at.client, (Widget,))
     stamp = f"{int(time.time()):x}"
-    line: dict[str, Any] = {}
-    turns: list[Round] = []
-    for who in ("ctrlruntime", peer) if peer else ("ctrlruntime",):
-        figures = Figures(count)
-        turn = Round(at, f"bench-{who}-{stamp}", count, workers)
-        turns.append(turn)
+    rounds: list[Round] = []
+    found: dict[str, list[Figures]] = {}
+    for turn, who in enumerate(order(peer, base is not None, turns)):
+        code = base if who == BASE else None
+        current = Round(at, f"bench-{who}-{stamp}-{turn}", count, workers, code)
+        rounds.append(current)
         say(f"{who}: {count} widgets")
-        await turn.load()
-        async with Witness(at.client, turn.namespace) as witness:
-            if who == "ctrlruntime":
-                await turn.measure(witness, figures)
-                line = asdict(figures)
-            else:
-                await turn.measure_peer(witness, figures)
-                line |= compared(line, asdict(figures), peer)
+        figures = await measured(current, peer=who == peer)
+        found.setdefault(who, []).append(figures)
         say(orjson.dumps(asdict(figures)).decode())
-    for turn in turns:  # not before: what a garbage collector deletes would be counted
-        await turn.remove()
+    for current in rounds:  # not before: what a garbage collector deletes would be counted
+        await current.remove()
+    line = asdict(summary(found[OURS]))
+    line["import_cpu_seconds"] = round(import_cpu_seconds(), 3)
+    if BASE in found:
+        line |= compared_to_base(line, asdict(summary(found[BASE])))
+    if peer:
+        line |= compared(line, asdict(summary(found[peer])), peer)
     return line
+
+
+def order(peer: str, base: bool, turns: int) -> list[str]:
+    """Who runs when: base and own code in turns, the first one changing; the peer at the end, once."""
+    pair = [BASE, OURS] if base else [OURS]
+    found = [who for turn in range(turns) for who in (pair[::-1] if turn % 2 else pair)]
+    return [*found, peer] if peer else found
+
+
+async def measured(current: Round, *, peer: bool) -> Figures:
+    figures = Figures(current.count)
+    await current.load()
+    async with Witness(current.target.client, current.namespace) as witness:
+        if peer:
+            await current.measure_peer(witness, figures)
+        else:
+            await current.measure(witness, figures)
+    return figures
+
+
+def summary(found: list[Figures]) -> Figures:
+    """Of several turns: the least of all times, which others disturbed least, but of waits in the queue; the most of all else."""
+    most = Figures(
+        **{
+            field.name: max(getattr(each, field.name) for each in found)
+            for field in fields(Figures)
+        }
+    )
+    times = [
+        field.name
+        for field in fields(Figures)
+        if field.name.endswith("seconds") and field.name != "p99_queue_seconds"
+    ]
+    return replace(most, **{name: min(getattr(each, name) for each in found) for name in times})
+
+
+def compared_to_base(own: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
+    """The base's figures, and what share of its processor time ours is."""
+    found: dict[str, Any] = {
+        f"base_{key}": base[key] for key in ("cpu_seconds", "rss_mib", "writes")
+    }
+    found["cpu_ratio_to_base"] = round(own["cpu_seconds"] / base["cpu_seconds"], 3)
+    return found
 
 
 def compared(own: dict[str, Any], other: dict[str, Any], peer: str) -> dict[str, Any]:
@@ -262,19 +338,25 @@ def compared(own: dict[str, Any], other: dict[str, Any], peer: str) -> dict[str,
     return found
 
 
-async def run(backend: str, count: int, workers: int, peer: str) -> dict[str, Any]:
+async def run(backend: str, **options: Any) -> dict[str, Any]:
     async with target(backend) as at:
-        return await bench(at, count, workers, peer)
+        return await bench(at, **options)
 
 
 @click.command()
 @click.option("--backend", default="embedded", help="embedded, kube-apiserver, or a kubeconfig.")
 @click.option("-n", "--widgets", "count", default=5000)
 @click.option("--workers", default=10)
+@click.option("--base", default="none", help="A commit to compare processor time with, or none.")
+@click.option("--turns", default=1, help="How often each of the two runs.")
 @click.option("--peer", type=click.Choice(["", "kopf"]), default="")
-def main(backend: str, count: int, workers: int, peer: str) -> None:
-    """Reconcile widgets, and count what that costs."""
-    click.echo(orjson.dumps(uvloop.run(run(backend, count, workers, peer))).decode())
+def main(backend: str, base: str, **options: Any) -> None:
+    """Reconcile widgets, and count what that costs. Fails if a figure exceeds its bound."""
+    code = None if base in ("", "none") else base_code.exported(base)
+    line = uvloop.run(run(backend, base=code, **options))
+    click.echo(orjson.dumps(line).decode())
+    if wrong := exceeded(line):
+        raise SystemExit("; ".join(wrong))
 
 
 if __name__ == "__main__":

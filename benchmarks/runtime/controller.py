@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from benchmarks.runtime.first_reconcile import FirstReconcile
 from benchmarks.runtime.widget import Widget, WidgetStatus
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
@@ -41,23 +42,20 @@ def config_map(widget: Widget) -> Desired:
 def setup(manager: Manager, workers: int) -> Controller:
     """What is watched, and one reconcile."""
     control = Control(manager.cache, field_manager=FIELD_MANAGER)
+    first = FirstReconcile(manager.metrics.registry)
 
     async def reconcile(request: Request) -> None:
-        found = manager.cache.get(Widget, request.name, request.namespace)
+        first.mark()
+        found = manager.cache.get(Widget, request.name, namespace=request.namespace)
         if found is None or found.metadata.deletion_timestamp:
             return
-        meta = found.metadata
-        owner = Owner(
-            gvk=Widget.gvk(),
-            namespace=meta.namespace or "",
-            name=meta.name or "",
-            uid=meta.uid or "",
-        )
-        outcome = await control.ensure(config_map(found), owner)
+        outcome = await control.ensure(config_map(found), Owner.of(found))
         status = WidgetStatus(ready=not outcome.conflict, config_map=request.name)
         if status != found.status:
             patch = {"status": status.model_dump(by_alias=True)}
-            await manager.client.patch_status(Widget, request.name, request.namespace, patch)
+            await manager.client.patch_status(
+                Widget, request.name, patch, namespace=request.namespace
+            )
 
     return (
         Builder(manager)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.stalls`: how long the manager's event loop stands still while n tenants converge.
+"""`python -m benchmarks.event_loop_lag`: how long the manager's event loop stands still while n tenants converge.
 
 API server and simulated nodes are processes of their own; the manager runs here, so that it can be
 looked into. Lines before the last tell the longest stalls with what ran then (sampled from a thread)
@@ -27,8 +27,9 @@ import orjson
 import uvloop
 
 from ctrlruntime.manager import GCOptions, Manager, ManagerOptions
-from manager.controllers.tenancy import TenancyOptions, add_tenancy
-from tests.tenancy.world import TABLE, World
+from manager.controllers.tenancy import add_tenancy
+from manager.controllers.tenancy_parts import TenancyOptions
+from tests.tenancy.harness import TABLE, World
 
 ALLOWED = 0.05
 SAMPLE = 0.005
@@ -116,12 +117,9 @@ async def bench(rows: int, profile: bool) -> Figures:
             await world.registry()
             await world.template()
             manager = make_manager(world)
-            running = asyncio.create_task(manager.start())
-            await manager.elected.wait()  # caches are read, and the garbage collector has run
-            with watching() as stalls:
-                await converge(world, manager, figures, profile)
-            manager.stop()
-            await running
+            async with manager.running():  # caches are read, and the garbage collector has run
+                with watching() as stalls:
+                    await converge(world, manager, figures, profile)
     worst = sorted(stalls.longest, reverse=True)
     for seconds, where in worst[:12]:
         click.echo(f"{seconds * 1000:.0f} ms: {where}", err=True)
@@ -177,7 +175,7 @@ async def ready(world: World) -> int:
     """Ready tenants by the registry's status."""
     from apis.tenancy import TenantRegistry
 
-    registry = await world.client.get(TenantRegistry, "registry", "default")
+    registry = await world.client.get(TenantRegistry, "registry", namespace="default")
     return registry.status.ready
 
 

@@ -1,0 +1,42 @@
+"""The code to compare with: an earlier commit of this repository, exported into the cache folder once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from ctrlruntime.envtest.assets import cache_folder
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def exported(commit: str, repository: Path = REPOSITORY) -> Path:
+    """Return a folder with the tree of ``commit``. Raises SystemExit if the repository lacks it."""
+    name = _git(repository, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
+    if name is None:
+        raise SystemExit(
+            f"the repository has no commit {commit} to compare with: fetch its history "
+            "(git fetch --unshallow), name another by BASE=commit, or run with BASE=none"
+        )
+    sha = name.decode().strip()
+    folder = cache_folder().parent / "bench" / f"base-{sha[:12]}"
+    if not folder.exists():
+        archive = _git(repository, "archive", "--format=tar", sha) or b""
+        part = folder.with_name(f"{folder.name}.{os.getpid()}.part")
+        part.mkdir(parents=True)
+        subprocess.run(["tar", "-x", "-C", str(part)], input=archive, check=True)
+        part.rename(folder)
+    return folder
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The environment of a process that imports from ``folder`` what this one imports from here."""
+    return {**os.environ, "PYTHONPATH": str(folder)}
+
+
+def _git(repository: Path, *arguments: str) -> bytes | None:
+    done = subprocess.run(
+        ["git", "-C", str(repository), *arguments], capture_output=True, check=False
+    )
+    return done.stdout if done.returncode == 0 else None
