@@ -18,7 +18,7 @@ from pathlib import Path
 import click
 
 from tests.mutants.defects import Defect, chosen
-from tests.mutants.hunt import Fate, hunt
+from tests.mutants.runner import Fate, hunt
 from tests.mutants.tree import Tree
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.mutants.defects import Defect, defects
-from tests.mutants.hunt import hunt
+from tests.mutants.runner import hunt
 from tests.mutants.tree import Tree
 
-pytestmark = [pytest.mark.xdist_group("mutants"), pytest.mark.timeout(330)]
+pytestmark = [pytest.mark.xdist_group("mutants")]
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from tests.mutants.defects import Defect
 
 ROOT = Path(__file__).parents[2]
 _COPIED = ("apis", "config", "ctrlruntime", "docs", "internal", "manager", "tests")
-_FILES = ("README.md", "pyproject.toml", "dist/install.yaml")
+_FILES = ("LICENSE", "README.md", "pyproject.toml", "dist/install.yaml")
 _PYTEST = ("-q", "-x", "--tb=short", "-p", "no:cacheprovider", "-p", "tests.mutants.choice")
 
 
@@ -55,7 +55,7 @@ class Tree:
             del environment[name]
         self._warm, self._sound = (
             subprocess.Popen(
-                [sys.executable, "-m", "tests.mutants.warm", *arguments],
+                [sys.executable, "-m", "tests.mutants.preload", *arguments],
                 cwd=folder,
                 env=environment,
                 stdin=subprocess.PIPE,

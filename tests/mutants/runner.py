@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from tests.mutants.defects import Defect
 from tests.mutants.tree import Run, Tree
 
-HANGS = 45.0
+HANGS = 90.0
 """Seconds after which a test that hangs fails."""
-LIMIT = 150.0
+LIMIT = 300.0
 """Seconds for the tests of one defect. Past that nothing is known."""
 FAILED, NONE = 1, 5
 """Exit codes of pytest: a test failed, there was none."""

@@ -1,4 +1,4 @@
-"""`python -m tests.mutants.warm`: runs pytest again and again, each time in a fork of this process.
+"""`python -m tests.mutants.preload`: runs pytest again and again, each time in a fork of this process.
 
 What the tests import from others is imported once; our own code is imported by every run as it then
 is, or with the argument `sound` once as well. It says its process id as soon as that is done. A line of

@@ -1,0 +1,53 @@
+"""A manager with all three systems, in this process or in one of its own.
+
+Runs of the cloud system are those of tests/cloud/crash/stub.py, which succeed and are recorded.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ctrlruntime.client.config import Config
+from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.manager import run as run_on_uvloop
+from internal.cloud.taskdriver.context import Pace
+from internal.cosmos.fullnode.phase import Times
+from manager.controllers.cloud import add_cloud
+from manager.controllers.cloud_parts import CloudOptions
+from manager.controllers.cosmos import add_cosmos
+from manager.controllers.cosmos_parts import CosmosOptions
+from manager.controllers.runs import RunsOptions
+from manager.controllers.tenancy import add_tenancy
+from manager.controllers.tenancy_parts import TenancyOptions
+
+STUB = Path(__file__).parent.parent / "cloud" / "crash" / "stub.py"
+
+
+def add_all(manager: Manager, folder: Path) -> None:
+    """Add every controller; SQLite files, runs and their record are in the folder."""
+    runs = RunsOptions(
+        folder=folder / "runs",
+        command=(sys.executable, "-I", "-S", str(STUB)),
+        environment={"STUB_RECORD": str(folder / "runs.jsonl")},
+    )
+    times = Times(progress=0.2, external=0.5, failure=0.5, upgrade=0.3)
+    add_tenancy(manager, TenancyOptions(sqlite_root=folder, status_period=0.1))
+    add_cloud(manager, CloudOptions(runs=runs, pace=Pace(settle=0.0, poll_least=0.1)))
+    add_cosmos(
+        manager, CosmosOptions(poll_seconds=0.2, node_sidecar_image="manager:v1", times=times)
+    )
+
+
+def main(args: Sequence[str]) -> None:
+    """Run until SIGTERM. Arguments: kubeconfig, folder."""
+    kubeconfig, folder = args
+    run_on_uvloop(_live(kubeconfig, Path(folder)))
+
+
+async def _live(kubeconfig: str, folder: Path) -> None:
+    options = ManagerOptions(metrics_bind_address="0", health_bind_address="0", handle_signals=True)
+    manager = Manager(await Config.load(kubeconfig), options)
+    add_all(manager, folder)
+    await manager.start()
