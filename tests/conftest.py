@@ -10,14 +10,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import properties
-from tests.sharing import SERVERS, group_of, needs_real_server
+from tests.selection import is_sample
+from tests.xdist_groups import SERVERS, group_of, needs_real_server
 
 if TYPE_CHECKING:
     from ctrlruntime.client.config import Config
     from ctrlruntime.envtest.server import APIServer
     from tests.backends import SharedServer
 
-pytest_plugins = ["tests.catalogue.plugin", "tests.audit.plugin", "tests.tenancy.untold"]
+pytest_plugins = [
+    "tests.catalogue.plugin",
+    "tests.audit.plugin",
+    "tests.tenancy.unsupported_scenarios",
+    "tests.samples.plugin",
+]
 
 properties.use()
 
@@ -34,6 +40,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="embedded",
         help="the API server that suites run on which know several (default: embedded)",
     )
+    parser.addoption(
+        "--rule-examples",
+        type=int,
+        help="objects of each kind that tests/rules makes from the CRDs (default: 15, in a sample 5; in full: 500)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.rule_examples is None:
+        config.option.rule_examples = 5 if is_sample(config) else 15
 
 
 @pytest.hookimpl(trylast=True)
@@ -91,8 +107,16 @@ def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedServ
 def apiextensions_server(
     real_server: SharedServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SharedServer]:
-    """One apiextensions-apiserver, the current one, for all tests of a worker; it asks :func:`real_server`."""
+    """The oracle of custom resources: :func:`real_server` where its release is supported.
+
+    Else one apiextensions-apiserver for all tests of a worker, which asks it.
+    """
     from tests.backends import apiextensions
+    from tests.oracles import apiextensions_is_separate
+
+    if not apiextensions_is_separate():
+        yield real_server
+        return
 
     with apiextensions(tmp_path_factory.mktemp("apiextensions"), real_server) as server:
         yield server
@@ -117,7 +141,7 @@ async def api_config(api_server: str, request: pytest.FixtureRequest) -> AsyncIt
         async with APIServer(ServerOptions()) as server:
             yield Config(host=server.url)
     else:
-        from tests.sweeping import sweep
+        from tests.cleanup import sweep
 
         config = request.getfixturevalue("real_server").config
         yield config

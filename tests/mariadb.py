@@ -11,10 +11,7 @@ kept as a template per version and copied.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import hashlib
 import os
-import pwd
 import shutil
 import socket
 import subprocess
@@ -27,12 +24,18 @@ from typing import Any
 
 import pymysql
 
+from tests.private_server import (
+    data_template,
+    find_binary,
+    free_port,
+    give_away,
+    unprivileged,
+)
+
 STARTUP_SECONDS = 60.0
 ATTEMPTS = 3
-
-
-class MariaDBMissing(Exception):
-    """No MariaDB server is installed."""
+USERS = ("mysql", "nobody")
+"""Whom the server runs as if the tests run as root: the first that there is."""
 
 
 @dataclass(slots=True)
@@ -83,8 +86,8 @@ class MariaDB:
         shutil.copytree(_template(), place / "data", symlinks=True)
         for name, content in files.items():
             (place / name).write_bytes(content)
-        _give_away(place)
-        port = _free_port()
+        give_away(place, USERS)
+        port = free_port()
         command = [
             *_server_command(place / "data"),
             f"--port={port}",
@@ -165,11 +168,7 @@ def _listens(path: Path) -> bool:
 
 
 def _binary(*names: str) -> str:
-    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
-    for name in names:
-        if found := shutil.which(name, path=path):
-            return found
-    raise MariaDBMissing(f"{names[0]} is missing: apt-get install mariadb-server")
+    return find_binary(names, "mariadb-server", "/usr/sbin", "/usr/local/sbin")
 
 
 def _server_command(data: Path) -> list[str]:
@@ -183,47 +182,19 @@ def _server_command(data: Path) -> list[str]:
         "--innodb-use-native-aio=0",
         "--skip-log-bin",
         "--skip-name-resolve",
-        *([f"--user={_unprivileged()}"] if os.geteuid() == 0 else []),
+        *([f"--user={unprivileged(USERS).pw_name}"] if os.geteuid() == 0 else []),
     ]
-
-
-def _unprivileged() -> str:
-    for name in ("mysql", "nobody"):
-        with contextlib.suppress(KeyError):
-            return pwd.getpwnam(name).pw_name
-    raise MariaDBMissing("there is no unprivileged user to run mariadbd as")
-
-
-def _give_away(place: Path) -> None:
-    if os.geteuid() != 0:
-        return
-    user = pwd.getpwnam(_unprivileged())
-    for path in (place, *place.rglob("*")):
-        os.chown(path, user.pw_uid, user.pw_gid)
 
 
 def _template() -> Path:
     """An empty data directory, made once per version of the server."""
-    version = subprocess.run(
-        [_binary("mariadbd", "mysqld"), "--no-defaults", "--version"],
-        check=True,
-        capture_output=True,
-    ).stdout
-    digest = hashlib.sha256(version).hexdigest()[:12]
-    place = Path(tempfile.gettempdir()) / f"ctrlruntime-mariadb-{os.geteuid()}-{digest}"
-    place.mkdir(mode=0o755, exist_ok=True)
-    with (place / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (place / "ready").exists():
-            _install(place / "data")
-            (place / "ready").touch()
-    return place / "data"
+    binary = _binary("mariadbd", "mysqld")
+    return data_template("mariadb", [binary, "--no-defaults", "--version"], _install)
 
 
 def _install(data: Path) -> None:
-    shutil.rmtree(data, ignore_errors=True)
     data.mkdir()
-    _give_away(data)
+    give_away(data, USERS)
     command = [
         _binary("mariadb-install-db", "mysql_install_db"),
         "--no-defaults",
@@ -232,13 +203,6 @@ def _install(data: Path) -> None:
         "--skip-test-db",
         "--innodb-log-file-size=8M",
         "--innodb-use-native-aio=0",
-        *([f"--user={_unprivileged()}"] if os.geteuid() == 0 else []),
+        *([f"--user={unprivileged(USERS).pw_name}"] if os.geteuid() == 0 else []),
     ]
     subprocess.run(command, check=True, capture_output=True)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -7,9 +7,9 @@ import sys
 
 PROGRAM = """
 import gc, sys
-from ctrlruntime.imports import lasting
+from ctrlruntime.fast_imports import fast_imports
 try:
-    with lasting():
+    with fast_imports():
         assert not gc.isenabled()
         import structlog
         raise LookupError
@@ -18,7 +18,7 @@ except LookupError:
 assert gc.isenabled() and gc.get_freeze_count() > 10_000
 assert structlog.dev.rich is None and "rich" not in sys.modules
 import rich.console
-with lasting():
+with fast_imports():
     import rich.traceback  # who has it keeps it
 """
 

@@ -9,12 +9,18 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 
 import pytest
+import structlog
 import trustme
 from aiohttp import web
 
 from ctrlruntime.envtest.proxy.proxy import Proxy, ProxyOptions
 from ctrlruntime.envtest.server import APIServer, ServerOptions
 from ctrlruntime.manager.http import HTTPServer, listen
+from ctrlruntime.manager.http_routes import Routes
+from ctrlruntime.manager.webhooks import WebhookServer
+from ctrlruntime.webhook.options import WebhookOptions
+from ctrlruntime.webhook.tls import ServingTLS
+from tests.manager.http_server import http_server as served
 
 CALLERS = 4
 
@@ -33,9 +39,15 @@ async def api_server() -> AsyncIterator[int]:
 
 @asynccontextmanager
 async def http_server() -> AsyncIterator[int]:
-    listener = listen("127.0.0.1:0", "a test")
-    assert listener is not None
-    server = HTTPServer("test", web.Application(), listener)
+    async with served(Routes()) as port:
+        yield port
+
+
+@asynccontextmanager
+async def webhook_server(tls: ssl.SSLContext) -> AsyncIterator[int]:
+    serving = ServingTLS()
+    serving.context = tls
+    server = WebhookServer(web.Application(), WebhookOptions(host="127.0.0.1", port=0), serving)
     running = asyncio.create_task(server.start())
     await server.wait_ready()
     yield server.port
@@ -66,7 +78,8 @@ async def test_a_server_that_is_stopped_while_it_starts_gives_its_port_back(turn
     listener = listen("127.0.0.1:0", "a test")
     assert listener is not None
     port = listener.getsockname()[1]
-    running = asyncio.create_task(HTTPServer("test", web.Application(), listener).start())
+    server = HTTPServer("test", Routes(), listener, structlog.get_logger())
+    running = asyncio.create_task(server.start())
     await asyncio.sleep(0)
     for _ in range(turns):
         await asyncio.sleep(0)
@@ -108,7 +121,7 @@ async def hung_up(reader: asyncio.StreamReader) -> None:
     raise ConnectionAbortedError
 
 
-@pytest.mark.parametrize("kind", ["api_server", "http_server"])
+@pytest.mark.parametrize("kind", ["api_server", "http_server", "webhook_server"])
 async def test_who_does_not_answer_the_end_of_tls_is_hung_up_on(kind: str) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
@@ -127,14 +140,9 @@ async def tls_server(kind: str, context: ssl.SSLContext) -> AsyncIterator[int]:
         async with APIServer(ServerOptions(tls=True)) as server:
             yield server.port
         return
-    listener = listen("127.0.0.1:0", "a test")
-    assert listener is not None
-    http = HTTPServer("test", web.Application(), listener, tls=context)
-    running = asyncio.create_task(http.start())
-    await http.wait_ready()
-    yield http.port
-    running.cancel()
-    await asyncio.wait([running])
+    manager = webhook_server(context) if kind == "webhook_server" else served(Routes(), tls=context)
+    async with manager as port:
+        yield port
 
 
 def connected(port: int) -> ssl.SSLSocket:

@@ -16,6 +16,12 @@ from ctrlruntime.api import (
     remove_condition,
     set_condition,
 )
+from ctrlruntime.api.conditions import (
+    LONGEST_MESSAGE,
+    conditions_of,
+    conditions_to_wire,
+    new_condition,
+)
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = START + timedelta(hours=1)
@@ -117,3 +123,21 @@ def test_any_sequence_keeps_one_of_each_type_in_order_and_dates_transitions(
     assert {
         item.type: (item.status, item.reason, item.last_transition_time) for item in conditions
     } == expected
+
+
+def test_a_new_condition_is_cut_between_words_and_writes_no_unset_generation() -> None:
+    made = new_condition("Ready", False, "Waiting", "word " * 300)
+    assert made.status == "False"
+    assert len(made.message) <= LONGEST_MESSAGE
+    assert made.message.endswith("word…")
+    assert made.to_wire().keys() == {"type", "status", "reason", "message"}
+    later = new_condition("Ready", "Unknown", "Waiting", "", generation=3)
+    assert (later.status, later.observed_generation) == ("Unknown", 3)
+
+
+def test_stored_conditions_are_read_and_written_with_their_defaults() -> None:
+    made = new_condition("Ready", True, "Reconciled", "")
+    [wire] = conditions_to_wire([made])
+    assert wire["message"] == ""
+    assert conditions_of({"conditions": [wire]}) == [made]
+    assert conditions_of({}) == []

@@ -42,7 +42,7 @@ def test_kinds_read_like_kubectl_writes_them() -> None:
 @pytest.mark.parametrize(
     ("gvk", "arguments", "path"),
     [
-        (DEPLOYMENT, (), "/apis/apps/v1/deployments"),
+        (DEPLOYMENT, (None,), "/apis/apps/v1/deployments"),
         (DEPLOYMENT, ("ns",), "/apis/apps/v1/namespaces/ns/deployments"),
         (DEPLOYMENT, ("ns", "x"), "/apis/apps/v1/namespaces/ns/deployments/x"),
         (DEPLOYMENT, ("ns", "x", "status"), "/apis/apps/v1/namespaces/ns/deployments/x/status"),
@@ -52,19 +52,20 @@ def test_kinds_read_like_kubectl_writes_them() -> None:
         (POD, ("ns", "a b/c?"), "/api/v1/namespaces/ns/pods/a%20b%2Fc%3F"),
     ],
 )
-def test_paths(gvk: GroupVersionKind, arguments: tuple[str, ...], path: str) -> None:
-    assert BUILTIN[gvk].path(*arguments) == path
+def test_paths(gvk: GroupVersionKind, arguments: tuple[str | None, ...], path: str) -> None:
+    namespace, *others = arguments
+    assert BUILTIN[gvk].path(*others, namespace=namespace) == path
 
 
 def test_a_path_that_would_name_something_else_is_refused() -> None:
     mapping = BUILTIN[POD]
     with pytest.raises(ValueError, match="a namespace is needed"):
-        mapping.path(None, "x")
+        mapping.path("x")
     for name in ("", ".", ".."):
         with pytest.raises(ValueError, match="not a name"):
-            mapping.path("ns", name)
+            mapping.path(name, namespace="ns")
     with pytest.raises(ValueError, match="named object"):
-        mapping.path("ns", None, "status")
+        mapping.path(None, "status", namespace="ns")
 
 
 def test_the_resource_of_a_mapping_is_the_name_of_its_crd() -> None:

@@ -16,7 +16,6 @@ from ctrlruntime.api import (
     Condition,
     Conditions,
     GroupVersionKind,
-    KindRegistry,
     Nullable,
     ObjectMeta,
     RawExtension,
@@ -201,7 +200,7 @@ class TestKinds:
             "ServiceList",
         )
         assert Service.gvk() == GroupVersionKind("test.example.com", "v1", "Service")
-        assert Service.mapping().path("ns", "x").endswith("/namespaces/ns/services/x")
+        assert Service.mapping().path("x", namespace="ns").endswith("/namespaces/ns/services/x")
         assert not Bare.mapping().namespaced
 
     def test_status_is_a_subresource_if_there_is_one(self) -> None:
@@ -237,28 +236,6 @@ class TestKinds:
 
         with pytest.raises(TypeError, match="without one: needed"):
             type("Thing", (Resource[Lazy, Strict],), {}, group="a.b", version="v1")
-
-
-class TestRegistry:
-    def test_kinds_are_found_by_gvk(self) -> None:
-        registry = KindRegistry([Service])
-        registry.register(Service)
-        assert registry.by_gvk(Service.gvk()) is Service
-        assert registry.by_gvk(Bare.gvk()) is None
-        assert registry.kinds() == (Service,)
-        assert Service in registry
-        assert Service.gvk() in registry
-
-    def test_two_classes_for_one_kind_are_refused(self) -> None:
-        other = type("Service", (Resource[Lazy],), {}, group="test.example.com", version="v1")
-        with pytest.raises(ValueError, match="registered as"):
-            KindRegistry([Service, other])
-
-    def test_manifests_are_parsed_as_far_as_their_kind_is_known(self) -> None:
-        registry = KindRegistry([Service])
-        assert isinstance(registry.parse(service().to_manifest()), Service)
-        pod = {"apiVersion": "v1", "kind": "Pod"}
-        assert registry.parse(pod) == pod
 
 
 names = st.text(min_size=1, max_size=8)

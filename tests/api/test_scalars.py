@@ -101,6 +101,16 @@ def test_quantities_have_exact_values_and_keep_their_text(text: str, value: str)
     assert quantity == text
 
 
+@pytest.mark.parametrize(
+    "text", ["12.68557864e1830304", "1e-1830304", "1e999999", f"1e{'9' * 5000}", "9" * 5000, "1e31"]
+)
+def test_a_quantity_that_no_server_holds_is_out_of_range(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^'[^']{1,41}' is out of range$"):
+        _ = Quantity(text).value
+    assert Quantity("1e30").value == Decimal("1e30")
+    assert Quantity("0e999999").value == 0
+
+
 class Holder(ApiModel):
     timeout: Duration | None = None
     amount: Quantity | None = None

@@ -197,7 +197,7 @@ class TestRegistry:
         with pytest.raises(ValidationError, match="syncInterval"):
             TenantRegistry.from_manifest(manifest)
 
-    @pytest.mark.parametrize("source", [{"type": "postgresql"}, {"type": None}])
+    @pytest.mark.parametrize("source", [{"type": "oracle"}, {"type": None}])
     def test_an_unknown_source_is_not_valid(self, source: dict[str, Any]) -> None:
         assert not jsonschema_rs.is_valid(schema_of(TenantRegistry), with_source(**source))
 
@@ -206,6 +206,7 @@ class TestRegistry:
         rules = {rule["rule"]: rule["fieldPath"] for rule in source["x-kubernetes-validations"]}
         assert rules == {
             "self.type != 'mysql' || has(self.mysql)": ".mysql",
+            "self.type != 'postgresql' || has(self.postgresql)": ".postgresql",
             "self.type != 'sqlite' || has(self.sqlite)": ".sqlite",
         }
 
@@ -279,7 +280,7 @@ class TestResources:
     ("kind", "columns"),
     [
         (TenantRegistry, ["Templates", "Desired", "Ready", "Failed", "Conditions", "Age"]),
-        (TenantTemplate, ["Registry", "Total", "Ready", "Applied", "Age"]),
+        (TenantTemplate, ["Registry", "Total", "Updated", "Ready", "Rollout", "Applied", "Age"]),
         (
             Tenant,
             ["UID", "Template", "Ready", "Desired", "Skipped", "Conflicted", "Conditions", "Age"],

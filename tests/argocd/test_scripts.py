@@ -109,6 +109,11 @@ CASES: Final = [
         ("Suspended", "Paused."),
     ),
     (
+        "superseded",
+        {"status": {"observedGeneration": 3, "phase": "Superseded", "message": "Replaced."}},
+        ("Healthy", "Replaced."),
+    ),
+    (
         "extracted",
         {"status": {"observedGeneration": 3, "phase": "Extracted", "message": "Extracted."}},
         ("Suspended", "Extracted."),

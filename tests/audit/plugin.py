@@ -13,25 +13,16 @@ from typing import Any
 import pytest
 from _pytest.terminal import TerminalReporter
 
-from tests.audit.ledger import Ledger, read
+from tests.audit.report import Audit, Share, Verdict, judge
+from tests.audit.request_recorder import Line, RequestRecorder, read
 from tests.audit.rights import Right
-from tests.audit.verdict import Audit, Share, Verdict, judge
+from tests.selection import is_narrowed
 
 AUDIT = pytest.StashKey[Audit]()
 """What is audited, where it is not the manager's systems."""
-LEDGER = pytest.StashKey[Ledger]()
+LEDGER = pytest.StashKey[RequestRecorder]()
 
 _FOLDER = "rights_folder"
-_NARROWING = (
-    "keyword",
-    "lf",
-    "collectonly",
-    "deselect",
-    "ignore",
-    "ignore_glob",
-    "requirement",
-    "requirements",
-)
 _WHOLE = ("", "not matrix")
 """Choices of marks that leave nothing out that would use a right of its own."""
 
@@ -51,17 +42,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def ledger(request: pytest.FixtureRequest) -> Ledger:
-    """Takes down what managers under test ask; see `Ledger.watch`."""
+def ledger(request: pytest.FixtureRequest) -> RequestRecorder:
+    """Takes down what managers under test ask; see `RequestRecorder.watch`."""
     return ledger_of(request.config)
 
 
-def ledger_of(config: pytest.Config) -> Ledger:
+def ledger_of(config: pytest.Config) -> RequestRecorder:
     """This worker's, made at first use."""
     if LEDGER not in config.stash:
         worker: dict[str, Any] = getattr(config, "workerinput", {})
         folder = Path(worker[_FOLDER]) if worker else folder_of(config)
-        config.stash[LEDGER] = Ledger(folder / f"{worker.get('workerid', 'main')}.jsonl")
+        config.stash[LEDGER] = RequestRecorder(folder / f"{worker.get('workerid', 'main')}.jsonl")
     return config.stash[LEDGER]
 
 
@@ -84,9 +75,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """What ended after the last test."""
+    """What ended after the last test.
+
+    Once pytest has given up the lock of the run's folder, any other run on the machine may remove it.
+    """
     if LEDGER in session.config.stash:
         session.config.stash[LEDGER].flush()
+    judge_of_run = session.config.pluginmanager.get_plugin("rights-judge")
+    if judge_of_run is not None and not session.config.option.collectonly:
+        judge_of_run.gather()
 
 
 class Judge:
@@ -98,6 +95,7 @@ class Judge:
         self._wanted: list[Share] = []
         self._unaudited: frozenset[str] = frozenset()
         self._place = Path()
+        self._lines: list[Line] = []
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -108,13 +106,12 @@ class Judge:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if session.config.option.collectonly:
             return
-        self._place = self._gathered()
         complete = session.exitstatus == pytest.ExitCode.OK
         if complete and may_be_whole(self._config):
             self._wanted, exempt = self._expected()
         else:
             self._wanted, exempt = [], frozenset[Right]()
-        self._verdict = judge(read(self._place), self._wanted, exempt)
+        self._verdict = judge(self._lines, self._wanted, exempt)
         if complete and not self._verdict.acceptable:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -126,13 +123,14 @@ class Judge:
         shares = audit.shares() if whole else ()
         return [share for share in shares if share.suite in whole], audit.exempt
 
-    def _gathered(self) -> Path:
-        """One file of the run."""
+    def gather(self) -> None:
+        """Write one file of the run, and read it."""
         folder = folder_of(self._config)
         place: Path = self._config.option.rights or folder / "all.jsonl"
         parts = sorted(part for part in folder.glob("*.jsonl") if part != place)
         place.write_bytes(b"".join(part.read_bytes() for part in parts))
-        return place
+        self._place = place
+        self._lines = list(read(place))
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         verdict = self._verdict
@@ -155,8 +153,11 @@ class Judge:
 
 def may_be_whole(config: pytest.Config) -> bool:
     """Whether all that is in some folder was asked for."""
-    narrowed = any(config.getoption(name, None) for name in _NARROWING)
-    return not narrowed and config.getoption("markexpr", "") in _WHOLE and bool(_folders(config))
+    return (
+        not is_narrowed(config)
+        and config.getoption("markexpr", "") in _WHOLE
+        and bool(_folders(config))
+    )
 
 
 def covers(config: pytest.Config, folder: Path) -> bool:

@@ -47,14 +47,15 @@ def granted(manifests: Iterable[Manifest]) -> frozenset[Right]:
     A role that nobody is bound to gives nothing, nor does one that only collects what others say.
     """
     known = list(manifests)
-    roles = {_key(each, each["metadata"]["name"]): each for each in known}
+    roles = {_key(each): each for each in known}
     rights: set[Right] = set()
     for bound in known:
         if bound["kind"] not in ("ClusterRoleBinding", "RoleBinding"):
             continue
         reference = bound["roleRef"]
-        role = roles[reference["kind"], reference["name"]]
         namespace = bound["metadata"]["namespace"] if bound["kind"] == "RoleBinding" else ""
+        where = namespace if reference["kind"] == "Role" else ""
+        role = roles[reference["kind"], where, reference["name"]]
         for rule in role.get("rules") or ():
             rights.update(rights_of(rule, namespace))
     return frozenset(rights)
@@ -74,5 +75,6 @@ def resource_of(group: str, resource: str) -> str:
     return f"{plural}.{group}{slash}{subresource}" if group else resource
 
 
-def _key(manifest: Manifest, name: str) -> tuple[str, str]:
-    return manifest["kind"], name
+def _key(manifest: Manifest) -> tuple[str, str, str]:
+    metadata = manifest["metadata"]
+    return manifest["kind"], metadata.get("namespace", ""), metadata["name"]

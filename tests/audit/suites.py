@@ -6,8 +6,8 @@ import yaml
 
 from ctrlruntime.generate.permissions import policy_rules
 from manager.manifests import SYSTEMS, rules_of
+from tests.audit.report import Audit, shares
 from tests.audit.rights import Manifest, Right, granted, rights_of
-from tests.audit.verdict import Audit, shares
 from tests.manifests.installation import NAMESPACE, ROOT, manifests
 
 SUITES = {system: ROOT / "tests" / system for system in ("tenancy", "cloud", "cosmos")}

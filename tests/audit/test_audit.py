@@ -12,19 +12,19 @@ import pytest
 from ctrlruntime.envtest.proxy.log import RequestLog
 from ctrlruntime.envtest.proxy.requests import RequestInfo
 from manager.manifests import SYSTEMS
-from tests.audit.ledger import Asked, Lacking, Ledger, read
+from tests.audit.report import Share, judge, shares
+from tests.audit.request_recorder import Asked, Lacking, RequestRecorder, read
 from tests.audit.rights import Right, granted
 from tests.audit.suites import COMMON, NOT_REQUESTED, declared, of_the_manager, shipped
-from tests.audit.verdict import Share, judge, shares
 
 ROOT = Path(__file__).parents[2]
 RBAC = "rbac.authorization.k8s.io"
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
+def ledger(tmp_path: Path) -> RequestRecorder:
     """One of the test's own, which the run does not read."""
-    return Ledger(tmp_path / "asked.jsonl")
+    return RequestRecorder(tmp_path / "asked.jsonl")
 
 
 def request(
@@ -42,7 +42,7 @@ def asked(verb: str, resource: str, code: int = 200, **more: Any) -> Asked:
 # -- what is taken down --------------------------------------------------------------------------
 
 
-def test_requests_are_taken_down_test_by_test(ledger: Ledger) -> None:
+def test_requests_are_taken_down_test_by_test(ledger: RequestRecorder) -> None:
     log = RequestLog()
     with ledger.watch(log, suite="s", server="x", users=["manager"], expected=["pods"]) as audited:
         ledger.turn("first")
@@ -127,6 +127,15 @@ def test_a_right_is_used_by_requests_that_take_it(lines: list[Any], unused: list
     assert verdict.acceptable is (not unused and not verdict.forbidden)
 
 
+def test_a_watch_that_begins_with_the_list_takes_both_rights() -> None:
+    share = Share("s", frozenset({Right("list", "things"), Right("watch", "things")}))
+    (unused,) = judge([asked("watch", "things")], [share]).unused
+    assert str(unused[1]) == "list things"
+    assert judge([asked("watch", "things", streams_list=True)], [share]).acceptable
+    refused = judge([asked("watch", "things", 403, streams_list=True, expected=True)], [share])
+    assert [str(right) for _, right in refused.unused] == ["list things", "watch things"]
+
+
 def test_a_right_in_one_namespace_is_used_there() -> None:
     share = Share("s", frozenset({Right("get", "leases", "system")}))
     assert not judge([asked("get", "leases", at="elsewhere")], [share]).acceptable
@@ -187,7 +196,7 @@ import pytest
 from pathlib import Path
 from tests.audit.plugin import AUDIT
 from tests.audit.rights import Right
-from tests.audit.verdict import Audit, Share
+from tests.audit.report import Audit, Share
 
 pytest_plugins = ["tests.audit.plugin"]
 
@@ -250,6 +259,14 @@ class TestRuns:
             (verb, f"suite/test_it.py::test_it[{verb}-200]") for verb in ("get", "list")
         }
 
+    def test_the_folder_may_be_removed_when_the_session_finishes(self, suite: Path) -> None:
+        """Another run on the machine removes old folders of pytest as soon as their lock is given up."""
+        remove = "    shutil.rmtree(session.config._tmp_path_factory.getbasetemp())"
+        finish = f"import shutil\n\ndef pytest_sessionfinish(session):\n{remove}\n"
+        (suite / "suite" / "conftest.py").write_text(CONFTEST + finish)
+        code, text = self.run(suite)
+        assert code == 0, text
+
     def test_a_whole_run_fails_for_a_right_that_nobody_used_and_names_it(self, suite: Path) -> None:
         self.changed(suite, '("list", 200)', '("watch", 200)')
         code, text = self.run(suite)
@@ -261,6 +278,21 @@ class TestRuns:
         code, text = self.run(suite, "-k", "get")
         assert code == 0, text
         assert "rights of the manager" not in text
+
+    @pytest.mark.parametrize(
+        ("option", "line"),
+        [("--requirements", "WQ-01"), ("--scenarios", "SG-20"), ("--hazards", "H-A1")],
+    )
+    def test_a_run_of_one_catalogue_is_not_asked_for_all_rights(
+        self, suite: Path, option: str, line: str
+    ) -> None:
+        self.changed(suite, '("list", 200)', '("watch", 200)')
+        self.changed(suite, "def test_it", f'@pytest.mark.criterion("{line}")\ndef test_it')
+        plugin = ("-p", "tests.catalogue.plugin", "-W", "ignore")
+        code, text = self.run(suite, *plugin, "suite", option)
+        assert "granted and never used" not in text
+        assert "2 passed" in text
+        assert code == 0, text
 
     def test_a_refusal_fails_any_run_and_names_the_test(self, suite: Path) -> None:
         self.changed(suite, '("list", 200)', '("list", 403)')

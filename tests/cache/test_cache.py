@@ -16,7 +16,7 @@ from ctrlruntime.cache.errors import (
     UndeclaredKind,
     UnsupportedRead,
 )
-from ctrlruntime.cache.events import Created, Deleted, Event, Updated
+from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
 from ctrlruntime.cache.informer import InformerOptions
 from ctrlruntime.cache.store import UnknownIndex
 from ctrlruntime.client.call import Call, Execute
@@ -93,14 +93,14 @@ class TestReadErrors:
     async def test_read_before_start(self, cache: Cache) -> None:
         cache.declare(CONFIG_MAP)
         with pytest.raises(CacheNotStarted):
-            cache.get(CONFIG_MAP, "a", "default")
+            cache.get(CONFIG_MAP, "a", namespace="default")
 
     @pytest.mark.criterion("CA-02")
     @pytest.mark.criterion("CA-11")
     async def test_undeclared_kind_names_the_fix_and_starts_no_watch(self, cache: Cache) -> None:
         await started(cache)
         with pytest.raises(UndeclaredKind, match=r"v1, Kind=ConfigMap.*declare"):
-            cache.get(CONFIG_MAP, "a", "default")
+            cache.get(CONFIG_MAP, "a", namespace="default")
         with pytest.raises(UndeclaredKind):
             await cache.client().list(CONFIG_MAP)
         assert cache.stats() == []
@@ -113,9 +113,9 @@ class TestReadErrors:
         await started(cache)
         informer = cache.declare(CONFIG_MAP).informer
         with pytest.raises(NotSynced, match="wait_synced"):
-            cache.get(CONFIG_MAP, "a", "default")
+            cache.get(CONFIG_MAP, "a", namespace="default")
         await informer.wait_synced(60.0)
-        assert cache.get(CONFIG_MAP, "a", "default")
+        assert cache.get(CONFIG_MAP, "a", namespace="default")
 
     @pytest.mark.criterion("CA-02")
     async def test_the_wait_ends_when_it_is_cancelled_or_over(self, make_cache: MakeCache) -> None:
@@ -136,9 +136,9 @@ class TestReadErrors:
     async def test_not_found_carries_group_kind_and_name(self, cache: Cache) -> None:
         cache.declare(DEPLOYMENT)
         await started(cache)
-        assert cache.get(DEPLOYMENT, "a", "default") is None
+        assert cache.get(DEPLOYMENT, "a", namespace="default") is None
         with pytest.raises(NotFound, match=r'deployments\.apps "a" not found') as error:
-            await cache.client().get(DEPLOYMENT, "a", "default")
+            await cache.client().get(DEPLOYMENT, "a", namespace="default")
         assert error.value.details == {"name": "a", "group": "apps", "kind": "deployments"}
 
     @pytest.mark.criterion("CA-08")
@@ -147,10 +147,10 @@ class TestReadErrors:
         cache.declare(NAMESPACE)
         await client.create(config_map("a"))
         await started(cache)
-        assert cache.get(CONFIG_MAP, "a", "default")
+        assert cache.get(CONFIG_MAP, "a", namespace="default")
         assert cache.get(NAMESPACE, "default")
         with pytest.raises(OutsideCache, match=r"'kube-public'.*default, kube-system"):
-            cache.get(CONFIG_MAP, "a", "kube-public")
+            cache.get(CONFIG_MAP, "a", namespace="kube-public")
         with pytest.raises(ValueError, match="cluster-scoped"):
             cache.declare(NAMESPACE, namespaces=["default"])
 
@@ -158,8 +158,8 @@ class TestReadErrors:
         cache.declare(CONFIG_MAP, metadata_only=True)
         await started(cache)
         with pytest.raises(OnlyMetadata, match="metadata_only=True"):
-            cache.get(CONFIG_MAP, "a", "default")
-        assert cache.get(CONFIG_MAP, "a", "default", metadata_only=True) is None
+            cache.get(CONFIG_MAP, "a", namespace="default")
+        assert cache.get(CONFIG_MAP, "a", namespace="default", metadata_only=True) is None
 
 
 class TestReads:
@@ -214,9 +214,9 @@ class TestReads:
         await cache.informer(Widget).wait_synced(60.0)
         manifest = {"metadata": {"name": "w", "namespace": "default"}, "spec": {"size": 5}}
         await cache.client().create(Widget.from_manifest(manifest))
-        typed = cache.get(Widget, "w", "default")
-        plain = cache.get(WIDGET, "w", "default")
-        metadata = cache.get(WIDGET, "w", "default", metadata_only=True)
+        typed = cache.get(Widget, "w", namespace="default")
+        plain = cache.get(WIDGET, "w", namespace="default")
+        metadata = cache.get(WIDGET, "w", namespace="default", metadata_only=True)
         assert isinstance(typed, Widget)
         assert plain is not None
         assert metadata is not None
@@ -230,14 +230,14 @@ class TestReads:
         cache.declare(CONFIG_MAP)
         await client.create(config_map("a", {"k": "1"}))
         await started(cache)
-        first = cache.get(CONFIG_MAP, "a", "default")
+        first = cache.get(CONFIG_MAP, "a", namespace="default")
         assert first is not None
         first["data"]["k"] = "changed"
-        again = cache.get(CONFIG_MAP, "a", "default")
+        again = cache.get(CONFIG_MAP, "a", namespace="default")
         assert again is not None
         assert again["data"] == {"k": "1"}
-        entry = cache.entry(CONFIG_MAP, "a", "default")
-        assert entry is cache.entry(CONFIG_MAP, "a", "default")
+        entry = cache.entry(CONFIG_MAP, "a", namespace="default")
+        assert entry is cache.entry(CONFIG_MAP, "a", namespace="default")
 
     @pytest.mark.criterion("CA-07")
     async def test_selectors_restrict_what_is_cached(self, client: Client, cache: Cache) -> None:
@@ -245,8 +245,8 @@ class TestReads:
         await client.create(config_map("a", labels={"on": "1"}))
         await client.create(config_map("b"))
         await started(cache)
-        assert cache.get(CONFIG_MAP, "a", "default")
-        assert cache.get(CONFIG_MAP, "b", "default") is None
+        assert cache.get(CONFIG_MAP, "a", namespace="default")
+        assert cache.get(CONFIG_MAP, "b", namespace="default") is None
 
     @pytest.mark.criterion("CA-07")
     async def test_field_selectors_do_too_and_objects_enter_and_leave(
@@ -260,12 +260,14 @@ class TestReads:
         assert cache.list(CONFIG_MAP) == []
         told = Told()
         informer.add_handler(told)
-        await client.patch(CONFIG_MAP, "a", "default", {"metadata": {"labels": {"on": "1"}}})
+        await client.patch(
+            CONFIG_MAP, "a", {"metadata": {"labels": {"on": "1"}}}, namespace="default"
+        )
         await told.until(lambda: len(informer.store) == 1)
         assert [m["metadata"]["name"] for m in cache.list(CONFIG_MAP)] == ["a"]
-        await client.patch(CONFIG_MAP, "a", "default", {"metadata": {"labels": None}})
+        await client.patch(CONFIG_MAP, "a", {"metadata": {"labels": None}}, namespace="default")
         await told.until(lambda: len(informer.store) == 0)
-        assert [type(event) for event in told.events] == [Created, Deleted]
+        assert [type(event) for event in told.events] == [CreateEvent, DeleteEvent]
 
     @pytest.mark.criterion("CA-10")
     async def test_all_namespaces_but_some(self, client: Client, cache: Cache) -> None:
@@ -316,12 +318,12 @@ class TestReads:
             await started(cache)
             reader = cache.client()
             seen.requests.clear()
-            await reader.get(CONFIG_MAP, "a", "default")
+            await reader.get(CONFIG_MAP, "a", namespace="default")
             await reader.list(CONFIG_MAP, "default")
             assert seen.requests == []
-            await reader.get(DEPLOYMENT, "d", "default")
-            await reader.get(CONFIG_MAP, "a", "default", consistency="live")
-            await reader.live.get(CONFIG_MAP, "a", "default")
+            await reader.get(DEPLOYMENT, "d", namespace="default")
+            await reader.get(CONFIG_MAP, "a", namespace="default", consistency="live")
+            await reader.live.get(CONFIG_MAP, "a", namespace="default")
             assert len(seen.requests) == 3
             await cache.stop()
 
@@ -341,22 +343,22 @@ class TestHandlers:
         # Before it has been told of all: one object changes, one goes, one comes.
         writer = cache.client()
         await asyncio.gather(
-            writer.patch(CONFIG_MAP, "m249", "default", {"data": {"late": "1"}}),
-            writer.delete(CONFIG_MAP, "m248", "default"),
+            writer.patch(CONFIG_MAP, "m249", {"data": {"late": "1"}}, namespace="default"),
+            writer.delete(CONFIG_MAP, "m248", namespace="default"),
             writer.create(config_map("new", labels={"test": "1"})),
         )
         await registration.wait_synced(60.0)
         state: dict[str, Entry] = {}
         for event in told.events:
             match event:
-                case Created(new=new):
+                case CreateEvent(new=new):
                     assert new.name not in state
                     assert event.initial == (new.name != "new")
                     state[new.name] = new
-                case Updated(old=old, new=new):
+                case UpdateEvent(old=old, new=new):
                     assert state[old.name] is old
                     state[new.name] = new
-                case Deleted(old=old):
+                case DeleteEvent(old=old):
                     del state[old.name]
         assert state == {entry.name: entry for entry in informer.store}
         assert len(state) == 250
@@ -374,7 +376,7 @@ class TestHandlers:
         await started(cache)
         await client.create(config_map("a"))
         await told.until(
-            lambda: any(isinstance(e, Created) and e.new.name == "a" for e in told.events)
+            lambda: any(isinstance(e, CreateEvent) and e.new.name == "a" for e in told.events)
         )
 
     @pytest.mark.criterion("RF-18")
@@ -389,9 +391,28 @@ class TestHandlers:
         before = len(gone.events)
         await cache.client().create(config_map("a"))
         await stays.until(
-            lambda: any(isinstance(e, Created) and not e.initial for e in stays.events)
+            lambda: any(isinstance(e, CreateEvent) and not e.initial for e in stays.events)
         )
         assert len(gone.events) == before
+
+    @pytest.mark.criterion("LV-5")
+    async def test_lv_5_a_transform_on_a_shared_informer_is_refused(self, cache: Cache) -> None:
+        def transform(entry: Entry) -> Entry:
+            return entry
+
+        def other(entry: Entry) -> Entry:
+            return entry
+
+        cache.declare(CONFIG_MAP)
+        with pytest.raises(ValueError, match="ConfigMap is declared already, without a transform"):
+            cache.declare(CONFIG_MAP, transform=transform)
+        own = cache.declare(CONFIG_MAP, labels="test", transform=transform)
+        with pytest.raises(ValueError, match="with another transform"):
+            cache.declare(CONFIG_MAP, labels="test", transform=other)
+        assert cache.declare(CONFIG_MAP, labels="test").informer is own.informer
+        assert (
+            cache.declare(CONFIG_MAP, labels="test", transform=transform).informer is own.informer
+        )
 
     @pytest.mark.criterion("RF-20")
     async def test_a_transform_runs_before_store_and_handlers(
@@ -410,9 +431,9 @@ class TestHandlers:
             await client.create(config_map(name, {"k": "v"}, labels={"test": "1"}))
         await started(cache)
         (event,) = told.events
-        assert isinstance(event, Created)
+        assert isinstance(event, CreateEvent)
         assert "data" not in event.new.decode()
-        entry = cache.entry(CONFIG_MAP, "good", "default")
+        entry = cache.entry(CONFIG_MAP, "good", namespace="default")
         assert entry is not None
         assert "data" not in entry.decode()
 
@@ -432,7 +453,7 @@ class TestHandlers:
         watched.told.clear()
         await asyncio.sleep(seconds)
         assert len(watched.told) == times
-        assert all(isinstance(e, Updated) and e.old is e.new for e in watched.told)
+        assert all(isinstance(e, UpdateEvent) and e.old is e.new for e in watched.told)
         watched.task.cancel()
         await asyncio.gather(watched.task, return_exceptions=True)
 
@@ -448,14 +469,45 @@ class TestDeclarations:
         await started(cache)
         await first.release()
         await first.release()
-        assert cache.get(CONFIG_MAP, "a", "default")
+        assert cache.get(CONFIG_MAP, "a", namespace="default")
         await second.release()
         with pytest.raises(UndeclaredKind):
-            cache.get(CONFIG_MAP, "a", "default")
+            cache.get(CONFIG_MAP, "a", namespace="default")
         fresh = cache.declare(CONFIG_MAP)
         await fresh.informer.wait_synced(60.0)
         assert fresh.informer is not first.informer
-        assert cache.get(CONFIG_MAP, "a", "default")
+        assert cache.get(CONFIG_MAP, "a", namespace="default")
+
+    @pytest.mark.criterion("LV-8")
+    async def test_a_released_informer_ends_with_its_watch_and_takes_in_nothing_more(
+        self, client: Client, cache: Cache
+    ) -> None:
+        first, second = cache.declare(CONFIG_MAP), cache.declare(CONFIG_MAP)
+        await started(cache)
+        (running,) = [
+            t for t in asyncio.all_tasks() if t.get_name() == f"informer {first.informer.gvk}"
+        ]
+        await first.release()
+        assert not running.cancelling()
+        await second.release()
+        assert running.cancelling()
+        await asyncio.wait({running})
+        assert running.cancelled()
+        known = {entry.name for entry in first.informer.store}
+        await client.create(config_map("later"))
+        await cache.client().create(config_map("own"))
+        assert {entry.name for entry in first.informer.store} == known
+        assert cache.synced
+
+    @pytest.mark.criterion("LV-8")
+    async def test_an_informer_released_before_it_has_synced_holds_nothing_up(
+        self, cache: Cache
+    ) -> None:
+        handle = cache.declare(CONFIG_MAP)
+        await cache.start()
+        await handle.release()
+        assert cache.synced
+        assert cache.stats() == []
 
     async def test_full_wins_over_metadata_only(self, client: Client, cache: Cache) -> None:
         cache.declare(CONFIG_MAP, metadata_only=True)
@@ -463,9 +515,51 @@ class TestDeclarations:
         assert not handle.informer.metadata_only
         await client.create(config_map("a", {"k": "1"}))
         await started(cache)
-        found = cache.get(CONFIG_MAP, "a", "default")
+        found = cache.get(CONFIG_MAP, "a", namespace="default")
         assert found is not None
         assert found["data"] == {"k": "1"}
+
+    async def test_controllers_that_share_a_kind_read_what_they_declared(
+        self, client: Client, cache: Cache
+    ) -> None:
+        """One tracks every object by its metadata, another reads those of one label in full."""
+        label = {"team": "a"}
+        cache.declare(
+            CONFIG_MAP,
+            metadata_only=True,
+            track_manager="first",
+            indexes={"by-name": lambda entry: (entry.name,)},
+        )
+        cache.declare(
+            CONFIG_MAP,
+            labels=label,
+            track_manager="second",
+            indexes={"by-team": lambda entry: (entry.labels["team"],)},
+        )
+        manifest = config_map("a", {"k": "1"})
+        manifest["metadata"]["labels"] = label
+        await client.apply(manifest, field_manager="second")
+        await client.apply(config_map("b"), field_manager="first")
+        await started(cache)
+        assert not cache.metadata_only(CONFIG_MAP)
+        found = cache.get(CONFIG_MAP, "a", namespace="default")
+        assert found is not None
+        assert found["data"] == {"k": "1"}
+        for manager in ("first", "second"):
+            entry = cache.entry(CONFIG_MAP, "a", namespace="default", tracked=manager)
+            assert entry is not None
+            assert bool(entry.owned) is (manager == "second")
+        assert cache.entry(CONFIG_MAP, "b", namespace="default", tracked="second") is not None
+        by_team = cache.entries(CONFIG_MAP, index={"by-team": "a"})
+        by_name = cache.entries(CONFIG_MAP, index={"by-name": "b"})
+        assert [entry.name for entry in (*by_team, *by_name)] == ["a", "b"]
+        with pytest.raises(UnknownIndex):
+            cache.entries(CONFIG_MAP, index={"by-size": "1"})
+        cache.declare(CONFIG_MAP, labels={"team": "late"}, track_manager="late", metadata_only=True)
+        assert cache.entry(CONFIG_MAP, "a", namespace="default", tracked="second") is not None
+        assert cache.get(CONFIG_MAP, "a", namespace="default") is not None
+        with pytest.raises(NotSynced):
+            cache.entry(CONFIG_MAP, "a", namespace="default", tracked="late")
 
     async def test_a_running_informer_is_widened(self, client: Client, cache: Cache) -> None:
         informer = cache.declare(CONFIG_MAP, metadata_only=True).informer
@@ -473,7 +567,7 @@ class TestDeclarations:
         await started(cache)
         cache.declare(CONFIG_MAP, track_manager="me")
         await informer.wait_synced(60.0)
-        entry = cache.entry(CONFIG_MAP, "a", "default")
+        entry = cache.entry(CONFIG_MAP, "a", namespace="default")
         assert entry is not None
         assert entry.field("data") == {"k": "1"}
         assert entry.owned is not None
@@ -541,25 +635,33 @@ class TestOwnWrites:
         informer.add_handler(told)
         lag = LaggingWatch(informer)
         made = await writer.create(config_map("a", {"k": "1"}, labels={"test": "1"}))
-        assert (await writer.get(CONFIG_MAP, "a", "default"))["data"] == {"k": "1"}
+        assert (await writer.get(CONFIG_MAP, "a", namespace="default"))["data"] == {"k": "1"}
         await writer.update({**made, "data": {"k": "2"}})
-        assert (await writer.get(CONFIG_MAP, "a", "default"))["data"] == {"k": "2"}
-        await writer.patch(CONFIG_MAP, "a", "default", {"data": {"k": "3"}}, metadata_only=True)
-        assert (await writer.get(CONFIG_MAP, "a", "default"))["data"] == {"k": "3"}
+        assert (await writer.get(CONFIG_MAP, "a", namespace="default"))["data"] == {"k": "2"}
+        await writer.patch(
+            CONFIG_MAP, "a", {"data": {"k": "3"}}, namespace="default", metadata_only=True
+        )
+        assert (await writer.get(CONFIG_MAP, "a", namespace="default"))["data"] == {"k": "3"}
         applied = config_map("a", {"own": "1"}, labels={"test": "1"})
         answer = await writer.apply(applied, field_manager="me", metadata_only=True)
         assert set(answer) == {"apiVersion", "kind", "metadata"}
-        entry = cache.entry(CONFIG_MAP, "a", "default")
+        entry = cache.entry(CONFIG_MAP, "a", namespace="default")
         assert entry is not None
         assert entry.owned is not None
         assert b'"f:own"' in entry.owned
         assert len(await writer.list(CONFIG_MAP, "default")) == 1
-        await writer.delete(CONFIG_MAP, "a", "default")
+        await writer.delete(CONFIG_MAP, "a", namespace="default")
         assert await writer.list(CONFIG_MAP, "default") == []
         before = list(told.events)
         lag.release(informer)
         assert told.events == before  # everything the watch had to say was known
-        assert [type(e) for e in told.events] == [Created, Updated, Updated, Updated, Deleted]
+        assert [type(e) for e in told.events] == [
+            CreateEvent,
+            UpdateEvent,
+            UpdateEvent,
+            UpdateEvent,
+            DeleteEvent,
+        ]
 
     async def test_a_delete_that_waits_for_finalizers_shows_the_object_deleting(
         self, cache: Cache, writer: CachedClient
@@ -567,12 +669,14 @@ class TestOwnWrites:
         LaggingWatch(cache.informer(CONFIG_MAP))
         manifest = config_map("a", labels={"test": "1"}, finalizers=["example.com/wait"])
         await writer.create(manifest)
-        await writer.delete(CONFIG_MAP, "a", "default")
-        entry = cache.entry(CONFIG_MAP, "a", "default")
+        await writer.delete(CONFIG_MAP, "a", namespace="default")
+        entry = cache.entry(CONFIG_MAP, "a", namespace="default")
         assert entry is not None
         assert entry.deletion_timestamp is not None
-        await writer.patch(CONFIG_MAP, "a", "default", {"metadata": {"finalizers": None}})
-        assert cache.entry(CONFIG_MAP, "a", "default") is None  # taking the last one off removes it
+        await writer.patch(CONFIG_MAP, "a", {"metadata": {"finalizers": None}}, namespace="default")
+        assert (
+            cache.entry(CONFIG_MAP, "a", namespace="default") is None
+        )  # taking the last one off removes it
 
     async def test_a_dry_run_is_not_seen(self, cache: Cache, writer: CachedClient) -> None:
         await writer.create(config_map("a", labels={"test": "1"}), dry_run=True)
@@ -583,7 +687,7 @@ class TestOwnWrites:
     ) -> None:
         LaggingWatch(cache.informer(CONFIG_MAP))
         await writer.create(config_map("a", labels={"test": "1"}))
-        await writer.patch(CONFIG_MAP, "a", "default", {"metadata": {"labels": None}})
+        await writer.patch(CONFIG_MAP, "a", {"metadata": {"labels": None}}, namespace="default")
         assert await writer.list(CONFIG_MAP) == []
 
     @pytest.mark.parametrize(
@@ -603,11 +707,11 @@ class TestOwnWrites:
         LaggingWatch(cache.informer(CONFIG_MAP))
         with pytest.raises((WriteOutcomeUnknown, InternalError, asyncio.CancelledError)):
             await writer.intercepted(lose).create(config_map("a", labels={"test": "1"}))
-        assert cache.get(CONFIG_MAP, "a", "default") is None
-        assert cache.uncertain(CONFIG_MAP, "a", "default")
-        assert [key for _, key in cache.uncertain_keys()] == [("default", "a")]
-        assert await writer.get(CONFIG_MAP, "a", "default")
-        assert not cache.uncertain(CONFIG_MAP, "a", "default")
+        assert cache.get(CONFIG_MAP, "a", namespace="default") is None
+        assert cache.unconfirmed(CONFIG_MAP, "a", namespace="default")
+        assert [key for _, key in cache.unconfirmed_keys()] == [("default", "a")]
+        assert await writer.get(CONFIG_MAP, "a", namespace="default")
+        assert not cache.unconfirmed(CONFIG_MAP, "a", namespace="default")
 
     async def test_settle_reads_everything_in_doubt(
         self, cache: Cache, client: Client, writer: CachedClient
@@ -618,8 +722,8 @@ class TestOwnWrites:
         informer.doubt(("default", "a"))
         informer.doubt(("default", "nothing"))
         await cache.settle()
-        assert cache.uncertain_keys() == []
-        assert cache.get(CONFIG_MAP, "a", "default")
+        assert cache.unconfirmed_keys() == []
+        assert cache.get(CONFIG_MAP, "a", namespace="default")
 
     async def test_scale_puts_the_object_in_doubt(self, cache: Cache) -> None:
         handle = cache.declare(DEPLOYMENT)
@@ -627,6 +731,6 @@ class TestOwnWrites:
         writer = cache.client()
         await writer.create(deployment("d"))
         LaggingWatch(handle.informer)
-        await writer.patch_scale(DEPLOYMENT, "d", "default", 3)
-        assert cache.uncertain(DEPLOYMENT, "d", "default")
-        assert (await writer.get(DEPLOYMENT, "d", "default"))["spec"]["replicas"] == 3
+        await writer.patch_scale(DEPLOYMENT, "d", 3, namespace="default")
+        assert cache.unconfirmed(DEPLOYMENT, "d", namespace="default")
+        assert (await writer.get(DEPLOYMENT, "d", namespace="default"))["spec"]["replicas"] == 3

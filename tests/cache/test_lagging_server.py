@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from ctrlruntime.cache.cache import Cache, CacheOptions
-from ctrlruntime.cache.events import Created, Deleted, Event
+from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event
 from ctrlruntime.cache.informer import InformerOptions
 from ctrlruntime.cache.reflector import ReflectorOptions
 from ctrlruntime.client.client import Client
@@ -60,7 +60,7 @@ async def test_a_list_older_than_what_the_watch_has_told_is_refused(
     await cache.start()
     await shown(cache, "old")
     await admin.create(config_map("new"))
-    await admin.delete(CONFIG_MAP, "old", "default")
+    await admin.delete(CONFIG_MAP, "old", namespace="default")
     await shown(cache, "new")
     told: list[Event] = []
     registration = informer.add_handler(told.append)
@@ -73,8 +73,8 @@ async def test_a_list_older_than_what_the_watch_has_told_is_refused(
     await shown(cache, "new", "newest")
     assert stale.fired == 1  # the first relist was the old list; the second asked for NotOlderThan
     assert informer.resource_version > before
-    assert [event.new.name for event in told if isinstance(event, Created)] == ["newest"]
-    assert not [event for event in told if isinstance(event, Deleted)]
+    assert [event.new.name for event in told if isinstance(event, CreateEvent)] == ["newest"]
+    assert not [event for event in told if isinstance(event, DeleteEvent)]
 
 
 @pytest.mark.criterion("CL-14")
@@ -88,11 +88,11 @@ async def test_an_object_in_doubt_is_not_settled_by_an_older_answer(
     await shown(cache, "a")
     proxy.add(DropEvents(), WATCHES, times=None)
     stale = proxy.add(StaleReads(), LISTS, times=None)
-    await cache.refresh(CONFIG_MAP, "a", "default")  # the answer that is given again
-    await cache.client().patch(CONFIG_MAP, "a", "default", {"data": {"k": "2"}})
-    await admin.patch(CONFIG_MAP, "a", "default", {"data": {"k": "3"}})
+    await cache.refresh(CONFIG_MAP, "a", namespace="default")  # the answer that is given again
+    await cache.client().patch(CONFIG_MAP, "a", {"data": {"k": "2"}}, namespace="default")
+    await admin.patch(CONFIG_MAP, "a", {"data": {"k": "3"}}, namespace="default")
     informer.doubt(("default", "a"))
-    found = await cache.client().get(CONFIG_MAP, "a", "default")
+    found = await cache.client().get(CONFIG_MAP, "a", namespace="default")
     assert stale.fired == 1
     assert found["data"] == {"k": "3"}
-    assert not cache.uncertain(CONFIG_MAP, "a", "default")
+    assert not cache.unconfirmed(CONFIG_MAP, "a", namespace="default")

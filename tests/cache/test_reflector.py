@@ -10,10 +10,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
-from ctrlruntime.cache.backoff import Backoff, BackoffOptions
+from ctrlruntime.backoff import Backoff, BackoffOptions
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import Created, Deleted, Event, Updated
-from ctrlruntime.cache.informer import Informer, InformerOptions, Selection, Surroundings
+from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
+from ctrlruntime.cache.informer import Informer, InformerDeps, InformerOptions, Selection
 from ctrlruntime.cache.listwatch import WatchRequest
 from ctrlruntime.cache.observe import NoInformerObserver
 from ctrlruntime.cache.reflector import ReflectorOptions
@@ -128,7 +128,7 @@ class Watched:
         self.informer = Informer(
             MAPPING,
             Selection(),
-            Surroundings(
+            InformerDeps(
                 resolve=resolve,
                 list_watch=lambda _informer, _namespace: server,
                 options=InformerOptions(
@@ -306,7 +306,7 @@ async def test_what_vanished_during_a_disconnect_is_told_as_deleted(follow: Foll
     watched = follow(server)
     await watched.requests(4)
     gone = watched.told[-1]
-    assert isinstance(gone, Deleted)
+    assert isinstance(gone, DeleteEvent)
     assert gone.unknown
     assert gone.old.decode()["data"] == {"k": "v"}
 
@@ -370,8 +370,8 @@ async def test_a_streaming_list_is_visible_only_once_it_is_whole(follow: Follow)
     await watched.informer.wait_synced(5.0)
     await asyncio.sleep(0.1)
     assert watched.names == ["a", "c"]
-    assert [type(e) for e in watched.told] == [Created, Created]
-    assert [e.initial for e in watched.told if isinstance(e, Created)] == [True, False]
+    assert [type(e) for e in watched.told] == [CreateEvent, CreateEvent]
+    assert [e.initial for e in watched.told if isinstance(e, CreateEvent)] == [True, False]
     assert len(server.requests) == 1  # the same stream serves as the watch
     request = server.requests[0][1]
     assert request.initial_events
@@ -399,7 +399,7 @@ async def test_a_broken_streaming_list_leaves_nothing_behind(
     watched = follow(server, streaming=True)
     await watched.requests(3)
     assert watched.names == ["b"]
-    assert [e.new.name for e in watched.told if isinstance(e, Created)] == ["b"]
+    assert [e.new.name for e in watched.told if isinstance(e, CreateEvent)] == ["b"]
 
 
 @pytest.mark.criterion("RF-13")
@@ -422,7 +422,7 @@ async def test_delete_and_recreate_between_events_is_an_update_with_another_uid(
     watched = follow(server)
     await watched.requests(2)
     update = watched.told[-1]
-    assert isinstance(update, Updated)
+    assert isinstance(update, UpdateEvent)
     assert (update.old.uid, update.new.uid) == ("1", "2")
 
 
@@ -494,9 +494,43 @@ async def test_a_transform_sees_each_object_once_before_store_and_handlers(follo
     assert seen == ["good", "bad", "late"]
     assert watched.names == ["good", "late"]
     assert [type(error) for error in failures] == [ValueError]
-    assert [e.new.decode().get("data") for e in watched.told if isinstance(e, Created)] == [
+    assert [e.new.decode().get("data") for e in watched.told if isinstance(e, CreateEvent)] == [
         None,
         None,
+    ]
+
+
+@pytest.mark.criterion("PF-2")
+async def test_an_event_of_the_state_that_the_store_holds_is_not_decoded_again(
+    follow: Follow,
+) -> None:
+    """So come the events of our own writes, whose answers are in the store already."""
+    seen: list[tuple[str, str]] = []
+
+    def transform(entry: Entry) -> Entry:
+        seen.append((entry.uid, entry.resource_version))
+        return entry
+
+    events = [
+        event("MODIFIED", obj("held", 3)),
+        event("MODIFIED", obj("held", 11)),
+        event("MODIFIED", obj("held", 11)),
+        event("ADDED", obj("held", 12, uid="another")),
+        event("MODIFIED", obj("other", 13)),
+    ]
+    watched = follow(
+        ScriptedServer([[page(10, obj("held", 3))]], [[*events, 1e6]]), transform=transform
+    )
+    await watched.until(lambda: "other" in watched.names)
+    assert seen == [
+        ("uid-held", "3"),
+        ("uid-held", "11"),
+        ("another", "12"),
+        ("uid-other", "13"),
+    ]
+    assert [e.new.resource_version for e in watched.told if isinstance(e, UpdateEvent)] == [
+        "11",
+        "12",
     ]
 
 
@@ -562,8 +596,8 @@ async def test_a_consumer_that_hangs_holds_up_no_other(follow: Follow) -> None:
 
     def note(queue: PriorityQueue) -> Callable[[Event], None]:
         def handler(event: Event) -> None:
-            assert isinstance(event, Created)
-            queue.add(Request(event.new.namespace, event.new.name))
+            assert isinstance(event, CreateEvent)
+            queue.add(Request(event.new.name, namespace=event.new.namespace))
 
         return handler
 
@@ -625,6 +659,25 @@ async def test_a_handler_removed_while_it_is_told_hears_no_more(follow: Follow) 
     assert len(told) == heard < 2000
 
 
+@pytest.mark.criterion("LV-8")
+async def test_a_doubt_is_not_settled_by_a_list_that_is_only_not_older_than_a_version(
+    follow: Follow, entry_of: Callable[..., Any]
+) -> None:
+    server = ScriptedServer(
+        [[page(10)], [page(15)], [page(31, obj("a", 30))], [page(40, obj("a", 30))]],
+        [[50.0, Expired("old")], [50.0, Expired("old")]],
+    )
+    watched = follow(server)
+    await watched.requests(2)
+    watched.informer.wrote(entry_of("a", uid="uid-a", resourceVersion="30"))
+    watched.informer.doubt(("ns", "unanswered"))
+    await watched.requests(5)  # a list that is refused, one not older than 30, a watch
+    assert watched.names == ["a"]
+    assert watched.informer.unconfirmed(("ns", "unanswered"))
+    await watched.requests(7)
+    assert not watched.informer.unconfirmed(("ns", "unanswered"))
+
+
 async def test_a_list_older_than_our_own_write_is_repeated_not_older_than_it(
     follow: Follow, entry_of: Callable[..., Any]
 ) -> None:
@@ -638,7 +691,7 @@ async def test_a_list_older_than_our_own_write_is_repeated_not_older_than_it(
     lists = [r[1] for _, r in server.requests if isinstance(r, tuple)]
     assert lists == [None, None, "30"]
     assert watched.names == ["a"]
-    assert not any(isinstance(e, Deleted) for e in watched.told)
+    assert not any(isinstance(e, DeleteEvent) for e in watched.told)
 
 
 async def test_a_server_restored_from_a_backup_is_believed_after_three_lists(
@@ -667,3 +720,27 @@ async def test_a_missing_kind_is_reported_and_found_when_it_appears(follow: Foll
     await watched.informer.wait_synced(1.0)
     assert watched.informer.missing_since is None
     assert watched.names == ["a"]
+
+
+async def test_a_kind_that_is_served_for_a_moment_after_its_crd_is_found_missing(
+    follow: Follow,
+) -> None:
+    """The list after the deletion still succeeds, and the watch that follows stays open in silence."""
+    not_served = NotFound("404 page not found")
+    watched = follow(ScriptedServer([[page(1, obj("a", 1))], [page(2)], [not_served]]))
+    await watched.requests(2)
+    watched.informer.check_served()
+    await watched.until(lambda: watched.informer.missing_since is not None)
+    assert watched.server.log == ["list", "watch 1", "list", "watch 2", "list"]
+    between = watched.server.requests[4][0] - watched.server.requests[2][0]
+    assert between == pytest.approx(1.0, abs=0.1)
+
+
+async def test_a_kind_that_came_back_at_once_is_checked_a_few_times(follow: Follow) -> None:
+    lists: list[list[Step]] = [[page(number)] for number in range(1, 6)]
+    watched = follow(ScriptedServer(lists))
+    await watched.requests(2)
+    watched.informer.check_served()
+    await asyncio.sleep(600.0)
+    assert watched.server.log.count("list") == 5
+    assert watched.informer.missing_since is None

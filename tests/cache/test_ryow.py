@@ -11,19 +11,22 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry, EntryDecoder, Key
-from ctrlruntime.cache.events import Created, Deleted, Event, Updated
-from ctrlruntime.cache.ryow import Ledger, ListTicket, StaleList, Ticket
+from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
 from ctrlruntime.cache.store import Store
+from ctrlruntime.cache.unseen import SLOTS
+from ctrlruntime.cache.write_overlay import ListTicket, PendingWrite, StaleList, WriteOverlay
 
 EntryOf = Callable[..., Entry]
 
 
-def ledger_of(**options: Any) -> tuple[Ledger, Store]:
+def ledger_of(**options: Any) -> tuple[WriteOverlay, Store]:
     store = Store()
-    return Ledger(store, clock=lambda: 0.0, **options), store
+    return WriteOverlay(store, clock=lambda: 0.0, **options), store
 
 
-def take_over(ledger: Ledger, entries: list[Entry], version: str, **options: Any) -> list[Event]:
+def take_over(
+    ledger: WriteOverlay, entries: list[Entry], version: str, **options: Any
+) -> list[Event]:
     return list(ledger.replace(ledger.begin_list(), entries, version, **options))
 
 
@@ -36,11 +39,11 @@ class TestWrites:
         take_over(ledger, [entry_of("a", uid="1", resourceVersion="5")], "5")
         written = entry_of("a", uid="1", resourceVersion="7")
         (event,) = ledger.wrote(written)
-        assert isinstance(event, Updated)
-        assert store.get("ns", "a") is written
+        assert isinstance(event, UpdateEvent)
+        assert store.get("a", namespace="ns") is written
         assert ledger.observe("", entry_of("a", uid="1", resourceVersion="6")) is None
         assert ledger.observe("", entry_of("a", uid="1", resourceVersion="7")) is None
-        assert store.get("ns", "a") is written
+        assert store.get("a", namespace="ns") is written
 
     def test_an_answer_older_than_the_watch_changes_nothing(self, entry_of: EntryOf) -> None:
         ledger, store = ledger_of()
@@ -49,13 +52,13 @@ class TestWrites:
         ledger.observe("", created)
         ledger.observe("", entry_of("a", uid="1", resourceVersion="7"), deleted=True)
         assert ledger.wrote(created) == []
-        assert store.get("ns", "a") is None
+        assert store.get("a", namespace="ns") is None
 
     def test_a_write_out_of_the_selection_removes_the_object(self, entry_of: EntryOf) -> None:
         ledger, store = ledger_of(matches=lambda e: e.labels.get("on") == "1", selective=True)
         take_over(ledger, [entry_of("a", uid="1", resourceVersion="5", labels={"on": "1"})], "5")
         (event,) = ledger.wrote(entry_of("a", uid="1", resourceVersion="8"))
-        assert isinstance(event, Deleted)
+        assert isinstance(event, DeleteEvent)
         late = entry_of("a", uid="1", resourceVersion="7", labels={"on": "1"})
         assert ledger.observe("", late) is None
         assert len(store) == 0
@@ -65,7 +68,7 @@ class TestWrites:
     ) -> None:
         ledger, _ = ledger_of()
         assert ledger.wrote(entry_of("a", uid="1", resourceVersion="xyz")) == []
-        assert ledger.uncertain(("ns", "a"))
+        assert ledger.unconfirmed(("ns", "a"))
 
 
 @pytest.mark.criterion("CL-14")
@@ -76,11 +79,11 @@ class TestDeletes:
         ticket = ledger.begin(("ns", "a"))
         (event,) = ledger.deleted(ticket, "1")
         ledger.end(ticket)
-        assert isinstance(event, Deleted)
+        assert isinstance(event, DeleteEvent)
         assert ledger.observe("", entry_of("a", uid="1", resourceVersion="6")) is None
         assert ledger.observe("", entry_of("a", uid="1", resourceVersion="7"), deleted=True) is None
         assert len(store) == 0
-        assert not ledger.uncertain(("ns", "a"))
+        assert not ledger.unconfirmed(("ns", "a"))
 
     def test_a_successor_of_the_same_name_is_seen(self, entry_of: EntryOf) -> None:
         ledger, store = ledger_of()
@@ -89,8 +92,8 @@ class TestDeletes:
         ledger.deleted(ticket, "1")
         ledger.end(ticket)
         successor = entry_of("a", uid="2", resourceVersion="9")
-        assert isinstance(ledger.observe("", successor), Created)
-        assert store.get("ns", "a") is successor
+        assert isinstance(ledger.observe("", successor), CreateEvent)
+        assert store.get("a", namespace="ns") is successor
 
     def test_an_older_answer_that_comes_after_the_deletes_is_old_news(
         self, entry_of: EntryOf
@@ -112,7 +115,88 @@ class TestDeletes:
         ledger.observe("", successor)
         assert ledger.deleted(ticket, "1") == []
         ledger.end(ticket)
-        assert store.get("ns", "a") is successor
+        assert store.get("a", namespace="ns") is successor
+
+
+@pytest.mark.criterion("LV-8")
+class TestLateDeleted:
+    """A DELETED event of an older object or state, after the answer to a newer write."""
+
+    def test_a_late_deleted_event_of_an_older_object_leaves_its_successor(
+        self, entry_of: EntryOf
+    ) -> None:
+        ledger, store = ledger_of()
+        take_over(ledger, [entry_of("a", uid="1", resourceVersion="5")], "5")
+        successor = entry_of("a", uid="2", resourceVersion="9")
+        ledger.wrote(successor)
+        assert ledger.observe("", entry_of("a", uid="1", resourceVersion="8"), deleted=True) is None
+        assert store.get("a", namespace="ns") is successor
+
+    def test_a_late_deleted_event_leaves_an_object_that_has_entered_the_selection_since(
+        self, entry_of: EntryOf
+    ) -> None:
+        ledger, store = ledger_of(selective=True)
+        take_over(ledger, [entry_of("a", uid="1", resourceVersion="5")], "5")
+        entered = entry_of("a", uid="1", resourceVersion="9")
+        ledger.wrote(entered)
+        assert ledger.observe("", entry_of("a", uid="1", resourceVersion="7"), deleted=True) is None
+        assert store.get("a", namespace="ns") is entered
+
+    def test_a_deleted_event_that_is_newer_removes_the_object_whatever_its_uid(
+        self, entry_of: EntryOf
+    ) -> None:
+        ledger, store = ledger_of()
+        take_over(ledger, [entry_of("a", uid="1", resourceVersion="5")], "5")
+        event = ledger.observe("", entry_of("a", uid="2", resourceVersion="9"), deleted=True)
+        assert isinstance(event, DeleteEvent)
+        assert len(store) == 0
+
+
+@pytest.mark.criterion("LV-8")
+class TestUnconfirmedWrites:
+    """What settles the doubt about a write: a consistent answer to a request made after it, nothing else."""
+
+    KEY = ("ns", "a")
+
+    def test_an_inconsistent_list_settles_no_doubt(self) -> None:
+        ledger, _ = ledger_of()
+        ledger.doubt(self.KEY)
+        take_over(ledger, [], "5", consistent=False)
+        assert ledger.unconfirmed(self.KEY)
+        take_over(ledger, [], "6")
+        assert not ledger.unconfirmed(self.KEY)
+
+    def test_a_list_requested_before_the_write_settles_no_doubt(self) -> None:
+        ledger, _ = ledger_of()
+        ticket = ledger.begin_list()
+        ledger.doubt(self.KEY)
+        list(ledger.replace(ticket, [], "5"))
+        assert ledger.unconfirmed(self.KEY)
+
+    def test_a_list_of_another_namespace_settles_no_doubt(self) -> None:
+        ledger, _ = ledger_of(namespaces=["ns", "other"])
+        ledger.doubt(self.KEY)
+        list(ledger.replace(ledger.begin_list("other"), [], "5"))
+        assert ledger.unconfirmed(self.KEY)
+        list(ledger.replace(ledger.begin_list("ns"), [], "6"))
+        assert not ledger.unconfirmed(self.KEY)
+
+    def test_a_doubt_later_than_the_live_read_is_not_settled_by_it(self) -> None:
+        ledger, _ = ledger_of()
+        ledger.doubt(self.KEY)
+        read = ledger.begin(self.KEY)
+        ledger.doubt(self.KEY)
+        ledger.settle(read, None, "5")
+        assert ledger.unconfirmed(self.KEY)
+        later = ledger.begin(self.KEY)
+        ledger.settle(later, None, "6")
+        assert not ledger.unconfirmed(self.KEY)
+
+    def test_a_live_read_of_another_object_settles_no_doubt(self) -> None:
+        ledger, _ = ledger_of()
+        ledger.doubt(self.KEY)
+        ledger.settle(ledger.begin(("ns", "b")), None, "5")
+        assert ledger.unconfirmed(self.KEY)
 
 
 @pytest.mark.criterion("CL-14")
@@ -130,7 +214,7 @@ class TestLists:
         ticket = ledger.begin_list()
         ledger.wrote(entry_of("a", uid="1", resourceVersion="9"))
         list(ledger.replace(ticket, [], "8"))
-        assert store.get("ns", "a") is not None
+        assert store.get("a", namespace="ns") is not None
 
     def test_a_write_answered_while_a_list_is_taken_over(self, entry_of: EntryOf) -> None:
         ledger, store = ledger_of()
@@ -139,9 +223,9 @@ class TestLists:
         steps = ledger.replace(ledger.begin_list(), listed, "10")
         # Answers to writes from before the list, of which the list knows more:
         ledger.wrote(entry_of("gone", uid="1", resourceVersion="9"))
-        assert store.get("ns", "gone") is None
+        assert store.get("gone", namespace="ns") is None
         ledger.wrote(entry_of("b", uid="b", resourceVersion="7"))
-        assert store.get("ns", "b") is listed[1]
+        assert store.get("b", namespace="ns") is listed[1]
         list(steps)
         assert {entry.name for entry in store} == {"a", "b"}
 
@@ -153,14 +237,16 @@ class TestLists:
         take_over(ledger, [restored], "30", trusted=True)
         assert list(store) == [restored]
         assert ledger.progress() == 30
-        assert isinstance(ledger.observe("", entry_of("b", uid="2", resourceVersion="31")), Updated)
+        assert isinstance(
+            ledger.observe("", entry_of("b", uid="2", resourceVersion="31")), UpdateEvent
+        )
 
     @pytest.mark.criterion("RF-07")
     def test_what_vanished_is_told_as_deleted_with_its_last_state(self, entry_of: EntryOf) -> None:
         ledger, _ = ledger_of()
         take_over(ledger, [entry_of("a", uid="1", resourceVersion="5")], "5")
         (event,) = take_over(ledger, [], "9")
-        assert isinstance(event, Deleted)
+        assert isinstance(event, DeleteEvent)
         assert event.unknown
         assert event.old.name == "a"
 
@@ -171,7 +257,7 @@ class TestLists:
         ledger, _ = ledger_of()
         take_over(ledger, [entry_of("a", uid="1", resourceVersion="5")], "5")
         (event,) = take_over(ledger, [entry_of("a", uid="2", resourceVersion="8")], "9")
-        assert isinstance(event, Updated)
+        assert isinstance(event, UpdateEvent)
         assert (event.old.uid, event.new.uid) == ("1", "2")
 
 
@@ -187,7 +273,7 @@ def test_progress_is_monotone_and_includes_bookmarks(entry_of: EntryOf) -> None:
 def test_memory_of_old_deletes_does_not_pile_up(entry_of: EntryOf) -> None:
     now = 0.0
     store = Store()
-    ledger = Ledger(store, clock=lambda: now)
+    ledger = WriteOverlay(store, clock=lambda: now)
     take_over(ledger, [], "1")
     for number in range(1000):
         now += 60.0
@@ -232,8 +318,12 @@ class Server:
         self.log.append((key, before, after))
         return after
 
-    def write(self, key: Key, on: bool) -> Version:
-        uid = self.live(key).uid
+    def write(self, key: Key, on: bool, *, changes: bool = True) -> Version:
+        """``changes``: a write that changes nothing is answered with the version that the object has."""
+        live = self.live(key)
+        if live.uid is not None and live.on == on and not changes:
+            return live
+        uid = live.uid
         if uid is None:
             self.uids += 1
             uid = f"u{self.uids}"
@@ -245,9 +335,10 @@ class Request:
     """One of our own writes. ``committed`` is set once the server has carried it out."""
 
     key: Key
-    ticket: Ticket
+    ticket: PendingWrite
     delete: bool
     on: bool
+    changes: bool = True
     committed: Version | None = None
     deleted_uid: str | None = None
     refused: bool = False
@@ -291,7 +382,7 @@ class Interleavings(RuleBasedStateMachine):
         super().__init__()
         self.server = Server()
         self.store = Store()
-        self.ledger = Ledger(
+        self.ledger = WriteOverlay(
             self.store,
             clock=lambda: 0.0,
             matches=lambda entry: self.visible(Version(1, entry.uid, "on" in entry.labels)),
@@ -300,7 +391,7 @@ class Interleavings(RuleBasedStateMachine):
         self.position = 0
         self.listing: Listing | None = None
         self.requests: list[Request] = []
-        self.reads: list[tuple[Key, Ticket]] = []
+        self.reads: list[tuple[Key, PendingWrite]] = []
         self.answered: dict[Key, int] = {}
         self.deleted: set[str] = set()
         self.mirror: dict[Key, Entry] = {}
@@ -315,13 +406,13 @@ class Interleavings(RuleBasedStateMachine):
     def tell(self, event: Event | None) -> None:
         """Keeps a mirror of the store from the events alone."""
         match event:
-            case Created(new=new):
+            case CreateEvent(new=new):
                 assert new.key not in self.mirror
                 self.mirror[new.key] = new
-            case Updated(old=old, new=new):
+            case UpdateEvent(old=old, new=new):
                 assert self.mirror[new.key] is old
                 self.mirror[new.key] = new
-            case Deleted(old=old):
+            case DeleteEvent(old=old):
                 del self.mirror[old.key]
 
     # foreign writes
@@ -335,12 +426,18 @@ class Interleavings(RuleBasedStateMachine):
         if self.server.live(key).uid:
             self.server.commit(key, None)
 
+    @rule(key=st.sampled_from(KEYS), on=st.booleans())
+    def foreign_recreate(self, key: Key, on: bool) -> None:
+        self.foreign_delete(key)
+        self.server.write(key, on)
+
     # own writes: begin, commit, answer
 
-    @rule(key=st.sampled_from(KEYS), delete=st.booleans(), on=st.booleans())
-    def begin(self, key: Key, delete: bool, on: bool) -> None:
+    @rule(key=st.sampled_from(KEYS), delete=st.booleans(), on=st.booleans(), changes=st.booleans())
+    def begin(self, key: Key, delete: bool, on: bool, changes: bool = True) -> None:
         if len(self.requests) < 4:
-            self.requests.append(Request(key, self.ledger.begin(key), delete, on))
+            ticket = self.ledger.begin(key)
+            self.requests.append(Request(key, ticket, delete, on, changes))
 
     @precondition(lambda self: any(not r.committed and not r.refused for r in self.requests))
     @rule(pick=st.integers(0, 3))
@@ -349,7 +446,7 @@ class Interleavings(RuleBasedStateMachine):
         request = waiting[pick % len(waiting)]
         uid = self.server.live(request.key).uid
         if not request.delete:
-            request.committed = self.server.write(request.key, request.on)
+            request.committed = self.server.write(request.key, request.on, changes=request.changes)
         elif uid is None:
             request.refused = True
         else:
@@ -367,12 +464,20 @@ class Interleavings(RuleBasedStateMachine):
                 events = self.ledger.deleted(request.ticket, request.deleted_uid)
                 self.deleted.add(request.deleted_uid)
             else:
-                events = self.ledger.wrote(entry_at(request.key, request.committed))
+                written = entry_at(request.key, request.committed)
+                events = self.ledger.wrote(written, request.ticket)
             for event in events:
                 self.tell(event)
             at = request.committed.at
             self.answered[request.key] = max(at, self.answered.get(request.key, 0))
         self.ledger.end(request.ticket)
+
+    @precondition(lambda self: not self.requests)
+    @rule(key=st.sampled_from(KEYS))
+    def delete(self, key: Key) -> None:
+        self.begin(key, delete=True, on=False)
+        self.commit(0)
+        self.answer(0)
 
     @precondition(lambda self: self.requests)
     @rule(pick=st.integers(0, 3))
@@ -466,9 +571,9 @@ class Interleavings(RuleBasedStateMachine):
     @invariant()
     def never_older_than_an_answered_write(self) -> None:
         for key, written in self.answered.items():
-            if self.ledger.uncertain(key):
+            if self.ledger.unconfirmed(key):
                 continue
-            shown = self.store.get(*key)
+            shown = self.store.get_by_key(key)
             if shown is not None:
                 assert int(shown.resource_version) >= written
                 continue
@@ -501,6 +606,140 @@ class SelectiveInterleavings(Interleavings):
     """The same, watched through a label selector that objects enter and leave."""
 
     selective = True
+
+
+@pytest.mark.criterion("LV-8")
+class TestDeletesOfUnseenObjects:
+    """What a selective informer did not have when it was deleted: the version of the delete is unknown."""
+
+    KEY = KEYS[0]
+
+    @pytest.fixture
+    def machine(self) -> SelectiveInterleavings:
+        """The watch has not reached an object that matched, its end, and a successor, which is deleted."""
+        machine = SelectiveInterleavings()
+        machine.foreign_write(self.KEY, on=True)
+        machine.foreign_recreate(self.KEY, on=False)
+        return machine
+
+    def check(self, machine: SelectiveInterleavings) -> None:
+        machine.events_tell_the_store()
+        machine.never_older_than_an_answered_write()
+        machine.deleted_objects_never_come_back()
+
+    def test_a_predecessor_that_appears_late_is_uncertain(
+        self, machine: SelectiveInterleavings
+    ) -> None:
+        machine.delete(self.KEY)
+        assert not machine.ledger.unconfirmed(self.KEY)
+        machine.watch(1)
+        self.check(machine)
+        assert machine.ledger.unconfirmed(self.KEY)
+
+    def test_a_live_read_settles_it_and_no_later_event_renews_it(
+        self, machine: SelectiveInterleavings
+    ) -> None:
+        machine.delete(self.KEY)
+        machine.watch(1)
+        machine.begin_read(self.KEY)
+        machine.answer_read()
+        machine.foreign_write(self.KEY, on=True)
+        while machine.position < len(machine.server.log):
+            machine.watch(1)
+            self.check(machine)
+            assert not machine.ledger.unconfirmed(self.KEY)
+        assert len(machine.store) == 1
+        assert len(machine.ledger._unseen) == 0
+
+    def test_a_live_read_from_before_the_delete_shows_the_predecessor_as_uncertain(
+        self,
+    ) -> None:
+        machine = SelectiveInterleavings()
+        machine.begin_read(self.KEY)
+        machine.foreign_write(self.KEY, on=True)
+        key, ticket = machine.reads.pop()
+        found, at = entry_at(key, machine.server.live(key)), machine.server.clock
+        machine.foreign_recreate(self.KEY, on=False)
+        machine.delete(self.KEY)
+        for event in machine.ledger.settle(ticket, found, str(at)):
+            machine.tell(event)
+        self.check(machine)
+        assert machine.ledger.unconfirmed(self.KEY)
+
+    def test_a_list_from_before_the_delete_shows_the_predecessor_as_uncertain(self) -> None:
+        machine = SelectiveInterleavings()
+        machine.foreign_write(self.KEY, on=True)
+        machine.start_list()
+        machine.snapshot()
+        machine.foreign_recreate(self.KEY, on=False)
+        machine.delete(self.KEY)
+        machine.answer_list()
+        while machine.listing is not None:
+            machine.step_list()
+        self.check(machine)
+        assert machine.ledger.unconfirmed(self.KEY)
+
+    def test_the_late_answer_to_an_older_write_is_uncertain(self) -> None:
+        machine = SelectiveInterleavings()
+        machine.begin(self.KEY, delete=False, on=True)
+        machine.commit(0)
+        machine.foreign_recreate(self.KEY, on=False)
+        older = machine.requests.pop()
+        machine.delete(self.KEY)
+        machine.requests.append(older)
+        machine.answer(0)
+        self.check(machine)
+        assert machine.ledger.unconfirmed(self.KEY)
+
+    def test_what_we_create_after_the_delete_is_certain(
+        self, machine: SelectiveInterleavings
+    ) -> None:
+        machine.delete(self.KEY)
+        machine.begin(self.KEY, delete=False, on=True)
+        machine.commit(0)
+        machine.answer(0)
+        self.check(machine)
+        assert not machine.ledger.unconfirmed(self.KEY)
+        assert len(machine.store) == 1
+
+    def test_a_list_that_was_requested_after_the_delete_passes_it(
+        self, machine: SelectiveInterleavings
+    ) -> None:
+        machine.delete(self.KEY)
+        machine.start_list()
+        machine.answer_list()
+        while machine.listing is not None:
+            machine.step_list()
+        assert len(machine.ledger._unseen) == len(machine.ledger._tombstones) == 0
+        machine.foreign_write(self.KEY, on=True)
+        machine.watch(1)
+        assert not machine.ledger.unconfirmed(self.KEY)
+
+    def test_memory_is_bounded_however_many_are_deleted_and_nothing_is_uncertain(self) -> None:
+        ledger, _ = ledger_of(selective=True)
+        take_over(ledger, [], "1")
+        for number in range(10_000):
+            ticket = ledger.begin(("ns", f"x{number}"))
+            ledger.deleted(ticket, f"u{number}")
+            ledger.end(ticket)
+        assert len(ledger._unseen) <= SLOTS
+        assert ledger.unconfirmed_keys == []
+
+    def test_one_live_read_of_any_key_ends_the_memory_of_all_earlier_deletes(self) -> None:
+        ledger, _ = ledger_of(selective=True)
+        take_over(ledger, [], "1")
+        for number in range(100):
+            ticket = ledger.begin(("ns", f"x{number}"))
+            ledger.deleted(ticket, f"u{number}")
+            ledger.end(ticket)
+        read = ledger.begin(("ns", "other"))
+        ledger.settle(read, None, "500")
+        ledger.end(read)
+        ledger.bookmark("", "499")
+        assert len(ledger._tombstones) == 100
+        assert len(ledger._unseen) > 0
+        ledger.bookmark("", "500")
+        assert len(ledger._tombstones) == len(ledger._unseen) == 0
 
 
 TestInterleavings = Interleavings.TestCase

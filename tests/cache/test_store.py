@@ -22,13 +22,13 @@ def by_first_letter(entry: Entry) -> Iterable[str]:
 def test_get_list_and_keys(entry_of: EntryOf) -> None:
     store = Store()
     assert store.put(entry_of("a")) is None
-    first = store.get("ns", "a")
+    first = store.get("a", namespace="ns")
     assert store.put(entry_of("a", uid="2")) is first
     store.put(entry_of("b", "other"))
     assert len(store) == 2
     assert store.keys() == [("ns", "a"), ("other", "b")]
     assert [entry.name for entry in store.list("other")] == ["b"]
-    assert store.get("ns", "b") is None
+    assert store.get("b", namespace="ns") is None
 
 
 @pytest.mark.criterion("CA-05")
@@ -78,17 +78,26 @@ def test_label_and_owner_indexes_are_built_in(entry_of: EntryOf) -> None:
     assert [e.name for e in store.list(labels={"app": "web"})] == ["a"]
 
 
-def test_a_failing_index_function_leaves_the_store_as_it_was(entry_of: EntryOf) -> None:
+def test_an_entry_whose_index_function_fails_is_kept_without_a_value(entry_of: EntryOf) -> None:
     def broken(entry: Entry) -> Iterable[str]:
         if entry.labels.get("bad"):
             raise RuntimeError("no")
         return (entry.name,)
 
-    store = Store({"broken": broken})
+    failures: list[tuple[str, str]] = []
+    store = Store(
+        {"broken": broken},
+        on_index_failure=lambda index, entry, _error: failures.append((index, entry.name)),
+    )
     store.put(entry_of("a"))
-    with pytest.raises(RuntimeError):
-        store.put(entry_of("a", labels={"bad": "1"}))
+    store.put(entry_of("a", labels={"bad": "1"}))
+    assert failures == [("broken", "a")]
+    assert [e.labels for e in store] == [{"bad": "1"}]
+    assert store.by_index("broken", "a") == []
+    store.put(entry_of("a"))
     assert [e.labels for e in store.by_index("broken", "a")] == [{}]
+    assert store.remove(("ns", "a")) is not None
+    assert store.index_values("broken") == []
 
 
 NAMES = st.sampled_from(["a", "ab", "b", "ba"])

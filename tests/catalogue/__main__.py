@@ -3,7 +3,8 @@
 python -m tests.catalogue            run the tests of the catalogue, print the table
 python -m tests.catalogue WQ PQ-01   the same for families or lines
 python -m tests.catalogue --scenarios  run the scenarios of the cloud system instead
-python -m tests.catalogue --write    write docs/requirements.md and docs/scenarios.md
+python -m tests.catalogue --hazards  run the tests of hazards instead
+python -m tests.catalogue --write    write the documents of all catalogues
 python -m tests.catalogue --check    fail if they are out of date
 """
 
@@ -24,10 +25,13 @@ ROOT = Path(__file__).parents[2]
 @click.command(help=__doc__)
 @click.argument("lines", nargs=-1)
 @click.option("--scenarios", is_flag=True, help="The scenarios of the cloud system.")
+@click.option("--hazards", is_flag=True, help="What a bad day may not do.")
 @click.option("--write", is_flag=True, help="Write the documents.")
 @click.option("--check", is_flag=True, help="Fail if a document is out of date.")
 @click.option("-n", "--workers", default=2, show_default=True, help="Processes to run tests in.")
-def main(lines: tuple[str, ...], scenarios: bool, write: bool, check: bool, workers: int) -> None:
+def main(
+    lines: tuple[str, ...], scenarios: bool, hazards: bool, write: bool, check: bool, workers: int
+) -> None:
     if write:
         for book in Book:
             document.path(book).write_text(document.text(book))
@@ -37,9 +41,9 @@ def main(lines: tuple[str, ...], scenarios: bool, write: bool, check: bool, work
             sys.exit("the documents are out of date: python -m tests.catalogue --write")
     else:
         parallel = ["-n", str(workers), "--dist", "loadgroup"] if workers else []
-        chosen = [f"--requirement={line}" for line in lines] or [
-            "--scenarios" if scenarios else "--requirements"
-        ]
+        books = {Book.SCENARIOS: scenarios, Book.HAZARDS: hazards}
+        book = next((book for book, wanted in books.items() if wanted), Book.REQUIREMENTS)
+        chosen = [f"--requirement={line}" for line in lines] or [f"--{book}"]
         command = [sys.executable, "-m", "pytest", *parallel, *chosen]
         sys.exit(subprocess.run(command, cwd=ROOT, check=False).returncode)
 

@@ -1,4 +1,4 @@
-"""docs/requirements.md and docs/scenarios.md, from the catalogues."""
+"""docs/requirements.md, docs/scenarios.md and docs/hazards.md, from the catalogues."""
 
 from __future__ import annotations
 
@@ -31,7 +31,20 @@ What Instances, their subresources and their tasks do, line by line, each proven
 when a line is not proven. Written from `tests/catalogue/scenarios.toml` by `python -m tests.catalogue --write`.
 """
 
-_HEADS = {Book.REQUIREMENTS: _REQUIREMENTS, Book.SCENARIOS: _SCENARIOS}
+_HAZARDS = """\
+# Hazards
+
+What a bad day may not do to a tenant, line by line: odd rows, two of everything, edits by hand, lying servers,
+half-finished changes. Tests carry the ID of the line that they prove (`@pytest.mark.criterion("H-A1")`). `make hazards` runs them and
+prints the outcome of every line; `make test` fails when a line is not proven. Written from
+`tests/catalogue/hazards.toml` by `python -m tests.catalogue --write`.
+"""
+
+_HEADS = {
+    Book.REQUIREMENTS: _REQUIREMENTS,
+    Book.SCENARIOS: _SCENARIOS,
+    Book.HAZARDS: _HAZARDS,
+}
 
 
 def path(book: Book) -> Path:

@@ -12,6 +12,7 @@ from _pytest.terminal import TerminalReporter
 
 from tests.catalogue.outcomes import Outcome, Record, Verdict, judge, summary, table
 from tests.catalogue.requirements import Book, catalogue, every_line, families
+from tests.selection import is_narrowed
 
 _PROPERTY = "requirement"
 
@@ -137,17 +138,12 @@ class Judge:
 
 
 def _is_whole(config: pytest.Config) -> bool:
-    """Whether nothing was chosen: neither paths nor names nor marks."""
-    narrowed = (
-        "requirement",
-        "keyword",
-        "markexpr",
-        "lf",
-        "collectonly",
-        "deselect",
-        "ignore",
-        "ignore_glob",
-    )
-    return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not any(
-        config.getoption(name, None) for name in narrowed
+    """Return whether nothing was chosen: neither paths nor names nor marks, nor a sample.
+
+    `make requirements` and its like choose all tests of a book, whose lines are judged.
+    """
+    return (
+        config.args_source is pytest.Config.ArgsSource.TESTPATHS
+        and not config.getoption("markexpr", None)
+        and not is_narrowed(config, but=tuple(Book))
     )

@@ -1,4 +1,4 @@
-"""The catalogues as data: what a controller runtime has to do, and what the cloud system has to."""
+"""The catalogues as data: requirements, scenarios of the cloud system, hazards."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ class Book(StrEnum):
     """Of a controller runtime."""
     SCENARIOS = "scenarios"
     """Of the cloud system."""
+    HAZARDS = "hazards"
+    """Of what a bad day may not do."""
 
 
 CORE = 0

@@ -33,6 +33,12 @@ def test_there_are_46_scenarios() -> None:
     assert not [line.id for line in lines if line.core and line.left_out]
 
 
+def test_there_are_38_hazards() -> None:
+    lines = catalogue(Book.HAZARDS).values()
+    assert len(lines) == 38
+    assert not [line.id for line in lines if line.left_out]
+
+
 def test_the_documents_say_what_the_catalogues_say() -> None:
     assert document.drift() == ""
 

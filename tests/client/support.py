@@ -109,7 +109,7 @@ async def install_widgets(client: Client) -> None:
     """The CRD of Widget is there and served; on a shared server it stays."""
     with contextlib.suppress(AlreadyExists):
         await client.create(widget_crd())
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while True:
             try:
                 await client.list(Widget, "default")

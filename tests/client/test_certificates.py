@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from ctrlruntime.client.auth import StaticAuth
+import pytest
+
+from ctrlruntime.client.auth import FileAuth, StaticAuth
 from ctrlruntime.client.certificates import CAFile, CertificateFiles
 from ctrlruntime.client.config import Config
 from ctrlruntime.envtest.server.certificates import Authority
@@ -18,7 +20,7 @@ def put(folder: Path, pair: tuple[bytes, bytes]) -> tuple[Path, Path]:
     return paths
 
 
-def held(auth: StaticAuth) -> bytes | None:
+def held(auth: StaticAuth | FileAuth) -> bytes | None:
     return auth.certificate.certificate if auth.certificate else None
 
 
@@ -38,6 +40,27 @@ def test_a_new_pair_is_used_once_both_halves_are_there(tmp_path: Path) -> None:
     assert config.generation != generation
     certificate.unlink()
     assert held(auth) == second[0]
+
+
+@pytest.mark.criterion("LV-5")
+async def test_lv_5_a_renewed_file_auth_follows_the_files(tmp_path: Path) -> None:
+    authority = Authority()
+    first, second = authority.issue_client("a"), authority.issue_client("a", ("team",))
+    token = tmp_path / "token"
+    token.write_text("one")
+    certificate, key = put(tmp_path, first)
+    auth = FileAuth(token, certificate=CertificateFiles(certificate, key))
+    certificate.write_bytes(b"garbage")
+    renewed = auth.renewed()
+    assert held(renewed) == first[0]
+    generation = renewed.generation
+    put(tmp_path, second)
+    token.write_text("two")
+    assert held(renewed) == second[0]
+    assert renewed.generation != generation
+    assert await renewed.headers() == {"Authorization": "Bearer two"}
+    assert held(auth) == second[0]
+    assert auth.generation != 0
 
 
 def test_the_authority_is_read_again_when_a_mount_switches_its_link(tmp_path: Path) -> None:

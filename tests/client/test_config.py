@@ -1,5 +1,6 @@
 """Where the configuration comes from, and credentials that renew themselves."""
 
+import asyncio
 import base64
 import os
 import stat
@@ -192,7 +193,7 @@ async def test_a_token_file_is_read_again_every_minute(tmp_path: Path) -> None:
     now = 200.0
     assert (await auth.headers())["Authorization"] == "Bearer two"
     with pytest.raises(AuthError, match="token"):
-        await auth.headers(renew=True)
+        await auth.headers(refused={"Authorization": "Bearer two"})
 
 
 class TestExec:
@@ -220,9 +221,75 @@ class TestExec:
         auth = ExecAuth(self.plugin(tmp_path, self.COUNTING, env={"EXTRA": "yes"}), now=lambda: now)
         assert (await auth.headers())["Authorization"] == "Bearer t1"
         assert (await auth.headers())["Authorization"] == "Bearer t1"
-        assert (await auth.headers(renew=True))["Authorization"] == "Bearer t2"
+        refused = await auth.headers()
+        assert (await auth.headers(refused=refused))["Authorization"] == "Bearer t2"
         now += timedelta(minutes=59, seconds=30)
         assert (await auth.headers())["Authorization"] == "Bearer t3"
+
+    @pytest.mark.criterion("LV-8")
+    async def test_exec_plugin_stampede_requests_at_the_same_time_share_one_run(
+        self, tmp_path: Path
+    ) -> None:
+        auth = ExecAuth(
+            self.plugin(tmp_path, self.COUNTING, env={"EXTRA": "yes"}),
+            now=lambda: datetime(2026, 1, 1, tzinfo=UTC),
+        )
+        for number in (1, 2):
+            refused = None if number == 1 else await auth.headers()
+            answers = await asyncio.gather(*[auth.headers(refused=refused) for _ in range(20)])
+            assert {each["Authorization"] for each in answers} == {f"Bearer t{number}"}
+
+    @pytest.mark.criterion("LV-8")
+    async def test_exec_plugin_stampede_late_refusals_of_old_credentials_start_no_run(
+        self, tmp_path: Path
+    ) -> None:
+        """The answers 401 to requests in flight come one after the other, when newer credentials are there."""
+        auth = ExecAuth(
+            self.plugin(tmp_path, self.COUNTING, env={"EXTRA": "yes"}),
+            now=lambda: datetime(2026, 1, 1, tzinfo=UTC),
+        )
+        old = await auth.headers()
+        renewed = [(await auth.headers(refused=old))["Authorization"] for _ in range(5)]
+        assert set(renewed) == {"Bearer t2"}
+        last = await auth.headers(refused=await auth.headers())
+        assert last["Authorization"] == "Bearer t3"
+
+    @pytest.mark.criterion("LV-8")
+    async def test_exec_plugin_stampede_a_failing_run_is_shared_and_the_next_request_tries_again(
+        self, tmp_path: Path
+    ) -> None:
+        plugin = self.plugin(tmp_path, self.COUNTING)  # without EXTRA it fails, and has counted
+        auth = ExecAuth(plugin)
+        failures = await asyncio.gather(
+            *[auth.headers() for _ in range(10)], return_exceptions=True
+        )
+        assert {type(each) for each in failures} == {AuthError}
+        assert (tmp_path / "count").read_text() == "1"
+        with pytest.raises(AuthError):
+            await auth.headers()
+        assert (tmp_path / "count").read_text() == "2"
+
+    @pytest.mark.criterion("LV-8")
+    async def test_exec_plugin_stampede_a_run_that_was_cancelled_does_not_count(
+        self, tmp_path: Path
+    ) -> None:
+        script = """
+            import json, pathlib
+            place = pathlib.Path(__file__).parent
+            if not (place / "first").exists():
+                (place / "first").touch()
+                import time; time.sleep(600)
+            print(json.dumps({"status": {"token": "t"}}))
+        """
+        auth = ExecAuth(self.plugin(tmp_path, script))
+        first = asyncio.create_task(auth.headers())
+        async with asyncio.timeout(60.0):
+            while not (tmp_path / "first").exists():  # noqa: ASYNC110 - the plugin is another process
+                await asyncio.sleep(0.01)
+        second = asyncio.create_task(auth.headers())
+        await asyncio.sleep(0)
+        first.cancel()
+        assert (await second)["Authorization"] == "Bearer t"
 
     @pytest.mark.parametrize(
         ("script", "message"),
@@ -239,7 +306,7 @@ class TestExec:
             await ExecAuth(self.plugin(tmp_path, script)).headers()
 
     async def test_a_plugin_that_hangs_or_is_not_there(self, tmp_path: Path) -> None:
-        hanging = self.plugin(tmp_path, "import time; time.sleep(60)", timeout=0.2)
+        hanging = self.plugin(tmp_path, "import time; time.sleep(600)", timeout=0.2)
         with pytest.raises(AuthError, match="no answer"):
             await ExecAuth(hanging).headers()
         absent = ExecPlugin(command=str(tmp_path / "absent"), install_hint="install it from x")

@@ -15,6 +15,7 @@ from ctrlruntime.client.mapper import RESTMapper
 from ctrlruntime.client.transport import Transport
 from tests.client.peer import Peer
 from tests.client.support import CONFIG_MAP, WIDGET, Seen, widget_crd
+from tests.limits import CRD_SECONDS
 
 CRD = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 WIDGETS = GroupKind("client.example.com", "Widget")
@@ -91,17 +92,17 @@ async def test_a_crd_installed_at_run_time_is_found_and_a_removed_one_dropped(
         with pytest.raises(NoKindMatch):
             await client.list(gadget, "default")
         await client.create(definition)
-        async with asyncio.timeout(30.0):
+        async with asyncio.timeout(CRD_SECONDS):
             while not await is_served(client, gadget):  # noqa: ASYNC110 - it takes its time
                 await asyncio.sleep(0.01)
         asked = len(seen.requests)
         await client.list(gadget, "default")
         assert len(seen.requests) == asked + 1
         await client.delete(CRD, f"widgets.{group}")
-        async with asyncio.timeout(30.0):
+        async with asyncio.timeout(CRD_SECONDS):
             while await is_served(client, gadget):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        async with asyncio.timeout(30.0):
+        async with asyncio.timeout(CRD_SECONDS):
             while True:
                 try:
                     await client.list(gadget, "default")

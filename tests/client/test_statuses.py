@@ -12,10 +12,17 @@ from ctrlruntime.api import ObjectMeta
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.client import Client, Conflict, StatusClient
 from ctrlruntime.client.call import Call, Execute
+from ctrlruntime.client.keyed_lock import KeyedLock
 from ctrlruntime.client.transport import Response
-from ctrlruntime.client.turns import Turns
 from ctrlruntime.envtest import Environment
-from tests.client.boards import Board, BoardSpec, BoardStatus, NarrowBoard, NarrowStatus, counted
+from tests.client.status_kind import (
+    Board,
+    BoardSpec,
+    BoardStatus,
+    NarrowBoard,
+    NarrowStatus,
+    counted,
+)
 
 WRITERS = ("sets", "snapshots", "healing")
 
@@ -60,7 +67,7 @@ async def no_sleep(_seconds: float) -> None:
 
 
 async def stored(env: Environment) -> BoardStatus:
-    return (await env.client("admin").get(Board, "board", "default")).status
+    return (await env.client("admin").get(Board, "board", namespace="default")).status
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["one-client", "a-client-each"])
@@ -80,7 +87,7 @@ async def test_three_writers_at_once_lose_nothing(env: Environment, shared: bool
     await asyncio.gather(
         *(
             (clients[0] if shared else clients[number]).sync_update(
-                "default", "board", counted(key)
+                "board", counted(key), namespace="default"
             )
             for number, key in enumerate(WRITERS)
             for _ in range(10)
@@ -92,7 +99,7 @@ async def test_three_writers_at_once_lose_nothing(env: Environment, shared: bool
 
 async def test_two_processes_lose_nothing(env: Environment) -> None:
     """Nothing but the server keeps them apart."""
-    program = (sys.executable, "-m", "tests.client.boards", str(env.kubeconfig("manager")))
+    program = (sys.executable, "-m", "tests.client.status_kind", str(env.kubeconfig("manager")))
     pipe = asyncio.subprocess.PIPE
     processes = [
         await asyncio.create_subprocess_exec(
@@ -115,10 +122,10 @@ async def test_nothing_is_written_that_changes_nothing(
         status.counts = dict(status.counts)
         status.note = ""
 
-    await statuses.sync_update("default", "board", counted("a"))
-    before = await env.client("admin").get(Board, "board", "default")
+    await statuses.sync_update("board", counted("a"), namespace="default")
+    before = await env.client("admin").get(Board, "board", namespace="default")
     watched.verbs.clear()
-    found = await statuses.sync_update("default", "board", same)
+    found = await statuses.sync_update("board", same, namespace="default")
     assert watched.verbs == ["get"]
     assert found is not None
     assert found.metadata.resource_version == before.metadata.resource_version
@@ -128,8 +135,8 @@ async def test_a_conflict_is_tried_again_on_what_is_there_then(
     env: Environment, statuses: StatusClient[BoardSpec, BoardStatus], watched: Watched
 ) -> None:
     admin = StatusClient(env.client("admin"), Board, field_manager="admin")
-    watched.before.append(lambda: admin.sync_update("default", "board", counted("other")))
-    found = await statuses.sync_update("default", "board", counted("mine"))
+    watched.before.append(lambda: admin.sync_update("board", counted("other"), namespace="default"))
+    found = await statuses.sync_update("board", counted("mine"), namespace="default")
     assert watched.verbs == ["get", "patch", "get", "patch"]
     assert found is not None
     assert found.status.counts == {"mine": 1, "other": 1, "all": 2}
@@ -145,7 +152,9 @@ async def test_attempts_are_bounded_and_conflicts_counted(
         pauses.append(seconds)
 
     admin = StatusClient(env.client("admin"), Board, field_manager="admin")
-    watched.before += [lambda: admin.sync_update("default", "board", counted("other"))] * 9
+    watched.before += [
+        lambda: admin.sync_update("board", counted("other"), namespace="default")
+    ] * 9
     statuses = StatusClient(
         env.client("manager").intercepted(watched),
         Board,
@@ -155,7 +164,7 @@ async def test_attempts_are_bounded_and_conflicts_counted(
         sleep=sleep,
     )
     with pytest.raises(Conflict):
-        await statuses.sync_update("default", "board", counted("mine"))
+        await statuses.sync_update("board", counted("mine"), namespace="default")
     assert len(conflicts) == 3
     assert len(pauses) == 2
     assert watched.verbs.count("patch") == 3
@@ -165,15 +174,18 @@ async def test_attempts_are_bounded_and_conflicts_counted(
 async def test_there_is_none(
     env: Environment, statuses: StatusClient[BoardSpec, BoardStatus], watched: Watched
 ) -> None:
-    assert await statuses.sync_update("default", "nobody", counted("mine")) is None
-    assert await statuses.sync_update("default", "board", counted("mine"), uid="of-another") is None
+    assert await statuses.sync_update("nobody", counted("mine"), namespace="default") is None
+    assert (
+        await statuses.sync_update("board", counted("mine"), namespace="default", uid="of-another")
+        is None
+    )
     assert watched.verbs == ["get", "get"]
 
     async def delete() -> None:
-        await env.client("admin").delete(Board, "board", "default")
+        await env.client("admin").delete(Board, "board", namespace="default")
 
     watched.before.append(delete)
-    assert await statuses.sync_update("default", "board", counted("mine")) is None
+    assert await statuses.sync_update("board", counted("mine"), namespace="default") is None
 
 
 async def test_what_the_writer_does_not_know_stays(env: Environment) -> None:
@@ -184,9 +196,11 @@ async def test_what_the_writer_does_not_know_stays(env: Environment) -> None:
         del status.counts["a"]
 
     client = env.client("manager")
-    await StatusClient(client, Board, field_manager="new").sync_update("default", "board", told)
+    await StatusClient(client, Board, field_manager="new").sync_update(
+        "board", told, namespace="default"
+    )
     await StatusClient(client, NarrowBoard, field_manager="old").sync_update(
-        "default", "board", narrow
+        "board", narrow, namespace="default"
     )
     found = await stored(env)
     assert (found.note, found.rounds, found.counts) == ("kept", 7, {"b": 1})
@@ -200,9 +214,9 @@ async def test_an_emptied_text_goes_away(
     def told(text: str) -> Any:
         return lambda status: setattr(status, "note", text)
 
-    await statuses.sync_update("default", "board", told("busy"))
-    await statuses.sync_update("default", "board", told(""))
-    kept = await env.client("admin").get(Board.gvk(), "board", "default")
+    await statuses.sync_update("board", told("busy"), namespace="default")
+    await statuses.sync_update("board", told(""), namespace="default")
+    kept = await env.client("admin").get(Board.gvk(), "board", namespace="default")
     assert kept["status"] == {}
 
 
@@ -215,16 +229,16 @@ async def test_the_server_is_read_and_the_answer_is_in_the_cache(env: Environmen
         await cache.wait_synced(60.0)
         await cache.stop()  # no watch tells it anything
         admin = StatusClient(env.client("admin"), Board, field_manager="admin")
-        await admin.sync_update("default", "board", counted("other"))
+        await admin.sync_update("board", counted("other"), namespace="default")
         statuses = StatusClient(cache.client(), Board, field_manager="manager")
-        await statuses.sync_update("default", "board", counted("mine"))
-        known = cache.get(Board, "board", "default")
+        await statuses.sync_update("board", counted("mine"), namespace="default")
+        known = cache.get(Board, "board", namespace="default")
     assert known is not None
     assert known.status.counts == {"other": 1, "mine": 1, "all": 2}
 
 
 async def test_turns_come_one_after_the_other_and_leave_nothing() -> None:
-    turns, inside, most = Turns(), 0, 0
+    turns, inside, most = KeyedLock(), 0, 0
 
     async def one(key: str) -> None:
         nonlocal inside, most

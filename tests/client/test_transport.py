@@ -20,11 +20,11 @@ from ctrlruntime.client.errors import (
     WriteOutcomeUnknown,
 )
 from ctrlruntime.client.fence import Fence
-from ctrlruntime.client.lines import LineSplitter
+from ctrlruntime.client.line_splitter import LineSplitter
 from ctrlruntime.client.transport import Transport, TransportOptions
 from ctrlruntime.client.warnings import warnings_of
-from tests.client.doorman import Doorman
 from tests.client.peer import Answer, Peer, fails, hangs_up, says, streams
+from tests.client.stalling_tls_server import Doorman
 from tests.client.support import Seen
 
 

@@ -11,6 +11,12 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.call import Call, Execute
 from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.config import Config
+from ctrlruntime.client.create_or_update import (
+    Upserted,
+    create_or_patch,
+    create_or_update,
+    retry_on_conflict,
+)
 from ctrlruntime.client.errors import (
     AlreadyExists,
     BadRequest,
@@ -22,12 +28,6 @@ from ctrlruntime.client.errors import (
 )
 from ctrlruntime.client.patches import difference, merge_patch
 from ctrlruntime.client.transport import Response
-from ctrlruntime.client.upsert import (
-    Upserted,
-    create_or_patch,
-    create_or_update,
-    retry_on_conflict,
-)
 from tests.client.peer import Peer
 from tests.client.support import (
     CONFIG_MAP,
@@ -51,12 +51,12 @@ class TestCRUD:
         created["data"] = {"k": "2"}
         updated = await client.update(created)
         assert updated["metadata"]["resourceVersion"] != created["metadata"]["resourceVersion"]
-        read = await client.get(CONFIG_MAP, "a", "default")
+        read = await client.get(CONFIG_MAP, "a", namespace="default")
         assert read["data"] == {"k": "2"}
         assert (read["apiVersion"], read["kind"]) == ("v1", "ConfigMap")
-        await client.delete(CONFIG_MAP, "a", "default")
+        await client.delete(CONFIG_MAP, "a", namespace="default")
         with pytest.raises(NotFound):
-            await client.get(CONFIG_MAP, "a", "default")
+            await client.get(CONFIG_MAP, "a", namespace="default")
 
     async def test_an_answer_is_as_the_server_has_it_and_the_argument_stays(
         self, client: Client
@@ -79,15 +79,15 @@ class TestCRUD:
         assert created.metadata.uid
         created.spec.size = 4
         assert (await client.update(created)).spec.size == 4
-        assert (await client.get(Widget, "w", "default")).spec.size == 4
+        assert (await client.get(Widget, "w", namespace="default")).spec.size == 4
         assert [w.metadata.name for w in await client.list(Widget)] == ["w"]
-        await client.delete(Widget, "w", "default")
+        await client.delete(Widget, "w", namespace="default")
         assert await client.list(Widget, "default") == []
 
     async def test_metadata_only(self, client: Client, widgets: None) -> None:
         await client.create(config_map("a", {"k": "1"}))
         for found in (
-            await client.get(CONFIG_MAP, "a", "default", metadata_only=True),
+            await client.get(CONFIG_MAP, "a", namespace="default", metadata_only=True),
             (await client.list(CONFIG_MAP, "default", labels="!x", metadata_only=True))[0],
         ):
             assert set(found) == {"apiVersion", "kind", "metadata"}
@@ -113,7 +113,7 @@ class TestErrors:
             await client.create(config_map("a"))
         assert exists.value.details["name"] == "a"
         with pytest.raises(NotFound) as missing:
-            await client.get(CONFIG_MAP, "b", "default")
+            await client.get(CONFIG_MAP, "b", namespace="default")
         assert missing.value.details["kind"] == "configmaps"
         await client.update({**created, "data": {"k": "1"}})
         with pytest.raises(Conflict) as conflict:
@@ -133,7 +133,7 @@ class TestErrors:
     async def test_a_kind_nobody_serves(self, client: Client) -> None:
         gadget = GroupVersionKind("nobody.example.com", "v1", "Gadget")
         with pytest.raises(NoKindMatch, match=r"Gadget.*CustomResourceDefinition"):
-            await client.get(gadget, "a", "default")
+            await client.get(gadget, "a", namespace="default")
 
 
 @pytest.mark.criterion("CL-03")
@@ -152,9 +152,9 @@ class TestMergePatch:
             "data": {"k": "2"},
             "metadata": {"resourceVersion": old["metadata"]["resourceVersion"]},
         }
-        await client.patch(CONFIG_MAP, "a", "default", {"data": {"x": "y"}})
+        await client.patch(CONFIG_MAP, "a", {"data": {"x": "y"}}, namespace="default")
         with pytest.raises(Conflict):
-            await client.patch(CONFIG_MAP, "a", "default", patch)
+            await client.patch(CONFIG_MAP, "a", patch, namespace="default")
         with pytest.raises(ValueError, match="resourceVersion"):
             merge_patch(config_map("a"), new, optimistic_lock=True)
 
@@ -162,21 +162,28 @@ class TestMergePatch:
         await client.create(config_map("a", {"k": "1"}))
         operations = [{"op": "replace", "path": "/data/k", "value": "2"}]
         patched = await client.patch(
-            CONFIG_MAP, "a", "default", operations, type=PatchType.JSON, metadata_only=True
+            CONFIG_MAP,
+            "a",
+            operations,
+            namespace="default",
+            type=PatchType.JSON,
+            metadata_only=True,
         )
         assert set(patched) == {"apiVersion", "kind", "metadata"}
-        assert (await client.get(CONFIG_MAP, "a", "default"))["data"] == {"k": "2"}
+        assert (await client.get(CONFIG_MAP, "a", namespace="default"))["data"] == {"k": "2"}
         await client.create(deployment("d"))
         containers = [{"name": "side", "image": "example.com/side:1"}]
         strategic = {"spec": {"template": {"spec": {"containers": containers}}}}
-        merged = await client.patch(DEPLOYMENT, "d", "default", strategic, type=PatchType.STRATEGIC)
+        merged = await client.patch(
+            DEPLOYMENT, "d", strategic, namespace="default", type=PatchType.STRATEGIC
+        )
         names = [c["name"] for c in merged["spec"]["template"]["spec"]["containers"]]
         assert sorted(names) == ["main", "side"]
         await client.create(
             Widget.from_manifest({"metadata": {"name": "w", "namespace": "default"}})
         )
         with pytest.raises(UnsupportedMediaType):
-            await client.patch(Widget, "w", "default", {}, type=PatchType.STRATEGIC)
+            await client.patch(Widget, "w", {}, namespace="default", type=PatchType.STRATEGIC)
 
 
 @pytest.mark.criterion("CL-04")
@@ -200,13 +207,13 @@ class TestApply:
         answer = await client.apply(config_map("a"), field_manager="one", dry_run=True)
         assert answer["metadata"]["name"] == "a"
         with pytest.raises(NotFound):
-            await client.get(CONFIG_MAP, "a", "default")
+            await client.get(CONFIG_MAP, "a", namespace="default")
 
     async def test_metadata_only_and_what_was_read_can_be_applied(self, client: Client) -> None:
         mine = config_map("a", {"k": "1"})
         answer = await client.apply(mine, field_manager="one", metadata_only=True)
         assert set(answer) == {"apiVersion", "kind", "metadata"}
-        read = await client.get(CONFIG_MAP, "a", "default")
+        read = await client.get(CONFIG_MAP, "a", namespace="default")
         assert read["metadata"]["managedFields"]
         await client.apply(read, field_manager="one")
 
@@ -223,7 +230,9 @@ async def test_status_and_spec_are_written_apart(client: Client, widgets: None) 
     after_status.spec.size = 3
     after_spec = await client.update(after_status)
     assert (after_spec.status.ready, after_spec.spec.size) == (True, 3)
-    patched = await client.patch_status(Widget, "w", "default", {"status": {"ready": False}})
+    patched = await client.patch_status(
+        Widget, "w", {"status": {"ready": False}}, namespace="default"
+    )
     assert (patched.status.ready, patched.spec.size) == (False, 3)
 
 
@@ -233,9 +242,9 @@ async def test_the_status_as_a_subresource(client: Client, widgets: None) -> Non
     widget = await client.create(Widget.from_manifest(manifest))
     widget.status.ready = True
     await client.update_status(widget)
-    read = await client.get_subresource(Widget, "w", "default", "status")
+    read = await client.get_subresource(Widget, "w", "status", namespace="default")
     assert (read["kind"], read["status"]) == ("Widget", {"ready": True})
-    await client.patch_status(Widget, "w", "default", {"status": {"ready": False}})
+    await client.patch_status(Widget, "w", {"status": {"ready": False}}, namespace="default")
     applied = {
         "apiVersion": "client.example.com/v1",
         "kind": "Widget",
@@ -257,13 +266,17 @@ async def test_a_pod_is_evicted(client: Client) -> None:
     await client.create(pod | {"spec": {"containers": [container]}})
     eviction = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": metadata}
     try:
-        answer = await client.create_subresource(POD, "p", "default", "eviction", eviction)
+        answer = await client.create_subresource(
+            POD, "p", "eviction", eviction, namespace="default"
+        )
     except BadRequest:  # policy/v1 from 1.22 on, the beta until 1.21
         eviction["apiVersion"] = "policy/v1"
-        answer = await client.create_subresource(POD, "p", "default", "eviction", eviction)
+        answer = await client.create_subresource(
+            POD, "p", "eviction", eviction, namespace="default"
+        )
     assert answer["status"] == "Success"
     with pytest.raises(NotFound):
-        await client.get(POD, "p", "default")
+        await client.get(POD, "p", namespace="default")
 
 
 @pytest.mark.criterion("CL-06")
@@ -275,7 +288,9 @@ async def test_a_token_of_a_service_account(client: Client) -> None:
         "kind": "TokenRequest",
         "spec": {"expirationSeconds": 3600},
     }
-    answer = await client.create_subresource(SERVICE_ACCOUNT, "robot", "default", "token", request)
+    answer = await client.create_subresource(
+        SERVICE_ACCOUNT, "robot", "token", request, namespace="default"
+    )
     assert answer["kind"] == "TokenRequest"
     assert answer["status"]["token"].count(".") == 2
     assert answer["status"]["expirationTimestamp"]
@@ -284,10 +299,10 @@ async def test_a_token_of_a_service_account(client: Client) -> None:
 @pytest.mark.criterion("CL-06")
 async def test_scale(client: Client) -> None:
     await client.create(deployment("d", replicas=1))
-    scale = await client.patch_scale(DEPLOYMENT, "d", "default", 4)
+    scale = await client.patch_scale(DEPLOYMENT, "d", 4, namespace="default")
     assert (scale["kind"], scale["spec"]["replicas"]) == ("Scale", 4)
-    assert (await client.get_scale(DEPLOYMENT, "d", "default"))["spec"]["replicas"] == 4
-    assert (await client.get(DEPLOYMENT, "d", "default"))["spec"]["replicas"] == 4
+    assert (await client.get_scale(DEPLOYMENT, "d", namespace="default"))["spec"]["replicas"] == 4
+    assert (await client.get(DEPLOYMENT, "d", namespace="default"))["spec"]["replicas"] == 4
 
 
 @pytest.mark.criterion("CL-07")
@@ -340,12 +355,12 @@ async def test_a_grace_period_and_the_version_are_sent(client: Client) -> None:
         "spec": {"containers": [container], "nodeName": "nowhere"},
     }
     created = await client.create(pod)
-    await client.patch(POD, "p", "default", {"metadata": {"labels": {"a": "b"}}})
+    await client.patch(POD, "p", {"metadata": {"labels": {"a": "b"}}}, namespace="default")
     version = created["metadata"]["resourceVersion"]
     with pytest.raises(Conflict):
-        await client.delete(POD, "p", "default", resource_version=version)
-    await client.delete(POD, "p", "default", grace_period=7)
-    deleting = await client.get(POD, "p", "default")
+        await client.delete(POD, "p", namespace="default", resource_version=version)
+    await client.delete(POD, "p", namespace="default", grace_period=7)
+    deleting = await client.get(POD, "p", namespace="default")
     assert deleting["metadata"]["deletionGracePeriodSeconds"] == 7
 
 
@@ -353,10 +368,10 @@ async def test_a_grace_period_and_the_version_are_sent(client: Client) -> None:
 async def test_delete_with_preconditions_and_delete_collection(client: Client) -> None:
     created = await client.create(config_map("a", finalizers=["example.com/wait"]))
     with pytest.raises(Conflict):
-        await client.delete(CONFIG_MAP, "a", "default", uid="another")
+        await client.delete(CONFIG_MAP, "a", namespace="default", uid="another")
     uid = created["metadata"]["uid"]
-    await client.delete(CONFIG_MAP, "a", "default", uid=uid, propagation="Foreground")
-    deleting = await client.get(CONFIG_MAP, "a", "default")
+    await client.delete(CONFIG_MAP, "a", namespace="default", uid=uid, propagation="Foreground")
+    deleting = await client.get(CONFIG_MAP, "a", namespace="default")
     assert deleting["metadata"]["deletionTimestamp"]
     for name in ("b", "c", "d"):
         await client.create(config_map(name, labels={"which": "many" if name != "d" else "one"}))
@@ -373,16 +388,24 @@ class TestDefaults:
         assert (await inside.create(manifest))["metadata"]["namespace"] == "default"
         assert (await inside.get(CONFIG_MAP, "a"))["metadata"]["name"] == "a"
         with pytest.raises(ValueError, match="'default', not 'other'"):
-            await inside.get(CONFIG_MAP, "a", "other")
+            await inside.get(CONFIG_MAP, "a", namespace="other")
         assert await inside.get(NAMESPACE, "default")
+
+    async def test_a_dry_run_of_a_delete_with_options_deletes_nothing(self, client: Client) -> None:
+        made = await client.create(config_map("a"))
+        uid = made["metadata"]["uid"]
+        dry = client.dry_run()
+        await dry.delete(CONFIG_MAP, "a", namespace="default", uid=uid, propagation="Background")
+        await dry.delete_collection(CONFIG_MAP, "default", propagation="Background")
+        assert (await client.get(CONFIG_MAP, "a", namespace="default"))["metadata"]["uid"] == uid
 
     async def test_dry_run_and_the_call_beats_it(self, client: Client) -> None:
         dry = client.dry_run()
         await dry.create(config_map("a"))
         assert await client.list(CONFIG_MAP, "default", fields="metadata.name=a") == []
         await dry.create(config_map("a"), dry_run=False)
-        await dry.delete(CONFIG_MAP, "a", "default")
-        assert await client.get(CONFIG_MAP, "a", "default")
+        await dry.delete(CONFIG_MAP, "a", namespace="default")
+        assert await client.get(CONFIG_MAP, "a", namespace="default")
 
     async def test_field_owner_and_the_call_beats_it(self, client: Client) -> None:
         owned = client.field_owner("mine")
@@ -421,13 +444,13 @@ async def test_interceptors_see_each_verb_and_can_replace_or_delegate(client: Cl
     intercepted = client.intercepted(watch)
     created = await intercepted.create(config_map("a"))
     await intercepted.update(created)
-    await intercepted.patch(CONFIG_MAP, "a", "default", {"data": {"k": "v"}})
+    await intercepted.patch(CONFIG_MAP, "a", {"data": {"k": "v"}}, namespace="default")
     await intercepted.apply(config_map("a"), field_manager="m")
-    await intercepted.get(CONFIG_MAP, "a", "default")
+    await intercepted.get(CONFIG_MAP, "a", namespace="default")
     await intercepted.list(CONFIG_MAP)
-    await intercepted.delete(CONFIG_MAP, "a", "default")
+    await intercepted.delete(CONFIG_MAP, "a", namespace="default")
     await intercepted.delete_collection(CONFIG_MAP, "default", labels="x")
-    faked = await intercepted.get(CONFIG_MAP, "forbidden-name", "default")
+    faked = await intercepted.get(CONFIG_MAP, "forbidden-name", namespace="default")
     assert faked["metadata"]["name"] == "made-up"
     assert verbs == [
         "create",
@@ -484,7 +507,7 @@ class TestUpsert:
             Upserted.UPDATED_STATUS,
             Upserted.UPDATED_STATUS_ONLY,
         ]
-        assert (await client.get(Widget, "w", "default")).status.ready
+        assert (await client.get(Widget, "w", namespace="default")).status.ready
 
 
 async def test_retry_on_conflict(client: Client) -> None:
@@ -494,12 +517,71 @@ async def test_retry_on_conflict(client: Client) -> None:
     async def increment() -> None:
         nonlocal attempts
         attempts += 1
-        read = await client.get(CONFIG_MAP, "a", "default")
+        read = await client.get(CONFIG_MAP, "a", namespace="default")
         if attempts < 3:
-            await client.patch(CONFIG_MAP, "a", "default", {"data": {"other": str(attempts)}})
+            await client.patch(
+                CONFIG_MAP, "a", {"data": {"other": str(attempts)}}, namespace="default"
+            )
         read["data"]["n"] = str(int(read["data"]["n"]) + 1)
         await client.update(read)
 
     await retry_on_conflict(increment)
     assert attempts == 3
-    assert (await client.get(CONFIG_MAP, "a", "default"))["data"]["n"] == "1"
+    assert (await client.get(CONFIG_MAP, "a", namespace="default"))["data"]["n"] == "1"
+
+
+@pytest.mark.criterion("LV-8")
+class TestConflicts:
+    async def test_a_field_conflict_is_not_retried(self, client: Client) -> None:
+        """Another manager has the field: it would not go away."""
+        await client.apply(config_map("a", {"k": "theirs"}), field_manager="them")
+        attempts = 0
+
+        async def apply() -> None:
+            nonlocal attempts
+            attempts += 1
+            await client.apply(config_map("a", {"k": "mine"}), field_manager="me")
+
+        with pytest.raises(Conflict) as error:
+            await retry_on_conflict(apply)
+        assert error.value.is_field_conflict
+        assert attempts == 1
+
+    async def test_create_or_update_takes_over_a_field_of_another_manager(
+        self, client: Client
+    ) -> None:
+        """An update is no apply: it conflicts over versions, never over fields."""
+        await client.apply(config_map("a", {"k": "theirs"}), field_manager="them")
+        updated, outcome = await create_or_update(
+            client, config_map("a"), lambda obj: obj["data"].update(k="mine")
+        )
+        assert (outcome, updated["data"]) == (Upserted.UPDATED, {"k": "mine"})
+
+    async def test_create_or_update_conflicts_with_a_write_after_its_read_and_a_retry_keeps_both(
+        self, client: Client
+    ) -> None:
+        await client.create(config_map("a", {"k": "1"}))
+        others = 1
+        changes: list[str] = []
+
+        async def interfere(call: Call, execute: Execute) -> Response:
+            nonlocal others
+            if call.verb == "update" and others:
+                others -= 1
+                changes.append("theirs")
+                patch = {"data": {"other": " ".join(changes)}}
+                await client.patch(CONFIG_MAP, "a", patch, namespace="default")
+            return await execute(call)
+
+        disturbed = client.intercepted(interfere)
+
+        def mutate(obj: Any) -> None:
+            obj["data"]["k"] = "2"
+
+        with pytest.raises(Conflict) as error:
+            await create_or_update(disturbed, config_map("a"), mutate)
+        assert not error.value.is_field_conflict
+        others = 1
+        await retry_on_conflict(lambda: create_or_update(disturbed, config_map("a"), mutate))
+        found = await client.get(CONFIG_MAP, "a", namespace="default")
+        assert found["data"] == {"k": "2", "other": "theirs theirs"}

@@ -6,14 +6,14 @@ import os
 
 import pytest
 
-from tests.account import SERVERS, Audit
-from tests.audit.ledger import Ledger
+from tests.audit.request_recorder import RequestRecorder
 from tests.backends import SKIP_REAL
-from tests.cloud.account import SUITE
+from tests.cloud.rbac import SUITE
+from tests.rbac import SERVERS, Audit
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _taken_down(ledger: Ledger) -> None:
+def _taken_down(ledger: RequestRecorder) -> None:
     """What managers ask is audited."""
     Audit.ledger = ledger
     if os.environ.get(SKIP_REAL) == "1":  # only there is anything listed that is streamed elsewhere

@@ -101,7 +101,6 @@ def test_manifests_follow(copy: Path) -> None:
     assert "- instancedns/status\n" in role
 
 
-@pytest.mark.timeout(120)
 async def test_it_works(copy: Path, tmp_path: Path) -> None:
     """Made after the infrastructure, carried out, and undone when the instance goes."""
     async with Site() as site, Environment(users=("admin", "manager")) as environment:
@@ -152,19 +151,19 @@ async def the_life_of_a_name(client: Client, site: Site) -> None:
     metadata = {"name": "acme", "namespace": "default"}
     await client.create({"apiVersion": API, "kind": "Instance", "metadata": metadata, "spec": spec})
     await until(client, DNS, lambda found: phase(found) == "Ready")
-    found = await client.get(DNS, "acme", "default")
+    found = await client.get(DNS, "acme", namespace="default")
     assert found["status"]["message"] == "acme.example.com leads to 192.0.2.7."
-    await client.delete(INSTANCE, "acme", "default")
+    await client.delete(INSTANCE, "acme", namespace="default")
     await until(client, DNS, lambda found: found is None)
 
 
 async def until(
     client: Client, kind: GroupVersionKind, is_so: Callable[[dict[str, Any] | None], bool]
 ) -> None:
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(120):
         while True:
             try:
-                found = await client.get(kind, "acme", "default")
+                found = await client.get(kind, "acme", namespace="default")
             except NotFound:
                 found = None
             if is_so(found):

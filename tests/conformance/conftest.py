@@ -2,7 +2,8 @@
 
 Marks say where a test does not run:
 
-- `custom`: it needs nothing but custom resources, and so runs on apiextensions-apiserver as well;
+- `custom`: it needs nothing but custom resources, and so runs on apiextensions-apiserver as well,
+  where kube-apiserver is older than what is supported and does not contain the current one;
 - `since("...")`: an older release differs, see `releases.CHANGES`;
 - `embedded("why")`: it reaches into the embedded server, its clock or its options;
 - `real("why")`: the embedded server does not do this;
@@ -22,7 +23,9 @@ import pytest
 from ctrlruntime.envtest import User, administrator
 from ctrlruntime.envtest.server import ServerOptions
 from tests.backends import SharedServer
+from tests.oracles import apiextensions_is_separate
 
+from .manifests import DEFINITIONS, GROUP, definition, shapes
 from .servers import (
     APIEXTENSIONS,
     EMBEDDED,
@@ -33,7 +36,6 @@ from .servers import (
     embedded,
     given,
 )
-from .subjects import DEFINITIONS, GROUP, definition, shapes
 from .wire import Api
 
 Connect = Callable[[str], RealServer]
@@ -53,15 +55,21 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" not in metafunc.fixturenames:
         return
+    separate = given(APIEXTENSIONS) is not None or apiextensions_is_separate()
     marks = {mark.name for mark in metafunc.definition.iter_markers()}
     if (on := metafunc.definition.get_closest_marker("on")) is not None:
-        names = list(on.args)
+        names = [_oracle(name, separate) for name in on.args]
     elif "embedded" in marks:
         names = [EMBEDDED]
     else:
         names = [EMBEDDED] * ("real" not in marks) + [KUBE_APISERVER]
-        names += [APIEXTENSIONS] * ("custom" in marks)
+        names += [APIEXTENSIONS] * ("custom" in marks and separate)
     metafunc.parametrize("backend", names, scope="session")
+
+
+def _oracle(name: str, separate: bool) -> str:
+    """Return the server that stands for `name`: kube-apiserver contains apiextensions-apiserver."""
+    return KUBE_APISERVER if name == APIEXTENSIONS and not separate else name
 
 
 @pytest.fixture

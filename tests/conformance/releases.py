@@ -56,9 +56,26 @@ CHANGES: Final = {
     ),
     "unreadable options": Change(36, "a body that is no DeleteOptions is 400, not 500"),
     "webhook failures in words": Change(24, "the message begins with `failed to call webhook`"),
+    "constrained impersonation": Change(
+        36, "impersonate-on:MODE:VERB and impersonate:MODE are asked about first"
+    ),
+    "dots in labels": Change(36, "a subdomain where a label is required must not contain dots"),
+    "dry runs of addresses": Change(36, "a dry run shows the network's address and reserves none"),
+    "evictions of pods that do not run": Change(27, "no budget holds a pending Pod"),
+    "impersonation of nobody": Change(36, "headers without a user are 400, not 500"),
+    "index of OpenAPI v3": Change(36, "the index is text/plain"),
+    "names of services": Change(36, "a Service's name is a RFC 1123 label: a digit may come first"),
+    "replacing what is absent": Change(
+        36, "JSON patch: `replace` adds a member; Debian's builds have another library"
+    ),
+    "numbers in words": Change(36, "a number beyond its type is named with the Go type"),
+    "missing roles": Change(36, "a binding to a missing role is what is not found"),
     "deleted services": Change(23, "a DELETE of a Service answers with the object"),
     "empty texts": Change(
         21, "a custom resource keeps an empty text; Debian's build of 1.20 takes it for null"
+    ),
+    "emptied by their applier": Change(
+        36, "maps and lists that an apply empties; Debian builds 1.36 with an older library"
     ),
     "emptied owners": Change(
         36, "who owns a map with nothing in it is not given all of it by the next apply"

@@ -14,8 +14,8 @@ from ctrlruntime.envtest.server import ServerOptions
 from ctrlruntime.envtest.server.certificates import Authority
 
 from .hooks import serve
+from .manifests import configmap, deployment
 from .servers import TOKENS
-from .subjects import configmap, deployment
 from .wire import Api
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from .subjects import GROUP, shape, widget
+from ctrlruntime.api.scalars import format_time
+
+from .manifests import GROUP, shape, widget
 from .wire import APPLY, JSON_PATCH, MERGE, Api
 
 pytestmark = pytest.mark.custom
@@ -49,7 +52,9 @@ async def test_lists_and_maps_are_owned_by_their_kind(api: Api, shaped: str) -> 
         **({"port": "http"} if api.has("apply by schema") else {}),
         "nested": {"name": "m", "deep": {"a": 1}},
     }
+    before = format_time(datetime.now(UTC))
     made = await api.apply(f"{shaped}/s", shape("s", spec))
+    after = format_time(datetime.now(UTC))
     assert owned(made, "m") == {
         "f:spec": {
             "f:atoms": {},
@@ -74,7 +79,8 @@ async def test_lists_and_maps_are_owned_by_their_kind(api: Api, shaped: str) -> 
     assert (made["spec"]["mode"], made["spec"]["note"]) == ("on", "none")
     entry = made["metadata"]["managedFields"][0]
     assert (entry["apiVersion"], entry["fieldsType"]) == (f"{GROUP}/v1", "FieldsV1")
-    assert entry["time"] == made["metadata"]["creationTimestamp"]
+    assert before <= entry["time"] <= after
+    assert before <= made["metadata"]["creationTimestamp"] <= after
 
 
 @pytest.mark.parametrize(
@@ -413,3 +419,18 @@ async def test_a_json_patch_and_a_merge_patch_are_updates(api: Api, shaped: str)
     assert "f:mode" not in maker
     gone = await api.merge(path, {"spec": {"yes": None}})
     assert owned(gone, "json", "Update") is None
+
+
+@pytest.mark.since("emptied by their applier")
+async def test_what_an_apply_empties_stays_as_it_was_sent(api: Api, shaped: str) -> None:
+    """A map of which all is given up is empty, a list of which all is given up is gone."""
+    path = f"{shaped}/s"
+    for given, left in (
+        ({"parts": {}}, {"parts": {}}),
+        ({"parts": {"a": "2"}, "names": []}, {"parts": {"a": "2"}}),
+        ({"parts": {"a": "2"}, "names": None}, {"parts": {"a": "2"}}),
+        ({}, {}),
+    ):
+        await api.apply(path, shape("s", {"parts": {"a": "1"}, "names": ["a"]}), force="true")
+        after = await api.apply(path, shape("s", given), force="true")
+        assert {k: v for k, v in after["spec"].items() if k in ("parts", "names")} == left, given

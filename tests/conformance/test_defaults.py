@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .subjects import deployment, pod
+from .manifests import deployment, pod
 from .wire import APPLY, Api
 
 

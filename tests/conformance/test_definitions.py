@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from .conftest import define
-from .subjects import DEFINITIONS, GROUP, WIDGET_SCHEMA, definition, widget
+from .manifests import DEFINITIONS, GROUP, WIDGET_SCHEMA, definition, widget
 from .wire import MERGE, Api
 
 pytestmark = pytest.mark.custom

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from .conftest import define
-from .subjects import (
+from .manifests import (
     DEFINITIONS,
     GROUP,
     configmap,

@@ -9,8 +9,8 @@ import pytest
 
 from ctrlruntime.envtest.server import ServerOptions
 
+from .manifests import pod, secret, shape, widget
 from .servers import TOKENS
-from .subjects import pod, secret, shape, widget
 from .wire import Api
 
 PARTIAL = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .subjects import configmap, deployment, shape, widget
+from .manifests import configmap, deployment, shape, widget
 from .wire import APPLY, JSON_PATCH, MERGE, STRATEGIC, Api
 
 
@@ -174,20 +174,31 @@ async def test_dry_run_stores_nothing(api: Api) -> None:
     assert (await api.fails("POST", f"{api.configmaps}?dryRun=No", configmap("c")))[0] == 422
 
 
-@pytest.mark.since("addresses of dry runs")
+@pytest.mark.since("dry runs of addresses")
 async def test_dry_run_of_services_takes_no_address(api: Api) -> None:
     services = api.path("v1", "services")
-    body = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
-    address = (await api.create(f"{services}?dryRun=All", body))["spec"]["clusterIP"]
-    fixed = {**body, "spec": {**body["spec"], "clusterIP": address}}  # type: ignore[dict-item]
-    await api.create(services, fixed)
-    again = {**fixed, "metadata": {"name": "t"}}
+    spec: dict[str, Any] = {"type": "NodePort", "ports": [{"port": 80}]}
+    body = {"metadata": {"name": "s"}, "spec": spec}
+    shown = (await api.create(f"{services}?dryRun=All", body))["spec"]
+    assert (shown["clusterIP"].endswith(".0.0"), shown["ports"][0]["nodePort"]) == (True, 32769)
+    fixed = {**body, "spec": {**spec, "clusterIP": shown["clusterIP"]}}
+    for query, words in (
+        ("", "the provided network does not match the current range"),
+        ("?dryRun=All", f"the provided IP ({shown['clusterIP']}) is not in the valid range"),
+    ):
+        code, _, message = await api.fails("POST", f"{services}{query}", fixed)
+        assert (code, words in message) == (422, True)
+    made = (await api.create(services, body))["spec"]
+    again = {"metadata": {"name": "t"}, "spec": {**spec, "clusterIP": made["clusterIP"]}}
+    await api.create(f"{services}?dryRun=All", again)
     code, _, message = await api.fails("POST", services, again)
     assert (code, "already allocated" in message) == (422, True)
 
 
 @pytest.mark.custom
-async def test_operations_of_json_patch(api: Api, shaped: str) -> None:
+async def test_operations_of_json_patch(api: Api, shaped: str, backend: str) -> None:
+    if backend == "apiextensions":
+        pytest.skip("Debian builds it with another library for JSON patches")
     path = f"{shaped}/s"
     spec = {"names": ["a", "b"], "free": {"a": 1, "b/c": {"d~": 2}}, "count": 5}
     await api.create(shaped, shape("s", spec))
@@ -212,7 +223,10 @@ async def test_operations_of_json_patch(api: Api, shaped: str) -> None:
         return
     for patch in (
         [{"op": "remove", "path": "/spec/nothing"}],
-        [{"op": "replace", "path": "/spec/nothing", "value": 1}],
+        [{"op": "replace", "path": "/nothing/deep", "value": 1}],
+        [{"op": "test", "path": "/nothing/deep", "value": None}],
+        [{"op": "move", "from": "/spec/nothing", "path": "/spec/count"}],
+        [{"op": "add", "path": "", "value": {}}],
         [{"op": "test", "path": "/spec/count", "value": 6}],
         [{"op": "add", "path": "/spec/names/9", "value": "x"}],
         [{"op": "add", "path": "/nothing/deep", "value": "x"}],
@@ -220,6 +234,13 @@ async def test_operations_of_json_patch(api: Api, shaped: str) -> None:
         code, reason, message = await api.fails("PATCH", path, patch, JSON_PATCH)
         assert (code, reason) == (422, "Invalid"), patch
         assert message == "the server rejected our request due to an error in our request"
+    if api.has("replacing what is absent"):
+        absent = [
+            {"op": "replace", "path": "/spec/free/new", "value": 1},
+            {"op": "test", "path": "/spec/free/none", "value": None},
+        ]
+        after = await api.call("PATCH", path, absent, JSON_PATCH)
+        assert after["spec"]["free"]["new"] == 1
     for body in (b"{}", b"[1]", b'"x"', b"["):
         code, reason, _ = await api.fails("PATCH", path, body, JSON_PATCH)
         assert (code, reason) == (400, "BadRequest"), body

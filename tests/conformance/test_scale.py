@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .subjects import GROUP, deployment, widget
+from .manifests import GROUP, deployment, widget
 from .wire import APPLY, JSON_PATCH, Api
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from .conftest import define
-from .subjects import DEFINITIONS, GROUP, definition, shape
+from .manifests import DEFINITIONS, GROUP, definition, shape
 from .wire import MERGE, Api
 
 pytestmark = pytest.mark.custom

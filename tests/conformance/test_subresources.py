@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .subjects import deployment, pod
+from .manifests import deployment, pod
 from .wire import Api
 
 
@@ -56,7 +56,12 @@ async def budget(api: Api, allowed: int) -> None:
 async def test_eviction_respects_budgets(api: Api) -> None:
     pods = api.path("v1", "pods")
     await api.create(pods, pod("p", labels={"app": "x"}))
+    await api.create(pods, pod("waits", labels={"app": "x"}))
     await budget(api, 0)
+    if api.has("evictions of pods that do not run"):
+        await api.create(f"{pods}/waits/eviction", {"metadata": {"name": "waits"}})
+    ready = [{"type": "Ready", "status": "True"}]
+    await api.merge(f"{pods}/p/status", {"status": {"phase": "Running", "conditions": ready}})
     code, reason, message = await api.fails(
         "POST", f"{pods}/p/eviction", {"metadata": {"name": "p"}}
     )

@@ -9,15 +9,15 @@ import pytest
 
 from ctrlruntime.envtest.server import ServerOptions
 
+from .manifests import pod, secret, shape, widget
 from .servers import TOKENS
-from .subjects import pod, secret, shape, widget
 from .wire import Api
 
 
 @pytest.fixture
 def options() -> ServerOptions:
     return ServerOptions(
-        watch_history=20, bookmark_interval=0.05, tokens=TOKENS, authorization="RBAC"
+        watch_history=64 * 1024, bookmark_interval=0.05, tokens=TOKENS, authorization="RBAC"
     )
 
 
@@ -51,7 +51,7 @@ async def test_changes_after_a_version(api: Api) -> None:
 @pytest.mark.embedded("a short history")
 async def test_too_old_a_version_is_an_error_event(api: Api) -> None:
     start = await version(api)
-    for index in range(30):
+    for index in range(100):
         await api.create(api.secrets, secret(f"a{index}"))
     async with api.watch(f"{api.secrets}?watch=1&resourceVersion={start}") as stream:
         (event,) = await stream.rest()

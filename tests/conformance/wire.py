@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
@@ -195,8 +195,17 @@ class Api:
 
     @asynccontextmanager
     async def watch(self, path: str, **headers: str) -> AsyncIterator[Stream]:
+        """Open a watch. A server that still reads a new kind answers 429 with the time to wait, for at most a minute."""
         sent = {**self.headers, **headers}
-        async with self.session.get(self.url + path, headers=sent) as answer:
+        async with AsyncExitStack() as stack:
+            async with asyncio.timeout(60.0):
+                while True:
+                    answer = await stack.enter_async_context(
+                        self.session.get(self.url + path, headers=sent)
+                    )
+                    if answer.status != 429:
+                        break
+                    await asyncio.sleep(float(answer.headers.get("Retry-After", "1")))
             assert answer.status == 200, await answer.text()
             yield Stream(answer)
 

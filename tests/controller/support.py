@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from ctrlruntime.controller import Controller, ControllerOptions, Result
-from ctrlruntime.controller.intake import Intake
+from ctrlruntime.controller.event_dispatch import EventDispatcher
 from ctrlruntime.manager.metrics import ControllerSeries
 from ctrlruntime.queue import Request
 
-A, B = Request("default", "a"), Request("default", "b")
+A, B = Request("a", namespace="default"), Request("b", namespace="default")
 
 Outcome = Result | None | BaseException | Callable[[], Awaitable[Result | None]]
 
@@ -52,13 +52,13 @@ class GateSource:
         self.may_sync = asyncio.Event()
         self.starts = 0
         self.stops = 0
-        self.intake: Intake | None = None
+        self.intake: EventDispatcher | None = None
         self.started = asyncio.Event()
 
     def __str__(self) -> str:
         return f"source {self.name}"
 
-    async def start(self, intake: Intake) -> None:
+    async def start(self, intake: EventDispatcher) -> None:
         self.starts += 1
         await self.may_start.wait()
         self.intake = intake

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,12 +14,12 @@ from structlog.testing import capture_logs
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.controller import (
     ControllerOptions,
+    ReconcileContext,
     ReconcileError,
     Result,
-    Run,
     SourceSyncTimeout,
     TerminalError,
-    current,
+    reconcile_context,
 )
 from ctrlruntime.queue import Request
 
@@ -102,7 +103,7 @@ async def test_at_most_n_reconciles_at_once_and_never_two_of_one_key() -> None:
     async with running(subject):
         for round_ in range(4):
             for index in range(10):
-                subject.queue.add(Request("default", f"{index}"), priority=round_)
+                subject.queue.add(Request(f"{index}", namespace="default"), priority=round_)
             await asyncio.sleep(0.5)
         await asyncio.sleep(60)
     assert most == 3
@@ -143,6 +144,25 @@ async def test_a_terminal_error_is_counted_twice_and_not_requeued() -> None:
     assert (metrics.errors, metrics.terminal_errors) == (1, 1)
     assert metrics.outcomes["error"] == 1
     assert subject.queue.retries(A) == 0
+
+
+@pytest.mark.criterion("LV-8")
+@pytest.mark.parametrize("end", [TerminalError("no such plan"), None], ids=["terminal", "success"])
+async def test_the_failure_count_begins_anew_after_a_terminal_error_and_after_a_success(
+    end: Exception | None,
+) -> None:
+    script = Script(OSError("1"), OSError("2"), OSError("3"), end, OSError("4"))
+    subject = controller(script)
+    async with running(subject):
+        subject.queue.add(A)
+        await script.until(4)
+        await settled()
+        assert subject.queue.retries(A) == 0
+        subject.queue.add(A)
+        await script.until(6)
+    delays = [later - sooner for sooner, later in pairwise(script.times)]
+    assert delays[:3] == pytest.approx([0.005, 0.01, 0.02])
+    assert delays[4] == pytest.approx(0.005)
 
 
 @pytest.mark.criterion("CT-09")
@@ -197,16 +217,20 @@ async def test_a_bug_in_a_reconciler_is_counted_and_the_controller_goes_on() -> 
             await script.until(3)
     assert script.runs == [A, B, A]
     assert (metrics.panics, metrics.errors) == (1, 1)
-    assert any(line.get("exc_info") for line in logs)
+    assert any("Mistake: None has no spec" in line.get("exception", "") for line in logs)
 
 
 @pytest.mark.criterion("CT-12")
 async def test_a_cancellation_from_within_is_an_error_like_any_other() -> None:
-    script = Script(asyncio.CancelledError(), None)
-    subject = controller(script)
-    async with running(subject):
-        subject.queue.add(A)
-        await script.until(2)
+    script, metrics = Script(asyncio.CancelledError(), None), series()
+    with capture_logs() as logs:
+        subject = controller(script, metrics=metrics)
+        async with running(subject):
+            subject.queue.add(A)
+            await script.until(2)
+    assert script.runs == [A, A]
+    assert (metrics.panics, metrics.errors) == (0, 1)
+    assert any("was cancelled from within" in line.get("exception", "") for line in logs)
 
 
 @pytest.mark.criterion("CT-13")
@@ -279,7 +303,7 @@ async def test_priority_is_kept_unless_the_result_says_otherwise(
     seen: list[int] = []
 
     def note() -> Awaitable[None]:
-        seen.append(current().priority)
+        seen.append(reconcile_context().priority)
         if len(seen) == 1:
             if isinstance(outcome, Exception):
                 raise outcome
@@ -313,11 +337,11 @@ async def test_active_workers_follow_the_runs() -> None:
 
 @pytest.mark.criterion("CT-18")
 async def test_each_run_has_its_own_id_in_log_and_context() -> None:
-    runs: list[Run] = []
+    runs: list[ReconcileContext] = []
 
     def note() -> Awaitable[None]:
-        runs.append(current())
-        current().logger.info("hello")
+        runs.append(reconcile_context())
+        reconcile_context().logger.info("hello")
         return asyncio.sleep(0)
 
     with capture_logs() as logs:
@@ -347,7 +371,7 @@ async def test_each_run_has_its_own_id_in_log_and_context() -> None:
 
 async def test_current_outside_of_a_reconcile_is_an_error() -> None:
     with pytest.raises(LookupError, match="no reconcile in progress"):
-        current()
+        reconcile_context()
 
 
 @pytest.mark.criterion("CT-20")
@@ -483,10 +507,42 @@ async def test_workers_leave_the_loop_its_turn() -> None:
     script = Script()
     subject = controller(script, ControllerOptions(max_concurrent_reconciles=4))
     for index in range(500):
-        subject.queue.add(Request("default", str(index)))
+        subject.queue.add(Request(str(index), namespace="default"))
     ticking = asyncio.create_task(other())
     async with running(subject):
         await script.until(500)
     ticking.cancel()
     await asyncio.gather(ticking, return_exceptions=True)
     assert turns > 10
+
+
+@pytest.mark.criterion("LV-5")
+async def test_lv_5_reasons_of_a_run_are_those_of_this_run() -> None:
+    reasons: list[set[str]] = []
+
+    async def look() -> Result:
+        reasons.append(set(reconcile_context().reasons))
+        return Result(requeue_after=60)
+
+    async def fail() -> Result:
+        reasons.append(set(reconcile_context().reasons))
+        raise RuntimeError("no")
+
+    script = Script(look, look, look, fail, look)
+    subject = controller(script)
+    async with running(subject):
+        for count, reason in enumerate(("first", "second"), 1):
+            subject.queue.add(A, reason=reason)
+            await script.until(count)
+            await settled()
+        await script.until(3)
+        await settled()
+        subject.queue.add(A, reason="third")
+        await script.until(5)
+    assert reasons == [
+        {"first"},
+        {"second"},
+        {"requeued by the reconciler"},
+        {"third"},
+        {"retried after an error"},
+    ]

@@ -19,7 +19,7 @@ from ctrlruntime.client.errors import (
     Unauthorized,
     WriteOutcomeUnknown,
 )
-from ctrlruntime.controller import Failures, TransientError, UnrecoverableError, is_transient
+from ctrlruntime.controller import AggregateError, TransientError, UnrecoverableError, is_transient
 
 FIELD_CONFLICT = Conflict("taken", details={"causes": [{"reason": "FieldManagerConflict"}]})
 PASSING = [
@@ -59,7 +59,7 @@ def test_it_stays(error: Exception) -> None:
 
 
 def test_a_pass_is_transient_only_if_all_of_its_failures_are() -> None:
-    failures = Failures()
+    failures = AggregateError()
     assert (failures.any, failures.is_transient, failures.message) == (False, False, "")
     failures.append(TransientError("slow"), "services")
     failures.append(TransientError("slow"), "services")

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from pydantic import Field
 
-from ctrlruntime.api import meta
+from ctrlruntime.api import ApiModel, Resource, meta
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
@@ -20,14 +21,29 @@ pytestmark = pytest.mark.criterion("HE-04")
 NAMES = ["example.com/zone", "example.com/bucket", "example.com/account"]
 
 
+class VaultSpec(ApiModel):
+    rooms: int = 1
+
+
+class VaultStatus(ApiModel):
+    open: list[str] = Field(default_factory=list)
+
+
+class Vault(Resource[VaultSpec, VaultStatus], group="finalizers.example.com", version="v1"):
+    """A vault."""
+
+
 def calls(
-    log: list[str], name: str, outcome: bool | Exception | None = None
-) -> Callable[[Manifest], Awaitable[bool | None]]:
-    async def finalizer(obj: Manifest) -> bool | None:
+    log: list[str], name: str, outcome: str | Exception | None = None
+) -> Callable[[Manifest], Awaitable[None]]:
+    """A finalizer that fails, or puts something into the status."""
+
+    async def finalizer(obj: Manifest) -> None:
         log.append(name)
         if isinstance(outcome, Exception):
             raise outcome
-        return outcome
+        if outcome is not None:
+            obj.setdefault("status", {})[outcome] = "gone"
 
     return finalizer
 
@@ -53,7 +69,7 @@ async def test_an_object_that_lives_gets_what_is_missing() -> None:
 async def test_they_run_in_order_and_what_fails_stays_while_the_others_go_on() -> None:
     log: list[str] = []
     failures = {"zone": OSError("in use"), "account": PermissionError("no")}
-    finalizers = registry(log, **failures, bucket=True)
+    finalizers = registry(log, **failures, bucket="bucket")
     obj = config_map("a", finalizers=[*reversed(NAMES), "example.com/of-another"])
     obj["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     done = await finalizers.run(obj)
@@ -85,11 +101,55 @@ async def test_an_object_goes_when_the_last_one_is_done(config: Config) -> None:
         obj = await client.create(config_map("a"))
         assert (await finalizers.run(obj)).changed
         await client.update(obj)
-        await client.delete(CONFIG_MAP, "a", "default")
-        deleting = await client.get(CONFIG_MAP, "a", "default")
+        await client.delete(CONFIG_MAP, "a", namespace="default")
+        deleting = await client.get(CONFIG_MAP, "a", namespace="default")
         done = await finalizers.run(deleting)
         done.check()
         await client.update(deleting)
         with pytest.raises(NotFound):
-            await client.get(CONFIG_MAP, "a", "default")
+            await client.get(CONFIG_MAP, "a", namespace="default")
     assert log == NAMES
+
+
+@pytest.mark.criterion("DX-6")
+async def test_a_finalizer_that_fails_reports_status() -> None:
+    async def drain(obj: Manifest) -> None:
+        obj.setdefault("status", {})["message"] = "3 volumes are in use"
+        raise OSError("in use")
+
+    async def unaware(obj: Manifest) -> None:
+        return None
+
+    finalizers: Finalizers[Manifest] = Finalizers()
+    finalizers.register("example.com/unaware", unaware)
+    finalizers.register("example.com/volumes", drain)
+    names = ["example.com/unaware", "example.com/volumes"]
+    obj = {**config_map("a", finalizers=names), "status": {"volumes": 3}}
+    obj["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    done = await finalizers.run(obj)
+    assert done.status_changed
+    assert [str(error) for error in done.errors] == ["in use"]
+    assert obj["status"] == {"volumes": 3, "message": "3 volumes are in use"}
+    again = await finalizers.run(obj)
+    assert not again.status_changed
+
+
+@pytest.mark.criterion("DX-6")
+async def test_a_typed_objects_status_is_compared_by_value() -> None:
+    async def close(vault: Vault) -> None:
+        vault.status.open.append("north")
+        raise OSError("stuck")
+
+    finalizers: Finalizers[Vault] = Finalizers()
+    finalizers.register("example.com/doors", close)
+    vault = Vault.from_manifest(
+        {
+            "metadata": {
+                "name": "v",
+                "finalizers": ["example.com/doors"],
+                "deletionTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": {},
+        }
+    )
+    assert (await finalizers.run(vault)).status_changed

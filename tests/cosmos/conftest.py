@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.account import Audit
-from tests.audit.ledger import Ledger
+from tests.audit.request_recorder import RequestRecorder
+from tests.rbac import Audit
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _taken_down(ledger: Ledger) -> None:
+def _taken_down(ledger: RequestRecorder) -> None:
     """What managers ask is audited."""
     Audit.ledger = ledger

@@ -228,7 +228,9 @@ JOB = Subject(
     replaces=False,
     reorders=True,
     partial=False,
-    newer=frozenset(["completionMode", "suspend", "podReplacementPolicy", "generation"]),
+    newer=frozenset(
+        ["completionMode", "manualSelector", "suspend", "podReplacementPolicy", "generation"]
+    ),
 )
 AUTOSCALER = Subject(
     "autoscaling/v1",

@@ -21,15 +21,32 @@ from typing import Any
 import pytest
 import yaml
 
+from apis.cloud import (
+    Instance,
+    InstanceInvariants,
+    InstanceKubernetes,
+    InstanceKubernetesPVC,
+    InstanceTerraform,
+    UpgradeInstanceTask,
+)
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.envtest import Environment, User, administrator
 from ctrlruntime.envtest.eventually import eventually
+from ctrlruntime.envtest.merge.patches import merge_patch
 from ctrlruntime.envtest.process import ChildProcess
 from tests.docs.blocks import OUTPUT, PICTURES, ROOT, RUNNABLE, Block, blocks, documents, runnable
 from tests.docs.terminal import Terminal
 from tests.envtest.kubectl.binaries import provisioned
 
-KINDS = (TenantRegistry, TenantTemplate, Tenant)
+CLOUD_KINDS = (
+    Instance,
+    InstanceInvariants,
+    InstanceKubernetes,
+    InstanceKubernetesPVC,
+    InstanceTerraform,
+    UpgradeInstanceTask,
+)
+KINDS = (TenantRegistry, TenantTemplate, Tenant, *CLOUD_KINDS)
 SAMPLES = ROOT / "config" / "samples"
 
 
@@ -62,9 +79,17 @@ def in_another_terminal(until: str) -> Step:
 
 
 async def the_test_command(_run: Run, block: Block) -> None:
-    """`make test` cannot run inside itself: it is exactly what continuous integration runs."""
+    """`make test` cannot run inside itself: continuous integration runs it, with every test."""
     commands = (ROOT / ".ci" / "run").read_text().rstrip().splitlines()
-    assert commands[-1] == f"exec {block.text.strip()}"
+    assert commands[-1] == f"exec {block.text.strip()} TESTS=all"
+
+
+async def image_and_help(run: Run, block: Block) -> None:
+    """Make shows what it would do to build and push an image; the other command is run."""
+    make, _, rest = block.text.partition("\n")
+    assert make.startswith("make image push deploy IMG=")
+    await run.terminal.run(make.replace("make", "make -n", 1), what=str(block))
+    await run.terminal.run(rest, what=str(block))
 
 
 def followed_by(test: str) -> Step:
@@ -114,6 +139,24 @@ def applied_within(sample: str, *path: str) -> Step:
     return apply
 
 
+def merged_into(sample: str) -> Step:
+    """A part of a manifest from its root on: merged into a sample, which is then created."""
+
+    async def apply(_run: Run, block: Block) -> None:
+        manifest = yaml.safe_load((SAMPLES / sample).read_text())
+        await create(merge_patch(manifest, yaml.safe_load(block.text)))
+
+    return apply
+
+
+async def dry_run(run: Run, block: Block) -> None:
+    """Commands that exclude each other, or remove what later blocks need: tried on the server alone."""
+    tried = block.text
+    for verb in ("annotate", "delete"):
+        tried = tried.replace(f"kubectl {verb} ", f"kubectl {verb} --dry-run=server ")
+    await run.terminal.run(tried, what=str(block))
+
+
 async def create(manifest: dict[str, Any]) -> None:
     """Create the manifest on a server of our kinds. Unknown fields are errors."""
     manifest["metadata"].setdefault("namespace", "default")
@@ -121,7 +164,7 @@ async def create(manifest: dict[str, Any]) -> None:
         await env.install_crds(*KINDS)
         await env.client().create(manifest, field_validation="Strict")
         kind = next(kind for kind in KINDS if kind.__name__ == manifest["kind"])
-        await env.client().get(kind, manifest["metadata"]["name"], "default")
+        await env.client().get(kind, manifest["metadata"]["name"], namespace="default")
 
 
 @dataclass(frozen=True)
@@ -144,6 +187,13 @@ async def a_cluster_with_roles(run: Run) -> None:
     users = [administrator("admin"), account]
     env = Environment("embedded-process", users=users, authorization="RBAC", tls=True, nodes=True)
     run.program["env"] = await run.stack.enter_async_context(env)
+    await run.terminal.run(f"export KUBECONFIG={env.kubeconfig('admin')}", what="kubeconfig")
+
+
+async def a_cluster_with_instances(run: Run) -> None:
+    """The cluster of docs/cloud.md: the kinds of the cloud system."""
+    env = await run.stack.enter_async_context(Environment("embedded-process", tls=True))
+    await env.install_crds(*CLOUD_KINDS)
     await run.terminal.run(f"export KUBECONFIG={env.kubeconfig('admin')}", what="kubeconfig")
 
 
@@ -174,7 +224,7 @@ async def a_manager_with_one_tenant(run: Run) -> None:
         await admin.create(manifest)
     ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     try:
-        await eventually(admin, Tenant, "acme-web-app", "default", ready, timeout=60)
+        await eventually(admin, Tenant, "acme-web-app", ready, namespace="default", timeout=60)
     except AssertionError as error:
         raise AssertionError(f"{error}\n{manager.log_tail()}") from error
 
@@ -187,25 +237,41 @@ DOCUMENTS: dict[str, Document] = {
             shell,
             the_test_command,
             applied,
-            shell,
+            image_and_help,
         ),
         checkout=True,
         unchanged="config",
     ),
     "docs/first-controller.md": Document(
-        steps=(saved_as("website.py"), shell, shell, saved_as("test_website.py"), shell)
+        steps=(
+            followed_by("tests/wheel/test_wheel.py"),
+            saved_as("website.py"),
+            shell,
+            shell,
+            followed_by("tests/wheel/test_wheel.py"),
+            saved_as("test_website.py"),
+            shell,
+        )
     ),
     "docs/tenancy.md": Document(
         steps=(
             shell,
             applied,
+            applied,
             shell,
+            dry_run,
+            dry_run,
+            dry_run,
+            applied,
             applied_within("tenanttemplate.yaml", "spec"),
             shell,
         ),
         checkout=True,
         before=a_cluster_with_roles,
-        between={2: a_manager_with_one_tenant},
+        between={3: a_manager_with_one_tenant},
+    ),
+    "docs/cloud.md": Document(
+        steps=(dry_run, merged_into("instance.yaml")), before=a_cluster_with_instances
     ),
     "docs/envtest.md": Document(
         steps=(
@@ -218,6 +284,7 @@ DOCUMENTS: dict[str, Document] = {
             shell,
         )
     ),
+    "docs/sources.md": Document(steps=(followed_by("tests/tenancy/test_registered_source.py"),)),
     "docs/adding-a-subresource.md": Document(
         steps=(followed_by("tests/cloud/test_adding_a_subresource.py"),) * 5
     ),
@@ -226,7 +293,15 @@ DOCUMENTS: dict[str, Document] = {
     **{
         page: Document(steps=(in_one_program,) * len(runnable(page)))
         for page in documents()
-        if page.startswith(("docs/packages/", "docs/coming-from", "docs/webhooks"))
+        if page.startswith(
+            (
+                "docs/packages/",
+                "docs/coming-from",
+                "docs/multicluster",
+                "docs/numbered-instances",
+                "docs/webhooks",
+            )
+        )
         and not page.endswith("/generate.md")
     },
     "docs/decisions/sensitive-mappings.md": Document(
@@ -285,7 +360,6 @@ def test_every_block_has_an_entry(document: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 @pytest.mark.xdist_group("documents")
 @pytest.mark.parametrize("document", sorted(DOCUMENTS))
 async def test_every_block_works(document: str, folder: Path, kubectl: Path) -> None:

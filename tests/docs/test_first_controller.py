@@ -41,17 +41,13 @@ async def client(website: Any) -> AsyncIterator[Client]:
         options = ManagerOptions(name="website", metrics_bind_address="0", health_bind_address="0")
         manager = Manager(env.config("manager"), options)
         website.setup(manager)
-        running = asyncio.create_task(manager.start())
-        try:
+        async with manager.running():
             yield env.client("admin")
-        finally:
-            manager.stop()
-            await running
 
 
 async def eventually(look: Callable[[], Any]) -> Any:
     """The first true answer; AssertionError after twenty seconds."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 if answer := await look():
@@ -68,24 +64,24 @@ async def test_a_website_gets_a_deployment_and_a_status(website: Any, client: Cl
     await client.create(site)
 
     async def deployed() -> Any:
-        return await client.get(DEPLOYMENT, "hello", "default")
+        return await client.get(DEPLOYMENT, "hello", namespace="default")
 
     deployment = await eventually(deployed)
     assert deployment["metadata"]["ownerReferences"][0]["name"] == "hello"
     patch = {"status": {"replicas": 1, "readyReplicas": 1}}
-    await client.patch_status(DEPLOYMENT, "hello", "default", patch)
+    await client.patch_status(DEPLOYMENT, "hello", patch, namespace="default")
 
     async def ready() -> Any:
-        found = await client.get(website.Website, "hello", "default")
+        found = await client.get(website.Website, "hello", namespace="default")
         return [c for c in found.status.conditions if c.type == "Ready" and c.status == "True"]
 
     (condition,) = await eventually(ready)
     assert condition.message == "1 of 1 are ready"
 
     change = {"spec": {"replicas": 5}}
-    await client.patch(DEPLOYMENT, "hello", "default", change)
+    await client.patch(DEPLOYMENT, "hello", change, namespace="default")
 
     async def reverted() -> Any:
-        return (await client.get(DEPLOYMENT, "hello", "default"))["spec"]["replicas"] == 1
+        return (await client.get(DEPLOYMENT, "hello", namespace="default"))["spec"]["replicas"] == 1
 
     await eventually(reverted)

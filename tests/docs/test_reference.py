@@ -27,9 +27,9 @@ def test_every_package_has_a_page_with_its_names_and_options(package: str) -> No
 
 def test_options_are_told_with_their_defaults_and_meaning() -> None:
     page = (reference.PAGES / "manager.md").read_text()
-    told = re.search(r"\| `graceful_shutdown_timeout` \| `30.0` \| (.+) \|", page)
+    told = re.search(r"\| `graceful_shutdown_timeout` \| `10.0` \| (.+) \|", page)
     assert told is not None
-    assert told[1].startswith("How long to wait for runnables")
+    assert told[1].startswith("Seconds that reconciles in progress get")
 
 
 def test_a_name_that_says_nothing_of_itself_is_refused() -> None:

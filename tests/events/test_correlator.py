@@ -159,3 +159,65 @@ def test_long_notes_are_shortened_and_memory_is_bounded(correlator: Correlator) 
         correlator.observe(occurrence(name=f"pod-{index}"))
     assert len(correlator._series.items) <= 4096
     assert len(correlator._buckets.items) <= 4096
+
+
+@pytest.mark.criterion("LV-8")
+def test_the_burst_limit_of_events_holds_after_any_silence(
+    correlator: Correlator, clock: Clock
+) -> None:
+    for silence in range(3):
+        clock.seconds += 1e7
+        sent = [observe(correlator, occurrence(reason=f"{silence}-{n}")) for n in range(40)]
+        assert sum(series is not None for series in sent) == 25
+
+
+@pytest.mark.criterion("LV-8")
+def test_the_burst_limit_of_events_admits_one_more_after_each_refill(
+    correlator: Correlator, clock: Clock
+) -> None:
+    for number in range(40):
+        observe(correlator, occurrence(reason=f"first-{number}"))
+    for step in range(5):
+        clock.seconds += 300
+        sent = [observe(correlator, occurrence(reason=f"{step}-{n}")) for n in range(3)]
+        assert [series is not None for series in sent] == [True, False, False]
+
+
+@pytest.mark.criterion("LV-8")
+def test_an_event_series_expires_without_being_looked_after(
+    correlator: Correlator, clock: Clock
+) -> None:
+    """Nothing has called `due` since: an equal event is a new object all the same."""
+    first = observe(correlator, occurrence())
+    observe(correlator, occurrence())
+    clock.seconds += 361
+    again = observe(correlator, occurrence())
+    assert again is not None
+    assert again is not first
+    assert again.count == 1
+
+
+@pytest.mark.criterion("LV-8")
+def test_an_event_series_expires_by_silence_not_by_age(
+    correlator: Correlator, clock: Clock
+) -> None:
+    series = observe(correlator, occurrence())
+    for _ in range(20):
+        clock.seconds += 359
+        correlator.observe(occurrence())
+        correlator.due()
+    assert series is not None
+    assert series.count == 21
+
+
+@pytest.mark.criterion("LV-8")
+def test_an_event_series_that_has_expired_is_written_once_and_forgotten(
+    correlator: Correlator, clock: Clock
+) -> None:
+    series = observe(correlator, occurrence())
+    for _ in range(3):
+        observe(correlator, occurrence())
+    clock.seconds += 361
+    assert correlator.due() == [series]
+    assert correlator.due() == []
+    assert len(correlator._series.items) == 0

@@ -61,7 +61,7 @@ class TestVersions:
         with pytest.raises(Conflict):
             await client.update({**old, "data": {"k": "3"}})
         await client.update(config_map("a", {"k": "4"}))
-        assert (await client.get(CONFIG_MAP, "a", "default"))["data"] == {"k": "4"}
+        assert (await client.get(CONFIG_MAP, "a", namespace="default"))["data"] == {"k": "4"}
 
     async def test_identity_and_generation_are_the_servers(
         self, client: Client, widgets: None
@@ -78,7 +78,9 @@ class TestVersions:
             (None, {"spec": {"size": 2}}),
             (None, {"spec": {"size": 2}}),
         ):
-            changed = await client.patch(WIDGET, "w", "default", patch, subresource=subresource)
+            changed = await client.patch(
+                WIDGET, "w", patch, namespace="default", subresource=subresource
+            )
             generations.append(changed["metadata"]["generation"])
         assert generations == [1, 1, 1, 2, 2]
 
@@ -86,7 +88,7 @@ class TestVersions:
         first = await client.create(config_map("a"))
         with pytest.raises(AlreadyExists):
             await client.create(config_map("a"))
-        await client.delete(CONFIG_MAP, "a", "default")
+        await client.delete(CONFIG_MAP, "a", namespace="default")
         with pytest.raises((NotFound, Conflict)):  # 1.20 minds the uid first
             await client.update(first)
         second = await client.create(config_map("a"))
@@ -100,33 +102,33 @@ class TestFinalizers:
     async def test_deleting_marks_and_the_last_one_taken_off_removes(self, client: Client) -> None:
         finalizers = ["example.com/one", "example.com/two"]
         await client.create(config_map("a", finalizers=finalizers))
-        await client.delete(CONFIG_MAP, "a", "default")
-        marked = await client.get(CONFIG_MAP, "a", "default")
+        await client.delete(CONFIG_MAP, "a", namespace="default")
+        marked = await client.get(CONFIG_MAP, "a", namespace="default")
         since = marked["metadata"]["deletionTimestamp"]
-        await client.delete(CONFIG_MAP, "a", "default")
-        marked = await client.get(CONFIG_MAP, "a", "default")
+        await client.delete(CONFIG_MAP, "a", namespace="default")
+        marked = await client.get(CONFIG_MAP, "a", namespace="default")
         assert marked["metadata"]["deletionTimestamp"] == since
         marked["metadata"]["finalizers"] = finalizers[1:]
         marked = await client.update(marked)
         assert marked["metadata"]["finalizers"] == finalizers[1:]
         await client.update({**marked, "metadata": {**marked["metadata"], "finalizers": []}})
         with pytest.raises(NotFound):
-            await client.get(CONFIG_MAP, "a", "default")
+            await client.get(CONFIG_MAP, "a", namespace="default")
 
     async def test_what_is_being_deleted_gets_no_new_one(self, client: Client) -> None:
         created = await client.create(config_map("a", finalizers=["example.com/one"]))
-        await client.delete(CONFIG_MAP, "a", "default")
+        await client.delete(CONFIG_MAP, "a", namespace="default")
         more = {"metadata": {"finalizers": ["example.com/one", "example.com/late"]}}
         with pytest.raises(Invalid, match="no new finalizers can be added"):
-            await client.patch(CONFIG_MAP, "a", "default", more)
+            await client.patch(CONFIG_MAP, "a", more, namespace="default")
         assert created["metadata"].get("deletionTimestamp") is None
 
     async def test_without_finalizers_it_is_gone_at_once(self, client: Client) -> None:
         created = await client.create(config_map("a", deletionTimestamp="2026-01-01T00:00:00Z"))
         assert "deletionTimestamp" not in created["metadata"]
-        await client.delete(CONFIG_MAP, "a", "default")
+        await client.delete(CONFIG_MAP, "a", namespace="default")
         with pytest.raises(NotFound):
-            await client.get(CONFIG_MAP, "a", "default")
+            await client.get(CONFIG_MAP, "a", namespace="default")
 
 
 @pytest.mark.criterion("FK-03")
@@ -143,7 +145,7 @@ class TestStatus:
         status = {"replicas": 5, "observedGeneration": 1}
         answer = await client.update_status({**scaled, "status": status})
         assert (answer["spec"]["replicas"], answer["status"]["replicas"]) == (1, 5)
-        read = await client.get(DEPLOYMENT, "d", "default")
+        read = await client.get(DEPLOYMENT, "d", namespace="default")
         kept = await client.update({**read, "status": {"replicas": 7}})
         assert kept["status"]["replicas"] == 5
 
@@ -184,12 +186,12 @@ class TestTheRest:
         }
         await client.create(config_map("owned", ownerReferences=[reference]))
         await client.create(config_map("free"))
-        await client.delete(CONFIG_MAP, "owner", "default")
-        async with asyncio.timeout(20.0):
+        await client.delete(CONFIG_MAP, "owner", namespace="default")
+        async with asyncio.timeout(60.0):
             owned = "metadata.name=owned"
             while await client.list(CONFIG_MAP, "default", fields=owned):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
-        assert await client.get(CONFIG_MAP, "free", "default")
+        assert await client.get(CONFIG_MAP, "free", namespace="default")
 
     async def test_watches_tell_what_is_selected(self, client: Client) -> None:
         listed = [page async for page in client.pages(CONFIG_MAP, "default", labels="on")]
@@ -198,7 +200,7 @@ class TestTheRest:
         async def watch() -> None:
             version = listed[-1].resource_version
             events = client.watch(
-                CONFIG_MAP, "default", labels="on", resource_version=version, timeout=30.0
+                CONFIG_MAP, "default", labels="on", resource_version=version, timeout=120.0
             )
             async with contextlib.aclosing(events):
                 async for kind, obj in events:
@@ -209,10 +211,14 @@ class TestTheRest:
         watching = asyncio.create_task(watch())
         await client.create(config_map("a"))
         await client.create(config_map("b", labels={"on": "1"}))
-        await client.patch(CONFIG_MAP, "a", "default", {"metadata": {"labels": {"on": "1"}}})
-        await client.patch(CONFIG_MAP, "a", "default", {"metadata": {"labels": {"on": None}}})
-        await client.delete(CONFIG_MAP, "b", "default")
-        await asyncio.wait_for(watching, 20.0)
+        await client.patch(
+            CONFIG_MAP, "a", {"metadata": {"labels": {"on": "1"}}}, namespace="default"
+        )
+        await client.patch(
+            CONFIG_MAP, "a", {"metadata": {"labels": {"on": None}}}, namespace="default"
+        )
+        await client.delete(CONFIG_MAP, "b", namespace="default")
+        await asyncio.wait_for(watching, 60.0)
         assert seen == [("ADDED", "b"), ("ADDED", "a"), ("DELETED", "a"), ("DELETED", "b")]
 
 

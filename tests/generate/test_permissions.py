@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ctrlruntime.generate import (
     Rule,
     declared,
+    limit_to_namespaces,
     normalised,
     rbac,
     roles,
@@ -162,3 +163,62 @@ def test_normalising_changes_no_permission_and_has_one_result(rules: list[Rule])
     assert permitted(result) == permitted(rules)
     assert normalised(result) == result
     assert len(result) <= len(rules)
+
+
+# -- limited to namespaces -----------------------------------------------------------------------
+
+CLUSTER = {("", "nodes"), ("x", "a")}
+limited = pytest.mark.criterion("H-D4")
+
+
+@limited
+def test_h_d4_namespaced_resources_get_a_rule_in_each_namespace() -> None:
+    rules = [rule("", "pods,pods/log,nodes,nodes/status", "get")]
+    assert limit_to_namespaces(rules, ["one", "two"], CLUSTER) == [
+        rule("", "nodes,nodes/status", "get"),
+        rule("", "pods,pods/log", "get", namespace="one"),
+        rule("", "pods,pods/log", "get", namespace="two"),
+    ]
+
+
+@limited
+def test_h_d4_names_urls_and_rules_of_other_namespaces_are_kept() -> None:
+    kept = [rule("", "pods", "get", namespace="own"), Rule(urls=("/metrics",), verbs=("get",))]
+    rules = [*kept, rule("", "secrets", "*", names=("x",))]
+    expected = [*kept, rule("", "secrets", "*", names=("x",), namespace="ns")]
+    assert limit_to_namespaces(rules, ["ns"], CLUSTER) == normalised(expected)
+
+
+@limited
+def test_h_d4_a_resource_is_cluster_scoped_in_its_own_group_alone() -> None:
+    made = roles(limit_to_namespaces([rule("x,y", "a", "get")], ["ns"], CLUSTER))
+    assert [(each["kind"], each["rules"][0]["apiGroups"]) for each in made] == [
+        ("ClusterRole", ["x"]),
+        ("Role", ["y"]),
+    ]
+
+
+@limited
+@pytest.mark.parametrize(("groups", "resources"), [("*", "a"), ("x", "*"), ("x", "*/status")])
+def test_h_d4_a_wildcard_has_no_scope(groups: str, resources: str) -> None:
+    with pytest.raises(ValueError, match="has no scope"):
+        limit_to_namespaces([rule(groups, resources, "get")], ["ns"], CLUSTER)
+
+
+@limited
+def test_h_d4_no_namespaces_are_refused() -> None:
+    with pytest.raises(ValueError, match="no namespaces"):
+        limit_to_namespaces([], [], CLUSTER)
+
+
+@limited
+@given(some_rules, st.sets(st.tuples(st.sampled_from("abc"), st.sampled_from("abc"))))
+def test_h_d4_a_limited_permission_is_in_each_namespace_or_cluster_wide_and_none_is_lost(
+    rules: list[Rule], cluster_scoped: set[tuple[str, str]]
+) -> None:
+    found = limit_to_namespaces(rules, ["one", "two"], cluster_scoped)
+    wide = permitted([each for each in found if each.namespace is None])
+    assert wide == {each for each in permitted(rules) if each[:2] in cluster_scoped}
+    for namespace in ("one", "two"):
+        there = permitted([each for each in found if each.namespace == namespace])
+        assert there == permitted(rules) - wide

@@ -89,6 +89,7 @@ class Open(ApiModel):
 
 INT64 = {"type": "integer", "format": "int64"}
 STRING = {"type": "string"}
+DURATION = r"^[+-]?(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"
 PORT = {
     "type": "object",
     "properties": {
@@ -196,7 +197,7 @@ PORT = {
         (Time, {**STRING, "format": "date-time"}),
         (MicroTime, {**STRING, "format": "date-time"}),
         (datetime, {**STRING, "format": "date-time"}),
-        (Duration, STRING),
+        (Duration, {**STRING, "pattern": DURATION}),
         (Base64Bytes, {**STRING, "format": "byte"}),
         (Nullable[str], {**STRING, "nullable": True}),  # type: ignore[misc]  # an alias, subscripted in an expression
         (

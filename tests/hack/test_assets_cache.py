@@ -55,6 +55,6 @@ def test_one_run_waits_for_the_other(tmp_path: Path) -> None:
         subprocess.Popen(["bash", "-c", text, "test", tmp_path], stderr=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    said = [run.communicate(timeout=30)[1] for run in runs]
+    said = [run.communicate(timeout=120)[1] for run in runs]
     assert [run.returncode for run in runs] == [0, 0, 0]
     assert sum("waiting for another run" in words for words in said) == 2

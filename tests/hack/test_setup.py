@@ -15,7 +15,7 @@ from tests.packages import from_wheels
 
 ROOT = Path(__file__).parents[2]
 TOOLS = (
-    *("awk", "bash", "cat", "cut", "dirname", "env", "find", "ln", "mkdir", "mv"),
+    *("awk", "bash", "cat", "chmod", "cut", "dirname", "env", "find", "ln", "mkdir", "mv"),
     *("rm", "sha256sum", "touch"),
 )
 PYTHON = shutil.which("python3.11", path="/usr/bin") or sys.executable
@@ -49,7 +49,7 @@ class Machine:
             env={"PATH": str(self.folder / "bin"), "HOME": str(self.folder), **variables},
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=300,
             check=False,
         )
 

@@ -49,14 +49,11 @@ async def starting(subject: Manager) -> AsyncIterator[asyncio.Task[None]]:
 
 
 @contextlib.asynccontextmanager
-async def running(subject: Manager) -> AsyncIterator[asyncio.Task[None]]:
-    """Runs a manager for the length of the block, until it leads; checks that no task is left."""
+async def running(subject: Manager) -> AsyncIterator[None]:
+    """Run a leading manager for the length of the block; check that no task is left."""
     before = asyncio.all_tasks()
-    async with starting(subject) as task:
-        elected = asyncio.create_task(subject.elected.wait())
-        await asyncio.wait({task, elected}, timeout=LONG, return_when=asyncio.FIRST_COMPLETED)
-        elected.cancel()
-        yield task
+    async with subject.running():
+        yield
     await asyncio.sleep(0)
     left = {t for t in asyncio.all_tasks() - before if not t.done() and not _serves(t)}
     assert not left

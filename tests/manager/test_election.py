@@ -39,12 +39,24 @@ class Lock:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.seen = 0
+        self.sent: list[float] = []
+        """When each write was sent."""
+        self.late = 0.0
+        """Seconds until a write is answered."""
+        self.hangs: set[str] = set()
+        """Verbs of which the next request has no answer."""
 
     def __str__(self) -> str:
         return "lock in memory"
 
     async def _request(self, verb: str) -> None:
         self.store.requests.append(verb)
+        if verb in self.hangs:
+            self.hangs.discard(verb)
+            await asyncio.sleep(86_400)
+        if verb != "get":
+            self.sent.append(now())
+            await asyncio.sleep(self.late)
         await asyncio.sleep(0.01)
         if self.store.down:
             raise ConnectionError("no answer")
@@ -80,8 +92,9 @@ class Candidate:
         self.leaders: list[str] = []
         self.gauge: list[bool] = []
         self.slow = 0
+        self.lock = Lock(store)
         self.elector = LeaderElector(
-            Lock(store),
+            self.lock,
             name,
             options if options is not None else ElectionOptions(),
             self,
@@ -167,6 +180,7 @@ async def test_no_take_over_while_renewals_are_seen_however_wrong_their_times(st
 
 
 @pytest.mark.criterion("LE-04")
+@pytest.mark.criterion("LV-8")
 async def test_a_leader_that_cannot_renew_stops_within_the_deadline(store: Store) -> None:
     candidate = Candidate(store, "first")
     async with running(candidate) as (task,):
@@ -174,7 +188,8 @@ async def test_a_leader_that_cannot_renew_stops_within_the_deadline(store: Store
         await asyncio.sleep(60)
         store.down = True
         failing_since = now()
-        await candidate.stopped.wait()
+        async with asyncio.timeout(600):  # of a clock of its own
+            await candidate.stopped.wait()
         assert 10 <= now() - failing_since <= 12.1
         await task  # it returns: nobody cancelled it
     assert candidate.gauge == [False, True, False]
@@ -351,3 +366,74 @@ async def test_a_request_without_an_answer_does_not_outlast_half_the_deadline(
         since = now()
         await candidate.stopped.wait()
         assert now() - since <= 12.1
+
+
+@pytest.mark.criterion("LV-8")
+async def test_the_hold_of_the_lease_counts_from_when_the_write_was_sent(store: Store) -> None:
+    candidate = Candidate(store, "first")
+    candidate.lock.late = 3.0
+    async with running(candidate):
+        await candidate.started.wait()
+        for _ in range(5):
+            (sent,) = candidate.lock.sent
+            assert candidate.elector.term == pytest.approx((sent + 12, sent + 15))
+            candidate.lock.sent.clear()
+            term = candidate.elector.term
+            while candidate.elector.term == term:  # noqa: ASYNC110 - a term has no event
+                await asyncio.sleep(0.1)
+
+
+@pytest.mark.criterion("LV-8")
+async def test_the_hold_of_the_lease_is_overdue_counting_from_when_the_write_was_sent(
+    store: Store,
+) -> None:
+    candidate = Candidate(store, "first")
+    candidate.lock.late = 3.0
+    async with running(candidate) as (task,):
+        await candidate.started.wait()
+        (sent,) = candidate.lock.sent
+        task.cancel()
+        candidate.elector.keep()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.sleep(sent + 15 - now() - 0.5)
+        candidate.elector.check(timeout=0.0)
+        await asyncio.sleep(1)
+        with pytest.raises(RuntimeError, match="was not renewed"):
+            candidate.elector.check(timeout=0.0)
+
+
+@pytest.mark.criterion("LV-8")
+async def test_a_leader_never_writes_for_longer_than_its_lease_lasts(store: Store) -> None:
+    options = ElectionOptions(lease_duration=15, renew_deadline=14, retry_period=5)
+    candidate = Candidate(store, "first", options)
+    async with running(candidate):
+        await candidate.started.wait()
+        (sent,) = candidate.lock.sent
+        assert candidate.elector.term == pytest.approx((sent + 15, sent + 15))
+
+
+@pytest.mark.criterion("LV-8")
+async def test_the_request_timeout_of_the_election_lets_a_leader_try_again_in_time(
+    store: Store,
+) -> None:
+    candidate = Candidate(store, "first")
+    async with running(candidate):
+        await candidate.started.wait()
+        for _ in range(5):
+            candidate.lock.hangs.add("update")
+            await asyncio.sleep(30)
+            assert not candidate.lock.hangs
+            assert not candidate.stopped.is_set()
+            assert candidate.elector.term.may_write_until > now()
+
+
+@pytest.mark.criterion("LV-8")
+async def test_the_request_timeout_of_the_election_lets_a_candidate_ask_again(
+    store: Store,
+) -> None:
+    candidate = Candidate(store, "first")
+    candidate.lock.hangs |= {"get", "create"}
+    async with running(candidate):
+        async with asyncio.timeout(30):  # of a clock of its own
+            await candidate.started.wait()
+        assert store.requests[:4] == ["get", "get", "create", "get"]

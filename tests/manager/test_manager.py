@@ -10,16 +10,20 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import pytest
-from aiohttp import web
+import structlog
 from structlog.testing import capture_logs
 
-from ctrlruntime.cache.cache import Cache
+from ctrlruntime.backoff import BackoffOptions
+from ctrlruntime.cache.cache import CacheOptions
+from ctrlruntime.cache.informer import InformerOptions
+from ctrlruntime.cache.reflector import ReflectorOptions
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
+from ctrlruntime.cluster import ClusterOptions
 from ctrlruntime.controller import Builder, ControllerOptions, Request
 from ctrlruntime.envtest.server import APIServer, ServerOptions
 from ctrlruntime.manager import (
@@ -29,6 +33,8 @@ from ctrlruntime.manager import (
     LeaderElectionLost,
     Manager,
     ManagerOptions,
+    ServerRequest,
+    ServerResponse,
     StoppingError,
 )
 from ctrlruntime.manager.http import AddressError
@@ -222,6 +228,29 @@ async def test_a_second_start_is_an_error(config: Config) -> None:
 
 @pytest.mark.criterion("MG-09")
 @pytest.mark.criterion("MG-12")
+@pytest.mark.criterion("LV-1")
+async def test_healthz_fails_when_an_informer_keeps_failing(config: Config) -> None:
+    quick = ReflectorOptions(
+        watch_timeout=cast("Any", ()),  # an error that no server gives
+        backoff=BackoffOptions(initial=0.01, cap=0.01),
+    )
+    subject = Manager(
+        config,
+        ManagerOptions(metrics_bind_address="0", health_bind_address="127.0.0.1:0"),
+        logger=structlog.get_logger(),
+        cache_options=CacheOptions(informers=InformerOptions(reflector=quick)),
+    )
+    informer = subject.cache.declare(CONFIG_MAP).informer
+    with capture_logs() as logs:
+        async with starting(subject):
+            await eventually(lambda: informer.failed)
+            port = subject.health_port
+            assert (await get(port, "/healthz"))[0] == 500
+            assert (await get(port, "/healthz/informers"))[0] == 500
+            assert (await get(port, "/readyz/caches"))[0] == 500
+    assert any("v1, Kind=ConfigMap" in str(line.get("error")) for line in logs)
+
+
 @pytest.mark.criterion("MG-15")
 async def test_only_the_leader_runs_what_needs_leadership(config: Config) -> None:
     first, second = (manager(config, leader_election=True) for _ in range(2))
@@ -259,14 +288,14 @@ async def test_a_lost_lease_ends_the_manager_without_waiting(config: Config) -> 
     async with starting(subject) as task:
         await asyncio.wait_for(slow.began.wait(), LONG)
         async with Client.connect(config) as client:
-            lease = await client.get(LEASE, "tests", "default")
+            lease = await client.get(LEASE, "tests", namespace="default")
             lease["spec"]["holderIdentity"] = "thief"
             await client.update(lease)
             with pytest.raises(LeaderElectionLost, match="leader election lost"):
                 await asyncio.wait_for(task, LONG)
             assert log == ["start slow"]
             let_go.set()
-            lease = await client.get(LEASE, "tests", "default")
+            lease = await client.get(LEASE, "tests", namespace="default")
             assert lease["spec"]["holderIdentity"] == "thief"
         await eventually(lambda: "stop slow" in log)
 
@@ -283,7 +312,7 @@ async def test_the_lease_is_kept_until_leader_runnables_ended(config: Config) ->
                 await asyncio.Event().wait()
             finally:
                 await asyncio.sleep(1.5)
-                lease = await client.get(LEASE, "tests", "default")
+                lease = await client.get(LEASE, "tests", namespace="default")
                 holders.append(lease["spec"]["holderIdentity"])
 
         subject = manager(config, leader_election=True, leader_election_identity="me")
@@ -293,7 +322,7 @@ async def test_the_lease_is_kept_until_leader_runnables_ended(config: Config) ->
             subject.stop()
             await task
             assert holders == ["me"]
-            released = await client.get(LEASE, "tests", "default")
+            released = await client.get(LEASE, "tests", namespace="default")
             assert released["spec"]["holderIdentity"] == ""
             assert released["spec"]["leaseDurationSeconds"] == 1
 
@@ -399,8 +428,8 @@ async def test_ready_only_when_caches_are_synced(server: APIServer, config: Conf
 
 @pytest.mark.criterion("MG-15")
 async def test_metrics_with_extra_handlers_stop_at_shutdown(config: Config) -> None:
-    async def hello(_request: web.Request) -> web.Response:
-        return web.Response(text="hello")
+    async def hello(_request: ServerRequest) -> ServerResponse:
+        return ServerResponse.text("hello")
 
     subject = manager(config)
     subject.add_metrics_handler("/extra", hello)
@@ -474,7 +503,8 @@ async def test_cancelling_start_stops_everything_first(config: Config) -> None:
     log: list[str] = []
     subject = manager(config)
     subject.add(Recorded("leader", log))
-    async with running(subject) as task:
+    async with starting(subject) as task:
+        await asyncio.wait_for(subject.elected.wait(), LONG)
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -569,7 +599,7 @@ async def test_a_program_that_lost_its_lease_exits_whatever_still_runs(config: C
     assert process.stdout is not None
     async with asyncio.timeout(LONG), Client.connect(config) as client:
         assert await process.stdout.readline() == b"leading\n"
-        lease = await client.get(LEASE, "tests", "default")
+        lease = await client.get(LEASE, "tests", namespace="default")
         lease["spec"]["holderIdentity"] = "thief"
         await client.update(lease)
         _, errors = await process.communicate()
@@ -579,7 +609,7 @@ async def test_a_program_that_lost_its_lease_exits_whatever_still_runs(config: C
 
 @pytest.mark.criterion("MG-20")
 async def test_a_second_cluster_is_synced_before_controllers_start(config: Config) -> None:
-    from ctrlruntime.controller import KindSource, enqueue_self
+    from ctrlruntime.controller import KindSource, enqueue_object
 
     async with APIServer(ServerOptions()) as other:
         there = Client.connect(Config(host=other.url))
@@ -591,21 +621,40 @@ async def test_a_second_cluster_is_synced_before_controllers_start(config: Confi
             }
         )
         subject = manager(config)
-        east = Cache(there)
-        subject.add_cluster("east", east)
+        east = subject.new_cluster("east", Config(host=other.url), ClusterOptions(required=True))
+        await subject.engage(east)
         with pytest.raises(ValueError, match="needs a name"):
-            subject.add_cluster("", east)
+            await subject.engage(subject.new_cluster("", Config(host=other.url)))
         seen: asyncio.Queue[tuple[Request, bool]] = asyncio.Queue()
 
         async def reconcile(request: Request) -> None:
-            seen.put_nowait((request, east.synced))
+            seen.put_nowait((request, east.cache.synced))
 
-        source = KindSource(east, CONFIG_MAP, enqueue_self, cluster="east")
-        Builder(subject).watches_source(source).named("far").build(reconcile)
+        source = KindSource(east, CONFIG_MAP, enqueue_object)
+        Builder(subject).watches_raw(source).named("far").build(reconcile)
         async with running(subject):
             found = await asyncio.wait_for(seen.get(), LONG)
-        assert found == (Request("default", "far", "east"), True)
+        assert found == (Request("far", namespace="default", cluster="east"), True)
         await there.close()
+
+
+@pytest.mark.criterion("LV-5")
+async def test_lv_5_a_further_cluster_counts_in_readyz(config: Config) -> None:
+    async with APIServer(ServerOptions()) as other:
+        subject = manager(config)
+        east = subject.new_cluster("east", Config(host=other.url), ClusterOptions(required=True))
+        await subject.engage(east)
+        with pytest.raises(ValueError, match="a cluster 'east' already"):
+            await subject.engage(subject.new_cluster("east", Config(host=other.url)))
+        async with running(subject):
+            assert (await get(subject.health_port, "/readyz"))[0] == 200
+            other.options.latency.read = LONG
+            east.cache.declare(CONFIG_MAP)
+            status, text = await get(subject.health_port, "/readyz")
+            assert status == 500
+            assert "[-]caches failed" in text
+            assert "east" in text
+            assert subject.cache.synced
 
 
 @pytest.mark.criterion("LE-11")
@@ -645,6 +694,6 @@ async def test_the_manager_gives_controllers_their_defaults(config: Config) -> N
 async def test_documented_defaults() -> None:
     options = ManagerOptions()
     assert (options.metrics_bind_address, options.health_bind_address) == (":8080", ":8081")
-    assert options.graceful_shutdown_timeout == 30.0
+    assert options.graceful_shutdown_timeout == 10.0
     election = options.election
     assert (election.lease_duration, election.renew_deadline, election.retry_period) == (15, 10, 2)

@@ -19,7 +19,7 @@ from ctrlruntime.manager.metrics import (
     RECONCILE_BUCKETS,
     Metrics,
 )
-from ctrlruntime.manager.watchdog import GCDiscipline, GCOptions, LoopWatchdog
+from ctrlruntime.manager.watchdog import GCOptions, GCTuner, LoopWatchdog
 from ctrlruntime.queue import QueueCore, Request
 
 
@@ -51,7 +51,7 @@ def watched_queue(metrics: Metrics, clock: Clock) -> QueueCore:
 def test_queue_metrics_follow_a_script_exactly(clock: Clock) -> None:
     metrics = Metrics()
     queue = watched_queue(metrics, clock)
-    a, b = Request("default", "a"), Request("default", "b")
+    a, b = Request("a", namespace="default"), Request("b", namespace="default")
     queue.add(a)
     queue.add(a)
     assert sample(metrics, "workqueue_depth", priority="0") == 1
@@ -81,11 +81,11 @@ def test_queue_metrics_follow_a_script_exactly(clock: Clock) -> None:
 def test_depth_by_priority(clock: Clock) -> None:
     metrics = Metrics()
     queue = watched_queue(metrics, clock)
-    queue.add(Request("default", "a"), priority=-100)
-    queue.add(Request("default", "later"), after=5)
+    queue.add(Request("a", namespace="default"), priority=-100)
+    queue.add(Request("later", namespace="default"), after=5)
     assert sample(metrics, "workqueue_depth", priority="-100") == 1
     assert sample(metrics, "workqueue_depth", priority="0") is None
-    queue.add(Request("default", "a"))
+    queue.add(Request("a", namespace="default"))
     assert sample(metrics, "workqueue_depth", priority="-100") == 0
     assert sample(metrics, "workqueue_depth", priority="0") == 1
 
@@ -95,7 +95,7 @@ def test_more_than_25_priorities_share_a_label(clock: Clock) -> None:
     metrics = Metrics()
     queue = watched_queue(metrics, clock)
     for priority in range(40):
-        queue.add(Request("default", str(priority)), priority=priority)
+        queue.add(Request(str(priority), namespace="default"), priority=priority)
     assert MAX_PRIORITIES == 25
     assert sample(metrics, "workqueue_depth", priority="24") == 1
     assert sample(metrics, "workqueue_depth", priority="25") is None
@@ -109,6 +109,27 @@ def test_buckets_are_controller_runtimes() -> None:
     assert len(QUEUE_BUCKETS) == 12
     assert QUEUE_BUCKETS[0] == 1e-08
     assert QUEUE_BUCKETS[-1] == pytest.approx(1000)
+
+
+@pytest.mark.criterion("PF-2")
+def test_requests_are_counted_by_answer_and_measured_by_method() -> None:
+    metrics = Metrics()
+    metrics.requests.requested("PATCH", "server", "200", 0.02, 100, 5000)
+    metrics.requests.requested("PATCH", "server", "409", 0.2, 100, 300)
+    metrics.requests.requested("GET", "server", "200", 0.02, 0, 70)
+
+    def value(name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(f"rest_client_{name}", {"host": "server"} | labels)
+
+    assert value("requests_total", method="PATCH", code="200") == 1
+    assert value("requests_total", method="PATCH", code="409") == 1
+    assert value("requests_total", method="GET", code="200") == 1
+    assert value("request_duration_seconds_bucket", verb="PATCH", le="0.025") == 1
+    assert value("request_duration_seconds_bucket", verb="PATCH", le="0.25") == 2
+    assert value("request_duration_seconds_sum", verb="PATCH") == pytest.approx(0.22)
+    assert value("request_size_bytes_sum", verb="PATCH") == 200
+    assert value("response_size_bytes_count", verb="PATCH") == 2
+    assert value("response_size_bytes_bucket", verb="GET", le="256.0") == 1
 
 
 async def test_rendering_happens_off_the_loop() -> None:
@@ -138,7 +159,7 @@ class TestLogs:
     def test_json_lines_with_fixed_keys(self) -> None:
         out = io.StringIO()
         logger = make_logger(stream=out).bind(controller="tenant", namespace="a", name="b")
-        logger.info("Hello", request=Request("a", "b"))
+        logger.info("Hello", request=Request("b", namespace="a"))
         logger.debug("not shown")
         line = json.loads(out.getvalue())
         assert line.pop("ts").endswith("Z")
@@ -213,7 +234,7 @@ async def test_the_watchdog_sees_a_loop_that_stands_still() -> None:
 
 def test_the_collector_rests_during_the_initial_lists_and_is_put_back() -> None:
     thresholds, pauses = gc.get_threshold(), []
-    discipline = GCDiscipline(
+    discipline = GCTuner(
         GCOptions(manage=True), lambda generation, seconds: pauses.append((generation, seconds))
     )
     discipline.before_caches()

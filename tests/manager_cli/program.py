@@ -26,13 +26,16 @@ class Program:
 
     @classmethod
     async def start(
-        cls, *arguments: str | Path, environment: Mapping[str, str] | None = None
+        cls,
+        *arguments: str | Path,
+        environment: Mapping[str, str] | None = None,
+        checkout: Path = ROOT,
     ) -> Program:
-        """Runs it from the root of the checkout."""
+        """Run it from the root of a checkout."""
         mark = uuid.uuid4().hex
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "manager", *map(str, arguments)),
-            cwd=ROOT,
+            cwd=checkout,
             env={**os.environ, "COLUMNS": "200", MARK: mark, **(environment or {})},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -79,7 +82,7 @@ class Program:
             await self._reading
             return await self._process.wait()
 
-    async def left(self, timeout: float = 10.0) -> list[int]:
+    async def left(self, timeout: float = 60.0) -> list[int]:
         """Processes that are still there after so many seconds, of all that it started."""
         return await wait_gone(self._mark, timeout)
 

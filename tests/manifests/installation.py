@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import shutil
 import subprocess
 from collections.abc import AsyncIterator, Collection, Iterable
 from pathlib import Path
@@ -22,6 +23,7 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest.crds import install_crds
+from manager import manifests as made
 from tests.envtest.kubectl.binaries import provisioned
 
 Manifest = dict[str, Any]
@@ -51,9 +53,22 @@ def kustomized(folder: str) -> list[Manifest]:
     return copy.deepcopy(_built(folder))
 
 
+def namespaced(folder: Path, namespaces: Iterable[str]) -> list[Manifest]:
+    """What kubectl makes of config/namespaced for these namespaces; `folder` gets a copy of config/."""
+    config = folder / "config"
+    shutil.copytree(ROOT / "config", config)
+    (config / "namespaced" / "namespaces.txt").write_text("\n".join(namespaces))
+    made.generate(config)
+    return _kustomize(config / "namespaced")
+
+
 @functools.cache
 def _built(folder: str) -> list[Manifest]:
-    command = [str(provisioned("1.32")), "kustomize", str(ROOT / "config" / folder)]
+    return _kustomize(ROOT / "config" / folder)
+
+
+def _kustomize(folder: Path) -> list[Manifest]:
+    command = [str(provisioned("1.32")), "kustomize", str(folder)]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [each for each in yaml.load_all(text, yaml.CSafeLoader) if each]
 
@@ -94,7 +109,7 @@ async def remove(client: Client, objects: Collection[Manifest]) -> None:
         metadata = manifest["metadata"]
         with contextlib.suppress(NotFound):
             await client.delete(
-                GroupVersionKind.of(manifest), metadata["name"], metadata.get("namespace")
+                GroupVersionKind.of(manifest), metadata["name"], namespace=metadata.get("namespace")
             )
 
 
@@ -115,5 +130,7 @@ async def account_token(client: Client, seconds: int = 3600) -> str:
         "kind": "TokenRequest",
         "spec": {"expirationSeconds": seconds},
     }
-    answer = await client.create_subresource(SERVICE_ACCOUNT, ACCOUNT, NAMESPACE, "token", request)
+    answer = await client.create_subresource(
+        SERVICE_ACCOUNT, ACCOUNT, "token", request, namespace=NAMESPACE
+    )
     return str(answer["status"]["token"])

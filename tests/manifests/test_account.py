@@ -18,7 +18,7 @@ from tests.manifests.installation import (
     account_token,
     install,
 )
-from tests.tenancy.life import USER
+from tests.tenancy.rights_scenario import USER
 
 
 @pytest.mark.criterion("rbac")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -12,7 +12,9 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.transport import Transport
+from ctrlruntime.envtest.crds import install_crds
 from tests.backends import SharedServer
+from tests.limits import CRD_SECONDS
 from tests.manifests.conftest import VERSIONS, Kubectl
 from tests.manifests.installation import Manifest, of_kind
 
@@ -26,63 +28,58 @@ GROUP = "manifests.example.com"
 
 
 def in_group(crd: Manifest, group: str) -> Manifest:
-    """The definition in a group of the test's own, so that it is created and not only compared."""
+    """The definition in a group of the test's own, so that a server judges its creation."""
     name = f"{crd['spec']['names']['plural']}.{group}"
     return {**crd, "metadata": {"name": name}, "spec": {**crd["spec"], "group": group}}
 
 
-async def warnings_of(config: Config) -> list[str]:
-    """What a server warns of when it is given all definitions, and given them again."""
+async def warnings_of(config: Config, crds: Iterable[Manifest]) -> list[str]:
+    """What a server warns of when definitions are created and updated.
+
+    By dry run: a definition that is deleted stays until the server has removed its storage, which takes
+    a busy one minutes. Those that are updated are the installed ones, which stay in place.
+    """
     warnings: list[str] = []
     async with Client(Transport(config, on_warning=warnings.append)) as client:
-        for crd in of_kind("CustomResourceDefinition"):
-            own = in_group(crd, GROUP)
-            try:
-                await client.create(own, field_validation="Strict")
-                live = await established(client, own["metadata"]["name"])
-                version = {"resourceVersion": live["metadata"]["resourceVersion"]}
-                again = {**own, "metadata": {**own["metadata"], **version}}
-                await client.update(again, field_validation="Strict")
-            finally:
-                await client.delete(DEFINITION, own["metadata"]["name"])
+        strict = client.dry_run().field_validation("Strict")
+        for crd in crds:
+            await strict.create(in_group(crd, GROUP))
+            live = await client.get(DEFINITION, crd["metadata"]["name"])
+            version = {"resourceVersion": live["metadata"]["resourceVersion"]}
+            await strict.update({**crd, "metadata": {**crd["metadata"], **version}})
     return warnings
 
 
-async def established(client: Client, name: str) -> Manifest:
-    """Until the definition is served. AssertionError for one that has no structural schema."""
-    async with asyncio.timeout(20):
-        while True:
-            live = await client.get(DEFINITION, name)
-            found = {
-                c["type"]: c["status"] for c in (live.get("status") or {}).get("conditions") or ()
-            }
-            assert found.get("NonStructuralSchema") != "True"
-            if found.get("Established") == "True":
-                return live
-            await asyncio.sleep(0.05)
+async def install(config: Config) -> list[Manifest]:
+    """Every definition, served by the server."""
+    crds = of_kind("CustomResourceDefinition")
+    async with Client(Transport(config)) as client:
+        await install_crds(client, crds, timeout=CRD_SECONDS)
+    return crds
 
 
 @pytest.mark.criterion("crd-warnings")
 async def test_the_old_server_takes_them_without_a_warning(real_server: SharedServer) -> None:
-    assert await warnings_of(real_server.config) == []
+    crds = await install(real_server.config)
+    assert await warnings_of(real_server.config, crds) == []
 
 
 @pytest.mark.criterion("crd-warnings")
 async def test_the_current_server_takes_them_without_a_warning(
     apiextensions_server: SharedServer,
 ) -> None:
-    assert await warnings_of(apiextensions_server.config) == []
+    crds = await install(apiextensions_server.config)
+    assert await warnings_of(apiextensions_server.config, crds) == []
 
 
+@pytest.mark.criterion("crd-warnings")
 async def test_a_warning_would_be_seen(apiextensions_server: SharedServer) -> None:
-    warnings: list[str] = []
-    crd = in_group(of_kind("CustomResourceDefinition")[0], GROUP)
+    crd = (await install(apiextensions_server.config))[0]
     version = crd["spec"]["versions"][0]
     version["schema"]["openAPIV3Schema"]["properties"]["spec"]["format"] = "unheard-of"
-    transport = Transport(apiextensions_server.config, on_warning=warnings.append)
-    async with Client(transport) as client:
-        await client.create(crd, dry_run=True)
-    assert warnings
+    warnings = await warnings_of(apiextensions_server.config, [crd])
+    assert len(warnings) == 2, "one for its creation, one for its update"
+    assert all("unheard-of" in each for each in warnings)
 
 
 def fields(schema: Manifest, path: str) -> Iterator[tuple[str, Manifest]]:
@@ -141,7 +138,7 @@ async def published(client: Client) -> None:
     """Until the server's OpenAPI document, which kubectl reads, tells of our kinds."""
     specs = [crd["spec"] for crd in of_kind("CustomResourceDefinition")]
     paths = [f'"/apis/{s["group"]}/v1/{s["names"]["plural"]}"'.encode() for s in specs]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(CRD_SECONDS):
         while True:
             answer = await client.transport.request("GET", "/openapi/v2")
             if all(path in answer.body for path in paths):

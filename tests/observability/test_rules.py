@@ -20,6 +20,7 @@ from internal.cosmos.cache.metrics import STATES, CacheMetrics
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
 from internal.cosmos.selfheal.metrics import SelfHealMetrics
 from internal.cosmos.snapshots.metrics import SnapshotMetrics
+from manager.controllers.task_settings import valid_gauge
 
 ROOT: Final = Path(__file__).parents[2]
 RULES: Final = yaml.safe_load((ROOT / "config/prometheus/rules.yaml").read_text())
@@ -86,6 +87,7 @@ def series() -> dict[str, set[str]]:
     SelfHealMetrics(registry)
     NodeSetMetrics(registry)
     SnapshotMetrics(registry)
+    valid_gauge(registry)
     found: dict[str, set[str]] = {}
     for family in registry.collect():
         labels = set(getattr(family, "_labelnames", ())) or LABELS.get(family.name, set())

@@ -15,7 +15,7 @@ from .clock import Clock
 
 
 def request(name: str) -> Request:
-    return Request("default", name)
+    return Request(name, namespace="default")
 
 
 A, B, C, D = (request(name) for name in "abcd")
@@ -77,8 +77,8 @@ def test_keys_that_left_the_queue_are_not_retained(queue: QueueCore) -> None:
 
     name = Tracked("tracked")
     seen = weakref.ref(name)
-    queue.add(Request("default", name), rate_limited=True)
-    queue.add(Request("default", name), reason="again")
+    queue.add(Request(name, namespace="default"), rate_limited=True)
+    queue.add(Request(name, namespace="default"), reason="again")
     item = queue.pop()
     assert item is not None
     queue.done(item.request)
@@ -195,6 +195,57 @@ def test_items_becoming_ready_are_ordered_by_ready_time(queue: QueueCore, clock:
     assert take(queue) == ["b", "a", "d", "c"]
 
 
+@pytest.mark.criterion("LV-8")
+def test_a_delayed_item_is_ready_from_its_due_time_however_late_it_is_looked_at(
+    clock: Clock,
+) -> None:
+    class Waited(list[float]):
+        def waited(self, seconds: float) -> None:
+            self.append(seconds)
+
+        def worked(self, seconds: float) -> None: ...
+
+    waited = Waited()
+    queue = QueueCore(clock, observer=waited)
+    queue.add(A, after=5)
+    queue.add(B, after=9)
+    clock.advance(12)
+    take(queue)
+    assert waited == [7.0, 3.0]
+    queue.add(A, after=5)
+    clock.advance(2)
+    queue.add(A)  # at once: its delay is over
+    clock.advance(1)
+    take(queue)
+    assert waited[2] == 1.0
+    queue.add(A)
+    clock.advance(1)
+    assert queue.pop() is not None
+    queue.add(A, after=5)  # while it is processed
+    clock.advance(6)
+    queue.done(A)
+    take(queue)
+    assert waited[3:] == [1.0, 1.0]
+
+
+@pytest.mark.criterion("LV-8")
+def test_a_delayed_item_ages_from_its_due_time(clock: Clock) -> None:
+    queue = QueueCore(clock, ageing=Ageing(patience=30.0, share=1))
+    queue.add(A, after=5, priority=-1)
+    clock.advance(40)
+    queue.add(B)
+    assert take(queue) == ["a", "b"]
+
+
+@pytest.mark.criterion("LV-8")
+def test_a_delayed_item_is_not_ready_before_its_due_time(queue: QueueCore, clock: Clock) -> None:
+    queue.add(A, after=5)
+    clock.advance(4.999)
+    assert take(queue) == []
+    clock.advance(0.001)
+    assert take(queue) == ["a"]
+
+
 @pytest.mark.criterion("PQ-07")
 def test_an_item_in_flight_is_not_handed_out_again(queue: QueueCore, clock: Clock) -> None:
     queue.add(A)
@@ -237,18 +288,30 @@ def test_depth_per_priority_follows_raise_ready_and_get(queue: QueueCore, clock:
 
 
 @pytest.mark.criterion("PQ-13")
-def test_adding_to_a_long_queue_takes_no_longer(queue: QueueCore) -> None:
-    """1000 adds take some milliseconds; anything that scans the queue takes minutes."""
-    for index in range(50_000):
+def test_adding_to_a_long_queue_takes_no_longer() -> None:
+    """As measured: half as long again. Anything that scans the queue takes a hundred times as long."""
+    assert seconds_of_adds(50_000) < 10 * seconds_of_adds(500)
+
+
+def seconds_of_adds(length: int) -> float:
+    """CPU time of 400 adds to a queue of that length; the least of several, as others use the CPU too."""
+    return min(_seconds_of_adds(length) for _ in range(5))
+
+
+def _seconds_of_adds(length: int) -> float:
+    queue = QueueCore(Clock())
+    for index in range(length):
         queue.add(request(f"queued-{index}"), priority=index % 3)
-    for _ in range(1000):
+    for _ in range(200):
         assert queue.pop() is not None
-    started = time.perf_counter()
-    for index in range(1000):
-        queue.add(request(f"new-{index}"))
-        queue.add(request(f"queued-{index}"), priority=5)
-    assert time.perf_counter() - started < 2.0
-    assert len(queue) > 49_000
+    fresh = [request(f"new-{index}") for index in range(200)]
+    known = [request(f"queued-{index}") for index in range(200)]
+    gc.collect()
+    started = time.process_time()
+    for one, other in zip(fresh, known, strict=True):
+        queue.add(one)
+        queue.add(other, priority=5)
+    return time.process_time() - started
 
 
 def test_reasons_and_links_are_kept_until_handed_out(queue: QueueCore) -> None:
@@ -264,6 +327,28 @@ def test_reasons_and_links_are_kept_until_handed_out(queue: QueueCore) -> None:
     again = queue.pop()
     assert again is not None
     assert again.reasons == {"third"}
+
+
+@pytest.mark.criterion("LV-5")
+def test_lv_5_a_scheduled_reason_belongs_to_the_run_at_its_time(
+    queue: QueueCore, clock: Clock
+) -> None:
+    queue.add(A, after=60, reason="requeued", scheduled=True)
+    queue.add(A, reason="Secret updated")
+    item = queue.pop()
+    assert item is not None
+    assert item.reasons == {"Secret updated"}
+    queue.add(A, after=60, reason="requeued", scheduled=True)
+    queue.done(A)
+    clock.advance(60)
+    again = queue.pop()
+    assert again is not None
+    assert again.reasons == {"requeued"}
+    queue.done(A)
+    queue.add(A, reason="Secret updated")
+    last = queue.pop()
+    assert last is not None
+    assert last.reasons == {"Secret updated"}
 
 
 def test_reasons_are_bounded(queue: QueueCore) -> None:

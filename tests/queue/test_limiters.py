@@ -9,7 +9,7 @@ from ctrlruntime.queue.request import Request
 
 from .clock import Clock
 
-A, B = Request("default", "a"), Request("default", "b")
+A, B = Request("a", namespace="default"), Request("b", namespace="default")
 
 
 @pytest.mark.criterion("WQ-13")
@@ -55,6 +55,16 @@ def test_bucket_reserves_tokens_for_all_items() -> None:
     assert [limiter.when(request) for request in (A, B, A, B)] == pytest.approx([0, 0, 0.1, 0.2])
     clock.advance(100)
     assert limiter.when(A) == 0.0
+
+
+@pytest.mark.criterion("LV-8")
+def test_the_burst_limit_of_a_bucket_holds_after_any_silence() -> None:
+    clock = Clock()
+    limiter = Bucket(qps=10, burst=3, clock=clock)
+    for _ in range(3):
+        clock.advance(1_000)
+        delays = [limiter.when(request) for request in (A, B, A, B, A)]
+        assert delays == pytest.approx([0, 0, 0, 0.1, 0.2])
 
 
 def test_max_wait_bounds_another_limiter() -> None:

@@ -17,7 +17,7 @@ from ctrlruntime.queue import Ageing, QueueCore, Request
 
 from .clock import Clock
 
-REQUESTS = [Request("default", str(index)) for index in range(6)]
+REQUESTS = [Request(str(index), namespace="default") for index in range(6)]
 requests = st.sampled_from(REQUESTS)
 priorities = st.sampled_from([-100, -1, 0, 1, 50])
 delays = st.sampled_from([None, -1.0, 0.0, 0.5, 3.0, 60.0])

@@ -11,7 +11,7 @@ from ctrlruntime.queue import PriorityQueue, QueueShutDown, Request
 
 pytestmark = pytest.mark.looptime
 
-A, B = Request("default", "a"), Request("default", "b")
+A, B = Request("a", namespace="default"), Request("b", namespace="default")
 
 
 @pytest.mark.criterion("WQ-03")
@@ -22,7 +22,7 @@ async def test_two_workers_never_hold_the_same_key() -> None:
 
     async def producer(number: int) -> None:
         for index in range(50):
-            queue.add(Request("default", str(index % 10)), priority=number % 3)
+            queue.add(Request(str(index % 10), namespace="default"), priority=number % 3)
             await asyncio.sleep(0.001 * (number % 7))
 
     async def worker() -> None:
@@ -40,7 +40,7 @@ async def test_two_workers_never_hold_the_same_key() -> None:
     await queue.shutdown(drain=True)
     results = await asyncio.gather(*workers, return_exceptions=True)
     assert {type(result) for result in results} == {QueueShutDown}
-    assert set(runs) == {Request("default", str(index)) for index in range(10)}
+    assert set(runs) == {Request(str(index), namespace="default") for index in range(10)}
     assert not held
 
 

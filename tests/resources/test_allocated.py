@@ -1,54 +1,83 @@
-"""Values that a server allocates for Services, carried over where all of a spec is replaced."""
+"""What the server allocates to a Service, or drops from an object, where a control writes it again."""
 
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ctrlruntime.api.kinds import GroupKind
-from ctrlruntime.resources.allocated import SERVICE, with_allocated
+from ctrlruntime.api import BUILTIN, GroupVersionKind
+from ctrlruntime.cache.cache import Cache
+from ctrlruntime.client.client import Client
+from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.users import administrator
+from ctrlruntime.resources import Action, Control, Desired, Owner
+from ctrlruntime.resources.desired import PatchStrategy
+from tests.backends import kube_apiserver
 
-LIVE: dict[str, Any] = {
-    "type": "NodePort",
-    "clusterIP": "10.0.0.7",
-    "clusterIPs": ["10.0.0.7"],
-    "ports": [
-        {"port": 80, "protocol": "TCP", "nodePort": 30080},
-        {"port": 53, "protocol": "UDP", "nodePort": 30053},
-    ],
-}
-ADDRESSES = {"clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"]}
+pytestmark = pytest.mark.timeout(300)
+
+SERVICE = BUILTIN[GroupVersionKind("", "v1", "Service")]
 
 
-def test_addresses_and_node_ports_that_are_not_named_are_kept() -> None:
-    wanted = {"type": "NodePort", "ports": [{"port": 53, "protocol": "UDP"}, {"port": 80}]}
-    ports = [{"port": 53, "protocol": "UDP", "nodePort": 30053}, {"port": 80, "nodePort": 30080}]
-    assert with_allocated(SERVICE, wanted, LIVE) == {
-        "type": "NodePort",
-        **ADDRESSES,
-        "ports": ports,
+@pytest.fixture(params=["embedded", "kube-apiserver"])
+async def env(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Environment]:
+    users = (administrator("admin"),)
+    async with contextlib.AsyncExitStack() as stack:
+        environment = Environment("embedded", users=users)
+        if request.param == "kube-apiserver":
+            folder = tmp_path / "server"
+            server = await asyncio.to_thread(stack.enter_context, kube_apiserver(folder))
+            environment = server.environment(users=users)
+        yield await stack.enter_async_context(environment)
+
+
+@contextlib.asynccontextmanager
+async def control_of(client: Client) -> AsyncIterator[Control]:
+    cache = Cache(client)
+    cache.declare(SERVICE, namespaces=["default"], track_manager="manager")
+    await cache.start()
+    await cache.wait_synced(60.0)
+    yield Control(cache, field_manager="manager")
+    await cache.stop()
+
+
+def web(**spec: Any) -> Desired:
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"type": "NodePort", "selector": {"app": "web"}, **spec},
     }
-    assert "clusterIP" not in wanted, "what was given is as it was"
+    return Desired(mapping=SERVICE, manifest=manifest, strategy=PatchStrategy.REPLACE)
 
 
-def test_what_is_named_is_written_as_it_is() -> None:
-    wanted = {"type": "NodePort", "clusterIP": "None", "ports": [{"port": 80, "nodePort": 31000}]}
-    assert with_allocated(SERVICE, wanted, LIVE) == wanted
-
-
-@pytest.mark.parametrize(
-    ("wanted", "kept"),
-    [
-        ({"ports": [{"port": 80}]}, ADDRESSES),
-        ({"type": "NodePort", "ports": [{"port": 81}]}, ADDRESSES),
-        ({"type": "ExternalName", "externalName": "example.com"}, {}),
-    ],
-    ids=["no-node-ports", "another-port", "no-addresses"],
-)
-def test_what_has_no_use_for_them_does_without(wanted: dict[str, Any], kept: Any) -> None:
-    assert with_allocated(SERVICE, wanted, LIVE) == wanted | kept
-
-
-def test_other_kinds_and_objects_without_a_spec_are_left_alone() -> None:
-    wanted = {"ports": [{"port": 80}]}
-    assert with_allocated(GroupKind("example.com", "Service"), wanted, LIVE) == wanted
-    assert with_allocated(SERVICE, wanted, {}) == wanted
+@pytest.mark.criterion("D-5")
+async def test_a_replaced_service_keeps_addresses_and_node_ports(env: Environment) -> None:
+    ports = [{"name": "http", "port": 80}, {"name": "dns", "port": 53, "protocol": "UDP"}]
+    async with Client.connect(env.config("admin")) as client:
+        head = {"apiVersion": "v1", "kind": "ConfigMap"}
+        made = await client.create({**head, "metadata": {"name": "o", "namespace": "default"}})
+        owner = Owner.of(made)
+        async with control_of(client) as control:
+            await control.ensure(web(ports=ports), owner)
+            before = (await client.get(SERVICE, "web", namespace="default"))["spec"]
+            changed = web(ports=ports[::-1], selector={"app": "other"})
+            assert (await control.ensure(changed, owner)).action is Action.UPDATED
+            after = await client.get(SERVICE, "web", namespace="default")
+            assert (await control.ensure(changed, owner)).action is Action.UNCHANGED
+        async with control_of(client) as control:  # a restart writes nothing
+            assert (await control.ensure(changed, owner)).action is Action.UNCHANGED
+        last = await client.get(SERVICE, "web", namespace="default")
+    assert last["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"]
+    assert before["clusterIP"]
+    assert after["spec"]["clusterIP"] == before["clusterIP"]
+    assert after["spec"]["selector"] == {"app": "other"}
+    given = [
+        {each["name"]: each["nodePort"] for each in x["ports"]} for x in (before, after["spec"])
+    ]
+    assert given[0] == given[1]

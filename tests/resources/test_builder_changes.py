@@ -13,7 +13,7 @@ from ctrlruntime.resources import (
     Reason,
     inputs_of,
 )
-from tests.resources.numbered import OWNER, differences, existing, pod
+from tests.resources.ordinal_factories import OWNER, differences, existing, pod
 
 
 def test_instance_and_inputs_are_recorded_and_no_part_of_the_revision() -> None:
@@ -62,7 +62,7 @@ class TestANewBuilder:
         assert [update.reason for update in found.held] == [Reason.BUILDER]
 
     def test_is_followed_where_that_is_wanted(self) -> None:
-        wanted = pod(1, "app:2", inputs="same", follow_builder=True)
+        wanted = pod(1, "app:2", inputs="same", roll_on_builder_change=True)
         found = differences([wanted], [existing(pod(1, inputs="same"))])
         assert not found.held
         assert [update.reason for update in found.updates] == [Reason.REVISION]

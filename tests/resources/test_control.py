@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,9 +48,7 @@ async def owner_of(env: Environment) -> Owner:
         "metadata": {"name": "owner", "namespace": "default"},
     }
     owner: Manifest = await env.client("admin").create(manifest)
-    return Owner(
-        gvk=CONFIG_MAP.gvk, namespace="default", name="owner", uid=owner["metadata"]["uid"]
-    )
+    return Owner.of(owner)
 
 
 def desired(name: str, **data: str) -> Desired:
@@ -99,6 +98,74 @@ async def test_a_life_that_ends_at_a_write_leaves_no_trace(
     assert env.proxy.log.since(before).select(user="manager").writes == 0
 
 
+@pytest.mark.criterion("LV-8")
+@pytest.mark.parametrize("first", [{}, {"k": "0"}], ids=["create", "update"])
+async def test_ensure_after_a_lost_answer_reads_the_object_once_and_does_not_write_again(
+    env: Environment, first: dict[str, str]
+) -> None:
+    owner = await owner_of(env)
+    async with life(env) as control:
+        if first:
+            await control.ensure(desired("a", **first), owner)
+        informer = control._cache.informer(CONFIG_MAP)
+        informer._ledger.observe = lambda *_args, **_options: None  # type: ignore[method-assign]  # the watch lags
+        env.proxy.add(LoseReply(), WRITES, nth=1)
+        with pytest.raises(WriteOutcomeUnknown):
+            await control.ensure(desired("a", k="1"), owner)
+        mark = env.proxy.log.mark()
+        outcome = await control.ensure(desired("a", k="1"), owner)
+        assert outcome.action is Action.UNCHANGED
+        seen = env.proxy.log.since(mark).select(user="manager", resource="configmaps")
+        assert (seen.writes, seen.select(verbs={"list", "get"}).total) == (0, 1)
+        await control.ensure(desired("a", k="1"), owner)
+        again = env.proxy.log.since(mark).select(user="manager", resource="configmaps")
+        assert (again.writes, again.select(verbs={"list", "get"}).total) == (0, 1)
+
+
+@pytest.mark.criterion("LV-8")
+async def test_delete_has_the_uid_as_precondition_so_a_successor_stays(env: Environment) -> None:
+    owner, admin = await owner_of(env), env.client("admin")
+    async with life(env) as control:
+        await control.ensure(desired("a", k="1"), owner)
+        entry = control.look(desired("a"))
+        assert entry is not None
+        await admin.delete(CONFIG_MAP, "a", namespace="default")
+        successor = desired("a", k="theirs").manifest
+        await admin.create(successor)
+        assert not await control.delete(CONFIG_MAP, entry, owner)
+        assert (await there(env))["a"][0] == {"k": "theirs"}
+        stranger = Owner(gvk=owner.gvk, namespace="default", name="stranger", uid="another")
+        assert not await control.delete(CONFIG_MAP, entry, stranger)
+
+
+@pytest.mark.criterion("H-A9")
+async def test_an_object_that_is_being_deleted_is_not_adopted(env: Environment) -> None:
+    """The garbage collector deletes what a former owner left; the watch has not shown it yet."""
+    owner, admin = await owner_of(env), env.client("admin")
+    first = desired("a", k="1")
+    first.manifest["metadata"]["finalizers"] = ["example.com/held"]
+
+    async def is_deleted() -> bool:
+        found = await admin.get(CONFIG_MAP, "a", namespace="default")
+        return "deletionTimestamp" in found["metadata"]
+
+    async with life(env) as control:
+        informer = control._cache.informer(CONFIG_MAP)
+        informer._ledger.observe = lambda *_args, **_options: None  # type: ignore[method-assign]  # the watch lags
+        await control.ensure(first, replace(owner, uid="of-a-former-owner"))
+        async with asyncio.timeout(60.0):
+            while not await is_deleted():  # noqa: ASYNC110 - another process deletes it
+                await asyncio.sleep(0.05)
+        seen = control.look(first)
+        assert seen is not None
+        assert seen.deletion_timestamp is None
+        outcome = await control.ensure(desired("a", k="1"), owner)
+        assert outcome.action is Action.TERMINATING
+    found = await admin.get(CONFIG_MAP, "a", namespace="default")
+    assert owner.uid not in {each["uid"] for each in found["metadata"]["ownerReferences"]}
+    await admin.patch(CONFIG_MAP, "a", {"metadata": {"finalizers": None}}, namespace="default")
+
+
 @pytest.mark.criterion("drift")
 @pytest.mark.parametrize(
     "change",
@@ -118,9 +185,9 @@ async def test_what_others_change_of_ours_is_put_back(
         await control.ensure(desired("a", k="1", m="1"), owner)
         entry = control.look(desired("a"))
         assert entry is not None
-        await admin.patch(CONFIG_MAP, "a", "default", change)
+        await admin.patch(CONFIG_MAP, "a", change, namespace="default")
         mark = env.proxy.log.mark()
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(60.0):
             while control.look(desired("a")) is entry:  # noqa: ASYNC110 - the watch tells it
                 await asyncio.sleep(0.01)
         await control.ensure(desired("a", k="1", m="1"), owner)
@@ -141,14 +208,14 @@ async def test_what_others_change_before_we_have_our_answer_is_put_back(
     env.proxy.add(Delay(seconds=1.0, when="after"), WRITES, nth=1)
     async with life(env) as control:
         writing = asyncio.ensure_future(control.ensure(desired("a", k="1"), owner))
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(60.0):
             while "a" not in await there(env):  # noqa: ASYNC110 - the proxy holds the answer back
                 await asyncio.sleep(0.01)
         change = {"data": {"k": "changed"}} if ours else {"data": {"theirs": "stays"}}
-        await admin.patch(CONFIG_MAP, "a", "default", change)
+        await admin.patch(CONFIG_MAP, "a", change, namespace="default")
         outcome = await writing
         assert outcome.action is (Action.UPDATED if ours else Action.CREATED)
-        assert not outcome.overtaken
+        assert not outcome.superseded_by_watch
     data = (await there(env))["a"][0]
     assert data == ({"k": "1"} if ours else {"k": "1", "theirs": "stays"})
 

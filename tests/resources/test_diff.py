@@ -55,7 +55,9 @@ def stored(item: Desired, *, owner: Owner = OWNER, **metadata: Any) -> Entry:
 
 def by_key(*entries: Entry) -> Mapping[ObjectKey, Entry]:
     group_kind = CONFIG_MAP.gvk.group_kind
-    return {ObjectKey(group_kind, entry.namespace, entry.name): entry for entry in entries}
+    return {
+        ObjectKey(group_kind, entry.name, namespace=entry.namespace): entry for entry in entries
+    }
 
 
 def reasons(*entries: Entry, wanted: Desired, **settings: Any) -> list[Reason]:

@@ -9,20 +9,18 @@ import pytest
 import pytest_asyncio
 
 from internal.tenancy.rendering import Renderer
-from tests.audit.ledger import Ledger
+from tests.audit.request_recorder import RequestRecorder
 from tests.mariadb import MariaDB
-from tests.tenancy.ground import Ground
+from tests.postgres import Postgres
+from tests.tenancy.harness import World
 from tests.tenancy.servers import EMBEDDED, REAL, lacking, server_of
-from tests.tenancy.untold import untold
-from tests.tenancy.world import World
+from tests.tenancy.shared_server import Ground
+from tests.tenancy.unsupported_scenarios import untold
 
 HERE = Path(__file__).parent
 SHARED = {"shared_world", "shared_world_with_nodes"}
 WORLDS = {"world", "tmp_path", *SHARED}
 """What a test asks for that has a world, or makes one."""
-
-LIMIT = 400
-"""Seconds for a test that says nothing of it: each wait in it may last its PATIENCE."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -64,8 +62,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     gone = set(left_out)
     items[:] = [item for item in items if item not in gone]
     for item in items:
-        if item.path.parent == HERE and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(LIMIT))
         if isinstance(item, pytest.Function) and SHARED.intersection(item.fixturenames):
             item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} of tenancy"))
 
@@ -90,7 +86,9 @@ def real_ground(request: pytest.FixtureRequest) -> Ground:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def ground(request: pytest.FixtureRequest, backend_name: str, ledger: Ledger) -> Iterator[None]:
+def ground(
+    request: pytest.FixtureRequest, backend_name: str, ledger: RequestRecorder
+) -> Iterator[None]:
     """Where worlds stand, and who takes down what their managers ask. Worlds that outlive a test depend on it."""
     World.ledger = ledger
     name = getattr(request, "param", backend_name)
@@ -116,6 +114,12 @@ def _fits(request: pytest.FixtureRequest, ground: None) -> None:
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaDB]:
     with MariaDB.start() as database:
+        yield database
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    with Postgres.start() as database:
         yield database
 
 

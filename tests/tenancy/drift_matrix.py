@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
-from tests.tenancy.world import mapping
+from tests.tenancy.harness import mapping
 
 Manifest = dict[str, Any]
 Operations = list[dict[str, Any]]

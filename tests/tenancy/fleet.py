@@ -28,7 +28,7 @@ from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest.proxy import Mark
 from ctrlruntime.envtest.proxy.requests import WRITES
-from tests.tenancy.world import NAMESPACE_KIND, PATIENCE, World, is_ready, mapping
+from tests.tenancy.harness import NAMESPACE_KIND, PATIENCE, World, is_ready, mapping
 
 COLUMNS = ("uid", "url", "active", "plan", "image", "replicas", "secret")
 EVENT = mapping("events.k8s.io/v1", "Event")
@@ -62,16 +62,21 @@ class Fleet:
         return f"{self.namespace}.sqlite"
 
     def sql(self, statement: str, *values: Any) -> None:
-        """Run one statement on the table's database.
+        """Run one statement on the table's database."""
+        self._run((statement, values))
 
-        On a copy that then takes its place: whoever reads just now, on this very loop, holds a lock.
+    def _run(self, *statements: tuple[str, tuple[Any, ...]]) -> None:
+        """Run statements on a copy of the database, which then takes its place.
+
+        Whoever reads just now, on this very loop, holds a lock on the database itself.
         """
         place = self.world.folder / self.file
         copy = place.with_suffix(".new")
         if place.exists():
             shutil.copyfile(place, copy)
         with contextlib.closing(sqlite3.connect(copy)) as database, database:
-            database.execute(statement, values)
+            for statement, values in statements:
+                database.execute(statement, values)
         copy.replace(place)
 
     def make_table(self, columns: Sequence[str] = COLUMNS) -> None:
@@ -79,13 +84,17 @@ class Fleet:
         self.sql(f"CREATE TABLE tenants ({', '.join(columns)})")
 
     def row(self, uid: str | None, **values: Any) -> None:
-        """Insert or replace a row; an active one unless told otherwise."""
-        if uid is not None:
-            self.sql("DELETE FROM tenants WHERE uid = ?", uid)
-        self.add_row(uid, **values)
+        """Insert or replace a row; an active one unless `active` is given.
+
+        At once: a query in between must not find the row gone.
+        """
+        self._run(("DELETE FROM tenants WHERE uid = ?", (uid,)), self._insertion(uid, values))
 
     def add_row(self, uid: Any, **values: Any) -> None:
         """Insert a row, whatever there is."""
+        self._run(self._insertion(uid, values))
+
+    def _insertion(self, uid: Any, values: Mapping[str, Any]) -> tuple[str, tuple[Any, ...]]:
         row = {
             "uid": uid,
             "url": f"https://{uid}.example.com/start",
@@ -97,7 +106,7 @@ class Fleet:
             **values,
         }
         marks = ", ".join("?" * len(COLUMNS))
-        self.sql(f"INSERT INTO tenants VALUES ({marks})", *(row[name] for name in COLUMNS))
+        return f"INSERT INTO tenants VALUES ({marks})", tuple(row[name] for name in COLUMNS)
 
     def rows(self, *uids: str) -> None:
         """Insert several."""
@@ -147,7 +156,7 @@ class Fleet:
     async def patch(self, kind: Kind, name: str, patch: Mapping[str, Any]) -> None:
         """Merge a patch into an object of ours."""
         await self.world.client.patch(
-            kind.mapping(), name, self.namespace, dict(patch), type=PatchType.MERGE
+            kind.mapping(), name, dict(patch), namespace=self.namespace, type=PatchType.MERGE
         )
 
     async def annotate(self, kind: Kind, name: str, **annotations: str | None) -> None:
@@ -161,13 +170,16 @@ class Fleet:
         await self.patch(TenantRegistry, name, {"metadata": {"annotations": annotation}})
 
     async def delete(self, kind: Kind | RESTMapping, name: str) -> None:
-        """Delete an object."""
-        await self.world.client.delete(kind, name, self.namespace)
+        """Delete an object; for a registry, approve first that its tenants go with it."""
+        if kind is TenantRegistry:
+            approval = {"tenancy.ctrlruntime.dev/approve-deletion": "true"}
+            await self.patch(kind, name, {"metadata": {"annotations": approval}})
+        await self.world.client.delete(kind, name, namespace=self.namespace)
 
     async def find(self, kind: Kind, name: str) -> Any:
         """An object of ours, None if there is none."""
         try:
-            return await self.world.client.get(kind, name, self.namespace)
+            return await self.world.client.get(kind, name, namespace=self.namespace)
         except NotFound:
             return None
 
@@ -190,7 +202,9 @@ class Fleet:
 
     async def get(self, kind: RESTMapping, name: str) -> Any:
         """An object of any kind, None if there is none."""
-        return await self.world.get(kind, name, name if kind is NAMESPACE_KIND else self.namespace)
+        return await self.world.get(
+            kind, name, namespace=name if kind is NAMESPACE_KIND else self.namespace
+        )
 
     async def there(self, kind: RESTMapping, name: str, holds: Callable[[Any], bool] = bool) -> Any:
         """Wait until an object is there and `holds`."""

@@ -17,7 +17,7 @@ from ctrlruntime.resources.desired import PatchStrategy
 from ctrlruntime.resources.revision import revision
 from internal.tenancy.builder import Build, VariablesError, build, variables_of
 from internal.tenancy.graph import GraphError
-from internal.tenancy.marks import RESOURCE_ID
+from internal.tenancy.labels import RESOURCE_ID
 from internal.tenancy.naming import (
     IllegalName,
     ResourceKey,
@@ -35,7 +35,7 @@ from internal.tenancy.policies import (
     is_orphaned,
     orphan_patch,
 )
-from internal.tenancy.privileges import Privileges
+from internal.tenancy.privileges import ForeignNamespaces, Privileges
 from internal.tenancy.rendering import Renderer
 
 WIDGET = RESTMapping(GroupVersionKind("acme.io", "v1", "Widget"), "widgets", namespaced=True)
@@ -78,7 +78,7 @@ async def built(renderer: Renderer, *, sensitive: Any = None, **spec: Any) -> Bu
         variables_of(found, sensitive),
         renderer,
         mappings,
-        Privileges(foreign_namespaces=True),
+        Privileges(foreign=ForeignNamespaces(patterns=frozenset({"*"}))),
     )
 
 

@@ -9,7 +9,7 @@ import ast
 import asyncio
 import re
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.conditions import Condition
 from tests.tenancy.fleet import Fleet, Kind
-from tests.tenancy.world import CONFIG_MAP, DEPLOYMENT, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, DEPLOYMENT, REGISTRY, World, config_map
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.matrix]
 
@@ -68,7 +68,9 @@ async def run(fleet: Fleet, name: str, replicas: int) -> None:
         "replicas": replicas,
         **counts,
     }
-    await fleet.world.client.patch_status(DEPLOYMENT, name, fleet.namespace, {"status": status})
+    await fleet.world.client.patch_status(
+        DEPLOYMENT, name, {"status": status}, namespace=fleet.namespace
+    )
 
 
 def fit_for_people(*conditions: Condition) -> None:
@@ -237,7 +239,7 @@ async def test_a_registry_says_what_is_wrong_with_its_source(world: World) -> No
     await fleet.ready("a-app", "b-app", "c-app")
 
     # a changed message is no transition
-    await asyncio.sleep(1.1)
+    await second_after(ready)
     fleet.row("d")
     more = await fleet.until(
         TenantRegistry, "registry", "Ready", "True", "DatabaseConnected", message="4 of 5 rows"
@@ -245,8 +247,11 @@ async def test_a_registry_says_what_is_wrong_with_its_source(world: World) -> No
     assert more.last_transition_time == ready.last_transition_time
 
     # one mistake after the other, each with its own words
+    fleet.sql("CREATE TABLE huge AS SELECT * FROM tenants")
+    fleet.sql("UPDATE huge SET plan = zeroblob(9 * 1024 * 1024)")
     for source, reason, word in (
         ({"table": "nowhere"}, "UnknownTable", "nowhere"),
+        ({"table": "huge"}, "ValueTooLarge", "huge"),
         ({"path": "nothing.sqlite"}, "DatabaseUnreachable", "nothing.sqlite"),
         ({"path": "/etc/hostname"}, "SourceNotAllowed", "outside"),
     ):
@@ -255,6 +260,7 @@ async def test_a_registry_says_what_is_wrong_with_its_source(world: World) -> No
         assert word in wrong.message
         assert "Tenants stay as they are" in wrong.message
         fit_for_people(wrong)
+    await second_after(ready)
     await fleet.patch(TenantRegistry, "registry", {"spec": {"source": fleet.source()}})
     back = await fleet.until(TenantRegistry, "registry", "Ready", "True", "DatabaseConnected")
     assert since(back) > since(ready), "it has been False in between"
@@ -288,10 +294,11 @@ async def test_a_registry_counts_rows_that_are_wrong_and_deletions_that_wait(wor
 
     fleet.add_row(None)
     wrong = await fleet.until(TenantRegistry, "registry", "RowsValid", "False", "InvalidRows")
-    assert "1 rows with MissingUid" in wrong.message
+    assert "1 row with MissingUid" in wrong.message
     fleet.sql("DELETE FROM tenants WHERE uid IS NULL")
     await fleet.until(TenantRegistry, "registry", "RowsValid", "True", "AllRowsValid")
 
+    await second_after(free)
     fleet.sql("UPDATE tenants SET active = 0 WHERE uid IN ('a', 'b', 'c')")
     held = await fleet.until(
         TenantRegistry, "registry", "DeletionsHeld", "True", "TooManyDeletions"
@@ -364,6 +371,7 @@ async def test_a_template_says_whether_it_can_be_used_and_how_far_it_is(world: W
     )
     assert "template 'app' is not rolled out" in trouble.message
 
+    await second_after(valid)
     await fleet.template(deployments=[deployment()])
     again = await fleet.until(TenantTemplate, "app", "Valid", "True", "ValidationPassed")
     assert since(again) > since(valid)
@@ -534,6 +542,32 @@ def since(condition: Condition) -> datetime:
     return condition.last_transition_time
 
 
+async def second_after(condition: Condition) -> None:
+    """Wait until a transition would have another time than this one: times are kept in whole seconds."""
+    left = since(condition) + timedelta(seconds=1.1) - datetime.now(UTC)
+    await asyncio.sleep(max(left.total_seconds(), 0.0))
+
+
+async def test_a_lossy_conversion_is_a_warning_of_the_tenant(world: World) -> None:
+    fleet = await Fleet.make(world)
+    fleet.row("a", image="three")
+    fleet.row("b", image="3")
+    await fleet.registry()
+    data = {"n": "{{ .image | int }}", "plain": "{{ .uid }}"}
+    await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm", data=data)])
+    lossy = await fleet.until(Tenant, "a-app", "ValuesConverted", "False", "LossyConversion")
+    assert "cm: data.n: int: a value that is not a number became 0" in lossy.message
+    assert "three" not in lossy.message
+    fit_for_people(lossy)
+    await fleet.until(Tenant, "a-app", "Ready", "True", "Reconciled")
+    await fleet.until(Tenant, "b-app", "Ready", "True", "Reconciled")
+    exact = await fleet.find(Tenant, "b-app")
+    assert "ValuesConverted" not in {each.type for each in exact.status.conditions}
+
+    fleet.row("a", image="4")
+    await fleet.until(Tenant, "a-app", "ValuesConverted", "True", "AllConverted")
+
+
 # -- nothing is forgotten ----------------------------------------------------------------------------
 
 CODE = Path(__file__).parent.parent.parent / "internal" / "tenancy"
@@ -546,13 +580,28 @@ PLACES = (
     "queries.py",
     "sources/errors.py",
 )
-ELSEWHERE = {"registry_reconciler.py": "MappingError", "plan.py": "GuardReason"}
+ELSEWHERE = {"query_schedule.py": "MappingError", "deletion_guard.py": "GuardReason"}
 TYPES = {
-    Tenant: {"Ready", "Progressing", "Conflicted", "Degraded", "Paused"},
-    TenantRegistry: {"Ready", "RowsValid", "DeletionsHeld", "TenantsSynced", "Paused"},
+    Tenant: {
+        "Ready",
+        "Progressing",
+        "Conflicted",
+        "Degraded",
+        "Paused",
+        "RemovalPending",
+        "ValuesConverted",
+    },
+    TenantRegistry: {
+        "Ready",
+        "RowsValid",
+        "DeletionsHeld",
+        "TenantsSynced",
+        "Paused",
+        "RemovalPending",
+    },
     TenantTemplate: {"Valid", "VariablesKnown", "Applied", "Paused"},
 }
-NO_REASONS = {"Warning", "Validate", "True", "False"}
+NO_REASONS = {"Warning", "Validate", "Rollout", "True", "False"}
 """Words of events and statuses in the same files."""
 
 
@@ -580,14 +629,22 @@ def reasons_of_the_code() -> set[str]:
 
 
 def awaited() -> Iterator[tuple[str, str, str, str]]:
-    """What tests wait for: kind, type, status, reason of every `until(...)` in this folder."""
+    """What tests wait for: kind, type, status, reason of every `until(...)`, and of every `condition(...)`
+    and `registry_condition(...)` of a world, in this folder."""
     for path in TESTS.glob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue
-            if node.func.attr != "until" or len(node.args) < 5:
+            args: list[ast.expr] = list(node.args)
+            if node.func.attr == "condition":
+                args.insert(0, ast.Name("Tenant"))
+            elif node.func.attr == "registry_condition":
+                args[:0] = [ast.Name("TenantRegistry"), ast.Constant(REGISTRY)]
+            elif node.func.attr != "until":
                 continue
-            kind, _, *rest = node.args
+            if len(args) < 5:
+                continue
+            kind, _, *rest = args
             words = [str(a.value) if isinstance(a, ast.Constant) else "" for a in rest]
             if isinstance(kind, ast.Name):
                 yield kind.id, words[0], words[1], words[2]

@@ -31,7 +31,7 @@ from tests.tenancy.drift_matrix import (
     Operations,
     template_lists,
 )
-from tests.tenancy.world import NAMESPACE_KIND, PATIENCE, World
+from tests.tenancy.harness import NAMESPACE_KIND, PATIENCE, World
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -90,7 +90,7 @@ class Foreigner:
         return namespace_of(self.world, self.case)
 
     async def live(self) -> Manifest | None:
-        return await self.world.get(self.case.kind, self.case.name, self.namespace)
+        return await self.world.get(self.case.kind, self.case.name, namespace=self.namespace)
 
     async def seen(self) -> Manifest:
         live = await self.live()
@@ -112,7 +112,12 @@ class Foreigner:
         while True:  # the server gives up when others keep writing in between
             with contextlib.suppress(Conflict):
                 await self.world.client.patch(
-                    self.case.kind, self.case.name, where, patch, type=type_, field_manager=manager
+                    self.case.kind,
+                    self.case.name,
+                    patch,
+                    namespace=where,
+                    type=type_,
+                    field_manager=manager,
                 )
                 return
 
@@ -134,7 +139,7 @@ class Foreigner:
     async def delete(self) -> None:
         """`kubectl delete`."""
         where = self.namespace if self.case.kind.namespaced else None
-        await self.world.client.delete(self.case.kind, self.case.name, where)
+        await self.world.client.delete(self.case.kind, self.case.name, namespace=where)
 
     async def is_gone(self, uid: str) -> bool:
         """Whether this very object has gone."""
@@ -227,7 +232,7 @@ def _tracking(live: Manifest) -> dict[str, Any]:
 
 
 async def _foreigner(world: World, case: Case) -> Foreigner:
-    live = await world.get(case.kind, case.name, namespace_of(world, case))
+    live = await world.get(case.kind, case.name, namespace=namespace_of(world, case))
     assert live is not None
     return Foreigner(world, case, _tracking(live))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from apis.tenancy import Tenant
-from tests.tenancy.world import CONFIG_MAP, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, World, config_map
 
 
 @pytest.mark.criterion("C1")

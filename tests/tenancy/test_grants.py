@@ -15,10 +15,10 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.errors import Forbidden
 from ctrlruntime.envtest.proxy import LoseReply, Match
-from internal.tenancy.grants import AGGREGATE, Grants, missing, needed
-from manager.controllers.tenancy import TenancyOptions
+from internal.tenancy.missing_permissions import AGGREGATE, Grants, impersonation, missing, needed
+from manager.controllers.tenancy_parts import TenancyOptions
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.world import CONFIG_MAP, World, config_map, mapping
+from tests.tenancy.harness import CONFIG_MAP, World, config_map, mapping
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -113,11 +113,22 @@ async def test_other_tenants_do_not_wait_for_those_without_a_grant(world: World)
     stuck.rows(*(f"s{number}" for number in range(30)))
     await stuck.registry()
     await stuck.template(manifests=[custom("ReplicationController")])
-    await stuck.until(Tenant, "s0-app", "PermissionsGranted", "False")
+    stuck_tenants = [f"s{number}-app" for number in range(30)]
+    for name in stuck_tenants:
+        await stuck.until(Tenant, name, "PermissionsGranted", "False")
+    mark = world.mark()
     free.rows("a")
     await free.registry()
     await free.template(configMaps=[config_map("cm", "{{ .uid }}")])
     await free.ready("a-app")
+    # All the while those without a grant keep no worker: they ask for nothing again but by the one that probes.
+    requests = world.environment.proxy.log.entries(mark)
+    refused = [e for e in requests if e.code == 403 and e.namespace == stuck.namespace]
+    assert len(refused) < len(stuck_tenants)
+    for name in stuck_tenants:
+        condition = await stuck.condition(Tenant, name, "PermissionsGranted")
+        assert condition is not None
+        assert condition.status == "False"
 
 
 @pytest.mark.criterion("grants")
@@ -179,12 +190,47 @@ async def test_only_want_of_a_right_is_a_missing_grant() -> None:
     assert missing(None, config_maps) is None
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        # Since 1.36, to who has no right to impersonate, and to who has one for other requests only.
+        (
+            'configmaps "x" is forbidden: User "system:serviceaccount:ns:me" cannot '
+            'impersonate-on:serviceaccount:patch resource "configmaps" in API group "" in the namespace "ns"'
+        ),
+        (
+            'serviceaccounts.authentication.k8s.io "shop" is forbidden: User "system:serviceaccount:ns:me" '
+            'cannot impersonate:serviceaccount resource "serviceaccounts" in API group '
+            '"authentication.k8s.io" in the namespace "ns"'
+        ),
+        # Before, and to who impersonated with the right `impersonate` before.
+        (
+            'serviceaccounts "shop" is forbidden: User "system:serviceaccount:ns:me" cannot impersonate '
+            'resource "serviceaccounts" in API group "" in the namespace "ns"'
+        ),
+    ],
+)
+async def test_a_missing_right_to_impersonate_is_found_in_every_form(refusal: str) -> None:
+    grant = missing(Forbidden(refusal), served("ConfigMap"), account="ns/shop", namespace="ns")
+    assert grant == impersonation("ns/shop")
+    assert grant.advice == (
+        "The manager may not impersonate the service account ns/shop. To allow it: "
+        "kubectl -n ns create role impersonate-shop --verb=impersonate --resource=serviceaccounts "
+        "--resource-name=shop && kubectl -n ns create rolebinding impersonate-shop "
+        "--role=impersonate-shop --serviceaccount=ns:me"
+    )
+
+
 async def test_when_the_one_that_tries_goes_another_takes_over() -> None:
     from ctrlruntime.queue import Request
 
     woken: list[Request] = []
     grants = Grants(lambda request, _why: woken.append(request), lambda _template: None)
-    one, two, template = Request("ns", "one"), Request("ns", "two"), Request("ns", "template")
+    one, two, template = (
+        Request("one", namespace="ns"),
+        Request("two", namespace="ns"),
+        Request("template", namespace="ns"),
+    )
     grant = missing(Forbidden(DENIED), served("ConfigMap"))
     assert grant is not None
     assert grants.report(one, template, [grant]) == 1.0

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from internal.tenancy.graph import MOST_RESOURCES, Graph, GraphError
+from internal.tenancy.graph import MOST_RESOURCES, Graph, GraphError, ancestors, digraph
 
 Resources = list[tuple[str, list[str]]]
 
@@ -108,3 +110,89 @@ def test_a_diamond_has_three_levels() -> None:
 def test_too_many_resources_are_refused() -> None:
     with pytest.raises(GraphError, match="more than the"):
         Graph.build([(f"r{number}", []) for number in range(MOST_RESOURCES + 1)])
+
+
+@pytest.mark.criterion("GRAPH-CYCLE", "DX-10")
+def test_every_component_with_a_cycle_is_reported_with_its_shortest_path() -> None:
+    resources: Resources = [
+        ("free", []),
+        ("a", ["x", "c", "b"]),
+        ("b", ["a"]),
+        ("c", ["b"]),
+        ("x", ["y"]),
+        ("y", ["x", "y"]),
+    ]
+    with pytest.raises(GraphError) as caught:
+        Graph.build(resources)
+    assert caught.value.problems == (
+        "circular dependency detected: a -> b -> a",
+        "circular dependency detected: x -> y -> x",
+    )
+
+
+@pytest.mark.criterion("DX-10")
+@given(acyclic(), st.data())
+def test_ancestors_are_what_a_resource_depends_on_directly_or_not(
+    resources: Resources, data: st.DataObject
+) -> None:
+    names = data.draw(st.sets(st.sampled_from([name for name, _ in resources] or ["none"])))
+    wanted: dict[str, set[str]] = {}
+    graph = Graph.build(resources)
+    direct = dict(resources)
+    for name in graph.order:
+        others = direct[name]
+        wanted[name] = set(others).union(*(wanted[other] for other in others))
+        assert list(graph.dependencies(name)) == list(dict.fromkeys(others))
+    found = ancestors(digraph(resources), names)
+    assert found == set().union(*(wanted.get(name, set()) for name in names))
+
+
+@pytest.mark.criterion("DX-10")
+def test_the_members_of_a_cycle_are_not_ancestors_of_each_other() -> None:
+    edges = digraph([("a", ["b"]), ("b", ["a", "base"]), ("base", []), ("after", ["a"])])
+    assert ancestors(edges, ["a"]) == {"base"}
+    assert ancestors(edges, ["after"]) == {"a", "b", "base"}
+
+
+@pytest.mark.criterion("DX-10")
+def test_paths_lead_through_skipped_resources_to_what_failed() -> None:
+    graph = Graph.build(
+        [
+            ("db", []),
+            ("dns", []),
+            ("migrate", ["db"]),
+            ("kept", ["db"]),
+            ("web", ["kept", "migrate", "dns"]),
+        ]
+    )
+    assert graph.paths_to("web", {"db", "dns"}, through={"migrate"}) == [
+        ("web", "dns"),
+        ("web", "migrate", "db"),
+    ]
+    assert graph.paths_to("web", {"db"}, through=()) == []
+    assert graph.paths_to("db", {"db"}, through={"migrate"}) == []
+
+
+IMPORTS = """
+import asyncio, sys, threading
+where = []
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "networkx":
+            where.append(threading.current_thread() is threading.main_thread())
+sys.meta_path.insert(0, Finder())
+import manager.cli, manager.run
+assert not where, "the manager imports networkx at its start"
+from internal.tenancy.graph import Graph, load
+async def two():
+    await asyncio.gather(load(), load())
+asyncio.run(two())
+assert where, "it is not imported"
+assert not any(where), "networkx is imported on the event loop's thread"
+"""
+
+
+@pytest.mark.criterion("DX-10")
+def test_networkx_is_imported_on_a_thread_and_not_before_the_first_graph() -> None:
+    done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -22,28 +22,31 @@ from ctrlruntime.envtest.proxy.log import LEASES
 from ctrlruntime.envtest.proxy.requests import WRITES
 from manager.options import LEADER_ELECTION_ID
 from tests.manifests.installation import NAMESPACE as SYSTEM
-from tests.tenancy.story import Ending, Story, sample_lists
-from tests.tenancy.world import CONFIG_MAP, World, mapping
+from tests.tenancy.fault_scenario import Ending, Story, sample_lists
+from tests.tenancy.harness import CONFIG_MAP, World, mapping
 
 pytestmark = [pytest.mark.criterion("hand-over"), pytest.mark.slow]
 
 USERS = ("manager", "rival")
 SMALL = {name: sample_lists()[name] for name in ("configMaps", "secrets")}
 ASIDE = {LEASES, "events.events.k8s.io"}
-LONG = 25.0
+LEASE = 12.0
+"""Seconds: a leader that a busy machine keeps from renewing so long would lose it."""
+LONG = 600.0
+"""Seconds: longer than any wait."""
 """Seconds."""
 LEASE_KIND = mapping("coordination.k8s.io/v1", "Lease")
 
 
 async def compete(world: World, user: str, lease: float) -> ChildProcess:
-    command = [sys.executable, "-m", "tests.tenancy.contender"]
+    command = [sys.executable, "-m", "tests.tenancy.candidate_process"]
     command += [str(world.environment.kubeconfig(user)), str(world.folder), user, str(lease)]
     return await ChildProcess.start(command, log=world.folder / f"{user}.log", ready=False)
 
 
 @asynccontextmanager
 async def contest(
-    folder: Path, *, lease: float = 4.0
+    folder: Path, *, lease: float = LEASE
 ) -> AsyncIterator[tuple[World, dict[str, ChildProcess]]]:
     """A world with two managers; the first to start leads."""
     async with World.start(folder, manager=False, users=("admin", *USERS)) as world:
@@ -64,12 +67,12 @@ async def contest(
 async def free_the_lease(world: World) -> None:
     """Of a contest before this one."""
     with contextlib.suppress(NotFound):
-        await world.client.delete(LEASE_KIND, LEADER_ELECTION_ID, SYSTEM)
+        await world.client.delete(LEASE_KIND, LEADER_ELECTION_ID, namespace=SYSTEM)
 
 
 async def leader(world: World) -> str:
     """Who holds the lease."""
-    lease = await world.get(LEASE_KIND, LEADER_ELECTION_ID, SYSTEM)
+    lease = await world.get(LEASE_KIND, LEADER_ELECTION_ID, namespace=SYSTEM)
     return "" if lease is None else str(lease["spec"].get("holderIdentity") or "")
 
 
@@ -127,21 +130,18 @@ async def test_the_other_manager_goes_on_where_the_leader_ended(
 async def stir(world: World, story: Story) -> None:
     """Things happen that the old leader hears of the moment it wakes up, and would mend."""
     for _ in range(3):
-        await world.client.delete(CONFIG_MAP, "a-settings", story.fleet.namespace)
+        await world.client.delete(CONFIG_MAP, "a-settings", namespace=story.fleet.namespace)
         await story.fleet.there(CONFIG_MAP, "a-settings")
 
 
 @pytest.mark.matrix
 async def test_an_orderly_stop_hands_over_at_once(tmp_path: Path) -> None:
-    """The lease is given up: nobody waits until it ends, which takes longer than a slow machine."""
+    """The lease is given up: nobody waits until it ends, which takes longer than the test does."""
     async with contest(tmp_path, lease=LONG) as (world, processes):
         story = await tell(world)
         await story.begin()
-        loop = asyncio.get_running_loop()
-        began = loop.time()
         await processes[USERS[0]].stop()
         await world.eventually(lambda: leader(world), lambda who: who == USERS[1])
-        assert loop.time() - began < LONG
         await story.change()
         ending = await story.end()
         assert ending.reborn == []

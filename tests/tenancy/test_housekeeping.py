@@ -19,18 +19,17 @@ from ctrlruntime.manager import Manager
 from internal.tenancy.registry_reconciler import RegistryReconciler
 from internal.tenancy.template_reconciler import TemplateReconciler
 from internal.tenancy.tenant_reconciler import TenantReconciler
-from tests.tenancy.story import sample_lists
-from tests.tenancy.world import TABLE, World, permissive
+from tests.tenancy.fault_scenario import sample_lists
+from tests.tenancy.harness import TABLE, World, permissive
 
 TENANTS, FEWER = 200, 60
 """On an embedded server, and on a real one, which takes its time over each."""
-BOUNDED = {"_tombstones", "_floors", "_gone", "_recent"}
-"""Short-lived notes on objects that are gone, which go by themselves: see `Ledger`."""
+BOUNDED = {"_tombstones", "_floors", "_gone", "_recent", "_idle"}
+"""What goes by itself after a while: notes on objects that are gone (see `Ledger`), idle connections."""
 
 
 @pytest.mark.slow
 @pytest.mark.matrix
-@pytest.mark.timeout(600)
 @pytest.mark.criterion("housekeeping")
 async def test_tenants_that_are_gone_are_forgotten(tmp_path: Path) -> None:
     async with World.start(tmp_path, options=permissive(tmp_path, status_period=1.0)) as world:

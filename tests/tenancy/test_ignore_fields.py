@@ -57,6 +57,49 @@ def test_wrong_paths_are_reported() -> None:
         preserve({}, {}, ["$.["])
 
 
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        ("$.spec.containers[?(@.name=='app')].resources", {"app"}),
+        ("$.spec.containers[?@.name == 'app'].resources", {"app"}),
+        ("spec.containers[?(@.name != 'app')].resources", {"sidecar"}),
+        ("$.spec.containers[?(@.name in ['app', 'sidecar'])].resources", {"app", "sidecar"}),
+        ("$.spec.containers[?(@.name=='app' || @.name=='x')].resources", {"app"}),
+        ("$.spec.containers[?(@.resources.cpu == '20')].resources", {"sidecar"}),
+        ("$.spec.containers[?(@.name=='(app)')].resources", set()),
+    ],
+)
+def test_a_filter_keeps_the_values_of_what_it_selects(path: str, kept: set[str]) -> None:
+    live = workload(1, injected="99", sidecar="20", app="10")
+    assert check([path]) == []
+    made = preserve(workload(1, app="1", sidecar="2"), live, [path])["spec"]["containers"]
+    found = {item["name"]: item["resources"]["cpu"] for item in made}
+    expected = {"app": "1", "sidecar": "2"}
+    expected |= {name: {"app": "10", "sidecar": "20"}[name] for name in kept}
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("$.a[?match(@.b, 'x')]", "match()"),
+        ("$.a[?(length(@.b) > 1)]", "length()"),
+        ("$.a[?(@.b == 'x' && !(count(@.c[*]) > 1))]", "count()"),
+        ("$.a[?(@.c[?(search(@.d, 'x'))])]", "search()"),
+        ("$.a[?@.b =~ /a*a*a*b/]", "=~"),
+        ("$.a[?(@.c[?(@.d =~ /x/)])]", "=~"),
+        ("$.a.~", "keys"),
+        ("$.x | $.a.~", "keys"),
+        ("$.a[(@.length-1)]", "is not a JSONPath; write for example"),
+        ("$." + "a" * 600, "at most 512 characters"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(path: str, words: str) -> None:
+    problems = check([path])
+    assert len(problems) == 1
+    assert words in problems[0]
+
+
 @pytest.mark.criterion("IGNORE-DRIFT")
 def test_drift_is_told_the_paths_as_it_names_them() -> None:
     desired = workload(1, app="1", sidecar="2")

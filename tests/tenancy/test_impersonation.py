@@ -11,11 +11,12 @@ import pytest_asyncio
 
 from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.client.client import PatchType
+from ctrlruntime.envtest.proxy.requests import READS
 from ctrlruntime.resources import OWNER
-from manager.controllers.tenancy import TenancyOptions
+from manager.controllers.tenancy_parts import TenancyOptions
 from tests.manifests.installation import ACCOUNT, NAMESPACE
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.world import CONFIG_MAP, SECRET, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, SECRET, World, config_map
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -131,6 +132,33 @@ async def test_what_is_missing_is_told_step_by_step_and_wakes_by_itself(world: W
 
 
 @pytest.mark.criterion("impersonation")
+@pytest.mark.since("constrained impersonation")
+async def test_constrained_impersonation_is_enough(world: World) -> None:
+    """A right to act as the account, for these requests only, instead of `impersonate`."""
+    fleet = await shop(world, "a", configMaps=[SETTINGS])
+    await allow(fleet, "configmaps")
+    account = f"{fleet.namespace}/shop"
+    manager = (
+        {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
+        if world.is_real
+        else {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": USER}
+    )
+    identity = {
+        "apiGroups": ["authentication.k8s.io"],
+        "resources": ["serviceaccounts"],
+        "resourceNames": ["shop"],
+        "verbs": ["impersonate:serviceaccount"],
+    }
+    await bind(fleet, "as-shop", manager, identity)
+    told = await fleet.until(Tenant, "a-app", "PermissionsGranted", "False", "MissingPermission")
+    assert f"may not impersonate the service account {account}" in told.message
+    on = [f"impersonate-on:serviceaccount:{verb}" for verb in WRITES]
+    requests = {"apiGroups": [""], "resources": ["configmaps"], "verbs": on}
+    await bind(fleet, "as-shop", manager, identity, requests)
+    await fleet.ready("a-app")
+
+
+@pytest.mark.criterion("impersonation")
 async def test_ownership_drift_updates_and_deletion_are_as_ever(world: World) -> None:
     fleet = await shop(world, "a", "b", configMaps=[SETTINGS])
     await allow_impersonation(fleet)
@@ -141,7 +169,7 @@ async def test_ownership_drift_updates_and_deletion_are_as_ever(world: World) ->
     assert managers == {"tenant-operator"}
     assert live["metadata"]["annotations"][OWNER].endswith("a-app")
     await world.client.patch(
-        CONFIG_MAP, "a-cm", fleet.namespace, {"data": {"plan": "x"}}, type=PatchType.MERGE
+        CONFIG_MAP, "a-cm", {"data": {"plan": "x"}}, namespace=fleet.namespace, type=PatchType.MERGE
     )
     await fleet.there(CONFIG_MAP, "a-cm", lambda seen: seen["data"] == {"plan": "basic"})
     await fleet.delete(CONFIG_MAP, "a-cm")
@@ -204,6 +232,7 @@ async def test_writes_carry_the_account_and_reads_do_not(world: World) -> None:
     subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": USER}
     nothing = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}
     await bind(fleet, "unrelated", subject, nothing)
+    mark = world.mark()
     await allow(fleet, "configmaps")  # no right to read: the manager reads
     await fleet.ready("a-app")
     await fleet.annotate(Tenant, "a-app", reconcile_now="1")
@@ -212,3 +241,11 @@ async def test_writes_carry_the_account_and_reads_do_not(world: World) -> None:
         lambda tenant: tenant.status.last_handled_reconcile == "1",
     )
     await fleet.ready("a-app")
+    requests = [
+        entry
+        for entry in world.environment.proxy.log.entries(mark)
+        if entry.user == USER and entry.namespace in ("", fleet.namespace)
+    ]
+    writes = [e for e in requests if e.resource == "configmaps" and e.verb not in (*READS, "watch")]
+    assert {e.acting_as.rpartition(":")[2] for e in writes} == {"shop"}
+    assert not [e for e in requests if e.verb in READS and e.acting_as]

@@ -13,7 +13,7 @@ from apis.tenancy import Tenant, TenantRegistry, TenantStatus
 from ctrlruntime.api.conditions import Condition
 from internal.tenancy.metrics import TenancyMetrics
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.world import World, config_map, permissive
+from tests.tenancy.harness import World, config_map, permissive
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.matrix]
 
@@ -29,6 +29,9 @@ NAMES = PER_TENANT | {
     "registry_desired",
     "registry_ready",
     "registry_failed",
+    "registry_removals_pending",
+    "tenanttemplate_rollout_tenants",
+    "tenanttemplate_rollout_halted",
     "registry_rows",
     "registry_query_duration_seconds",
     "apply_attempts",
@@ -184,6 +187,23 @@ async def test_writes_and_removals_are_counted_and_names_are_fixed(world: World)
     registry = CollectorRegistry()
     TenancyMetrics(registry)
     assert {family.name for family in registry.collect()} == NAMES
+
+
+@pytest.mark.criterion("H-A10")
+async def test_h_a10_a_refused_write_is_an_error_and_no_conflict(world: World) -> None:
+    fleet = await Fleet.make(world)
+
+    def total(result: str) -> float:
+        labels = {"kind": "Service", "result": result}
+        return sum(series(world, **labels).get("apply_attempts_total", {}).values())
+
+    errors, conflicts = total("error"), total("conflict")
+    fleet.row("a", plan="broken")
+    await fleet.registry()
+    await fleet.template(services=[refused()])
+    await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed")
+    await until(world, lambda: total("error") > errors)
+    assert total("conflict") == conflicts
 
 
 @pytest.mark.criterion("series-cap")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import socket
+import ssl
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -79,7 +82,7 @@ async def test_rows_come_in_pages_from_one_snapshot(
 
 
 @pytest.mark.criterion("DATA-ORDER")
-async def test_null_and_repeated_uids_are_all_read_and_active_rows_come_first(
+async def test_null_and_repeated_uids_are_all_read_in_a_stable_order(
     mariadb: MariaDB, settings: MySQLSettings
 ) -> None:
     rows = [("b", "0", "x"), ("b", "1", "y"), (None, "1", None), ("a", "1", None)]
@@ -87,7 +90,24 @@ async def test_null_and_repeated_uids_are_all_read_and_active_rows_come_first(
     source = MySQLSource(settings)
     found = await everything(source, "id", "on_")
     await source.close()
-    assert found == [(None, "1"), ("a", "1"), ("b", "1"), ("b", "0")]
+    assert found == [(None, "1"), ("a", "1"), ("b", "0"), ("b", "1")]
+
+
+@pytest.mark.criterion("H-A1")
+async def test_h_a1_a_limit_of_the_server_does_not_shorten_a_reading(
+    mariadb: MariaDB, settings: MySQLSettings
+) -> None:
+    """A result that ends early without an error would look as if rows were gone."""
+    rows = [("a", "1", None), ("b", "1", None), ("c", "1", None)]
+    mariadb.insert(settings.database, "INSERT INTO rows_ VALUES (%s, %s, %s)", rows)
+    mariadb.execute("SET GLOBAL sql_select_limit = 1")
+    try:
+        source = MySQLSource(settings)
+        found = await everything(source, "id", "on_")
+        await source.close()
+    finally:
+        mariadb.execute("SET GLOBAL sql_select_limit = DEFAULT")
+    assert [uid for uid, _ in found] == ["a", "b", "c"]
 
 
 @pytest.mark.criterion("DATA-TYPES")
@@ -337,3 +357,124 @@ async def test_a_database_without_tls_is_refused(
 async def test_unusable_certificates_are_reported(settings: MySQLSettings) -> None:
     error = await failure(replace(settings, tls=TLSSettings(ca="not a certificate")))
     assert isinstance(error, InsecureConnection)
+
+
+# -- passwords in clear text -------------------------------------------------------------------------
+
+SECRET_WORD = "the-whole-secret"
+SALT = b"abcdefgh", b"ijklmnopqrst"
+BASIC, SSL_FLAG, PLUGIN_AUTH = 0x0001 | 0x0200 | 0x8000, 0x0800, 0x0008_0000
+
+
+def greeting(plugin: str, flags: int) -> bytes:
+    """The first packet of a server: protocol 10, and how it wants clients to authenticate."""
+    body = b"\x0a8.0.0\0" + (1).to_bytes(4, "little") + SALT[0] + b"\0"
+    body += (flags & 0xFFFF).to_bytes(2, "little") + b"\x2d\x02\x00"
+    body += (flags >> 16).to_bytes(2, "little") + b"\x15" + b"\0" * 10 + SALT[1] + b"\0"
+    if flags & PLUGIN_AUTH:
+        body += plugin.encode() + b"\0"
+    return packet(0, body)
+
+
+def packet(number: int, body: bytes) -> bytes:
+    return len(body).to_bytes(3, "little") + bytes([number]) + body
+
+
+@contextlib.contextmanager
+def curious_server(
+    plugin: str,
+    *,
+    switch: bool,
+    flags: int = BASIC | PLUGIN_AUTH,
+    tls: ssl.SSLContext | None = None,
+) -> Iterator[tuple[int, list[bytes]]]:
+    """A server that wants the password by `plugin`, at once or after a switch: port, what it got."""
+    got: list[bytes] = []
+
+    def serve(connection: socket.socket) -> None:
+        flagged = flags | (SSL_FLAG if tls else 0)
+        connection.sendall(greeting("mysql_native_password" if switch else plugin, flagged))
+        if tls:
+            if len(connection.recv(36, socket.MSG_WAITALL)) < 36:
+                return
+            connection = tls.wrap_socket(connection, server_side=True)
+        with connection:
+            got.append(connection.recv(65536))
+            if switch and got[-1]:
+                salt = SALT[0] + SALT[1] + b"\0"
+                asked = b"\xfe" + plugin.encode() + b"\0" + salt
+                connection.sendall(packet(3 if tls else 2, asked))
+                got.append(connection.recv(65536))
+
+    def accept() -> None:
+        with contextlib.suppress(OSError), listener.accept()[0] as connection:
+            connection.settimeout(60)
+            serve(connection)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=accept)
+        thread.start()
+        yield listener.getsockname()[1], got
+        thread.join()
+
+
+def aimed_at(port: int, tls: TLSSettings | None = None) -> MySQLSettings:
+    return MySQLSettings(
+        host="127.0.0.1",
+        port=port,
+        username="u",
+        password=SECRET_WORD,
+        database="d",
+        table="t",
+        tls=tls,
+    )
+
+
+@pytest.mark.criterion("H-D2")
+@pytest.mark.parametrize("switch", [False, True])
+@pytest.mark.parametrize("mode", [None, TLSMode.REQUIRED])
+async def test_h_d2_no_password_in_clear_text_without_verified_tls(
+    authority: trustme.CA, mode: TLSMode | None, switch: bool
+) -> None:
+    tls = None if mode is None else TLSSettings(mode=mode)
+    with curious_server(
+        "mysql_clear_password", switch=switch, tls=server_context(authority) if mode else None
+    ) as (port, got):
+        error = await failure(aimed_at(port, tls))
+    assert isinstance(error, InsecureConnection)
+    assert "VerifyCA or VerifyIdentity" in str(error)
+    assert SECRET_WORD.encode() not in b"".join(got)
+
+
+@pytest.mark.criterion("H-D2")
+async def test_h_d2_verified_tls_may_carry_a_password_in_clear_text(authority: trustme.CA) -> None:
+    tls = TLSSettings(ca=authority.cert_pem.bytes().decode())
+    with curious_server("mysql_clear_password", switch=True, tls=server_context(authority)) as (
+        port,
+        got,
+    ):
+        await failure(aimed_at(port, tls))  # the server hangs up then
+    assert SECRET_WORD.encode() in b"".join(got)
+
+
+@pytest.mark.criterion("H-D2")
+async def test_h_d2_nothing_is_sent_to_a_server_that_offers_no_tls(authority: trustme.CA) -> None:
+    tls = TLSSettings(ca=authority.cert_pem.bytes().decode())
+    with curious_server("mysql_clear_password", switch=False) as (port, got):
+        error = await failure(aimed_at(port, tls))
+    assert isinstance(error, InsecureConnection)
+    assert b"".join(got) == b""
+
+
+@pytest.mark.criterion("H-D2")
+async def test_h_d2_the_handshake_of_before_plugins_is_refused(authority: trustme.CA) -> None:
+    with curious_server("", switch=False, flags=BASIC) as (port, got):
+        error = await failure(aimed_at(port))
+    assert isinstance(error, InsecureConnection)
+    assert b"".join(got) == b""
+
+
+def server_context(authority: trustme.CA) -> ssl.SSLContext:
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(made)
+    return made

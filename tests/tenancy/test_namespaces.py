@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ctrlruntime.cache.cache import CacheOptions
-from tests.tenancy.world import CONFIG_MAP, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, World, config_map
 
 
 async def test_a_resource_outside_the_watched_namespaces_fails_and_says_so(tmp_path: Path) -> None:
@@ -12,10 +12,10 @@ async def test_a_resource_outside_the_watched_namespaces_fails_and_says_so(tmp_p
         await world.start_manager()
         world.rows("a")
         await world.registry()
-        outside = config_map("outside", "{{ .uid }}-cm", targetNamespace="kube-system")
+        outside = config_map("outside", "{{ .uid }}-cm", targetNamespace="elsewhere")
         inside = config_map("inside", "{{ .uid }}-cm")
         await world.template(configMaps=[outside, inside])
         condition = await world.condition("a-web-app", "Ready", "False", "ResourcesFailed")
-        assert "'kube-system' is not watched" in condition.message
+        assert "'elsewhere' is not watched" in condition.message
         assert await world.get(CONFIG_MAP, "a-cm") is not None
-        assert await world.get(CONFIG_MAP, "a-cm", "kube-system") is None
+        assert await world.get(CONFIG_MAP, "a-cm", namespace="elsewhere") is None

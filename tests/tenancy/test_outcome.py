@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apis.tenancy import TenantStatus
-from ctrlruntime.api.conditions import find_condition
+from ctrlruntime.api.conditions import LONGEST_MESSAGE, find_condition
 from internal.tenancy.outcome import (
     DEPENDENCY_ERROR,
-    LONGEST_MESSAGE,
     Failure,
     Outcome,
     State,

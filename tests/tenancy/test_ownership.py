@@ -13,7 +13,7 @@ from ctrlruntime.client.client import PatchType
 from ctrlruntime.envtest.proxy import Mark, Match
 from ctrlruntime.envtest.proxy.requests import WRITES
 from ctrlruntime.envtest.proxy.rules import ActiveRule, Delay
-from tests.tenancy.world import CONFIG_MAP, DEPLOYMENT, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, DEPLOYMENT, World, config_map
 
 pytestmark = pytest.mark.criterion("ownership")
 
@@ -98,9 +98,9 @@ async def test_a_foreign_object_survives_the_end_of_tenant_and_template(world: W
     theirs = await make(world)
     await world.template(configMaps=[STUCK])
     await conflict(world)
-    await world.client.delete(Tenant, "a-web-app", world.namespace)
+    await world.client.delete(Tenant, "a-web-app", namespace=world.namespace)
     await conflict(world)
-    await world.client.delete(TenantTemplate, "web-app", world.namespace)
+    await world.client.delete(TenantTemplate, "web-app", namespace=world.namespace)
     await world.gone(Tenant.mapping(), "a-web-app")
     assert await live(world) == theirs
 
@@ -127,7 +127,7 @@ async def test_a_conflict_ends_by_itself_when_the_foreign_object_goes(world: Wor
     degraded = await world.condition("a-web-app", "Degraded", "True")
     assert degraded.reason == "ResourceConflicts"
     await world.rest(0.5)
-    await world.client.delete(CONFIG_MAP, "a-cm", world.namespace)
+    await world.client.delete(CONFIG_MAP, "a-cm", namespace=world.namespace)
     await world.ready("a-web-app")
     await world.condition("a-web-app", "Conflicted", "False", "NoConflict")
     assert (await live(world))["data"] == {"k": "ours"}
@@ -197,8 +197,8 @@ async def test_a_new_revision_that_meets_a_field_of_others_names_manager_and_fie
     await world.client.patch(
         DEPLOYMENT,
         "a-app",
-        world.namespace,
         {"spec": {"replicas": 5}},
+        namespace=world.namespace,
         type=PatchType.MERGE,
         field_manager="an-autoscaler",
     )
@@ -226,7 +226,7 @@ async def test_an_object_that_took_the_place_of_ours_just_before_our_delete_surv
     held = world.environment.proxy.add(Delay(1.0), Match(verb="delete", resource="configmaps"))
     await world.template(configMaps=[OTHER])
     await world.eventually(lambda: is_held(held))
-    await world.client.delete(CONFIG_MAP, "a-cm", world.namespace)
+    await world.client.delete(CONFIG_MAP, "a-cm", namespace=world.namespace)
     theirs = await make(world)
     await world.rest(1.2)
     assert await live(world) == theirs
@@ -241,7 +241,7 @@ async def test_an_object_that_took_the_place_of_ours_just_before_our_write_survi
     held = world.environment.proxy.add(Delay(1.0), Match(verb="apply", resource="configmaps"))
     await world.template(configMaps=[config_map("cm", "{{ .uid }}-cm", {"k": "newer"})])
     await world.eventually(lambda: is_held(held))
-    await world.client.delete(CONFIG_MAP, "a-cm", world.namespace)
+    await world.client.delete(CONFIG_MAP, "a-cm", namespace=world.namespace)
     theirs = await make(world)
     await conflict(world)
     assert await live(world) == theirs

@@ -10,7 +10,7 @@ import pytest
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.client.client import PatchType
-from tests.tenancy.world import (
+from tests.tenancy.harness import (
     CONFIG_MAP,
     DEPLOYMENT,
     NAMESPACE_KIND,
@@ -37,7 +37,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def live(world: World, name: str = "a-cm", namespace: str | None = None) -> Manifest:
-    found = await world.get(CONFIG_MAP, name, namespace)
+    found = await world.get(CONFIG_MAP, name, namespace=namespace)
     assert found is not None
     return found
 
@@ -50,7 +50,12 @@ async def data(world: World, wanted: dict[str, str], name: str = "a-cm") -> None
 async def edit(world: World, patch: Manifest, name: str = "a-cm") -> None:
     """`kubectl edit`."""
     await world.client.patch(
-        CONFIG_MAP, name, world.namespace, patch, type=PatchType.MERGE, field_manager="kubectl-edit"
+        CONFIG_MAP,
+        name,
+        patch,
+        namespace=world.namespace,
+        type=PatchType.MERGE,
+        field_manager="kubectl-edit",
     )
 
 
@@ -109,7 +114,7 @@ async def test_once_is_created_once_never_updated_and_comes_back_when_deleted(
     seen = await live(world)
     assert seen["data"] == {"k": "edited"}
     assert seen["metadata"]["annotations"][f"{GROUP}/created-once"] == "true"
-    await world.client.delete(CONFIG_MAP, "a-cm", world.namespace)
+    await world.client.delete(CONFIG_MAP, "a-cm", namespace=world.namespace)
     await world.eventually(lambda: world.get(CONFIG_MAP, "a-cm"))
     await data(world, {"k": "2"})
 
@@ -163,7 +168,9 @@ async def test_retain_survives_template_and_registry_and_is_adopted_again(
     before = await live(world)
     kind = TenantTemplate.mapping() if gone == "template" else TenantRegistry.mapping()
     name = "web-app" if gone == "template" else REGISTRY
-    await world.client.delete(kind, name, world.namespace)
+    approval = {"metadata": {"annotations": {f"{GROUP}/approve-deletion": "true"}}}
+    await world.client.patch(kind, name, approval, namespace=world.namespace, type=PatchType.MERGE)
+    await world.client.delete(kind, name, namespace=world.namespace)
     await world.gone(Tenant.mapping(), TENANT)
     await is_orphan(world, "TenantDeleted")
     if gone == "registry":
@@ -287,8 +294,8 @@ async def test_replicas_and_resources_of_two_containers_stay_as_others_set_them(
     await world.client.patch(
         DEPLOYMENT,
         "a-app",
-        world.namespace,
         operations,
+        namespace=world.namespace,
         type=PatchType.JSON,
         field_manager="scaler",
     )
@@ -337,7 +344,7 @@ async def test_in_another_namespace_labels_and_the_finalizer_do_the_work(world: 
     assert (await live(world, "a-other"))["metadata"]["ownerReferences"]
     await remove_row(world)
     await world.gone(Tenant.mapping(), TENANT)
-    assert await world.get(CONFIG_MAP, "a-deleted", far) is None
+    assert await world.get(CONFIG_MAP, "a-deleted", namespace=far) is None
     await world.gone(CONFIG_MAP, "a-other")
     await is_orphan(world, "TenantDeleted", place=far)
 

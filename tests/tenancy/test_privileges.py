@@ -11,10 +11,16 @@ import pytest_asyncio
 from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.envtest.proxy import Mark
-from internal.tenancy.privileges import PRIVILEGED_GROUPS, Privileges, Refused, parse_kind
-from manager.controllers.tenancy import TenancyOptions
+from internal.tenancy.privileges import (
+    PRIVILEGED_GROUPS,
+    ForeignNamespaces,
+    Privileges,
+    Refused,
+    parse_kind,
+)
+from manager.controllers.tenancy_parts import TenancyOptions
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.world import CONFIG_MAP, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, World, config_map
 
 LOOP = pytest.mark.asyncio(loop_scope="module")
 
@@ -143,7 +149,7 @@ async def test_a_namespace_that_only_the_row_decides_is_refused_when_it_is_known
     await fleet.template(configMaps=[config_map("cm", "x", targetNamespace="{{ .planId }}")])
     await fleet.ready("a-app")
     told = await fleet.until(Tenant, "b-app", "Ready", "False", "ResourcesFailed")
-    assert "'kube-system' is not the tenant's own" in told.message
+    assert "'kube-system' is protected" in told.message
 
 
 @LOOP
@@ -175,9 +181,13 @@ class TestOptions:
             Privileges().check_kind(GroupKind("example.com", "Widget"), namespaced=False)
 
     def test_other_namespaces_can_be_allowed(self) -> None:
-        privileges = Privileges(foreign_namespaces=True, protected=frozenset({"mine"}))
+        foreign = ForeignNamespaces.parse(frozenset({"there", "team-*"}))
+        privileges = Privileges(foreign=foreign, protected=frozenset({"mine"}))
         privileges.check_place("there", "here")
+        privileges.check_place("team-1", "here")
         privileges.check_kind(GroupKind("", "Namespace"), namespaced=False)
+        with pytest.raises(Refused, match="not the tenant's own"):
+            privileges.check_place("elsewhere", "here")
         with pytest.raises(Refused, match="manager's own"):
             privileges.check_place("mine", "here")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tenancy.world import CONFIG_MAP, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, World, config_map
 
 
 @pytest.mark.criterion("rbac")
@@ -15,7 +15,7 @@ async def test_the_generated_role_is_enough_for_a_tenants_whole_life(tmp_path: P
         await world.registry()
         await world.template()
         await world.ready("a-web-app", "b-web-app")
-        await world.client.delete(CONFIG_MAP, "a-settings", world.namespace)
+        await world.client.delete(CONFIG_MAP, "a-settings", namespace=world.namespace)
         await world.eventually(lambda: world.get(CONFIG_MAP, "a-settings"))
         world.row("b", active=0)
         await world.gone(CONFIG_MAP, "b-settings")

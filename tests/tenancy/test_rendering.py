@@ -281,9 +281,44 @@ def test_labels_and_annotations_merge_and_name_and_namespace_stay_unless_given()
         ("{{ end }}", "closes nothing"),
         ("{{ .uid | frobnicate }}", "no function 'frobnicate'"),
         ("{{ frobnicate(uid) }}", "no function 'frobnicate'"),
-        ('{{ template "x" . }}', "{{ template }} is not supported"),
-        ('{{ define "x" }}{{ end }}', "{{ define }} is not supported"),
-        ("{{ range .names }}{{ break }}{{ end }}", "{{ break }} is not supported"),
+        ('{{ template "x" . }}', "there is no template 'x'"),
+        ("{{ template .uid }}", 'needs a name: {{ template "x" }}'),
+        ('{{ define "x" }}{{ template "x" . }}{{ end }}{{ template "x" . }}', "calls itself"),
+        ('{{ define "x" }}{{ end }}{{ define "x" }}{{ end }}', "is defined twice"),
+        ('{{ if .uid }}{{ define "x" }}{{ end }}{{ end }}', "outside of all other blocks"),
+        ('{{ define "x" }}{{ if .uid }}{{ end }}', "{{ define }} has no {{ end }}"),
+        ('{{ define "x" }}{{ $y }}{{ end }}{{ $y := 1 }}{{ template "x" }}', "$y is not declared"),
+        ('{{ block "x" }}{{ end }}', '{{ block "x" . }}'),
+        ("{{ break }}", "stands outside of {{ range }}"),
+        ("{% continue %}", "inside of a loop only"),
+        ("{{ if .uid }}{{ $y := 1 }}{{ end }}{{ $y = 2 }}", "$y is not declared"),
+        ("{{ .uid = 2 }}", "only a variable that := has declared"),
+        ('{{ set .uid "a" 1 }}', "set: the value is not a mapping"),
+        ('{{ dig "a" .uid }}', "dig: it needs keys, a fallback and a mapping"),
+        ('{{ dict "a" 1 | dig "a" "b" "x" }}', "dig: the value is not a mapping"),
+        ('{{ semver "one" }}', "not a semantic version"),
+        ('{{ semverCompare "~ one" "1.2.3" }}', "the constraint is not one"),
+        ("{{ slice (list 1 2) 3 }}", "slice: out of range"),
+        ("{{ chunk 0 (list 1) }}", "the size has to be at least 1"),
+        ('{{ date "2006" .uid }}', "date: the value is not a date; make one with toDate"),
+        ('{{ toDate "2006-01-02" .uid }}', "not a date in this layout"),
+        ('{{ toDate "2006-01-02" "2023-02-29" }}', "not a date in this layout"),
+        ('{{ toDate "01 01" "01 01" }}', "has a part twice"),
+        ('{{ toDate "002" "001" }}', "the part 002 of the layout cannot be read"),
+        ('{{ dateInZone "2006" 0 "Europe/Berlin" }}', "templates know UTC only"),
+        ('{{ 0 | dateModify "soon" }}', "not a duration such as -1.5h"),
+        ('{{ toDate "2006" "0001" | dateModify "-1h" }}', "within the years 1 to 9999"),
+        ('{{ regexMatch "a\\\\Z" .uid }}', "the end of the text is"),
+        ("{{ divf 1 0 }}", "divf: the result is not a number"),
+        ('{{ b32dec "!" }}', "not base32"),
+        ("{{ randAlphaNum 5 }}", "keep the value in a column, or in a Secret"),
+        ('{{ genCA "x" 1 }}', "cert-manager"),
+        ('{{ env "HOME" }}', "map the value to a column"),
+        ('{{ include "x" . }}', "use {{ define }} and {{ template }}"),
+        ('{{ fail "no plan \\"x\\" here" }}', 'fail: no plan "x" here'),
+        ('{{ fail (printf "%s has 100%% of %d" .uid 1) }}', "fail: … has 100% of …"),
+        ('{{ fail("bad " ~ uid) }}', "fail: bad …"),
+        ("{{ fail .uid }}", "the template calls fail"),
         ("{{ .a + 1 }}", "call a function such as add"),
         ('{{ replace "a", "b" .uid }}', "separated by blanks, not commas"),
         ("{{ $x }}", "$x is not declared"),
@@ -331,6 +366,17 @@ GOING_WRONG = [
     "{{ eq .pw 1 }}",
     "{{ max .pw 1 }}",
     "{{ fail .pw }}",
+    '{{ fail (printf "%s" .pw) }}',
+    '{{ fail (print "x" .pw) }}',
+    "{{ semver .pw }}",
+    "{{ semverCompare .pw .pw }}",
+    "{{ toDate .pw .pw }}",
+    "{{ divf .pw 1 }}",
+    "{{ merge .pw .pw }}",
+    "{{ dig .pw .pw .pw .pw }}",
+    "{{ chunk .pw (list 1) }}",
+    "{{ regexSplit .pw .pw }}",
+    '{{ index (dict "a" 1) .pw "b" }}',
     "{{ pw() }}",
     "{% for a, b in [pw] %}{% endfor %}",
     "{{ pw | repeat(100000000) }}",
@@ -346,6 +392,66 @@ async def test_no_error_quotes_a_value(renderer: Renderer, text: str) -> None:
     said = f"{caught.value} {caught.value!r}"
     assert SECRET not in said
     assert caught.value.path in {"spec.a[0]", ""}
+
+
+@pytest.mark.criterion("RENDER-GO")
+def test_what_a_template_changes_no_other_template_sees() -> None:
+    templates = Templates()
+    changes = '{{ $_ := set . "uid" "changed" }}{{ $_ := unset $ "on" }}{{ .uid }}'
+    manifest = {
+        "a": "{{ .uid }} {{ .on }}",
+        "b": changes,
+        "c": '{{ $_ := merge . (dict "planId" "x") }}{{ $_ = mergeOverwrite . (dict "on" 5) }}.',
+        "d": "{{ .uid }} {{ .on }} {{ .planId }} {{ uid }}",
+    }
+    templates.meter.begin(WORKER)
+    made = render(templates, manifest, namespace(ROW))
+    assert made == {"a": "acme yes", "b": "changed", "c": ".", "d": "acme yes  acme"}
+    nested = {**ROW, "deep": {"a": {"b": 1}}}
+    variables = namespace(nested)
+    text = '{{ $_ := set .deep.a "b" 2 }}{{ $_ := set (index $ "deep" "a") "c" 3 }}{{ .deep.a.b }}'
+    assert templates.render(text, variables) == "2"
+    assert nested["deep"] == {"a": {"b": 1}}
+    assert templates.render("{{ .deep.a | toJson }}", variables) == '{"b":1}'
+
+
+@pytest.mark.criterion("RENDER-NATIVE")
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        ("{{ uid | int }}", ["a.b[0]: int: a value that is not a number became 0"]),
+        ("{{ ratio | int }}", ["a.b[0]: int: the fraction of a number was cut off"]),
+        ("{{ planId | int64 }}", ["a.b[0]: int64: a value that is not a number became 0"]),
+        ("{{ float64 .uid }}", ["a.b[0]: float64: a value that is not a number became 0"]),
+        (
+            "{{ .uid | bool }}",
+            ["a.b[0]: bool: a value that is neither true nor false became false"],
+        ),
+        ("{{ toDecimal .uid }}", ["a.b[0]: toDecimal: a value that is not octal became 0"]),
+        (
+            "{{ range list 1 2 }}{{ int $.uid }}{{ end }}",
+            ["a.b[0]: int: a value that is not a number became 0"],
+        ),
+        (
+            "{{ replicas | int }}{{ ratio | float }}{{ on | bool }}{{ 3.7 | int }}{{ '3.0' | int }}",
+            [],
+        ),
+        ('{{ .planId | default "1" | int }}{{ "no" | bool }}{{ toDecimal "0755" }}', []),
+    ],
+)
+async def test_what_a_conversion_loses_is_recorded_with_its_place(
+    renderer: Renderer, text: str, lost: list[str]
+) -> None:
+    found: list[str] = []
+    await renderer.render({"kind": "X", "a": {"b": [text]}, "c": "{{ uid }}"}, ROW, found)
+    assert found == lost
+
+
+@pytest.mark.criterion("RENDER-NATIVE")
+async def test_recorded_losses_are_bounded(renderer: Renderer) -> None:
+    found: list[str] = []
+    await renderer.render({"a": ["{{ uid | int }}"] * 50}, ROW, found)
+    assert len(found) == 10
 
 
 @pytest.mark.criterion("RENDER-TRUNC63")

@@ -15,7 +15,7 @@ import pytest
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.client.errors import AlreadyExists
 from ctrlruntime.envtest.proxy import Counts
-from tests.tenancy.world import (
+from tests.tenancy.harness import (
     CONFIG_MAP,
     DEPLOYMENT,
     NAMESPACE_KIND,
@@ -127,8 +127,19 @@ async def dump(world: World) -> list[Manifest]:
     return found
 
 
+async def until_not_terminating(world: World, name: str) -> None:
+    """Wait for a namespace of an earlier test to be gone, if it is going."""
+    await world.eventually(
+        lambda: world.get(NAMESPACE_KIND, name),
+        lambda live: live is None or "deletionTimestamp" not in live["metadata"],
+    )
+
+
 async def restore(world: World, objects: list[Manifest], *, references: bool) -> None:
     """Create what was dumped, as backup tools do: the server sets what it sets, statuses are gone."""
+    for item in objects:
+        if item["kind"] == "Namespace":
+            await until_not_terminating(world, item["metadata"]["name"])
     for item in copy.deepcopy(objects):
         metadata = item["metadata"]
         for name in (*BY_SERVER, *(() if references else ("ownerReferences",))):
@@ -146,7 +157,7 @@ async def wipe(world: World, item: Mapping[str, Any]) -> None:
     metadata = item["metadata"]
     kind = next(kind for kind in KINDS if kind.gvk.kind == item["kind"])
     patch: Manifest = {"metadata": {"managedFields": [{}]}}
-    await world.client.patch(kind, metadata["name"], metadata.get("namespace"), patch)
+    await world.client.patch(kind, metadata["name"], patch, namespace=metadata.get("namespace"))
 
 
 def content(item: Manifest) -> Manifest:
@@ -259,5 +270,5 @@ async def test_what_leaves_the_template_after_a_restore_goes(
         near = await world.get(CONFIG_MAP, "a-near")
         assert near is not None
         assert near["data"] == {"other": "o"}
-        kept = await world.get(CONFIG_MAP, "a-kept", world.namespace)
+        kept = await world.get(CONFIG_MAP, "a-kept", namespace=world.namespace)
         assert kept is not None

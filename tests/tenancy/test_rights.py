@@ -6,20 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.tenancy.life import USER, LeadersWorld, cases, live, served_kinds
-from tests.tenancy.overlay import WebhooksWorld, certificates_come_and_go
-from tests.tenancy.world import permissive
+from tests.tenancy.harness import permissive
+from tests.tenancy.rights_scenario import USER, LeadersWorld, cases, live, served_kinds
+from tests.tenancy.webhook_overlay import WebhooksWorld, certificates_come_and_go
 
 
 @pytest.mark.criterion("rbac")
-@pytest.mark.timeout(600)
 async def test_every_verb_of_every_kind_is_used_in_a_whole_life(tmp_path: Path) -> None:
     async with LeadersWorld.start(tmp_path, manager=False) as world:
         await live(world, cases(await served_kinds(world.client)))
 
 
 @pytest.mark.criterion("rbac")
-@pytest.mark.timeout(600)
 async def test_webhooks_and_their_certificates_are_served_with_the_roles_of_the_overlay(
     tmp_path: Path,
 ) -> None:

@@ -18,7 +18,7 @@ from ctrlruntime.client.errors import APIError
 from ctrlruntime.envtest.proxy import DelayEvents, Match
 from ctrlruntime.manager.logs import make_logger
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.world import SECRET, SERVICE, World, config_map
+from tests.tenancy.harness import SECRET, SERVICE, World, config_map
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -196,7 +196,9 @@ async def test_the_secret_is_put_back_and_goes_when_it_is_not_needed(world: Worl
     await fleet.there(SECRET, "a-app-values")
     await fleet.ready("a-app")
     spoilt = {"op": "replace", "path": "/data/password", "value": "aGFja2Vk"}
-    await world.client.patch(SECRET, "a-app-values", fleet.namespace, [spoilt], type=PatchType.JSON)
+    await world.client.patch(
+        SECRET, "a-app-values", [spoilt], namespace=fleet.namespace, type=PatchType.JSON
+    )
     await fleet.there(SECRET, "a-app-values", lambda s: decoded(s)["password"] == own)
     await fleet.there(SECRET, "a-credentials", lambda s: decoded(s)["password"] == own)
 

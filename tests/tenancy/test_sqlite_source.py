@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from internal.tenancy.sources import SourceError, SQLiteSettings, SQLiteSource
 from internal.tenancy.sources.errors import NotAllowed, UnknownColumn, UnknownTable, Unreachable
+from tests.docs.blocks import ROOT
 
 
 @pytest.fixture
@@ -95,3 +98,60 @@ async def test_the_file_is_never_written(root: Path) -> None:
     await rows(source(root), "id", "active")
     assert (root / "rows.db").read_bytes() == before
     assert listing(root) == ["rows.db"]
+
+
+MEBIBYTE = 1024 * 1024
+MEASURED = """
+import asyncio, resource, sys
+from pathlib import Path
+from internal.tenancy.sources import SQLiteSettings, SQLiteSource
+
+async def read() -> None:
+    settings = SQLiteSettings(path="big.db", table="t", root=Path(sys.argv[1]))
+    sizes = []
+    try:
+        async for page in SQLiteSource(settings).pages(("id", "raw")):
+            sizes.append(len(page))
+    except Exception as error:
+        print(type(error).__name__, error)
+    print(len(sizes), sum(sizes))
+
+resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]), resource.RLIM_INFINITY))
+asyncio.run(read())
+"""
+
+
+def big(root: Path, rows: int, mebibytes: int) -> None:
+    """A table whose values are large; SQLite makes them itself."""
+    with sqlite3.connect(root / "big.db") as connection:
+        connection.execute("CREATE TABLE t (id TEXT, raw TEXT)")
+        for number in range(rows):
+            value = "CAST(zeroblob(?) AS TEXT)" if mebibytes > 8 else "hex(zeroblob(? / 2))"
+            connection.execute(
+                f"INSERT INTO t VALUES (?, {value})", (str(number), mebibytes * MEBIBYTE)
+            )
+    connection.close()
+
+
+def measured(root: Path, limit: int) -> str:
+    """Read the table in a process whose address space is limited; what it printed."""
+    command = [sys.executable, "-c", MEASURED, str(root), str(limit * MEBIBYTE)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return result.stdout + result.stderr
+
+
+@pytest.mark.criterion("H-D4")
+def test_h_d4_a_value_of_300_mb_fails_the_query_before_it_is_loaded(root: Path) -> None:
+    big(root, rows=1, mebibytes=300)
+    printed = measured(root, 500)
+    assert "ValueTooLarge table 't' has a row of more than 8 MiB" in printed
+    assert "MemoryError" not in printed
+
+
+@pytest.mark.criterion("H-D4")
+def test_h_d4_a_page_ends_by_weight_as_well_as_by_rows(root: Path) -> None:
+    big(root, rows=400, mebibytes=1)
+    printed = measured(root, 900)
+    pages, rows = map(int, printed.split())
+    assert rows == 400
+    assert pages == 50

@@ -12,14 +12,18 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
-def test_a_users_kind_is_clean_under_mypy_strict(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "program",
+    ["user_kind.py", pytest.param("user_controller.py", marks=pytest.mark.criterion("DX-3"))],
+)
+def test_a_users_program_is_clean_under_mypy_strict(program: str, tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
         "mypy",
         "--cache-dir",
         str(tmp_path),
-        "tests/typing/user_kind.py",
+        f"tests/typing/{program}",
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

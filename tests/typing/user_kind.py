@@ -17,7 +17,6 @@ from ctrlruntime.api import (
     Immutable,
     IntOrString,
     KindRef,
-    KindRegistry,
     ListMap,
     Manifest,
     Nullable,
@@ -87,7 +86,6 @@ def use() -> None:
     assert_type(set_condition(site.status.conditions, condition, datetime.now(UTC)), bool)
     assert_type(meta.set_controller_reference(site, {"kind": "ConfigMap"}), bool)
     refs: list[KindRef] = [Website, Plain, Website.gvk(), Website.mapping()]
-    KindRegistry([Website, Plain])
     site.spec.replicas = "many"  # type: ignore[assignment]
     WebsiteSpec(replicas=1)  # type: ignore[call-arg]
     site.spec.nothing  # type: ignore[attr-defined]  # noqa: B018

@@ -9,7 +9,7 @@ import pytest
 
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.local_webhooks import LocalWebhooks
-from tests.webhook.websites import Websites, websites
+from tests.webhook.webhook_kinds import Websites, websites
 
 
 @pytest.fixture(params=["embedded", "kube-apiserver"])

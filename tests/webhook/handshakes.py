@@ -24,7 +24,7 @@ class Clock:
         self.now += timedelta(days=days)
 
 
-async def until(condition: Callable[[], Awaitable[bool]], timeout: float = 30.0) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], timeout: float = 60.0) -> None:
     """Waits until ``condition`` holds."""
     async with asyncio.timeout(timeout):
         while not await condition():  # noqa: ASYNC110 - what is looked at is not ours

@@ -9,7 +9,7 @@ from pathlib import Path
 from ctrlruntime.client.config import Config
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.webhook.options import WebhookOptions
-from tests.webhook.websites import websites
+from tests.webhook.webhook_kinds import websites
 
 
 async def main(kubeconfig: str, namespace: str, port: str) -> None:

@@ -11,11 +11,11 @@ import pytest
 
 from ctrlruntime.webhook.certificates import (
     CertificateSet,
-    RotationOptions,
     UnusableSecret,
     due,
     following,
 )
+from ctrlruntime.webhook.rotation_options import RotationOptions
 from ctrlruntime.webhook.tls import CertificateError, ServingTLS
 from tests.webhook.handshakes import Clock, accepts
 

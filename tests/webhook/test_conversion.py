@@ -9,7 +9,7 @@ import pytest
 from ctrlruntime.api import Resource
 from ctrlruntime.webhook import Application, Conversion
 from tests.webhook.posting import conversion_review, posting
-from tests.webhook.websites import OldSpec, WebsiteSpec, websites
+from tests.webhook.webhook_kinds import OldSpec, WebsiteSpec, websites
 
 SITES = websites()
 V1 = "sites.example.com/v1"

@@ -18,7 +18,7 @@ from ctrlruntime.generate import (
 )
 from ctrlruntime.generate.discovery import find_webhooks
 from ctrlruntime.webhook import AdmissionOptions, Review, defaults, validates
-from tests.webhook.websites import websites
+from tests.webhook.webhook_kinds import websites
 
 OPTIONS = AdmissionOptions(
     failure_policy="Ignore",

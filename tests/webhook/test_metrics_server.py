@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import secrets
 import ssl
@@ -23,10 +22,18 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.users import User
-from ctrlruntime.manager import Manager, ManagerOptions, MetricsServing
+from ctrlruntime.manager import (
+    Manager,
+    ManagerOptions,
+    MetricsServing,
+    ServerRequest,
+    ServerResponse,
+)
 from ctrlruntime.manager.authorization import RequestFilter
+from ctrlruntime.manager.http_routes import Routes
 from ctrlruntime.webhook.authority import KeyPair, issue, make_authority, pem
 from ctrlruntime.webhook.tls import CertificateError
+from tests.manager.http_server import http_server
 from tests.webhook.handshakes import handshake, unchecked, until
 
 DAY = timedelta(days=1)
@@ -43,17 +50,8 @@ async def running(
     )
     manager = Manager(config, options, logger=structlog.get_logger())
     setup(manager)
-    task = asyncio.create_task(manager.start())
-    elected = asyncio.create_task(manager.elected.wait())
-    await asyncio.wait({task, elected}, timeout=30, return_when=asyncio.FIRST_COMPLETED)
-    elected.cancel()
-    try:
+    async with manager.running():
         yield manager
-    finally:
-        manager.stop()
-        await asyncio.gather(task, elected, return_exceptions=True)
-    if task.exception() is not None:
-        raise task.exception()  # type: ignore[misc]
 
 
 async def get(url: str, token: str = "", context: ssl.SSLContext | None = None) -> tuple[int, str]:
@@ -152,8 +150,8 @@ async def test_who_may_read_the_metrics_is_asked_of_the_server(
             await client.delete(gvk, f"metrics-{tag}")
 
 
-async def _hello(_request: web.Request) -> web.Response:
-    return web.Response(text="hello")
+async def _hello(_request: ServerRequest) -> ServerResponse:
+    return ServerResponse.text("hello")
 
 
 def _gvk(kind: str) -> Any:
@@ -221,10 +219,10 @@ async def test_answers_are_remembered_as_long_as_they_may_be() -> None:
         subject = RequestFilter(
             lambda: Client.connect(config), structlog.get_logger(), lambda: now[0]
         )
-        app = web.Application(middlewares=[subject.middleware])
-        app.add_routes([web.get("/metrics", _hello)])
-        async with TestServer(app) as metrics:
-            url = str(metrics.make_url("/metrics"))
+        routes = Routes(subject.refusal)
+        routes.add("/metrics", _hello)
+        async with http_server(routes) as port:
+            url = f"http://127.0.0.1:{port}/metrics"
 
             async def asked(code: int, token: str = "good") -> tuple[int, int]:
                 assert (await get(url, token))[0] == code
@@ -269,13 +267,15 @@ async def test_checks_verbose_excluded_and_without_reasons(config: Config) -> No
         url = f"http://127.0.0.1:{manager.health_port}/healthz"
         code, text = await get(url)
         assert code == 500
-        assert text == ("[-]bad failed: reason withheld\n[+]good ok\nhealthz check failed\n")
+        assert text == (
+            "[-]bad failed: reason withheld\n[+]good ok\n[+]informers ok\nhealthz check failed\n"
+        )
         assert "the password" not in text
         assert await get(f"{url}?exclude=bad") == (200, "ok")
         code, text = await get(f"{url}?verbose&exclude=bad&exclude=unknown")
         assert code == 200
         assert text == (
-            "[+]bad excluded: ok\n[+]good ok\n"
+            "[+]bad excluded: ok\n[+]good ok\n[+]informers ok\n"
             "warn: some health checks cannot be excluded: no matches for unknown\n"
             "healthz check passed\n"
         )
@@ -288,10 +288,10 @@ async def test_checks_verbose_excluded_and_without_reasons(config: Config) -> No
 
 
 @pytest.mark.criterion("WH-12")
-async def test_without_checks_there_is_a_ping(config: Config) -> None:
+async def test_without_further_checks_the_informers_are_checked(config: Config) -> None:
     async with running(config, MetricsServing()) as manager:
         url = f"http://127.0.0.1:{manager.health_port}/healthz"
-        assert await get(f"{url}?verbose") == (200, "[+]ping ok\nhealthz check passed\n")
+        assert await get(f"{url}?verbose") == (200, "[+]informers ok\nhealthz check passed\n")
 
 
 def _failing() -> bool:

@@ -18,8 +18,9 @@ from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.local_webhooks import LocalWebhooks
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.webhook.options import WebhookOptions
+from tests.oracles import servers_of_custom_kinds
 from tests.webhook.handshakes import handshake
-from tests.webhook.websites import Websites
+from tests.webhook.webhook_kinds import Websites
 
 
 @contextlib.asynccontextmanager
@@ -36,21 +37,13 @@ async def serving(
     )
     for kind in kinds:
         manager.webhooks.register(kind)
-    task = asyncio.create_task(manager.start())
-    elected = asyncio.create_task(manager.elected.wait())
-    await asyncio.wait({task, elected}, timeout=30, return_when=asyncio.FIRST_COMPLETED)
-    try:
-        assert manager.elected.is_set()
+    async with manager.running():
         yield manager
-    finally:
-        elected.cancel()
-        manager.stop()
-        await asyncio.gather(task, elected, return_exceptions=True)
 
 
 async def until_called(client: Client, sites: Websites) -> None:
     """A configuration takes effect a moment after it was stored."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             probe = sites.manifest("probe", title="probe", port=81, tier="small")
             try:
@@ -89,10 +82,10 @@ async def test_the_server_defaults_and_validates_through_the_manager(
         kept = {**made, "metadata": {**made["metadata"], "annotations": {"keep": "yes"}}}
         kept = await client.update(kept)
         with pytest.raises(Forbidden, match="shop is to be kept"):
-            await client.delete(sites.current, "shop", "default")
+            await client.delete(sites.current, "shop", namespace="default")
         del kept["metadata"]["annotations"]
         await client.update(kept)
-        await client.delete(sites.current, "shop", "default")
+        await client.delete(sites.current, "shop", namespace="default")
 
         with pytest.raises(APIError) as crashed:
             await client.create(sites.manifest("crash", title="crash"))
@@ -107,9 +100,7 @@ async def test_the_server_defaults_and_validates_through_the_manager(
 
 @pytest.mark.criterion("EN-02")
 @pytest.mark.criterion("WH-08")
-@pytest.mark.parametrize(
-    "environment", ["embedded", "kube-apiserver", "apiextensions"], indirect=True
-)
+@pytest.mark.parametrize("environment", ["embedded", *servers_of_custom_kinds()], indirect=True)
 async def test_the_server_converts_through_the_manager(
     environment: Environment, hooks: LocalWebhooks, sites: Websites
 ) -> None:
@@ -125,12 +116,11 @@ async def test_the_server_converts_through_the_manager(
     manager.webhooks.convert(
         sites.current, sites.old, samples=[sites.manifest(title="Shop", tier="large")]
     )
-    task = asyncio.create_task(manager.start())
-    try:
+    async with manager.running():
         await environment.install_crds(definition)
         old = await client.create(sites.manifest(version="v1alpha1", headline="Shop/large"))
         assert old["spec"] == {"headline": "Shop/large", "port": 80}
-        new = await client.get(sites.current, "shop", "default")
+        new = await client.get(sites.current, "shop", namespace="default")
         assert (new.spec.title, new.spec.tier) == ("Shop", "large")
         await client.create(sites.manifest("second", title="Second"))
         listed = await client.list(sites.old, "default")
@@ -149,11 +139,8 @@ async def test_the_server_converts_through_the_manager(
         assert panics is not None
         assert panics >= 1
         for name in ("shop", "second"):
-            await client.delete(sites.current, name, "default")
+            await client.delete(sites.current, name, namespace="default")
         await environment.uninstall_crds(definition)
-    finally:
-        manager.stop()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 @pytest.mark.criterion("WH-01")
@@ -172,7 +159,7 @@ async def test_a_kind_without_a_class_and_both_versions_of_reviews(
     patch = [
         {"op": "replace", "path": "/webhooks/0/admissionReviewVersions", "value": ["v1beta1", "v1"]}
     ]
-    await client.patch(configurations, name, None, patch, type=PatchType.JSON)
+    await client.patch(configurations, name, patch, type=PatchType.JSON)
     async with serving(environment, hooks.options, sites.current):
         await until_called(client, sites)
         await client.create(sites.manifest(title="Shop", tier="large"), dry_run=True)
@@ -191,7 +178,7 @@ async def test_a_mounted_certificate_is_replaced_while_requests_run(
         first = await handshake(hooks.options.port)
         hooks.renew()
         requests, served = 0, first
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while served == first or requests < 20:
                 made = await client.create(sites.manifest(title="Shop"), dry_run=True)
                 assert made["spec"]["tier"] == "small"

@@ -27,7 +27,7 @@ from ctrlruntime.envtest.users import User
 from ctrlruntime.generate import roles, serves_webhooks, webhook_configurations, webhooks_of
 from ctrlruntime.generate.crd import crd_of
 from ctrlruntime.manager import ElectionOptions, Manager, ManagerOptions
-from ctrlruntime.webhook.certificates import CertificateSet, RotationOptions, due
+from ctrlruntime.webhook.certificates import CertificateSet, due
 from ctrlruntime.webhook.injection import (
     ANNOTATION,
     CRD,
@@ -37,9 +37,10 @@ from ctrlruntime.webhook.injection import (
 )
 from ctrlruntime.webhook.options import WebhookOptions
 from ctrlruntime.webhook.rotation import SECRET
+from ctrlruntime.webhook.rotation_options import RotationOptions
 from tests.docs.blocks import ROOT
 from tests.webhook.handshakes import Clock, handshake, until
-from tests.webhook.websites import Websites
+from tests.webhook.webhook_kinds import Websites
 
 NAME = "webhook-server-cert"
 OFTEN = RotationOptions(
@@ -83,16 +84,8 @@ async def running(
     manager.webhooks.register(sites.current)
     if convert:
         manager.webhooks.convert(sites.current, sites.old)
-    task = asyncio.create_task(manager.start())
-    serving = asyncio.create_task(manager.webhooks.wait_ready())
-    await asyncio.wait({task, serving}, timeout=30, return_when=asyncio.FIRST_COMPLETED)
-    try:
-        assert serving.done(), task
+    async with manager.running(leading=False):
         yield manager
-    finally:
-        serving.cancel()
-        manager.stop()
-        await asyncio.gather(task, serving, return_exceptions=True)
 
 
 def own(namespace: str, clock: Clock | None = None, **options: Any) -> WebhookOptions:
@@ -128,12 +121,14 @@ async def installed(client: Client, manifests: list[Manifest]) -> AsyncIterator[
             metadata = manifest["metadata"]
             with contextlib.suppress(NotFound):
                 await client.delete(
-                    GroupVersionKind.of(manifest), metadata["name"], metadata.get("namespace")
+                    GroupVersionKind.of(manifest),
+                    metadata["name"],
+                    namespace=metadata.get("namespace"),
                 )
 
 
 async def stored(client: Client, namespace: str) -> CertificateSet:
-    secret = await client.get(SECRET, NAME, namespace)
+    secret = await client.get(SECRET, NAME, namespace=namespace)
     assert secret["type"] == "kubernetes.io/tls"
     return CertificateSet.from_data(secret["data"])
 
@@ -378,7 +373,7 @@ async def test_a_manager_that_is_killed_comes_back_with_the_same_authority(
         )  # fmt: skip
         try:
             await until(lambda: answers(port), 60)
-            secret = await client.get(SECRET, NAME, namespace)
+            secret = await client.get(SECRET, NAME, namespace=namespace)
             bundle = CertificateSet.from_data(secret["data"]).bundle
             certificate = await handshake(port, bundle)
             seen.append((certificate, secret["metadata"]["resourceVersion"]))
@@ -402,7 +397,7 @@ async def test_a_secret_that_is_deleted_is_written_again_and_one_that_is_spoilt_
     client = environment.client()
     async with running(environment, sites, own(namespace)) as manager:
         first = await stored(client, namespace)
-        await client.delete(SECRET, NAME, namespace)
+        await client.delete(SECRET, NAME, namespace=namespace)
 
         async def back() -> bool:
             with contextlib.suppress(Exception):
@@ -411,7 +406,7 @@ async def test_a_secret_that_is_deleted_is_written_again_and_one_that_is_spoilt_
 
         await until(back)
         spoilt = {"data": {"tls.key": base64.b64encode(b"rubbish").decode()}}
-        await client.patch(SECRET, NAME, namespace, spoilt)
+        await client.patch(SECRET, NAME, spoilt, namespace=namespace)
         await until(back)
         assert manager.webhooks.port is not None
         assert await handshake(manager.webhooks.port, first.bundle) == first.serving.certificate
@@ -452,7 +447,7 @@ async def test_the_bundle_goes_where_it_is_named_or_asked_for_and_nowhere_else(
         async with installed(client, late):
             await until(lambda: has(client, f"{name}-not-there-yet", bundle))
         empty = [{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]
-        await client.patch(VALIDATING, f"{name}-named", None, empty, type=PatchType.JSON)
+        await client.patch(VALIDATING, f"{name}-named", empty, type=PatchType.JSON)
         await until(lambda: has(client, f"{name}-named", bundle))
 
         versions = [await version_of(client, manifest) for manifest in (*named, *asking)]
@@ -504,7 +499,7 @@ async def test_a_definition_converted_here_trusts_the_manager(
             with contextlib.suppress(Exception):
                 old = sites.manifest(secrets.token_hex(4), version="v1alpha1", headline="A/large")
                 made = await client.create(old)
-                got = await client.get(sites.current, made["metadata"]["name"], "default")
+                got = await client.get(sites.current, made["metadata"]["name"], namespace="default")
                 return bool(got.spec.title == "A")
             return False
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 import ssl
@@ -30,7 +29,7 @@ from ctrlruntime.webhook.authority import KeyPair, issue, make_authority, pem
 from ctrlruntime.webhook.options import WebhookOptions
 from ctrlruntime.webhook.tls import CertificateError
 from tests.webhook.handshakes import handshake, until
-from tests.webhook.websites import websites
+from tests.webhook.webhook_kinds import websites
 
 SITES = websites()
 DAY = timedelta(days=1)
@@ -64,17 +63,8 @@ async def serving(config: Config, folder: Path, **options: Any) -> AsyncIterator
         logger=structlog.get_logger(),
     )
     manager.webhooks.register(SITES.current)
-    task = asyncio.create_task(manager.start())
-    elected = asyncio.create_task(manager.elected.wait())
-    await asyncio.wait({task, elected}, timeout=30, return_when=asyncio.FIRST_COMPLETED)
-    elected.cancel()
-    try:
+    async with manager.running():
         yield manager
-    finally:
-        manager.stop()
-        await asyncio.gather(task, elected, return_exceptions=True)
-    if task.exception() is not None:
-        raise task.exception()  # type: ignore[misc]
 
 
 def port_of(manager: Manager) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator
@@ -20,7 +19,8 @@ from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.local_webhooks import LocalWebhooks
 from ctrlruntime.generate import webhook_configurations
 from ctrlruntime.manager import Manager, ManagerOptions
-from manager.controllers.tenancy import TenancyOptions, add_tenancy, webhooks
+from manager.controllers.tenancy import add_tenancy, webhooks
+from manager.controllers.tenancy_parts import TenancyOptions
 from tests.webhook.handshakes import until
 
 KINDS = (TenantRegistry, TenantTemplate, Tenant)
@@ -34,16 +34,8 @@ async def running(environment: Environment, hooks: LocalWebhooks) -> AsyncIterat
         logger=structlog.get_logger(),
     )
     add_tenancy(manager, TenancyOptions(webhooks=True))
-    task = asyncio.create_task(manager.start())
-    elected = asyncio.create_task(manager.elected.wait())
-    await asyncio.wait({task, elected}, timeout=60, return_when=asyncio.FIRST_COMPLETED)
-    try:
-        assert manager.elected.is_set()
+    async with manager.running():
         yield
-    finally:
-        elected.cancel()
-        manager.stop()
-        await asyncio.gather(task, elected, return_exceptions=True)
 
 
 @pytest.fixture
@@ -126,20 +118,20 @@ async def test_what_could_never_be_rolled_out_is_refused_field_by_field(
         await client.create(template(namespace, resource("a"), resource("b")))
         change = {"spec": {"configMaps": cycle}}
         with pytest.raises(Invalid, match="circular dependency"):
-            await client.patch(TenantTemplate, "web", namespace, change)
+            await client.patch(TenantTemplate, "web", change, namespace=namespace)
 
         # what was let in before stays as free to be labelled, and to go, as everything else
         label = {"metadata": {"labels": {"seen": "yes"}}}
-        await client.patch(TenantTemplate, "early", namespace, label)
-        await client.delete(TenantTemplate, "early", namespace)
+        await client.patch(TenantTemplate, "early", label, namespace=namespace)
+        await client.delete(TenantTemplate, "early", namespace=namespace)
 
     # without a manager nobody is stopped
     await client.create(template(namespace, *cycle, name="later"))
-    await client.delete(TenantTemplate, "later", namespace)
-    await client.delete(TenantTemplate, "web", namespace)
+    await client.delete(TenantTemplate, "later", namespace=namespace)
+    await client.delete(TenantTemplate, "web", namespace=namespace)
     gone = [{"op": "add", "path": "/metadata/finalizers", "value": []}]
-    await client.patch(TenantRegistry, "people", namespace, gone, type=PatchType.JSON)
-    await client.delete(TenantRegistry, "people", namespace)
+    await client.patch(TenantRegistry, "people", gone, namespace=namespace, type=PatchType.JSON)
+    await client.delete(TenantRegistry, "people", namespace=namespace)
 
 
 def test_the_configuration_blocks_nobody_while_the_manager_is_down() -> None:

@@ -13,10 +13,12 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.docs.blocks import ROOT, blocks
+from tests.docs.blocks import ROOT, blocks, runnable
+from tests.docs.terminal import Terminal
+from tests.envtest.kubectl.binaries import provisioned
 from tests.packages import from_wheels
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("wheel")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
 
 PAGE = "docs/first-controller.md"
 PACKAGES = [
@@ -79,11 +81,19 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `make wheel` builds."""
+    """The wheel of ctrlruntime as `make wheel` builds it; that of the test environment is beside it."""
     folder = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*command, "--wheel-dir", str(folder), str(ROOT)], check=True)
-    (built,) = folder.glob("*.whl")
+    projects = [str(ROOT), str(ROOT / "distributions" / "envtest")]
+    subprocess.run([*command, "--wheel-dir", str(folder), *projects], check=True)
+    (built,) = folder.glob("ctrlruntime-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def envtest_wheel(wheel: Path) -> Path:
+    """The wheel of the test environment."""
+    (built,) = wheel.parent.glob("ctrlruntime_envtest-*.whl")
     return built
 
 
@@ -91,8 +101,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """`pip install ctrlruntime`, and no extras."""
     folder = tmp_path_factory.mktemp("wheel")
-    pinned = re.findall(r"^[\w.-]+(?:\[[\w,-]+\])?==[^\s\\]+", lock(), re.MULTILINE)
-    (folder / "constraints.txt").write_text("\n".join(pinned) + "\n")
+    (folder / "constraints.txt").write_text("\n".join(pinned()) + "\n")
     (folder / "work").mkdir()
     venv.create(folder / "venv")
     made = Installed(folder / "venv", folder / "work", folder / "constraints.txt")
@@ -100,25 +109,42 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     return made
 
 
-def lock() -> str:
-    return (ROOT / "requirements.lock").read_text()
+def pinned() -> list[str]:
+    """The requirements of the lock file."""
+    lock = (ROOT / "requirements.lock").read_text()
+    return re.findall(r"^[\w.-]+(?:\[[\w,-]+\])?==[^\s\\]+", lock, re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
 def with_envtest(installed: Installed, wheel: Path) -> Installed:
     """`pip install ctrlruntime[envtest]`, and what its fixtures are used with."""
-    installed.install(f"{wheel}[envtest]", "pytest", "pytest-asyncio")
+    places = ["--find-links", str(wheel.parent)]
+    installed.install(*places, f"{wheel}[envtest]", "pytest", "pytest-asyncio")
     return installed
 
 
-def test_it_holds_the_library_alone(wheel: Path) -> None:
-    names = ZipFile(wheel).namelist()
-    assert {name.partition("/")[0] for name in names} - {"ctrlruntime"} == {
-        next(name.partition("/")[0] for name in names if ".dist-info/" in name)
-    }
+def test_it_holds_the_library_without_the_test_environment(wheel: Path) -> None:
+    names = library_files(wheel)
     assert "ctrlruntime/py.typed" in names
-    left_out = [path for path in source_files() if path not in names]
-    assert left_out == []
+    assert {name for name in names if ENVTEST in name} == {NAMES_THE_EXTRA}
+    assert {path for path in source_files() if ENVTEST not in path} <= names
+
+
+def test_the_extra_holds_the_test_environment_alone(wheel: Path, envtest_wheel: Path) -> None:
+    names = library_files(envtest_wheel)
+    assert names == {path for path in source_files() if ENVTEST in path} - {NAMES_THE_EXTRA}
+    assert not names & library_files(wheel)
+
+
+ENVTEST = "ctrlruntime/envtest/"
+NAMES_THE_EXTRA = f"{ENVTEST}__init__.py"
+
+
+def library_files(wheel: Path) -> set[str]:
+    """The files of a wheel but for those that describe it; all are below ctrlruntime."""
+    names = {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert all(name.startswith("ctrlruntime/") for name in names)
+    return names
 
 
 def source_files() -> list[str]:
@@ -150,6 +176,108 @@ def test_the_sample_controller_runs_from_it(with_envtest: Installed, backend: st
     done = with_envtest.python(*command, CTRLRUNTIME_ENVTEST_BACKEND=backend)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout, website
+
+
+@pytest.mark.criterion("DX-7")
+async def test_the_tutorial_works_word_for_word_from_an_empty_folder(
+    wheel: Path, tmp_path: Path
+) -> None:
+    """Its commands in its order, `pip install` among them, where nothing of the checkout is."""
+    prefix, folder = tmp_path / "venv", tmp_path / "empty"
+    venv.create(prefix)
+    folder.mkdir()
+    terminal = Terminal(folder, fresh(prefix, wheel, tmp_path / "constraints.txt"))
+    files = iter(["website.py", "test_website.py"])
+    try:
+        for block in runnable(PAGE):
+            if block.language == "python":
+                (folder / next(files)).write_text(block.text)
+            else:
+                await terminal.run(block.text, what=str(block), timeout=600)
+        imported = await terminal.run(IMPORTED, what="where the package is", timeout=60)
+        assert str(prefix) in imported
+    finally:
+        await terminal.close()
+
+
+IMPORTED = """python -c 'import ctrlruntime; print(ctrlruntime.__file__)'"""
+
+
+def fresh(prefix: Path, wheel: Path, constraints: Path) -> dict[str, str]:
+    """Variables of a shell in which this environment is active, and `pip` finds the wheel."""
+    constraints.write_text("\n".join(pinned()) + "\n")
+    pip = prefix / "bin" / "pip"  # the tests' own: to install pip takes longer than to use it
+    pip.write_text(f'#!/bin/sh\nexec {sys.executable} -m pip --python {prefix}/bin/python "$@"\n')
+    pip.chmod(0o755)
+    packages = from_wheels()
+    places = " ".join([str(wheel.parent), packages.get("PIP_FIND_LINKS", "")]).strip()
+    system = ":".join(
+        part for part in os.environ["PATH"].split(":") if not part.startswith(sys.prefix)
+    )
+    return {
+        **packages,
+        "PIP_FIND_LINKS": places,
+        "PIP_CONSTRAINT": str(constraints),
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PATH": f"{prefix}/bin:{provisioned('1.32').parent}:{system}",
+        "VIRTUAL_ENV": str(prefix),
+        "PYTHONPATH": "",
+        "PYTEST_ADDOPTS": "-p no:cacheprovider",
+        "KUBECONFIG": "/nonexistent",
+    }
+
+
+RUN_WITHOUT = """
+import asyncio, sys
+import ctrlruntime
+from ctrlruntime.envtest import Environment
+from ctrlruntime import Client, Config, GroupVersionKind, Manager, ManagerOptions
+
+async def main():
+    async with Environment() as env:
+        config = await Config.load(env.kubeconfig("admin"))
+        options = ManagerOptions(metrics_bind_address="0", health_bind_address="0")
+        async with Manager(config, options).running():
+            async with Client.connect(config) as client:
+                await client.list(GroupVersionKind("", "v1", "ConfigMap"), namespace="default")
+    assert "kubernetes_asyncio" not in sys.modules
+
+asyncio.run(main())
+"""
+
+OIDC = """
+import asyncio, base64, json, pathlib, sys, time
+from ctrlruntime import Config
+
+def part(value):
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+token = ".".join([part({"alg": "none"}), part({"exp": int(time.time()) + 3600}), "c2ln"])
+pathlib.Path("oidc").write_text(json.dumps({
+    "apiVersion": "v1", "kind": "Config", "current-context": "c",
+    "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
+    "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    "users": [{"name": "u", "user": {"auth-provider": {
+        "name": "oidc", "config": {"id-token": token, "idp-issuer-url": "https://idp.example.com"}}}}],
+}))
+
+async def main():
+    config = await Config.load(pathlib.Path("oidc"))
+    assert "kubernetes_asyncio" not in sys.modules
+    assert await config.auth.headers() == {"Authorization": f"Bearer {token}"}
+    assert "kubernetes_asyncio" in sys.modules
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.criterion("DX-7")
+@pytest.mark.parametrize("program", [RUN_WITHOUT, OIDC], ids=["a manager runs", "oidc"])
+def test_kubernetes_asyncio_is_imported_only_where_its_authentication_is_used(
+    with_envtest: Installed, program: str
+) -> None:
+    done = with_envtest.python("-c", program)
+    assert done.returncode == 0, done.stderr
 
 
 def test_it_is_typed(with_envtest: Installed) -> None:

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
-from ctrlruntime.cache.backoff import BackoffOptions
+from ctrlruntime.backoff import BackoffOptions
 from ctrlruntime.cache.cache import Cache, CacheOptions
 from ctrlruntime.cache.entry import Key
-from ctrlruntime.cache.events import Created, Deleted, Event, Updated
+from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
 from ctrlruntime.cache.informer import Informer, InformerOptions
 from ctrlruntime.cache.observe import NoInformerObserver
 from ctrlruntime.cache.reflector import ReflectorOptions
@@ -51,14 +51,14 @@ class Following:
         self.informer.add_handler(self._tell)
 
     def _tell(self, event: Event) -> None:
-        if isinstance(event, Deleted):
+        if isinstance(event, DeleteEvent):
             if self.told.pop((event.old.namespace, event.old.name), None) is None:
                 self.wrong.append(f"{event.old.name} deleted, but it was not there")
             if event.unknown:
                 self.unknown_deletions.add(event.old.name)
-        elif isinstance(event, Created | Updated):
+        elif isinstance(event, CreateEvent | UpdateEvent):
             key = (event.new.namespace, event.new.name)
-            if (key in self.told) is isinstance(event, Created):
+            if (key in self.told) is isinstance(event, CreateEvent):
                 self.wrong.append(f"{event.new.name}: {type(event).__name__} at the wrong time")
             self.told[key] = event.new.resource_version
 
@@ -154,7 +154,9 @@ async def write(
 async def change(
     admin: Client, namespace: str, name: str, value: str, kind: GroupVersionKind = CONFIG_MAP
 ) -> None:
-    await admin.patch(kind, name, namespace, {"metadata": {"annotations": {"value": value}}})
+    await admin.patch(
+        kind, name, {"metadata": {"annotations": {"value": value}}}, namespace=namespace
+    )
 
 
 async def some_of_everything(
@@ -163,6 +165,6 @@ async def some_of_everything(
     """One object made, and of BEFORE one changed, one deleted, one replaced by another."""
     await write(admin, namespace, "made", kind=kind)
     await change(admin, namespace, "changed", "2", kind)
-    await admin.delete(kind, "deleted", namespace)
-    await admin.delete(kind, "replaced", namespace)
+    await admin.delete(kind, "deleted", namespace=namespace)
+    await admin.delete(kind, "replaced", namespace=namespace)
     await write(admin, namespace, "replaced", value="new", kind=kind)

@@ -42,7 +42,6 @@ DROPPED = "watcher close due to unresponsiveness"
 pytestmark = [
     pytest.mark.criterion("watch survives"),
     pytest.mark.xdist_group("survival"),  # one server for all
-    pytest.mark.timeout(300),
 ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.cloud.taskdriver.world import World
+from tests.cloud.taskdriver.harness import World
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from apis.cloud import Waiting, WaitingReason
-from internal.cloud.concurrency import Claim, Denied, Granted, Ledger
+from internal.cloud.concurrency import Claim, ConcurrencyLimiter, Denial, Granted
 from internal.cloud.runs import RunOwner
 from internal.cloud.tasks.definition import Concurrency
 
@@ -24,7 +24,9 @@ class Bench:
     woken: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.ledger = Ledger(lambda: self.now, lambda owner: self.woken.append(owner.uid))
+        self.ledger = ConcurrencyLimiter(
+            lambda: self.now, lambda owner: self.woken.append(owner.uid)
+        )
 
     def claim(
         self,
@@ -57,7 +59,7 @@ class Bench:
 
     def denied(self, claim: Claim) -> Waiting:
         verdict = self.ledger.acquire(claim)
-        assert isinstance(verdict, Denied)
+        assert isinstance(verdict, Denial)
         return verdict.waiting
 
     def pass_by(self, seconds: float) -> None:
@@ -196,7 +198,7 @@ def test_so_many_start_in_a_minute(bench: Bench) -> None:
     again = []
     for claim in claims[2:]:
         verdict = bench.ledger.acquire(claim)
-        assert isinstance(verdict, Denied)
+        assert isinstance(verdict, Denial)
         assert verdict.waiting.reason is WaitingReason.RATE
         assert verdict.waiting.limit == 2
         again.append(verdict.again)

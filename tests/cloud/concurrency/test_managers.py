@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from apis.cloud import InstanceTerraform, TaskState
-from internal.cloud.concurrency import Ledger
+from internal.cloud.concurrency import ConcurrencyLimiter
 from internal.cloud.concurrency.rebuild import LedgerKeeper
 from internal.cloud.runs import RunState
 from internal.cloud.subresource import Subresource
 from internal.cloud.tasks.definition import Concurrency, Retries, Supersede
-from tests.cloud.taskdriver.outside import Lost
-from tests.cloud.taskdriver.world import NAMESPACE, PLAIN, Life, World, run_of
+from tests.cloud.taskdriver.fake_provider import Lost
+from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, Life, World, run_of
 
 LIMIT = 2
 NAMES = [f"acme-{number}" for number in range(5)]
@@ -78,7 +78,7 @@ class Schedule:
 
         life = await self.stack.enter_async_context(self.world.life(fence=fence))
         ledger = life.tools.limiter
-        assert isinstance(ledger, Ledger)
+        assert isinstance(ledger, ConcurrencyLimiter)
         keeper = LedgerKeeper(
             ledger=ledger,
             client=life.cache.live_client,

@@ -12,13 +12,13 @@ from apis.cloud import InstanceTerraform, Phase, TaskState
 from ctrlruntime.client.errors import TransportError
 from ctrlruntime.envtest.eventually import eventually_holds
 from ctrlruntime.envtest.proxy import Cut, Match
-from internal.cloud.concurrency import Ledger
+from internal.cloud.concurrency import ConcurrencyLimiter
 from internal.cloud.concurrency.rebuild import LedgerKeeper
 from internal.cloud.runs import RunOwner, RunState
 from internal.cloud.subresource import Subresource
 from internal.cloud.tasks.definition import Concurrency
-from tests.cloud.taskdriver.outside import Lost
-from tests.cloud.taskdriver.world import NAMESPACE, PLAIN, Life, World, run_of
+from tests.cloud.taskdriver.fake_provider import Lost
+from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, Life, World, run_of
 
 LIMITED = replace(PLAIN, concurrency=Concurrency(limit=2))
 TERRAFORM: Subresource[Any] = Subresource(
@@ -28,7 +28,7 @@ TERRAFORM: Subresource[Any] = Subresource(
 
 def keeper(life: Life, woken: list[RunOwner] | None = None) -> LedgerKeeper:
     ledger = life.tools.limiter
-    assert isinstance(ledger, Ledger)
+    assert isinstance(ledger, ConcurrencyLimiter)
     return LedgerKeeper(
         ledger=ledger,
         client=life.cache.live_client,
@@ -63,7 +63,7 @@ async def test_after_a_crash_places_and_turns_are_as_they_were(world: World) -> 
     async with world.life() as life:
         await keeper(life).ready()
         ledger = life.tools.limiter
-        assert isinstance(ledger, Ledger)
+        assert isinstance(ledger, ConcurrencyLimiter)
         assert (ledger.running("terraform"), ledger.waiting("terraform")) == (2, 2)
         for name in reversed(names):
             await life.drive(name, definition=LIMITED)
@@ -87,7 +87,7 @@ async def test_nothing_is_known_before_the_read_and_a_failed_read_is_repeated(
     async with world.life() as life:
         await life.drive(definition=LIMITED)
     async with world.life() as life:
-        await world.env.client("admin").get(InstanceTerraform, "acme", NAMESPACE)
+        await world.env.client("admin").get(InstanceTerraform, "acme", namespace=NAMESPACE)
         world.env.proxy.add(Cut(), Match(user="manager", verb="list"), times=6)
         kept = keeper(life)
         ledger = kept.ledger
@@ -118,7 +118,7 @@ async def test_a_write_of_the_last_leader_that_arrives_late_is_learned(world: Wo
             await old.drive("late", definition=LIMITED)
         world.refused = ""
         assert run_of((await world.read("late")).status).state is TaskState.CREATING
-        await eventually_holds(lambda: [owner.name for owner in woken] == ["late"], timeout=30.0)
+        await eventually_holds(lambda: [owner.name for owner in woken] == ["late"], timeout=60.0)
         await new.drive("late", definition=LIMITED)
         assert len(world.outside.live()) == 2, "it has to wait for a place after all"
         status = (await world.read("late")).status
@@ -141,9 +141,9 @@ async def test_an_object_that_is_deleted_gives_its_place_back(world: World) -> N
         for name in ("a", "b", "c"):
             await life.drive(name, definition=LIMITED)
         await world.admin.patch(
-            InstanceTerraform, "a", NAMESPACE, {"metadata": {"finalizers": None}}
+            InstanceTerraform, "a", {"metadata": {"finalizers": None}}, namespace=NAMESPACE
         )
-        await world.admin.delete(InstanceTerraform, "a", NAMESPACE)
-        await eventually_holds(lambda: [owner.name for owner in life.woken] == ["c"], timeout=30.0)
+        await world.admin.delete(InstanceTerraform, "a", namespace=NAMESPACE)
+        await eventually_holds(lambda: [owner.name for owner in life.woken] == ["c"], timeout=60.0)
         await life.drive("c", definition=LIMITED)
         assert (await world.read("c")).status.phase is Phase.RUNNING

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from internal.cloud.concurrency import Claim, Denied, Ledger
+from internal.cloud.concurrency import Claim, ConcurrencyLimiter, Denial
 from internal.cloud.runs import RunOwner
 from internal.cloud.tasks.definition import Concurrency
 
@@ -71,9 +71,9 @@ class Truth:
     things: list[Thing] = field(default_factory=list)
     starts: list[tuple[str, datetime]] = field(default_factory=list)
 
-    def rebuild(self, wake: list[str]) -> Ledger:
+    def rebuild(self, wake: list[str]) -> ConcurrencyLimiter:
         """What the next leader makes of the record."""
-        ledger = Ledger(lambda: self.now, lambda owner: wake.append(owner.uid))
+        ledger = ConcurrencyLimiter(lambda: self.now, lambda owner: wake.append(owner.uid))
         for thing in self.things:
             if thing.intent is not None:
                 ledger.learn(thing.claim(self.now), since=thing.intent, sure=False)
@@ -116,7 +116,7 @@ class Schedule(RuleBasedStateMachine):
             (self.ledger.hold(thing.claim(self.truth.now)) if thing.live else self.drop(thing))
             return
         verdict = self.ledger.acquire(thing.claim(self.truth.now))
-        if isinstance(verdict, Denied):
+        if isinstance(verdict, Denial):
             thing.waiting = verdict.waiting.since
             thing.asks_at = (
                 None if verdict.again is None else self.truth.now + timedelta(seconds=verdict.again)
@@ -201,7 +201,7 @@ class Schedule(RuleBasedStateMachine):
         self.crash()
         if thing.intent is None and not thing.live:
             thing.wants = True
-            if not isinstance(old.acquire(thing.claim(self.truth.now)), Denied):
+            if not isinstance(old.acquire(thing.claim(self.truth.now)), Denial):
                 thing.waiting, thing.intent = None, self.truth.now
                 self.ledger.learn(thing.claim(self.truth.now), since=self.truth.now, sure=False)
 

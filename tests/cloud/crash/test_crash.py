@@ -25,8 +25,8 @@ from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.proxy import Kill, Match
 from ctrlruntime.generate.discovery import find_kinds, load
-from tests.cloud.account import embedded
-from tests.tenancy.nursery import Child, Nursery
+from tests.cloud.rbac import embedded
+from tests.tenancy.manager_forkserver import Child, Nursery
 
 KINDS = find_kinds(load(("apis.cloud",)))
 NAME, NAMESPACE = "src-1", "default"
@@ -64,7 +64,7 @@ class Scene:
             str(self.folder / "record"),
         ]
         return await self.nursery.start(
-            args, log=self.folder / "manager.log", entry="tests.cloud.crash.living:main"
+            args, log=self.folder / "manager.log", entry="tests.cloud.crash.manager_main:main"
         )
 
     def record(self) -> list[dict[str, Any]]:
@@ -141,7 +141,7 @@ class Scene:
 
     async def instance(self) -> Instance | None:
         try:
-            return await self.client.get(Instance, NAME, NAMESPACE)
+            return await self.client.get(Instance, NAME, namespace=NAMESPACE)
         except NotFound:
             return None
 
@@ -209,7 +209,7 @@ async def a_whole_life(scene: Scene, carry_out: Callable[..., Awaitable[None]]) 
     seen = []
     for change in CHANGES.values():
         if change is None:
-            await scene.client.delete(Instance, NAME, NAMESPACE)
+            await scene.client.delete(Instance, NAME, namespace=NAMESPACE)
             await carry_out(scene.gone)
         else:
             await scene.client.apply(change, field_manager="people", force=True)
@@ -263,7 +263,7 @@ def test_a_calm_life_is_as_it_should_be(calm: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1800)
 @pytest.mark.criterion("SG-27", "SG-20", "SG-41", "SG-52")
 @pytest.mark.parametrize("first", ["before", "after"])
 async def test_a_manager_killed_at_every_write_comes_to_the_same_end(

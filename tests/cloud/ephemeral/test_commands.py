@@ -14,6 +14,8 @@ from click.testing import CliRunner
 from apis.cloud import Instance
 from ctrlruntime.client.client import Client
 from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.proxy import Fail, Match
+from internal.cloud.bulk import Change, apply_version
 from internal.cloud.ephemeral.features import lease_end
 from manager.cli import main
 
@@ -46,7 +48,7 @@ class Terminal:
         return self.environment.client("admin")
 
     async def instance(self, name: str) -> Instance:
-        return await self.client.get(Instance, name, "default")
+        return await self.client.get(Instance, name, namespace="default")
 
     async def make(self, name: str, **metadata: Any) -> None:
         manifest = {
@@ -57,13 +59,26 @@ class Terminal:
 
     async def complete(self, name: str) -> None:
         """As if its creation had ended."""
-        status = {"version": "5.1.0", "phase": "Ready"}
-        await self.client.patch_status(Instance, name, "default", {"status": status})
+        found = await self.instance(name)
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "reason": "Test",
+            "message": "",
+            "lastTransitionTime": "2026-03-01T12:00:00Z",
+        }
+        status = {
+            "version": "5.1.0",
+            "phase": "Ready",
+            "observedGeneration": found.metadata.generation,
+            "conditions": [ready],
+        }
+        await self.client.patch_status(Instance, name, {"status": status}, namespace="default")
 
 
 @pytest.fixture
 async def terminal(tmp_path: Path) -> AsyncIterator[Terminal]:
-    async with Environment(folder=tmp_path) as environment:
+    async with Environment(folder=tmp_path, proxy=True) as environment:
         await environment.install_crds(Instance)
         yield Terminal(environment)
 
@@ -131,13 +146,14 @@ async def test_what_is_not_ephemeral_is_not_touched(terminal: Terminal) -> None:
 async def test_bulk_upgrades(terminal: Terminal) -> None:
     for name, kind in (("src-1", "internal"), ("src-2", "trial"), ("src-3", "production")):
         await terminal.make(name, labels={"instance-type": kind})
+        await terminal.complete(name)
     upgrade = ("instance", "upgrade", "--to", "5.2.0", "--stage", "1")
     assert "default/src-1: would be upgraded, 5.1.0 -> 5.2.0" in await terminal.types(
         *upgrade, "--dry-run"
     )
     assert (await terminal.instance("src-1")).spec.sourcegraph_version == "5.1.0"
     told = await terminal.types(*upgrade)
-    assert "default/src-2: passed by, its turn comes at a later stage" in told
+    assert "default/src-2: skipped, its turn comes at a later stage" in told
     assert "internal: 1 of 1 at 5.2.0" in told
     versions = [
         (await terminal.instance(name)).spec.sourcegraph_version
@@ -147,6 +163,57 @@ async def test_bulk_upgrades(terminal: Terminal) -> None:
     await terminal.types("instance", "upgrade", "--to", "5.2.0", "--percent", "trial=100")
     assert (await terminal.instance("src-2")).spec.sourcegraph_version == "5.2.0"
     assert "not both" in await terminal.refused(*upgrade, "--percent", "trial=1")
+
+
+@pytest.mark.criterion("H-B7")
+async def test_h_b7_a_conflict_is_retried_with_what_is_there_now(terminal: Terminal) -> None:
+    """Another client changes the object between the list and the write."""
+    for name in ("src-1", "src-2"):
+        await terminal.make(name, labels={"instance-type": "internal"})
+        await terminal.complete(name)
+    listed = await terminal.client.list(Instance, "default")
+    change = {"metadata": {"labels": {"seen": "meanwhile"}}}
+    await terminal.client.patch(Instance, "src-1", change, namespace="default")
+    pause = {"metadata": {"annotations": {"cloud.ctrlruntime.dev/paused": "true"}}}
+    await terminal.client.patch(Instance, "src-2", pause, namespace="default")
+    mark = terminal.environment.proxy.log.mark()
+    results = await apply_version(terminal.client, listed, "5.2.0")
+    assert [(item.name, item.change) for item in results] == [
+        ("default/src-1", Change.UPGRADED),
+        ("default/src-2", Change.SKIPPED),
+    ]
+    assert "paused" in results[1].detail
+    patches = [
+        item.code
+        for item in terminal.environment.proxy.log.entries(mark)
+        if (item.verb, item.name) == ("patch", "src-1")
+    ]
+    assert patches == [409, 200]
+    assert (await terminal.instance("src-1")).spec.sourcegraph_version == "5.2.0"
+    assert (await terminal.instance("src-2")).spec.sourcegraph_version == "5.1.0"
+
+
+@pytest.mark.criterion("H-B7")
+async def test_h_b7_one_failure_does_not_stop_the_rest_and_the_exit_code_says_so(
+    terminal: Terminal,
+) -> None:
+    for name in ("src-1", "src-2", "src-3"):
+        await terminal.make(name, labels={"instance-type": "internal"})
+        await terminal.complete(name)
+    await terminal.make("src-4", labels={"instance-type": "internal"})
+    proxy = terminal.environment.proxy
+    rule = proxy.add(Fail(code=409), Match(verb="patch", name="src-2"), times=None)
+    code, told = await terminal.tries("instance", "upgrade", "--to", "5.2.0", "--stage", "1")
+    assert code == 1
+    assert "default/src-1: upgraded, 5.1.0 -> 5.2.0" in told
+    assert "default/src-2: failed, " in told
+    assert "default/src-3: upgraded, 5.1.0 -> 5.2.0" in told
+    assert "default/src-4: skipped, it is not healthy" in told
+    assert "internal: 2 of 4 at 5.2.0" in told
+    proxy.remove(rule)
+    assert "default/src-2: upgraded" in await terminal.types(
+        "instance", "upgrade", "--to", "5.2.0", "--stage", "1"
+    )
 
 
 async def test_the_annotations_of_operators(terminal: Terminal) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cloud.instance.stage import Stage
-from tests.cloud.instance.theatre import Theatre
+from tests.cloud.instance.e2e_harness import Theatre
+from tests.cloud.instance.harness import Stage
 
 
 @pytest.fixture

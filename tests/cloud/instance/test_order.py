@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cloud.instance.stage import Stage, instance, ready_of
+from tests.cloud.instance.harness import Stage, instance, ready_of
 
 
 def at_work_as(task: str) -> Callable[[Any], bool]:

@@ -14,7 +14,8 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.manager import Manager, ManagerOptions
 from internal.cloud.subresources import SUBRESOURCES
-from manager.controllers.cloud import CloudOptions, add_cloud
+from manager.controllers.cloud import add_cloud
+from manager.controllers.cloud_parts import CloudOptions
 from manager.controllers.runs import RunsOptions
 from manager.embedded import EmbeddedCluster
 
@@ -31,24 +32,20 @@ async def test_the_sample_becomes_ready_on_the_embedded_server(tmp_path: Path) -
             ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
         )
         add_cloud(manager, CloudOptions(runs=RunsOptions(folder=tmp_path / "runs")))
-        running = asyncio.create_task(manager.start())
-        try:
-            async with Client.connect(await Config.load(cluster.kubeconfig("admin"))) as client:
-                await client.apply(sample, field_manager="people")
-                ready = await until_ready(client)
-                assert ready.status.version == "5.1.0"
-                made = await client.get(CONFIG_MAP, "src-1234-site", "default")
-                assert made["data"]["externalURL"] == "https://src-1234.example.com"
-        finally:
-            manager.stop()
-            await running
+        admin = await Config.load(cluster.kubeconfig("admin"))
+        async with manager.running(), Client.connect(admin) as client:
+            await client.apply(sample, field_manager="people")
+            ready = await until_ready(client)
+            assert ready.status.version == "5.1.0"
+            made = await client.get(CONFIG_MAP, "src-1234-site", namespace="default")
+            assert made["data"]["externalURL"] == "https://src-1234.example.com"
 
 
 async def until_ready(client: Client) -> Instance:
     """The instance, once it is ready; fails at once when it says that it never will be."""
     async with asyncio.timeout(90):
         while True:
-            found = await client.get(Instance, "src-1234", "default")
+            found = await client.get(Instance, "src-1234", namespace="default")
             assert found.status.phase != "Failed", found.status.message
             if found.status.phase == "Ready":
                 return found

@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 
 from ctrlruntime.api.kinds import GroupVersionKind
-from internal.cloud.marks import BUNDLE
+from internal.cloud.labels import BUNDLE
 from internal.cloud.subresources import pvc
 from internal.cloud.subresources.disks import SELDOM
-from tests.cloud.instance.stage import NAMESPACE, instance, ready_of
-from tests.cloud.instance.theatre import Theatre
+from tests.cloud.instance.e2e_harness import Theatre
+from tests.cloud.instance.harness import NAMESPACE, instance, ready_of
 
 
 @pytest.mark.criterion("SG-03")
@@ -86,7 +86,9 @@ async def test_a_bundle_of_config_maps_is_given_to_the_task(theatre: Theatre) ->
     await theatre.apply(instance(cluster={"bundle": bundle}))
     await theatre.phase("Ready")
     patch = {"data": {"web.yaml": "second"}}
-    await theatre.client.patch(GroupVersionKind("", "v1", "ConfigMap"), "web", NAMESPACE, patch)
+    await theatre.client.patch(
+        GroupVersionKind("", "v1", "ConfigMap"), "web", patch, namespace=NAMESPACE
+    )
 
     await theatre.until(
         "InstanceKubernetes",

@@ -9,6 +9,7 @@ import pytest
 
 from internal.cloud.instance.upgrades import (
     KEPT,
+    Plan,
     Upgrade,
     deployed,
     name_of,
@@ -69,6 +70,42 @@ def test_a_failure_stays_until_another_version_was_wanted() -> None:
     assert plan("src", "1", "2", [failed]).current == failed.name
     other = upgrade("1", "3", 2, superseded=True)
     assert plan("src", "1", "2", [failed, other]).current == name_of("src", "1", "2", 2)
+
+
+@pytest.mark.criterion("H-B5")
+def test_h_b5_a_failed_upgrade_is_replaced_when_any_of_its_inputs_changes() -> None:
+    old, new = {"steps": {"migrate": "bad"}}, {"steps": {"migrate": "good"}}
+    failed = replace(upgrade("1", "2", 1, failed=True, ran=True), spec=old)
+    assert plan("src", "1", "2", [failed], old) == Plan(current=failed.name)
+    assert plan("src", "1", "2", [failed]) == Plan(current=failed.name), "inputs are not known yet"
+    todo = plan("src", "1", "2", [failed], new)
+    assert todo == Plan(current=name_of("src", "1", "2", 2), supersede=(failed.name,))
+    there = [replace(failed, failed=False, superseded=True), replace(failed, name=todo.current)]
+    there[1] = replace(there[1], spec=new, failed=False)
+    assert plan("src", "1", "2", there, new) == Plan(current=todo.current), "it is made once"
+
+
+@pytest.mark.criterion("H-B5")
+def test_h_b5_an_open_upgrade_with_other_inputs_is_superseded_and_a_running_one_awaited() -> None:
+    old, new = {"domain": "a"}, {"domain": "b"}
+    waiting = replace(upgrade("1", "2", ran=False), spec=old)
+    assert plan("src", "1", "2", [waiting], new) == Plan(
+        current=name_of("src", "1", "2", 2), supersede=(waiting.name,)
+    )
+    running = replace(waiting, running=True, ran=True)
+    assert plan("src", "1", "2", [running], new) == Plan(
+        current=running.name, supersede=(running.name,)
+    )
+
+
+@pytest.mark.criterion("H-B5")
+def test_h_b5_a_bundle_that_an_earlier_release_did_not_record_is_not_compared() -> None:
+    spec = {"toVersion": "2", "bundleRevision": "new"}
+    failed = upgrade("1", "2", 1, failed=True, ran=True)
+    unrecorded = replace(failed, spec={"toVersion": "2"})
+    assert plan("src", "1", "2", [unrecorded], spec).current == failed.name
+    recorded = replace(failed, spec={**spec, "bundleRevision": "old"})
+    assert plan("src", "1", "2", [recorded], spec).current != failed.name
 
 
 def test_what_was_given_up_half_way_is_rolled_back() -> None:

@@ -9,16 +9,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apis.cloud import Instance
-from internal.cloud.waves import MONTHLY, PATCH, TYPES, is_newer, plan
+from internal.cloud.versions import is_newer
+from internal.cloud.waves import MONTHLY, PATCH, TYPES, plan
 
 
 def instance(name: str, kind: str, version: str = "5.1.0", **more: Any) -> Instance:
     metadata = {"name": name, "namespace": "default", "labels": {"instance-type": kind}}
-    annotations = more.pop("annotations", {})
+    annotations, ready = more.pop("annotations", {}), more.pop("ready", "True")
+    condition = {
+        "type": "Ready",
+        "status": ready,
+        "reason": "Test",
+        "message": "",
+        "lastTransitionTime": "2026-03-01T12:00:00Z",
+    }
     return Instance.from_manifest(
         {
-            "metadata": {**metadata, "annotations": annotations},
+            "metadata": {**metadata, "annotations": annotations, "generation": 1},
             "spec": {"sourcegraphVersion": version, **more},
+            "status": {
+                "observedGeneration": 1,
+                "conditions": [condition],
+                "phase": "Ready" if ready == "True" else "Failed",
+            },
         }
     )
 
@@ -71,11 +84,55 @@ def test_a_new_patch_restarts_at_an_earlier_stage() -> None:
     again = at(1, instances, to="5.2.1")
     assert again == sorted(again)
     assert {name.rsplit("-", 1)[0] for name in again} == {"src-internal"}
-    assert set(at(3, instances, to="5.2.1")) == third
+    assert len(at(3, instances, to="5.2.1")) == len(third)
+
+
+@pytest.mark.criterion("H-B7")
+def test_h_b7_each_version_draws_its_own_canaries() -> None:
+    drawn = [tuple(at(3, fleet(40), to=f"5.{minor}.0")) for minor in range(2, 12)]
+    canaries = [{name for name in names if "internal" not in name} for names in drawn]
+    assert all(len(names) == 12 + 4 for names in canaries)
+    assert not set.intersection(*canaries), "nobody is the first of every release"
+    assert drawn[0] == tuple(at(3, fleet(40), to="5.2.0")), "the same command draws the same"
+
+
+@pytest.mark.criterion("H-B7")
+def test_h_b7_canaries_are_healthy_and_not_paused() -> None:
+    ill = [instance(f"ill-{n}", "production", ready="False") for n in range(5)]
+    paused = [
+        instance(f"paused-{n}", "production", annotations={f"{domain}/paused": "true"})
+        for n, domain in enumerate(("cloud.ctrlruntime.dev", "ctrlruntime.dev"))
+    ]
+    stale = instance("stale", "production")
+    stale.metadata.generation = 2
+    well = [instance(f"well-{n}", "production") for n in range(2)]
+    wave = plan([*ill, *paused, stale, *well], "5.2.0", {"production": 10})
+    assert {item.metadata.name for item in wave.upgrade} <= {"well-0", "well-1"}
+    assert wave.counts == {"production": (1, 10)}
+    everybody = plan([*ill, *paused, stale, *well], "5.2.0", {"production": 100})
+    assert [item.metadata.name for item in everybody.upgrade] == ["well-0", "well-1"]
+    reasons = {item.name.rpartition("/")[2]: item.reason for item in everybody.passed}
+    assert reasons["ill-0"] == "it is not healthy, its phase is Failed"
+    assert reasons["paused-1"] == "it is paused by the annotation ctrlruntime.dev/paused"
+    assert "not healthy" in reasons["stale"]
+    fixing = plan([*ill, *paused], "5.2.0", {"production": 100}, unhealthy=True)
+    assert len(fixing.upgrade) == len(ill)
+
+
+@pytest.mark.criterion("H-B7")
+def test_h_b7_those_that_have_the_version_count_first_whatever_their_state() -> None:
+    """The second call of a stage draws nobody else while the first canary is upgraded."""
+    fleet_now = [instance(f"src-{n}", "production") for n in range(10)]
+    [canary] = plan(fleet_now, "5.2.0", {"production": 10}).upgrade
+    canary.spec.sourcegraph_version = "5.2.0"
+    canary.metadata.generation = 2
+    again = plan(fleet_now, "5.2.0", {"production": 10})
+    assert again.upgrade == []
+    assert again.counts == {"production": (1, 10)}
 
 
 @pytest.mark.criterion("SG-71")
-def test_who_is_passed_by() -> None:
+def test_which_instances_are_skipped() -> None:
     instances = [
         instance("a", "internal", releaseChannel="insiders"),
         instance("b", "internal", releaseChannel="pause"),
@@ -96,7 +153,18 @@ def test_who_is_passed_by() -> None:
     assert "instance-type" in reasons["e"]
 
 
-def test_newer() -> None:
-    assert is_newer("5.10.0", "5.9.9")
-    assert not is_newer("5.2.0", "5.2.0")
+ORDER = ("5.1.9", "5.2.0-rc.1", "5.2.0", "5.3.0-rc.1", "5.3.0-rc.2", "5.3.0-rc.10", "5.3.0", "5.10")
+
+
+@pytest.mark.criterion("H-B7")
+@pytest.mark.parametrize("prefix", ["", "v"])
+def test_h_b7_versions_are_ordered_as_semver_says(prefix: str) -> None:
+    for number, version in enumerate(ORDER):
+        for other in ORDER[: number + 1]:
+            assert is_newer(prefix + version, other) is (version != other)
+            assert not is_newer(other, version)
+
+
+def test_what_is_no_version_is_never_newer() -> None:
     assert not is_newer("insiders", "5.2.0")
+    assert not is_newer("5.2.0", "insiders")

@@ -117,7 +117,7 @@ class JobBench:
         await self.client.create(secret)
 
     async def take_away(self, owner: RunOwner, run_id: str) -> None:
-        await self.client.delete(JOB, run_id, owner.namespace, propagation="Background")
+        await self.client.delete(JOB, run_id, namespace=owner.namespace, propagation="Background")
 
 
 class CloudRunBench:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from ctrlruntime.envtest.nodes.cluster import NodeOptions
 from ctrlruntime.envtest.nodes.program import SimulatedNodes
 from internal.cloud.runs import RunOwner, RunProvider
 from internal.cloud.runs.local import supervisor
-from tests.cloud.account import embedded
+from tests.cloud.rbac import embedded
 from tests.cloud.runs.benches import Bench, CloudRunBench, JobBench, LocalBench
 from tests.cloud.servers.cloudrun import CloudServer
 
@@ -31,17 +30,13 @@ async def jobs_on(environment: Environment, namespace: str) -> AsyncIterator[Job
         NodeOptions(run_local=True, namespaces=(namespace,), workers=8),
         kubeconfig=environment.kubeconfig("nodes", direct=True),
     )
-    serving = asyncio.create_task(nodes.start())
-    client = environment.client("manager")
-    cache = Cache(client)
-    try:
-        await nodes.manager.elected.wait()
-        await cache.start()
-        yield JobBench(environment, namespace, cache)
-    finally:
-        await cache.stop()
-        nodes.manager.stop()
-        await serving
+    cache = Cache(environment.client("manager"))
+    async with nodes.running():
+        try:
+            await cache.start()
+            yield JobBench(environment, namespace, cache)
+        finally:
+            await cache.stop()
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 import sys
 
-from ctrlruntime.imports import lasting
+from ctrlruntime.fast_imports import fast_imports
 
-with lasting():
+with fast_imports():
     from tests.cloud.runs.work import main
 
 main(sys.argv[1])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from internal.cloud import marks
+from internal.cloud import labels as label_keys
 from internal.cloud.runs import Run, RunState
 from internal.cloud.runs.jobs.status import run_of
 
@@ -130,13 +130,13 @@ def test_it_is_not_over_while_a_pod_runs(condition: tuple[str, str]) -> None:
 
 
 def test_cancelled_is_told_from_a_deadline() -> None:
-    run = told(job(("Failed", "DeadlineExceeded"), annotations={marks.CANCELLED: "now"}))
+    run = told(job(("Failed", "DeadlineExceeded"), annotations={label_keys.CANCELLED: "now"}))
     assert (run.state, run.message) == (RunState.CANCELLED, "cancelled")
 
 
 def test_a_success_that_a_cancellation_came_too_late_for_is_one() -> None:
     done = pod("Succeeded", ended(0, '{"message": "made"}'))
-    run = told(job(("Complete", ""), annotations={marks.CANCELLED: "now"}), done)
+    run = told(job(("Complete", ""), annotations={label_keys.CANCELLED: "now"}), done)
     assert (run.state, run.message) == (RunState.SUCCEEDED, "made")
 
 

@@ -19,13 +19,13 @@ from ctrlruntime.client.errors import NotFound, TransportError, WriteOutcomeUnkn
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.eventually import eventually_gone
 from ctrlruntime.envtest.proxy import LoseReply, Match
-from internal.cloud import marks
+from internal.cloud import labels as label_keys
 from internal.cloud.runs import RunOwner, RunRefused, RunState
 from internal.cloud.runs.jobs import JobOptions, JobRuns
 from internal.cloud.runs.jobs.manifest import JOB, POD, SECRET, job_of
 from manager.controllers.runs import NoImage, RunsOptions, with_own_image
 from tests.backends import SharedServer
-from tests.cloud.account import embedded
+from tests.cloud.rbac import embedded
 from tests.cloud.runs.benches import JOBS, JobBench, owner_of, request_of
 from tests.cloud.runs.conftest import jobs_on
 from tests.cloud.runs.test_contract import RUN, carried_out, ended, gone, runs, shows, starts
@@ -98,7 +98,7 @@ class TestShape:
     def test_an_instance_with_a_name_too_long_for_a_label_has_runs_too(self) -> None:
         long = replace(request_of(OWNER).input, instance="i" * 64)
         made = job_of(replace(request_of(OWNER), input=long), JobOptions(image="i:1"))
-        assert marks.INSTANCE not in made["metadata"]["labels"]
+        assert label_keys.INSTANCE not in made["metadata"]["labels"]
 
 
 @pytest.fixture
@@ -145,8 +145,8 @@ class TestOthers:
         assert await provider.get(owner, RUN) is None
         await provider.cancel(owner, RUN)
         await provider.delete(owner, RUN)
-        found = await client.get(JOB, RUN, "default")
-        assert marks.CANCELLED not in found["metadata"]["annotations"]
+        found = await client.get(JOB, RUN, namespace="default")
+        assert label_keys.CANCELLED not in found["metadata"]["annotations"]
 
     async def test_a_secret_of_that_name_is_refused(
         self, client: Client, provider: JobRuns, owner: RunOwner
@@ -160,7 +160,7 @@ class TestOthers:
         await client.create(body)
         with pytest.raises(RunRefused, match=f"there is a Secret '{RUN}'"):
             await provider.start(request_of(owner))
-        assert (await client.get(SECRET, RUN, "default"))["data"] == {"a": "Yg=="}
+        assert (await client.get(SECRET, RUN, namespace="default"))["data"] == {"a": "Yg=="}
 
     async def test_what_the_server_refuses_is_refused(
         self, environment: Environment, owner: RunOwner
@@ -207,11 +207,11 @@ class TestCrash:
         self, client: Client, provider: JobRuns, owner: RunOwner
     ) -> None:
         await provider.start(request_of(owner))
-        left = await client.get(SECRET, RUN, "default")
-        await client.delete(JOB, RUN, "default", propagation="Orphan")
-        await eventually_gone(client, JOB, RUN, "default")
+        left = await client.get(SECRET, RUN, namespace="default")
+        await client.delete(JOB, RUN, namespace="default", propagation="Orphan")
+        await eventually_gone(client, JOB, RUN, namespace="default")
         await provider.start(request_of(owner))
-        fresh = await client.get(SECRET, RUN, "default")
+        fresh = await client.get(SECRET, RUN, namespace="default")
         assert fresh["metadata"]["uid"] != left["metadata"]["uid"]
         assert fresh["data"]["seal-key"] != left["data"]["seal-key"]
 
@@ -219,9 +219,9 @@ class TestCrash:
         self, client: Client, provider: JobRuns, owner: RunOwner
     ) -> None:
         await provider.start(request_of(owner))
-        await client.delete(GroupVersionKind("", "v1", "ConfigMap"), "shop", "default")
-        await eventually_gone(client, JOB, RUN, "default")
-        await eventually_gone(client, SECRET, RUN, "default")
+        await client.delete(GroupVersionKind("", "v1", "ConfigMap"), "shop", namespace="default")
+        await eventually_gone(client, JOB, RUN, namespace="default")
+        await eventually_gone(client, SECRET, RUN, namespace="default")
 
 
 class TestWithNodes:
@@ -230,7 +230,7 @@ class TestWithNodes:
     async def test_a_key_that_is_gone_is_no_success(self, job_bench: JobBench) -> None:
         provider, owner = job_bench.provider(), await job_bench.owner()
         await carried_out(provider, request_of(owner, {"result": {"secret_outputs": {"a": "b"}}}))
-        await job_bench.client.delete(SECRET, RUN, "default")
+        await job_bench.client.delete(SECRET, RUN, namespace="default")
         run = await ended(provider, owner)
         assert run.state is RunState.FAILED
         assert "the key of its secret outputs is gone" in run.message
@@ -243,7 +243,7 @@ class TestWithNodes:
         await provider.start(request_of(owner, {"mark": str(marks_file)}, {"wait_for": "/never"}))
         await shows(lambda: starts(marks_file))
         (pod,) = await job_bench.client.list(POD, "default")
-        await job_bench.client.delete(POD, pod["metadata"]["name"], "default")
+        await job_bench.client.delete(POD, pod["metadata"]["name"], namespace="default")
         run = await ended(provider, owner)
         assert (run.state, run.retryable) == (RunState.FAILED, True)
         assert "its Pod is gone" in run.message
@@ -255,7 +255,7 @@ class TestWithNodes:
         await provider.delete(owner, RUN)
         await gone(provider, owner)
         with pytest.raises(NotFound):
-            await job_bench.client.get(SECRET, RUN, "default")
+            await job_bench.client.get(SECRET, RUN, namespace="default")
 
 
 @pytest.fixture
@@ -330,4 +330,4 @@ class TestOnTheRealServer:
         await provider.delete(owner, RUN)
         await gone(provider, owner)
         assert not runs(int(starts(marks_file)[0].split()[1]))
-        await eventually_gone(real_bench.client, SECRET, RUN, owner.namespace, timeout=60)
+        await eventually_gone(real_bench.client, SECRET, RUN, namespace=owner.namespace, timeout=60)

@@ -101,9 +101,9 @@ async def test_a_folder_without_a_run_is_started_by_whoever_asks_again(
     made = RunFolder(tmp_path / "runs" / owner.uid / RUN)
     files = await provider._files(request)
     made.make(provider._plan(request, made), files)
-    waiting = await provider.get(owner, RUN)
-    assert waiting is not None
-    assert waiting.state is RunState.CREATED
+    assert await provider.get(owner, RUN) is None
+    [listed] = await provider.list(owner)
+    assert (listed.run_id, listed.state, listed.retryable) == (RUN, RunState.FAILED, True)
     await provider.start(request)
     assert (await ended(provider, owner)).state is RunState.SUCCEEDED
     assert len(starts(marks)) == 1

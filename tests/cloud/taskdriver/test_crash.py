@@ -14,8 +14,8 @@ from ctrlruntime.api import BUILTIN, GroupVersionKind
 from ctrlruntime.client.errors import TransportError, WriteOutcomeUnknown
 from ctrlruntime.envtest.proxy import Cut, LoseReply, Match
 from internal.cloud.runs import RunState
-from tests.cloud.taskdriver.outside import Lost
-from tests.cloud.taskdriver.world import NAMESPACE, PLAIN, Life, World, run_of
+from tests.cloud.taskdriver.fake_provider import Lost
+from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, Life, World, run_of
 
 SECRET = BUILTIN[GroupVersionKind("", "v1", "Secret")]
 TEARS_DOWN = replace(PLAIN, teardown=True, history=2)
@@ -81,13 +81,13 @@ class Story:
             "outputs": resource.status.outputs,
             "ready": resource.status.phase,
             "attempt": run_of(resource.status).attempt,
-            "secret": (await self.world.admin.get(SECRET, f"{self.name}-outputs", NAMESPACE))[
-                "data"
-            ],
+            "secret": (
+                await self.world.admin.get(SECRET, f"{self.name}-outputs", namespace=NAMESPACE)
+            )["data"],
             "steps": [(item.type, item.status) for item in resource.status.task_conditions],
             "runs": [run.state for run in self.world.outside.of(uid)],
         }
-        await self.world.admin.delete(InstanceTerraform, self.name, NAMESPACE)
+        await self.world.admin.delete(InstanceTerraform, self.name, namespace=NAMESPACE)
         await self.drive()
         await self.end(RunState.SUCCEEDED)
         await self.stack.aclose()
@@ -117,7 +117,7 @@ async def check(world: World, fault: Callable[[int], Callable[[], bool]]) -> int
         assert story.deaths >= 1
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.criterion("SG-27")
 @pytest.mark.parametrize("action", [Cut(), LoseReply()], ids=["before", "after"])
 async def test_a_manager_that_dies_at_a_write_to_the_server(
@@ -137,7 +137,7 @@ async def test_a_manager_that_dies_at_a_write_to_the_server(
     assert world.outside.most_live == 1
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.criterion("SG-27")
 @pytest.mark.parametrize("kind", ["fail", "lose"])
 async def test_a_manager_that_dies_at_an_effect_outside(world: World, kind: str) -> None:
@@ -210,6 +210,6 @@ async def test_a_decision_on_an_older_state_is_refused_by_the_server(world: Worl
         assert world.outside.calls["start"] == mark
         left = run_of((await world.read()).status)
         assert (left.run_id, left.state) == (started, TaskState.DONE), "nothing is overwritten"
-        seen = second.cache.get(InstanceTerraform, "acme", NAMESPACE)
+        seen = second.cache.get(InstanceTerraform, "acme", namespace=NAMESPACE)
         assert seen is not None
         assert run_of(seen.status).run_id == started, "and it has looked again"

@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apis.cloud import InstanceTerraform, TaskOperation
-from internal.cloud.marks import CLOUDSQL_MODE, CONTROL, ENABLE_CMEK
-from internal.cloud.taskdriver.identity import Identity
+from internal.cloud.labels import CLOUDSQL_MODE, CONTROL, ENABLE_CMEK
+from internal.cloud.taskdriver.identity import Identity, covers, slot_at
 from internal.cloud.taskdriver.inputs import inputs_of
-from internal.cloud.taskdriver.periods import covers, slot_at
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 

@@ -8,10 +8,11 @@ from datetime import timedelta
 import pytest
 
 from apis.cloud import Phase, TaskOutcome, TaskState
-from internal.cloud.marks import PAUSED, RETRY
+from internal.cloud.labels import PAUSED, RETRY
 from internal.cloud.runs import RunState
-from internal.cloud.taskdriver import TaskView
-from tests.cloud.taskdriver.world import PLAIN, Life, World, run_of
+from internal.cloud.taskdriver import is_ready
+from internal.cloud.taskdriver.context import Hold
+from tests.cloud.taskdriver.harness import PLAIN, Life, World, run_of
 
 ONCE = replace(PLAIN, once=True)
 
@@ -67,7 +68,7 @@ async def test_newer_inputs_begin_anew_at_once(world: World) -> None:
         await life.drive()
         assert await attempt(world) == 1
         await life.finish()
-    assert TaskView(await world.read()).ready
+    assert is_ready(await world.read())
 
 
 @pytest.mark.criterion("SG-29")
@@ -199,13 +200,13 @@ async def test_paused_starts_nothing_and_awaits_what_runs(world: World) -> None:
         await world.annotate_all("acme", {PAUSED: None})
         await life.drive()
         await life.finish()
-    assert TaskView(await world.read()).ready
+    assert is_ready(await world.read())
 
 
 async def test_held_starts_nothing_and_says_why(world: World) -> None:
     await world.make()
     async with world.life() as life:
-        await life.drive(held="The spec was changed by hand.")
+        await life.drive(held=Hold(reason="Test", message="The spec was changed by hand."))
         status = (await world.read()).status
         assert status.message == "The spec was changed by hand."
         assert not world.outside.begun
@@ -230,7 +231,7 @@ async def test_once_is_once_whatever_becomes_of_the_inputs(world: World) -> None
         progress = await life.drive(definition=ONCE)
         assert progress.requeue_after is None
     assert len(world.outside.begun) == 2
-    assert TaskView(await world.read(), once=True).ready
+    assert is_ready(await world.read(), once=True)
 
 
 async def test_a_periodic_task_runs_once_in_each_slot(world: World) -> None:
@@ -249,7 +250,7 @@ async def test_a_periodic_task_runs_once_in_each_slot(world: World) -> None:
             world.clock.advance(progress.requeue_after or 0)
             await life.drive(period=period)
             resource = await world.read()
-            assert TaskView(resource).ready, "the inputs are still carried out"
+            assert is_ready(resource), "the inputs are still carried out"
             slots.add(run_of(resource.status).slot)
             progress = await life.finish(period=period)
     assert len(slots) == 4
@@ -269,7 +270,7 @@ async def test_a_periodic_task_that_failed_begins_anew_in_the_next_slot(world: W
         await life.drive(period=600.0, definition=tries)
         assert await attempt(world) == 1
         await life.finish(period=600.0, definition=tries)
-    assert TaskView(await world.read()).ready
+    assert is_ready(await world.read())
 
 
 @pytest.mark.criterion("SG-53")

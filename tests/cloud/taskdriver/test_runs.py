@@ -10,12 +10,12 @@ import pytest
 
 from apis.cloud import Phase, TaskOutcome, TaskState
 from ctrlruntime.api import BUILTIN, GroupVersionKind, is_condition_true
-from internal.cloud.marks import CLOUDSQL_MODE
+from internal.cloud.labels import CLOUDSQL_MODE
 from internal.cloud.runs import RunState
-from internal.cloud.taskdriver import TaskView
+from internal.cloud.taskdriver import inputs_of, is_ready
 from internal.cloud.tasks.definition import Supersede
-from tests.cloud.taskdriver.outside import Lost
-from tests.cloud.taskdriver.world import NAMESPACE, PLAIN, World, run_of, states
+from tests.cloud.taskdriver.fake_provider import Lost
+from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, World, run_of, states
 
 SECRET = BUILTIN[GroupVersionKind("", "v1", "Secret")]
 CANCELS = replace(PLAIN, supersede=Supersede.CANCEL)
@@ -75,7 +75,7 @@ async def test_annotations_make_a_new_run_and_labels_or_status_do_not(world: Wor
         await life.drive()
         await life.finish()
         labels = {"metadata": {"labels": {"instance-type": "trial"}}}
-        await world.admin.patch(type(await world.read()), "acme", NAMESPACE, labels)
+        await world.admin.patch(type(await world.read()), "acme", labels, namespace=NAMESPACE)
         await world.forge({"message": "edited"})
         await life.drive()
         assert sum(world.outside.begun.values()) == 1
@@ -155,7 +155,7 @@ async def test_newer_inputs_wait_for_the_run_under_way(world: World) -> None:
         assert [run.run_id for run in world.outside.live()] == [second.run_id]
         await life.finish()
     assert world.outside.most_live == 1
-    assert TaskView(await world.read()).ready
+    assert is_ready(await world.read())
 
 
 @pytest.mark.criterion("SG-28")
@@ -216,7 +216,7 @@ async def test_outputs_survive_many_passes_and_lives(world: World) -> None:
     assert resource.status.outputs == {"a": "1", "b": "2"}
     assert resource.status.outputs_secret_name == "acme-outputs"
     assert "hidden" not in resource.to_manifest().__repr__()
-    secret = await world.admin.get(SECRET, "acme-outputs", NAMESPACE)
+    secret = await world.admin.get(SECRET, "acme-outputs", namespace=NAMESPACE)
     assert base64.b64decode(secret["data"]["kubeconfig"]) == b"hidden"
     (reference,) = secret["metadata"]["ownerReferences"]
     assert (reference["uid"], reference["controller"]) == (resource.metadata.uid, True)
@@ -228,7 +228,7 @@ async def test_outputs_survive_many_passes_and_lives(world: World) -> None:
             "b": "2",
         }
         await life.finish(outputs={"a": "9"}, secret_outputs={"kubeconfig": "other"})
-    secret = await world.admin.get(SECRET, "acme-outputs", NAMESPACE)
+    secret = await world.admin.get(SECRET, "acme-outputs", namespace=NAMESPACE)
     assert set(secret["data"]) == {"kubeconfig"}
     assert (await world.read()).status.outputs == {"a": "9"}
 
@@ -247,7 +247,7 @@ async def test_outputs_are_not_put_into_a_secret_of_someone_else(world: World) -
         status = (await world.read()).status
         assert "rename or delete it" in status.message
         assert not is_condition_true(status.conditions, "Ready")
-        await world.admin.delete(SECRET, "acme-outputs", NAMESPACE)
+        await world.admin.delete(SECRET, "acme-outputs", namespace=NAMESPACE)
         await life.drive()
     status = (await world.read()).status
     assert (status.phase, status.outputs_secret_name) == (Phase.READY, "acme-outputs")
@@ -280,12 +280,12 @@ async def test_content_that_is_carried_out_already_is_adopted_without_a_run(worl
         await life.finish()
         await world.change(domain="b.example.com")
         await world.change(domain="a.example.com")
-        assert not TaskView(await world.read()).ready, "not yet seen"
+        assert not is_ready(await world.read()), "not yet seen"
         await life.drive()
     resource = await world.read()
     assert resource.metadata.generation == 3
-    assert resource.status.succeeded.inputs_version == TaskView(resource).inputs_version
-    assert TaskView(resource).ready
+    assert resource.status.succeeded.inputs_version == inputs_of(resource).version
+    assert is_ready(resource)
     assert sum(world.outside.begun.values()) == 1
 
 
@@ -301,4 +301,4 @@ async def test_a_later_run_for_other_inputs_is_undone(world: World) -> None:
         await life.drive()
         await life.finish()
     assert sum(world.outside.begun.values()) == 3
-    assert TaskView(await world.read()).ready
+    assert is_ready(await world.read())

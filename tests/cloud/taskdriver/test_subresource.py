@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from apis.cloud import Instance, InstanceTerraform, Phase, TaskState, UpgradeInstanceTask
+from ctrlruntime.api import find_condition
+from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.queue import Request
+from ctrlruntime.resources import Definitions
 from ctrlruntime.resources.revision import REVISION
 from internal.cloud.content import spec_revision
-from internal.cloud.marks import CONTROL_PLANE_MODE, PAUSED, RUNS_FINALIZER
+from internal.cloud.labels import CONTROL_PLANE_MODE, PAUSED, RETRY, RUNS_FINALIZER, SUPERSEDED
 from internal.cloud.runs import RunState
 from internal.cloud.subresource import Subresource
 from internal.cloud.subresource_reconciler import SubresourceReconciler
 from internal.cloud.taskdriver.reading import typed
-from tests.cloud.taskdriver.world import NAMESPACE, PLAIN, Life, World, run_of
+from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, Life, World, run_of
 
-ACME = Request(NAMESPACE, "acme")
+ACME = Request("acme", namespace=NAMESPACE)
+EVENT = GroupVersionKind("events.k8s.io", "v1", "Event")
 
 
 def subresource(kind: type[Any]) -> Subresource[Any]:
@@ -29,7 +34,9 @@ async def reconcile(
     life: Life, kind: type[Any] = InstanceTerraform, request: Request = ACME
 ) -> Result | None:
     """Passes until nothing is due at once."""
-    reconciler = SubresourceReconciler(subresource(kind), life.tools)
+    reconciler = SubresourceReconciler(
+        subresource(kind), life.tools, Definitions(life.tools.client.live)
+    )
     for _ in range(30):
         result = await reconciler.reconcile(request)
         if result is None or not result.requeue_after or result.requeue_after >= 1.0:
@@ -56,7 +63,7 @@ def owned(owner: Any) -> dict[str, Any]:
 
 async def steer(world: World, life: Life, annotation: str, value: str | None) -> None:
     patch = {"metadata": {"annotations": {annotation: value}}}
-    await world.admin.patch(Instance, "acme", NAMESPACE, patch)
+    await world.admin.patch(Instance, "acme", patch, namespace=NAMESPACE)
     await life.seen(kind=Instance)
 
 
@@ -65,17 +72,120 @@ def writes(world: World, mark: Any) -> int:
 
 
 @pytest.mark.criterion("SG-13")
-async def test_an_object_or_owner_that_is_not_there_is_no_error(world: World) -> None:
-    spec = {"instanceName": "nobody", "toVersion": "5.4.0"}
-    await world.make("stray", kind=UpgradeInstanceTask, spec=spec, finalizers=())
+async def test_an_object_that_is_not_there_is_no_error(world: World) -> None:
     async with world.life() as life:
-        await life.seen("stray", UpgradeInstanceTask)
         mark = world.env.proxy.log.mark()
         assert await reconcile(life) is None
-        assert await reconcile(life, UpgradeInstanceTask, Request(NAMESPACE, "stray")) is None
         requests = world.env.proxy.log.since(mark).select(user="manager")
         assert (requests.writes, requests.reads) == (0, 0)
     assert not world.outside.calls
+
+
+@pytest.mark.criterion("H-B8")
+async def test_h_b8_a_task_of_an_unknown_instance_reports_that(world: World) -> None:
+    spec = {"instanceName": "nobody", "toVersion": "5.4.0"}
+    await world.make("stray", kind=UpgradeInstanceTask, spec=spec, finalizers=())
+    await world.make("lost", finalizers=())
+    async with world.life() as life:
+        for name, kind in (("stray", UpgradeInstanceTask), ("lost", InstanceTerraform)):
+            await life.seen(name, kind)
+            await reconcile(life, kind, Request(name, namespace=NAMESPACE))
+            mark = world.env.proxy.log.mark()
+            await life.seen(name, kind)
+            await reconcile(life, kind, Request(name, namespace=NAMESPACE))
+            assert writes(world, mark) == 0, "reported once"
+    stray = await world.read("stray", UpgradeInstanceTask)
+    assert "Instance default/nobody does not exist" in stray.status.message
+    assert reported(stray) == ("False", "InstanceUnknown", stray.metadata.generation)
+    assert reported(await world.read("lost"))[1] == "InstanceUnknown"
+    assert not stray.metadata.finalizers, "nothing of it has to be cleaned up"
+    assert not world.outside.calls
+    events = await world.admin.list(EVENT, NAMESPACE)
+    assert sorted(item["reason"] for item in events) == ["InstanceUnknown", "InstanceUnknown"]
+
+
+def reported(found: Any) -> tuple[str, str, int | None]:
+    """Status, reason and generation of the condition Ready."""
+    condition = find_condition(found.status.conditions, "Ready")
+    assert condition is not None
+    assert found.status.observed_generation == found.metadata.generation
+    return condition.status, condition.reason, condition.observed_generation
+
+
+@pytest.mark.criterion("H-B6")
+@pytest.mark.parametrize("kind", [UpgradeInstanceTask, InstanceTerraform])
+@pytest.mark.parametrize("owner", ["nothing", "no controller"])
+async def test_h_b6_what_its_instance_does_not_own_is_reported_and_not_run(
+    world: World, kind: type[Any], owner: str
+) -> None:
+    acme = await instance(world)
+    spec = {"instanceName": "acme", "toVersion": "5.4.0"} if kind is UpgradeInstanceTask else {}
+    metadata = {} if owner == "nothing" else owned(acme)
+    for reference in metadata.get("ownerReferences", ()):
+        reference["controller"] = False
+    await world.make(kind=kind, spec=spec, finalizers=(), **metadata)
+    async with world.life() as life:
+        await life.seen("acme", kind)
+        await reconcile(life, kind)
+        found = await world.read("acme", kind)
+        assert reported(found)[:2] == ("False", "NotOwned")
+        assert "Change the Instance's spec instead" in found.status.message
+        assert not world.outside.calls
+        await world.admin.patch(kind, "acme", {"metadata": owned(acme)}, namespace=NAMESPACE)
+        await life.seen("acme", kind)
+        await reconcile(life, kind)
+    assert len(world.outside.begun) == 1, "its Instance owns it now"
+
+
+@pytest.mark.criterion("H-B6")
+async def test_h_b6_an_upgrade_that_is_superseded_is_not_paused(world: World) -> None:
+    acme = await instance(world)
+    spec = {"instanceName": "acme", "toVersion": "5.4.0"}
+    for name in ("done", "failed", "unborn"):
+        await world.make(name, kind=UpgradeInstanceTask, spec=spec, finalizers=(), **owned(acme))
+    async with world.life() as life:
+        for name in ("done", "failed"):
+            await reconcile_upgrade(life, name)
+            run = run_of((await world.read(name, UpgradeInstanceTask)).status)
+            end = RunState.SUCCEEDED if name == "done" else RunState.FAILED
+            supersede = {"metadata": {"annotations": {SUPERSEDED: "true", PAUSED: "true"}}}
+            await world.admin.patch(UpgradeInstanceTask, name, supersede, namespace=NAMESPACE)
+            await reconcile_upgrade(life, name)
+            running = await world.read(name, UpgradeInstanceTask)
+            assert running.status.phase is Phase.RUNNING
+            world.outside.move(run.run_id, end, retryable=True)
+            await reconcile_upgrade(life, name)
+        await world.admin.patch(UpgradeInstanceTask, "unborn", supersede, namespace=NAMESPACE)
+        await reconcile_upgrade(life, "unborn")
+        for name in ("failed", "unborn"):
+            patch = {"metadata": {"annotations": {PAUSED: None, RETRY: "again"}}}
+            await world.admin.patch(UpgradeInstanceTask, name, patch, namespace=NAMESPACE)
+            world.clock.advance(7200)
+            await reconcile_upgrade(life, name)
+        shown = life.registry.get_sample_value
+        for phase in ("Paused", "Failed", "Retrying"):
+            labels = {"task": "terraform", "phase": phase}
+            assert shown("cloud_task_objects", labels) == 0, "no alert counts it"
+    found = {item.metadata.name: item for item in await world.admin.list(UpgradeInstanceTask)}
+    assert {item.status.phase for item in found.values()} == {Phase.SUPERSEDED}
+    assert reported(found["done"])[0] == "True"
+    assert reported(found["failed"])[:2] == ("False", "Superseded")
+    assert found["failed"].status.message.startswith("Task failed. Another version")
+    assert len(world.outside.begun) == 2, "no attempt follows, whatever becomes of the annotations"
+
+
+async def reconcile_upgrade(life: Life, name: str) -> None:
+    """Passes over an upgrade, whose task is carried out once."""
+    await life.seen(name, UpgradeInstanceTask)
+    once = replace(PLAIN, once=True)
+    sub = replace(subresource(UpgradeInstanceTask), definition=once)
+    reconciler = SubresourceReconciler(sub, life.tools, Definitions(life.tools.client.live))
+    for _ in range(30):
+        result = await reconciler.reconcile(Request(name, namespace=NAMESPACE))
+        if result is None or not result.requeue_after or result.requeue_after >= 1.0:
+            return
+        life.world.clock.advance(result.requeue_after)
+    raise AssertionError("it never becomes idle")
 
 
 async def test_an_object_of_its_instance_is_driven(world: World) -> None:
@@ -90,24 +200,25 @@ async def test_an_object_of_its_instance_is_driven(world: World) -> None:
         assert world.outside.requests[run.run_id].input.instance == "acme"
 
 
-async def test_an_upgrade_made_by_hand_finds_its_instance_by_name(world: World) -> None:
-    await instance(world)
+async def test_an_upgrade_goes_without_its_instance_too(world: World) -> None:
+    owner = owned(await instance(world))
     spec = {"instanceName": "acme", "toVersion": "5.4.0"}
-    for name, given in (("good", spec), ("stray", {**spec, "instanceName": "nobody"})):
-        await world.make(name, kind=UpgradeInstanceTask, spec=given, finalizers=())
+    await world.make("good", kind=UpgradeInstanceTask, spec=spec, finalizers=(), **owner)
+    stray = {**spec, "instanceName": "nobody"}
+    await world.make("stray", kind=UpgradeInstanceTask, spec=stray, finalizers=())
     async with world.life() as life:
         for name in ("good", "stray"):
             await life.seen(name, UpgradeInstanceTask)
-            await reconcile(life, UpgradeInstanceTask, Request(NAMESPACE, name))
+            await reconcile(life, UpgradeInstanceTask, Request(name, namespace=NAMESPACE))
         good = await world.read("good", UpgradeInstanceTask)
         stray = await world.read("stray", UpgradeInstanceTask)
         assert world.outside.requests[run_of(good.status).run_id].input.instance == "acme"
         assert stray.status.run is None
-        await world.admin.delete(Instance, "acme", NAMESPACE)
-        await world.admin.delete(UpgradeInstanceTask, "good", NAMESPACE)
+        await world.admin.delete(Instance, "acme", namespace=NAMESPACE)
+        await world.admin.delete(UpgradeInstanceTask, "good", namespace=NAMESPACE)
         world.outside.move(run_of(good.status).run_id, RunState.SUCCEEDED)
         await life.seen("good", UpgradeInstanceTask)
-        await reconcile(life, UpgradeInstanceTask, Request(NAMESPACE, "good"))
+        await reconcile(life, UpgradeInstanceTask, Request("good", namespace=NAMESPACE))
     left = await world.admin.list(UpgradeInstanceTask, NAMESPACE)
     assert [item.metadata.name for item in left] == ["stray"], "it goes without its instance too"
     assert not world.outside.runs
@@ -133,7 +244,9 @@ async def test_while_the_instance_is_extracted_nothing_is_written_or_asked(world
         assert await reconcile(life) is None
         assert not life.tools.limiter.holds(run_owner(life))  # type: ignore[attr-defined]
         assert (writes(world, mark), world.outside.calls.total()) == (0, calls)
-        await world.admin.patch(InstanceTerraform, "acme", NAMESPACE, {"spec": {"domain": None}})
+        await world.admin.patch(
+            InstanceTerraform, "acme", {"spec": {"domain": None}}, namespace=NAMESPACE
+        )
         await steer(world, life, CONTROL_PLANE_MODE, None)
         await life.seen()
         await reconcile(life)
@@ -143,7 +256,7 @@ async def test_while_the_instance_is_extracted_nothing_is_written_or_asked(world
 
 
 def run_owner(life: Life) -> str:
-    entry = life.cache.entry(InstanceTerraform, "acme", NAMESPACE)
+    entry = life.cache.entry(InstanceTerraform, "acme", namespace=NAMESPACE)
     assert entry is not None
     return entry.uid
 
@@ -194,7 +307,7 @@ async def test_a_status_that_cannot_be_read_counts_as_none(world: World) -> None
         await life.seen()
         await reconcile(life)
         run = run_of((await world.read()).status)
-        entry = life.cache.entry(InstanceTerraform, "acme", NAMESPACE)
+        entry = life.cache.entry(InstanceTerraform, "acme", namespace=NAMESPACE)
         assert entry is not None
         spoilt = {**entry.decode(), "status": {"run": {"attempt": "many"}}}
         read = typed(InstanceTerraform, spoilt)

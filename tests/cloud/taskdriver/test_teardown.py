@@ -7,18 +7,19 @@ from dataclasses import replace
 import pytest
 
 from apis.cloud import InstanceTerraform, TaskOperation, TaskOutcome
-from internal.cloud.marks import CLOUDSQL_MODE, PAUSED, RETRY
+from internal.cloud.labels import CLOUDSQL_MODE, PAUSED, RETRY
 from internal.cloud.runs import RunState
+from internal.cloud.taskdriver.context import Leaving
 from internal.cloud.tasks.definition import Supersede, TaskDefinition
-from tests.cloud.taskdriver.outside import Lost
-from tests.cloud.taskdriver.world import NAMESPACE, PLAIN, World, run_of
+from tests.cloud.taskdriver.fake_provider import Lost
+from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, World, run_of
 
 TEARS_DOWN = replace(PLAIN, teardown=True)
 CANCELS = replace(PLAIN, supersede=Supersede.CANCEL)
 
 
 async def delete(world: World) -> None:
-    await world.admin.delete(InstanceTerraform, "acme", NAMESPACE)
+    await world.admin.delete(InstanceTerraform, "acme", namespace=NAMESPACE)
 
 
 async def is_there(world: World) -> bool:
@@ -171,3 +172,21 @@ async def test_paused_keeps_a_teardown_from_starting(world: World) -> None:
         await world.annotate_all("acme", {PAUSED: None})
         await life.drive(definition=TEARS_DOWN)
         assert (await life.finish(definition=TEARS_DOWN)).gone
+
+
+@pytest.mark.criterion("H-A9")
+async def test_h_a9_a_teardown_on_record_is_not_started_once_the_crd_goes(world: World) -> None:
+    """The intent was written, and the process ended before the run was started."""
+    await some_runs(world, TEARS_DOWN)
+    await delete(world)
+    world.refused = "not the leader"
+    async with world.life() as life:
+        with pytest.raises(RuntimeError):
+            await life.drive(definition=TEARS_DOWN)
+    assert run_of((await world.read()).status).operation is TaskOperation.TEARDOWN
+    world.refused = ""
+    async with world.life() as life:
+        progress = await life.drive(definition=TEARS_DOWN, leaving=Leaving.RELEASE)
+        assert progress.gone
+    operations = [request.input.operation for request in world.outside.requests.values()]
+    assert TaskOperation.TEARDOWN not in operations

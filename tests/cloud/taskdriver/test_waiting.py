@@ -8,12 +8,12 @@ from datetime import timedelta
 import pytest
 
 from apis.cloud import Phase, TaskState, Waiting, WaitingReason
-from internal.cloud.concurrency import Ledger
+from internal.cloud.concurrency import ConcurrencyLimiter
 from internal.cloud.runs import RunState
-from internal.cloud.taskdriver.waiting import next_look, refreshed
+from internal.cloud.taskdriver.summary import next_look, refreshed
 from internal.cloud.tasks.definition import Concurrency
-from tests.cloud.taskdriver.outside import Lost
-from tests.cloud.taskdriver.world import PLAIN, Clock, World, run_of, states
+from tests.cloud.taskdriver.fake_provider import Lost
+from tests.cloud.taskdriver.harness import PLAIN, Clock, World, run_of, states
 
 ONE = replace(PLAIN, concurrency=Concurrency(limit=1))
 NOW = Clock().now
@@ -99,7 +99,7 @@ async def test_a_pass_that_fails_gives_its_place_back(world: World, broken: str)
             progress = await life.step("first", definition=ONE, resource=old)
             assert progress.status.run is None
         ledger = life.tools.limiter
-        assert isinstance(ledger, Ledger)
+        assert isinstance(ledger, ConcurrencyLimiter)
         assert ledger.running("terraform") == 0
         await life.drive("second", definition=ONE)
         assert run_of((await world.read("second")).status).state is TaskState.CREATING
@@ -112,7 +112,7 @@ async def test_who_no_longer_wants_to_run_leaves_the_queue(world: World) -> None
         for name in ("first", "second", "third"):
             await life.drive(name, definition=ONE)
             world.clock.advance(1)
-        await life.drive("second", definition=ONE, paused=True)
+        await life.drive("second", definition=ONE, paused_by="a test")
         assert (await world.read("second")).status.waiting is None
         await life.finish(RunState.SUCCEEDED, "first", definition=ONE)
         assert [owner.name for owner in life.woken] == ["third"]

@@ -36,8 +36,11 @@ class Workbench:
         uid: str = "0c6e7f3a",
         attempt: int = 1,
         operation: TaskOperation = TaskOperation.APPLY,
+        instance_uid: str = "5a1b9d3e",
+        protected: bool | None = None,
     ) -> TaskContext:
-        """The context of one run; every run has a folder of its own."""
+        """The context of one run; every run has a folder of its own. Only a teardown has an instance
+        that is not protected, unless it is given."""
         owner = RunOwner(
             api_version="cloud.ctrlruntime.dev/v1",
             kind=kind,
@@ -54,6 +57,8 @@ class Workbench:
             operation=operation,
             owner=owner,
             instance=instance,
+            instance_uid=instance_uid,
+            protected=operation is TaskOperation.APPLY if protected is None else protected,
             spec=spec,
         )
         return TaskContext(

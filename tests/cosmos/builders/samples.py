@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from apis.cosmos import CosmosFullNode
 from internal.cosmos.fullnode.metadata import node_ordinals
 from internal.cosmos.fullnode.node_key import NodeKey
-from internal.cosmos.marks import p2p_service_name, pod_name
+from internal.cosmos.labels import p2p_service_name, pod_name
 
 SAMPLES = Path(__file__).parents[3] / "config" / "samples"
 NAMES = tuple(sorted(path.stem for path in SAMPLES.glob("cosmosfullnode*.yaml")))

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from apis.cosmos import CosmosFullNode
-from ctrlruntime.resources import Claim, Source
-from internal.cosmos import marks
+from internal.cosmos import labels as label_keys
 from internal.cosmos.fullnode.pvc_builder import build_claims, claim_template, has_claim
+from internal.cosmos.workload.claims import Claim, Source
 
 from .samples import node_set
 
@@ -30,7 +30,7 @@ def test_each_node_has_one() -> None:
     made = claims(replicas=2, ordinals={"start": 3})
     assert [each.desired.name for each in made] == ["pvc-test-3", "pvc-test-4"]
     assert [each.desired.instance for each in made] == [3, 4]
-    assert made[0].desired.manifest["metadata"]["labels"][marks.INSTANCE] == "test-3"
+    assert made[0].desired.manifest["metadata"]["labels"][label_keys.INSTANCE] == "test-3"
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def test_labels_and_annotations() -> None:
     given = {
         "storageClassName": "a",
         "resources": STORAGE,
-        "metadata": {"labels": {"team": "a", marks.NAME: "no"}, "annotations": {"b": "c"}},
+        "metadata": {"labels": {"team": "a", label_keys.NAME: "no"}, "annotations": {"b": "c"}},
     }
     made = claims(volumeClaimTemplate=given)[0].desired.manifest["metadata"]
     assert made["labels"]["team"] == "a"
-    assert made["labels"][marks.NAME] == "test"
+    assert made["labels"][label_keys.NAME] == "test"
     assert made["annotations"] == {"b": "c"}
 
 

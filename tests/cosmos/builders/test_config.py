@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apis.cosmos import CosmosFullNode
-from ctrlruntime.controller.failures import UnrecoverableError
+from ctrlruntime.controller.aggregate_error import UnrecoverableError
 from ctrlruntime.resources import Desired
 from internal.cosmos.fullnode.configmap_builder import build_config_maps
 from internal.cosmos.fullnode.peers import Peers, build_peers
@@ -119,7 +119,32 @@ def test_logging(field: str, value: str, where: str) -> None:
 def test_what_blocks_are_kept_in(backend: str) -> None:
     assert config(chain__databaseBackend=backend)["db_backend"] == backend
     assert app(chain__databaseBackend=backend)["app-db-backend"] == backend
-    assert config()["db_backend"] == "goleveldb"
+    assert "db_backend" not in config()
+    assert "app-db-backend" not in app()
+
+
+@pytest.mark.criterion("H-C7")
+def test_h_c7_a_chain_without_app_has_no_app_toml() -> None:
+    assert app(chain__app=None) == {}
+    assert app(chain__app=None, chain__databaseBackend="rocksdb") == {"app-db-backend": "rocksdb"}
+
+
+@pytest.mark.criterion("H-C7")
+def test_h_c7_prometheus_is_on_and_can_be_overridden() -> None:
+    assert config()["instrumentation"]["prometheus"] is True
+    off = "[instrumentation]\nprometheus = false"
+    assert config(chain__config={"overrides": off})["instrumentation"]["prometheus"] is False
+
+
+@pytest.mark.criterion("H-C7")
+def test_h_c7_what_a_new_manager_writes_is_held_back() -> None:
+    """Inputs are those that older managers recorded, so that another content is a change of the builder alone."""
+    none, before = (
+        config_maps(node_set(**given), Peers())[0]
+        for given in ({}, {"chain__databaseBackend": "goleveldb"})
+    )
+    assert none.inputs == before.inputs
+    assert none.revision != before.revision
 
 
 def test_a_sentry_waits_for_its_signer_and_keeps_no_index() -> None:
@@ -183,7 +208,7 @@ def test_overrides_that_are_no_toml_name_the_field(where: str) -> None:
     given = {"overrides": "= broken"}
     if where == "app":
         given["minGasPrice"] = "1u"
-    with pytest.raises(UnrecoverableError, match=rf"spec\.chain\.{where}\.overrides is no TOML"):
+    with pytest.raises(UnrecoverableError, match=rf"spec\.chain\.{where}\.overrides: is no TOML"):
         config_maps(node_set(**{f"chain__{where}": given}))
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from internal.cosmos import marks
+from internal.cosmos import labels as label_keys
 from internal.cosmos.fullnode.metadata import image_tag
 from internal.cosmos.names import to_host, to_label_key, to_label_value, to_name, trim_middle
 
@@ -29,25 +29,25 @@ def test_any_text_makes_a_label(text: str) -> None:
 @given(NAMES, st.integers(0, 9999))
 def test_any_name_of_a_set_makes_names_of_services(name: str, ordinal: int) -> None:
     for made in (
-        marks.p2p_service_name(name, ordinal),
-        marks.privval_service_name(name, ordinal),
-        marks.rpc_service_name(name),
-        to_host(marks.pod_name(name, ordinal)),
+        label_keys.p2p_service_name(name, ordinal),
+        label_keys.privval_service_name(name, ordinal),
+        label_keys.rpc_service_name(name),
+        to_host(label_keys.pod_name(name, ordinal)),
     ):
         assert len(made) <= 63
         assert HOST.fullmatch(made)
 
 
 def test_names_that_fit_stay_as_they_are() -> None:
-    assert marks.pod_name("gaia", 3) == "gaia-3"
-    assert marks.claim_name("gaia", 3) == "pvc-gaia-3"
-    assert marks.node_key_name("gaia", 3) == "gaia-3-node-key"
-    assert marks.p2p_service_name("gaia", 3) == "gaia-p2p-3"
-    assert marks.privval_service_name("gaia", 3) == "gaia-privval-3"
-    assert marks.rpc_service_name("gaia") == "gaia-rpc"
-    assert marks.account_name("gaia") == "gaia-vc-sa"
-    assert marks.role_name("gaia") == "gaia-vc-r"
-    assert marks.role_binding_name("gaia") == "gaia-vc-rb"
+    assert label_keys.pod_name("gaia", 3) == "gaia-3"
+    assert label_keys.claim_name("gaia", 3) == "pvc-gaia-3"
+    assert label_keys.node_key_name("gaia", 3) == "gaia-3-node-key"
+    assert label_keys.p2p_service_name("gaia", 3) == "gaia-p2p-3"
+    assert label_keys.privval_service_name("gaia", 3) == "gaia-privval-3"
+    assert label_keys.rpc_service_name("gaia") == "gaia-rpc"
+    assert label_keys.account_name("gaia") == "gaia-vc-sa"
+    assert label_keys.role_name("gaia") == "gaia-vc-r"
+    assert label_keys.role_binding_name("gaia") == "gaia-vc-rb"
 
 
 def test_names_lose_their_middle_and_stay_apart() -> None:

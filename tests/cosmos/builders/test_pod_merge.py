@@ -8,7 +8,7 @@ import pytest
 
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.strategic import PatchSchema
-from ctrlruntime.controller.failures import UnrecoverableError
+from ctrlruntime.controller.aggregate_error import UnrecoverableError
 from ctrlruntime.envtest.schema.registry import BuiltinSchema, SchemaRegistry
 from internal.cosmos.fullnode.pod_merge import POD_SPEC, ListOrMap, with_theirs
 

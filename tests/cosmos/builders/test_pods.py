@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from apis.cosmos import CosmosFullNode
-from ctrlruntime.controller.failures import UnrecoverableError
-from ctrlruntime.resources import CONFIG_CHECKSUM, Desired
-from internal.cosmos import marks
+from ctrlruntime.controller.aggregate_error import UnrecoverableError
+from ctrlruntime.resources import Desired
+from internal.cosmos import labels as label_keys
 from internal.cosmos.fullnode.pod_builder import build_pods, sidecar_image_of
+from internal.cosmos.workload.checksums import CONFIG_CHECKSUM
+from manager.controllers.cosmos_parts import CosmosOptions
 
 from .samples import SIDECAR, node_set
 
@@ -75,7 +78,7 @@ def test_a_node_may_have_an_image_and_machines_of_its_own() -> None:
     assert container(own["spec"], "node")["image"] == "debug:v9"
     assert container(own["spec"], "chain-init", "initContainers")["image"] == "debug:v9"
     assert own["spec"]["nodeSelector"] == {"disk": "slow"}
-    assert own["metadata"]["labels"][marks.VERSION] == "v9"
+    assert own["metadata"]["labels"][label_keys.VERSION] == "v9"
 
 
 def test_the_account_is_ours_or_the_one_that_is_named() -> None:
@@ -84,8 +87,8 @@ def test_the_account_is_ours_or_the_one_that_is_named() -> None:
 
 
 def test_changes_of_the_builder_are_followed_only_if_that_is_asked_for() -> None:
-    assert not pods(node_set())[0].follow_builder
-    assert pods(node_set(strategy={"builderChanges": "Roll"}))[0].follow_builder
+    assert not pods(node_set())[0].roll_on_builder_change
+    assert pods(node_set(strategy={"builderChanges": "Roll"}))[0].roll_on_builder_change
 
 
 def test_a_sentry_sleeps_before_it_starts_and_has_no_probe() -> None:
@@ -97,7 +100,7 @@ def test_a_sentry_sleeps_before_it_starts_and_has_no_probe() -> None:
     assert "readinessProbe" not in node
     assert "readinessProbe" not in container(made, "healthcheck")
     assert {"name": "privval", "containerPort": 1234, "protocol": "TCP"} in node["ports"]
-    assert pod(node_set(type="Sentry"))["metadata"]["labels"][marks.TYPE] == "Sentry"
+    assert pod(node_set(type="Sentry"))["metadata"]["labels"][label_keys.TYPE] == "Sentry"
 
 
 def test_how_long_a_sentry_sleeps() -> None:
@@ -115,18 +118,23 @@ def test_how_long_a_sentry_sleeps() -> None:
 
 def test_labels_and_annotations() -> None:
     given = {
-        "labels": {"team": "a", marks.NETWORK: "theirs", marks.INSTANCE: "no", marks.NAME: "no"},
+        "labels": {
+            "team": "a",
+            label_keys.NETWORK: "theirs",
+            label_keys.INSTANCE: "no",
+            label_keys.NAME: "no",
+        },
         "annotations": {"example.com/note": "b"},
     }
     made = pods(node_set(podTemplate__metadata=given), test_0="sum")[0].manifest["metadata"]
     assert made["labels"] == {
-        marks.COMPONENT: "CosmosFullNode",
-        marks.CREATED_BY: "cosmos-manager",
-        marks.INSTANCE: "test-0",
-        marks.NAME: "test",
-        marks.VERSION: "v1",
-        marks.NETWORK: "theirs",
-        marks.TYPE: "FullNode",
+        label_keys.COMPONENT: "CosmosFullNode",
+        label_keys.CREATED_BY: "cosmos-manager",
+        label_keys.INSTANCE: "test-0",
+        label_keys.NAME: "test",
+        label_keys.VERSION: "v1",
+        label_keys.NETWORK: "theirs",
+        label_keys.TYPE: "FullNode",
         "team": "a",
     }
     assert made["annotations"] == {"example.com/note": "b", CONFIG_CHECKSUM: "sum"}
@@ -272,7 +280,7 @@ def test_arguments_of_start(field: str, value: Any, arguments: list[str]) -> Non
 
 def test_the_network_is_a_label() -> None:
     labels = pod(node_set(chain__network="main net"))["metadata"]["labels"]
-    assert labels[marks.NETWORK] == "main-net"
+    assert labels[label_keys.NETWORK] == "main-net"
 
 
 @pytest.mark.parametrize("what", ["genesis", "addrbook", "snapshot"])
@@ -287,6 +295,20 @@ def test_what_a_disk_begins_with_is_fetched_or_made(what: str) -> None:
     assert 'sh -c "$0"' in made["command"][-1]
     without = names(spec(), "initContainers")
     assert (step[what] in without) is (what != "snapshot")
+
+
+@pytest.mark.criterion("H-D3")
+@pytest.mark.parametrize("what", ["genesis", "addrbook", "snapshot"])
+def test_h_d3_checksum_and_limit_are_arguments_only_if_given(what: str) -> None:
+    """Without them the Pod is as older managers made it."""
+    url, checksum = f"https://example.com/{what}", "Ab" * 32
+    given = {f"chain__{what}URL": url, f"chain__{what}SHA256": checksum}
+    step = {"genesis": "genesis-init", "addrbook": "addrbook-init", "snapshot": "snapshot-restore"}
+    made = spec(**given, chain__maxDownloadSize="1Ki")
+    assert container(made, step[what], "initContainers")["args"][4:] == [
+        f"--sha256={'ab' * 32}",
+        "--max-bytes=1024",
+    ]
 
 
 def test_what_prepares_a_node_in_order() -> None:
@@ -375,3 +397,52 @@ def test_what_a_pod_shows_changes_its_inputs_too(changes: dict[str, Any]) -> Non
     before, after = pods(node_set())[0], pods(node_set(**changes))[0]
     assert after.revision != before.revision
     assert after.inputs != before.inputs
+
+
+SCRIPTS = {
+    "genesisScript": "genesis-init",
+    "addrbookScript": "addrbook-init",
+    "snapshotScript": "snapshot-restore",
+}
+
+
+@pytest.mark.criterion("H-C7")
+@pytest.mark.parametrize("field", SCRIPTS)
+def test_h_c7_scripts_alone_run_in_the_image_for_scripts(field: str) -> None:
+    nodes = node_set(
+        **{f"chain__{field}": "true", "chain__versions": [{"height": 0, "image": "a"}]}
+    )
+    tools = "tools:v1"
+    made = build_pods(nodes, {}, sidecar_image=SIDECAR, script_image=tools)[0]
+    images = {each["name"]: each["image"] for each in made.manifest["spec"]["initContainers"]}
+    assert [name for name, image in images.items() if image == tools] == [SCRIPTS[field]]
+    own = node_set(**{f"chain__{field}": "true", "podTemplate__scriptImage": "mine:v1"})
+    found = build_pods(own, {}, sidecar_image=SIDECAR, script_image=tools)[0]
+    assert container(found.manifest["spec"], SCRIPTS[field], "initContainers")["image"] == "mine:v1"
+
+
+@pytest.mark.criterion("H-C7")
+def test_h_c7_another_default_image_for_scripts_is_held_back() -> None:
+    """Also that of a manager that knows one, where scripts ran in its own image before."""
+    nodes = node_set(chain__genesisScript="true")
+    before = build_pods(nodes, {}, sidecar_image=SIDECAR)[0]
+    after = build_pods(nodes, {}, sidecar_image=SIDECAR, script_image="tools:v1")[0]
+    assert before.revision != after.revision
+    assert before.inputs == after.inputs
+    without = (
+        build_pods(node_set(), {}, sidecar_image=SIDECAR, script_image=image)[0].revision
+        for image in ("", "tools:v1")
+    )
+    assert len(set(without)) == 1, "a set without scripts is as it was"
+
+
+@pytest.mark.criterion("H-C7")
+def test_h_c7_the_default_image_for_scripts_is_documented_and_has_their_tools() -> None:
+    root = Path(__file__).parents[3]
+    image = CosmosOptions().node_script_image
+    recipe = (root / "Dockerfile.node-tools").read_text()
+    command = f"podman build -f Dockerfile.node-tools -t {image} ."
+    assert command in recipe
+    assert command in (root / "docs" / "cosmos.md").read_text()
+    for tool in ("curl", "wget", "jq", "lz4", "zstd"):
+        assert f" {tool} " in recipe

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from internal.cosmos.fullnode.containers import containers
-from internal.cosmos.fullnode.init_containers import init_containers
+from internal.cosmos.fullnode.init_containers import Images, init_containers
 
 from .samples import SIDECAR, node_set
 
@@ -51,7 +51,7 @@ class Disk:
 
     def run(self, name: str, *, fails: bool = False, **changes: Any) -> str:
         """Carry out one init container."""
-        made = init_containers(node_set(**changes), 0, SIDECAR)
+        made = init_containers(node_set(**changes), 0, Images(SIDECAR, SIDECAR))
         (found,) = [each for each in made if each["name"] == name]
         return self.carry_out([*found["command"], *found.get("args", [])], fails=fails)
 

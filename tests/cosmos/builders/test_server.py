@@ -7,7 +7,7 @@ from typing import Any
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import APIError
-from internal.cosmos.marks import FIELD_MANAGER
+from internal.cosmos.labels import FIELD_MANAGER
 
 from .golden import built
 from .samples import NAMES, node_set, sample

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from internal.cosmos import marks
+from internal.cosmos import labels as label_keys
 from internal.cosmos.fullnode.service_builder import build_services
 
 from .samples import node_set
@@ -27,8 +27,8 @@ def test_one_for_each_node_and_one_for_requests() -> None:
 def test_requests_go_to_the_nodes_and_to_nothing_beside_them() -> None:
     made = services()["test-rpc"]
     assert made["spec"]["selector"] == {
-        marks.NAME: "test",
-        marks.COMPONENT: "CosmosFullNode",
+        label_keys.NAME: "test",
+        label_keys.COMPONENT: "CosmosFullNode",
     }
     ports = {each["name"]: (each["port"], each["targetPort"]) for each in made["spec"]["ports"]}
     assert ports == {
@@ -39,18 +39,18 @@ def test_requests_go_to_the_nodes_and_to_nothing_beside_them() -> None:
         "grpc-web": (9091, "grpc-web"),
     }
     assert made["spec"]["type"] == "ClusterIP"
-    assert made["metadata"]["labels"][marks.COMPONENT] == "rpc"
+    assert made["metadata"]["labels"][label_keys.COMPONENT] == "rpc"
 
 
 def test_peers_reach_one_node_each() -> None:
     made = services()["test-p2p-1"]
     assert made["spec"]["selector"] == {
-        marks.NAME: "test",
-        marks.COMPONENT: "CosmosFullNode",
-        marks.INSTANCE: "test-1",
+        label_keys.NAME: "test",
+        label_keys.COMPONENT: "CosmosFullNode",
+        label_keys.INSTANCE: "test-1",
     }
     assert [each["port"] for each in made["spec"]["ports"]] == [26656]
-    assert made["metadata"]["labels"][marks.INSTANCE] == "test-1"
+    assert made["metadata"]["labels"][label_keys.INSTANCE] == "test-1"
 
 
 @pytest.mark.parametrize(("most", "external"), [(None, 1), (0, 0), (2, 2), (9, 3)])
@@ -71,7 +71,7 @@ def test_how_many_nodes_peers_outside_can_reach(most: int | None, external: int)
 def test_what_a_template_says(template: str, name: str, usual: str) -> None:
     assert services()[name]["spec"]["type"] == usual
     given = {
-        "metadata": {"labels": {"team": "a", marks.NAME: "no"}, "annotations": {"b": "c"}},
+        "metadata": {"labels": {"team": "a", label_keys.NAME: "no"}, "annotations": {"b": "c"}},
         "type": "NodePort",
         "clusterIP": "10.0.0.7",
         "externalTrafficPolicy": "Cluster",
@@ -83,7 +83,7 @@ def test_what_a_template_says(template: str, name: str, usual: str) -> None:
     }
     made = services(service={template: given})[name]
     assert made["metadata"]["labels"]["team"] == "a"
-    assert made["metadata"]["labels"][marks.NAME] == "test"
+    assert made["metadata"]["labels"][label_keys.NAME] == "test"
     assert made["metadata"]["annotations"] == {"b": "c"}
     assert made["spec"]["type"] == "NodePort"
     assert made["spec"]["clusterIP"] == "10.0.0.7"
@@ -118,7 +118,7 @@ def test_signers_find_sentries_before_they_are_ready() -> None:
     assert {name for name in made if "privval" in name} == {"test-privval-0", "test-privval-1"}
     assert each["spec"]["publishNotReadyAddresses"] is True
     assert each["spec"]["type"] == "ClusterIP"
-    assert each["spec"]["selector"][marks.INSTANCE] == "test-1"
+    assert each["spec"]["selector"][label_keys.INSTANCE] == "test-1"
     (port,) = each["spec"]["ports"]
     assert (port["port"], port["targetPort"]) == (1234, "privval")
-    assert each["metadata"]["labels"][marks.COMPONENT] == "cosmos-sentry"
+    assert each["metadata"]["labels"][label_keys.COMPONENT] == "cosmos-sentry"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from internal.cosmos import marks
+from internal.cosmos import labels as label_keys
 from internal.cosmos.fullnode.additional_pod_builder import build_additional_pods
 from internal.cosmos.fullnode.versions import image_at
 
@@ -44,7 +44,7 @@ def test_the_last_version_whose_height_is_reached(
     made = pod(node_set(chain__versions=versions, status=status))
     assert container(made["spec"], "node")["image"] == image
     assert container(made["spec"], "chain-init", "initContainers")["image"] == image
-    assert made["metadata"]["labels"][marks.VERSION] == image.rpartition(":")[2]
+    assert made["metadata"]["labels"][label_keys.VERSION] == image.rpartition(":")[2]
     assert image_at(node_set(chain__versions=versions), "test-0", height or 0) == image
 
 
@@ -116,10 +116,10 @@ def test_pods_beside_the_nodes() -> None:
     assert [item.instance for item in made] == [0, 0, 1, 1]
     assert [item.ordinal for item in made] == sorted(item.ordinal for item in made)
     first = made[0].manifest["metadata"]
-    assert first["labels"][marks.BELONGS_TO] == "test-0"
-    assert first["labels"][marks.INSTANCE] == "indexer-0"
-    assert first["labels"][marks.NAME] == "test"
-    assert first["labels"][marks.COMPONENT] != "CosmosFullNode"
+    assert first["labels"][label_keys.BELONGS_TO] == "test-0"
+    assert first["labels"][label_keys.INSTANCE] == "indexer-0"
+    assert first["labels"][label_keys.NAME] == "test"
+    assert first["labels"][label_keys.COMPONENT] != "CosmosFullNode"
     assert first["labels"]["team"] == "data"
     assert first["annotations"] == {"a": "b"}
 
@@ -132,7 +132,7 @@ def test_they_are_rather_on_the_machine_of_their_node() -> None:
     (term,) = near["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     assert term["weight"] == 100
     assert term["podAffinityTerm"] == {
-        "labelSelector": {"matchLabels": {marks.INSTANCE: "test-0"}},
+        "labelSelector": {"matchLabels": {label_keys.INSTANCE: "test-0"}},
         "topologyKey": "kubernetes.io/hostname",
     }
     assert "affinity" not in anywhere

@@ -19,7 +19,7 @@ from ctrlruntime.queue import Request
 from ctrlruntime.resources.ordinal import ORDINAL
 from internal.cosmos.cache.cosmos_cache import CacheOptions, CosmosCache
 from internal.cosmos.cache.observation import Observation
-from internal.cosmos.marks import BELONGS_TO
+from internal.cosmos.labels import BELONGS_TO
 from tests.cosmos.servers.comet import CometNodes
 
 POD = EntryDecoder(GroupVersionKind("", "v1", "Pod"))

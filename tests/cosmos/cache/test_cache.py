@@ -15,7 +15,7 @@ from internal.cosmos.cache.memory import NOT_ASKED
 from internal.cosmos.cache.pods import TERMINATING
 from tests.cosmos.cache.nodes import NAMESPACE, Nodes, until
 
-HUB = Request(NAMESPACE, "hub")
+HUB = Request("hub", namespace=NAMESPACE)
 SELDOM = CacheOptions(interval=3600.0, deadline=30.0)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ctrlruntime.cache.events import Created, Updated
+from ctrlruntime.cache.events import CreateEvent, UpdateEvent
+from internal.cosmos.cache.change_filter import News
 from internal.cosmos.cache.memory import Memory, Record
-from internal.cosmos.cache.news import News
 from internal.cosmos.cache.observation import Observation
 from internal.cosmos.cache.pace import JITTER, PER_SECOND, SLOWEST, Pace
 from internal.cosmos.cache.pods import is_settled, matters, target_of
@@ -224,8 +224,8 @@ class TestPods:
     def test_only_what_changes_who_is_asked_matters(self) -> None:
         old = pod("hub-0", 0, uid="u", address="127.0.0.1")
         ready = pod("hub-0", 0, uid="u", address="127.0.0.1", ready=None)
-        assert matters(Created(old))
-        assert not matters(Updated(old, ready))
+        assert matters(CreateEvent(old))
+        assert not matters(UpdateEvent(old, ready))
         for new in (
             pod("hub-0", 0, uid="v", address="127.0.0.1"),
             pod("hub-0", 0, uid="u", address="127.0.0.2"),
@@ -233,4 +233,4 @@ class TestPods:
             pod("hub-0", 0, uid="u", address="127.0.0.1", phase="Failed"),
             pod("hub-0", 0, uid="u", address="127.0.0.1", port=1),
         ):
-            assert matters(Updated(old, new))
+            assert matters(UpdateEvent(old, new))

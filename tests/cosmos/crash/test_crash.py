@@ -20,9 +20,9 @@ from apis.cosmos import ScheduledVolumeSnapshot
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.nodes.addresses import PodNetwork
 from ctrlruntime.envtest.proxy import Match
-from internal.cosmos.marks import NODE
+from internal.cosmos.labels import NODE
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
-from tests.cosmos.fullnode.stage import (
+from tests.cosmos.fullnode.harness import (
     CLAIM,
     CONFIG_MAP,
     KINDS,
@@ -34,13 +34,13 @@ from tests.cosmos.fullnode.stage import (
     World,
     pods,
 )
-from tests.cosmos.real.watchman import Watchman
+from tests.cosmos.real.availability_recorder import Watchman
 from tests.cosmos.servers.comet import CometNodes
 from tests.cosmos.servers.csi import Csi
 from tests.cosmos.servers.snapshotcrds import SNAPSHOT_CRDS
 from tests.cosmos.stepclock import BEGIN
-from tests.lives import Lives
-from tests.tenancy.nursery import Child, Nursery
+from tests.crash_harness import Lives
+from tests.tenancy.manager_forkserver import Child, Nursery
 
 SCHEDULE = "hourly"
 OURS = (POD, CLAIM, SERVICE, CONFIG_MAP, SECRET)
@@ -89,7 +89,7 @@ class Scene:
     async def born(self) -> Child:
         args = [str(self.environment.kubeconfig("manager")), str(self.folder / "time")]
         log = self.folder / "manager.log"
-        return await self.nursery.start(args, log=log, entry="tests.cosmos.crash.living:main")
+        return await self.nursery.start(args, log=log, entry="tests.cosmos.crash.manager_main:main")
 
     async def shown(self) -> str:
         node_set, schedule = await self.place.get(), await self.schedule()
@@ -213,7 +213,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.criterion("cosmos-crash", "D5-6")
 @pytest.mark.parametrize("first", ["before", "after"])
 async def test_a_manager_killed_at_every_write_comes_to_the_same_end(

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.cosmos.fullnode.stage import Place, World
+from tests.cosmos.fullnode.harness import Place, World
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from internal.cosmos.fullnode.crossings import Crossings, crosses
+from internal.cosmos.fullnode.upgrade_gate import Crossings, crosses
 
 
 @dataclass

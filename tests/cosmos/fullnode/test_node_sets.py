@@ -12,7 +12,8 @@ from ctrlruntime.api import find_condition
 from ctrlruntime.client.errors import Invalid
 from ctrlruntime.envtest.proxy import Fail, Match, Rule
 from internal.cosmos.fullnode import pod_builder
-from tests.cosmos.fullnode.stage import (
+from internal.cosmos.labels import FINALIZER
+from tests.cosmos.fullnode.harness import (
     CLAIM,
     CONFIG_MAP,
     NAME,
@@ -75,20 +76,20 @@ async def test_from_apply_to_complete_then_silence_and_a_restart_that_writes_not
 async def test_kubectl_scale_and_the_highest_goes_first(world: World, place: Place) -> None:
     await place.apply(place.node_set())
     await place.settled()
-    scale = await place.client.get_scale(CosmosFullNode, NAME, place.namespace)
+    scale = await place.client.get_scale(CosmosFullNode, NAME, namespace=place.namespace)
     assert (scale["spec"]["replicas"], scale["status"]["replicas"]) == (3, 3)
     selector = scale["status"]["selector"]
     chosen = await place.client.list(POD, place.namespace, labels=selector)
     assert len(chosen) == 3
 
-    await place.client.patch_scale(CosmosFullNode, NAME, place.namespace, 5)
+    await place.client.patch_scale(CosmosFullNode, NAME, 5, namespace=place.namespace)
     await place.settled()
     assert await place.names(CLAIM) == CLAIMS
     await world.rest()
 
     before = await place.uids()
     down = world.mark()
-    await place.client.patch_scale(CosmosFullNode, NAME, place.namespace, 2)
+    await place.client.patch_scale(CosmosFullNode, NAME, 2, namespace=place.namespace)
     found = await place.settled()
     gone = place.deletions(down)
     assert gone[:3] == ["hub-4", "hub-3", "hub-2"]
@@ -126,16 +127,17 @@ async def test_numbers_start_where_they_are_told_to(place: Place) -> None:
 async def test_a_set_goes_with_all_it_has_by_its_owner_references(
     world: World, place: Place
 ) -> None:
-    """The embedded server collects garbage, as a cluster does; there is no finalizer."""
+    """The embedded server collects garbage, as a cluster does; the manager takes the finalizer off."""
     await place.apply(place.node_set(replicas=1))
     found = await place.settled()
-    assert not found.metadata.finalizers
+    assert found.metadata.finalizers == [FINALIZER]
     gone = world.mark()
-    await place.client.delete(CosmosFullNode, NAME, place.namespace)
+    await place.client.delete(CosmosFullNode, NAME, namespace=place.namespace)
     for kind in (POD, CLAIM, SERVICE, CONFIG_MAP, SECRET):
         for name in await place.names(kind):
             await place.until_object(kind, name, lambda item: item is None)
-    assert place.writes(gone) == []
+    writes = [(item.verb, item.resource) for item in place.writes(gone)]
+    assert writes == [("patch", "cosmosfullnodes.cosmos.ctrlruntime.dev")]
 
 
 async def test_what_hands_change_or_delete_is_put_right(world: World, place: Place) -> None:
@@ -144,11 +146,14 @@ async def test_what_hands_change_or_delete_is_put_right(world: World, place: Pla
     before = await place.uids()
     config = await place.object(CONFIG_MAP, "hub-0")
     await place.client.patch(
-        CONFIG_MAP, "hub-0", place.namespace, {"data": {"app-overlay.toml": "mine = true\n"}}
+        CONFIG_MAP,
+        "hub-0",
+        {"data": {"app-overlay.toml": "mine = true\n"}},
+        namespace=place.namespace,
     )
     await place.until_object(CONFIG_MAP, "hub-0", lambda item: item["data"] == config["data"])
     labels = {"metadata": {"labels": {"app.kubernetes.io/instance": "other"}}}
-    await place.client.patch(POD, "hub-0", place.namespace, labels)
+    await place.client.patch(POD, "hub-0", labels, namespace=place.namespace)
     await place.until_object(
         POD,
         "hub-0",
@@ -159,7 +164,7 @@ async def test_what_hands_change_or_delete_is_put_right(world: World, place: Pla
 
     for kind, name in ((SERVICE, "hub-rpc"), (CONFIG_MAP, "hub-0"), (POD, "hub-0")):
         old = (await place.object(kind, name))["metadata"]["uid"]
-        await place.client.delete(kind, name, place.namespace)
+        await place.client.delete(kind, name, namespace=place.namespace)
 
         def is_another(item: Any, old: str = old) -> bool:
             return item is not None and item["metadata"]["uid"] != old
@@ -173,14 +178,14 @@ async def test_a_key_of_ones_own_is_kept_and_told_to_peers(place: Place) -> None
     await place.settled()
     other = await place.object(SECRET, "hub-1-node-key")
     patch = {"data": other["data"]}
-    await place.client.patch(SECRET, "hub-0-node-key", place.namespace, patch)
+    await place.client.patch(SECRET, "hub-0-node-key", patch, namespace=place.namespace)
     first = (await place.object(CONFIG_MAP, "hub-1"))["data"]
     await place.until_object(CONFIG_MAP, "hub-1", lambda item: item["data"] != first)
     await place.settled()
     assert (await place.object(SECRET, "hub-0-node-key"))["data"] == other["data"]
 
     bad = {"data": {"node_key.json": base64.b64encode(b"{}").decode()}}
-    await place.client.patch(SECRET, "hub-0-node-key", place.namespace, bad)
+    await place.client.patch(SECRET, "hub-0-node-key", bad, namespace=place.namespace)
     found = await place.phase("Error")
     assert "hub-0-node-key" in found.status.status
     assert (await place.object(SECRET, "hub-0-node-key"))["data"] == bad["data"]
@@ -202,7 +207,7 @@ async def test_a_foreign_pod_is_left_alone_and_all_else_is_done(world: World, pl
     assert (await place.uids())["hub-1"] == made["metadata"]["uid"]
     await place.told("Error")
 
-    await place.client.delete(POD, "hub-1", place.namespace)
+    await place.client.delete(POD, "hub-1", namespace=place.namespace)
     await place.settled()
 
 
@@ -327,7 +332,7 @@ async def test_a_claim_is_made_once_there_is_what_it_is_filled_from(
     }
     await place.client.create(snapshot)
     taken = {"readyToUse": True, "creationTime": "2026-05-01T00:00:00Z", "restoreSize": "3Gi"}
-    await place.client.patch_status(SNAPSHOT, "first", place.namespace, {"status": taken})
+    await place.client.patch_status(SNAPSHOT, "first", {"status": taken}, namespace=place.namespace)
     await place.until_object(CLAIM, CLAIMS[0], lambda claim: claim is not None)
     claim = await place.object(CLAIM, CLAIMS[0])
     assert claim["spec"]["dataSource"]["name"] == "first"
@@ -354,7 +359,7 @@ async def test_a_claim_is_filled_from_another_that_is_waited_for(place: Place) -
     await place.until_object(CLAIM, CLAIMS[0], lambda claim: claim is not None)
     claim = await place.object(CLAIM, CLAIMS[0])
     assert claim["spec"]["dataSource"] == source
-    await place.client.delete(CLAIM, "template", place.namespace)
+    await place.client.delete(CLAIM, "template", namespace=place.namespace)
     await place.settled()
 
 
@@ -400,3 +405,26 @@ async def test_a_template_that_is_no_spec_is_refused_by_the_server(place: Place)
 def _claims(found: CosmosFullNode) -> str:
     condition = find_condition(found.status.conditions, "ClaimsAsSpecified")
     return "" if condition is None else condition.status
+
+
+@pytest.mark.criterion("H-C5")
+async def test_h_c5_a_template_that_shrinks_is_reported_and_the_claims_stay(place: Place) -> None:
+    disk = {"resources": {"requests": {"storage": "2Gi"}}}
+    await place.apply(place.node_set(replicas=2, volumeClaimTemplate=disk))
+    await place.settled()
+    await place.edit(volumeClaimTemplate={"resources": {"requests": {"storage": "1Gi"}}})
+
+    def is_reported(found: CosmosFullNode) -> bool:
+        condition = find_condition(found.status.conditions, "ClaimsAsSpecified")
+        return condition is not None and condition.reason == "CannotShrink"
+
+    found = await place.until(is_reported)
+    condition = find_condition(found.status.conditions, "ClaimsAsSpecified")
+    assert condition is not None
+    assert condition.status == "False"
+    assert "pvc-hub-0 has 2Gi, not 1Gi; pvc-hub-1 has 2Gi, not 1Gi" in condition.message
+    claim = await place.object(CLAIM, CLAIMS[0])
+    assert claim["spec"]["resources"]["requests"]["storage"] == "2Gi"
+    await place.told("ImmutableFieldChanged")
+    await place.edit(volumeClaimTemplate=disk)
+    await place.until(lambda found: not is_reported(found))

@@ -14,9 +14,9 @@ import pytest
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.api import find_condition
 from ctrlruntime.cache.entry import EntryDecoder
-from ctrlruntime.resources.checksums import CONFIG_CHECKSUM
 from internal.cosmos.fullnode.observed_health import observed
-from tests.cosmos.fullnode.stage import CONFIG_MAP, NAME, PATIENCE, POD, Place, World, pods
+from internal.cosmos.workload.checksums import CONFIG_CHECKSUM
+from tests.cosmos.fullnode.harness import CONFIG_MAP, NAME, PATIENCE, POD, Place, World, pods
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -183,15 +183,15 @@ async def test_a_pod_that_somebody_else_deletes_counts_as_down(world: World, pla
     await place.settled()
     before = await place.uids()
     hold = {"metadata": {"finalizers": ["test/hold"]}}
-    await place.client.patch(POD, "hub-2", place.namespace, hold)
-    await place.client.delete(POD, "hub-2", place.namespace)
+    await place.client.patch(POD, "hub-2", hold, namespace=place.namespace)
+    await place.client.delete(POD, "hub-2", namespace=place.namespace)
     await place.edit(podTemplate={"image": "gaia:v2"})
     await place.until(lambda found: found.status.rollout.outdated > 0 and _new(found))
     await world.rest()
     now = await place.uids()
     assert now == before, "nothing else is taken down"
     let_go = {"metadata": {"finalizers": None}}
-    await place.client.patch(POD, "hub-2", place.namespace, let_go)
+    await place.client.patch(POD, "hub-2", let_go, namespace=place.namespace)
     await renewed(place, before)
 
 
@@ -271,7 +271,7 @@ async def test_a_pod_that_the_cache_lacks_is_no_fault(place: Place) -> None:
     place.node(0).hold()
     place.node(1).hold()
     try:
-        await place.client.delete(POD, "hub-0", place.namespace)
+        await place.client.delete(POD, "hub-0", namespace=place.namespace)
         await place.until_object(
             POD, "hub-0", lambda pod: pod is not None and pod["metadata"]["uid"] != before["hub-0"]
         )
@@ -307,7 +307,7 @@ async def test_a_pod_that_has_ended_is_made_anew(place: Place) -> None:
     await place.settled()
     before = await place.uids()
     ended = {"status": {"phase": "Failed", "reason": "Evicted"}}
-    await place.client.patch(POD, "hub-0", place.namespace, ended, subresource="status")
+    await place.client.patch(POD, "hub-0", ended, namespace=place.namespace, subresource="status")
     await renewed(place, before)
 
 

@@ -8,12 +8,10 @@ import pytest
 
 from apis.cosmos import CosmosFullNode, CosmosFullNodeStatus, FullNodePhase, RolloutStatus
 from ctrlruntime.api import Condition, set_condition
-from ctrlruntime.controller.failures import TransientError, UnrecoverableError
-from ctrlruntime.resources.claims import ClaimProgress, Immutable
-from ctrlruntime.resources.workload import Progress
+from ctrlruntime.controller.aggregate_error import TransientError, UnrecoverableError
+from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.events import of_status
-from internal.cosmos.fullnode.findings import Findings
-from internal.cosmos.fullnode.verdict import (
+from internal.cosmos.fullnode.phase import (
     Found,
     Times,
     Verdict,
@@ -21,6 +19,8 @@ from internal.cosmos.fullnode.verdict import (
     rollout_of,
     verdict,
 )
+from internal.cosmos.workload.claims import ClaimProgress, Immutable
+from internal.cosmos.workload.workload import Progress
 from tests.cosmos.fullnode.test_status import NOON
 
 TIMES = Times(progress=3, external=30, failure=60, upgrade=10)

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.backends import SharedServer
-from tests.cosmos.fullnode.stage import CLAIM, NAME, POD, Place, pods
-from tests.cosmos.real.theatre import SCHEDULE, STORAGE, Snapshots, Theatre
-from tests.cosmos.real.watchman import Watchman
+from tests.cosmos.fullnode.harness import CLAIM, NAME, POD, Place, pods
+from tests.cosmos.real.availability_recorder import Watchman
+from tests.cosmos.real.harness import SCHEDULE, STORAGE, Snapshots, Theatre
 
 BUDGET = 3
 BOUNDARY = 1000
@@ -32,7 +32,6 @@ async def minutes(snapshots: Snapshots) -> AsyncIterator[list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.criterion("cosmos-story")
 async def test_twelve_nodes_are_kept_up_whatever_is_done_to_them(
     real_server: SharedServer, tmp_path: Path
@@ -54,7 +53,7 @@ def first(place: Place) -> dict[str, Any]:
         replicas=9,
         strategy={"maxUnavailable": BUDGET},
         volumeClaimTemplate={"storageClassName": STORAGE},
-        selfHeal={"heightDriftMitigation": {"threshold": 50}},
+        selfHeal={"heightDriftMitigation": {"threshold": 50, "cooldownSeconds": 0}},
     )
 
 

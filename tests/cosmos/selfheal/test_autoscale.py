@@ -9,8 +9,8 @@ import pytest
 
 from apis.cosmos import PVCAutoScale, PVCAutoScaleRequest
 from ctrlruntime.api.scalars import Quantity
-from ctrlruntime.resources.sizes import requested_size
 from internal.cosmos.selfheal.autoscale import Disk, Verdict, decide, increased
+from internal.cosmos.workload.sizes import requested_size
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

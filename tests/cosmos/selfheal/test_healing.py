@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.envtest.proxy import Fail, Match
-from tests.cosmos.selfheal.ward import POD, Bed, Ward, until
+from tests.cosmos.selfheal.harness import POD, Harness, Namespace, until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("self-healing")]
 
@@ -20,20 +20,20 @@ HOURS = 3600
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def ward(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ward]:
-    async with Ward.start(tmp_path_factory.mktemp("ward")) as made:
+async def ward(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Harness]:
+    async with Harness.start(tmp_path_factory.mktemp("ward")) as made:
         yield made
         assert made.refused() == []
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def bed(ward: Ward) -> AsyncIterator[Bed]:
+async def bed(ward: Harness) -> AsyncIterator[Namespace]:
     made = await ward.bed()
     yield made
     await made.discharge()
 
 
-def fill(bed: Bed, *ordinals: int, percent: int = 90) -> None:
+def fill(bed: Namespace, *ordinals: int, percent: int = 90) -> None:
     """Disks of these nodes are full to so much."""
     for ordinal in ordinals:
         bed.node(ordinal).disk_total = 100 * GIB
@@ -45,7 +45,7 @@ def scale(**more: Any) -> dict[str, Any]:
 
 
 class TestDisks:
-    async def test_full_ones_are_asked_to_grow_by_the_status(self, bed: Bed) -> None:
+    async def test_full_ones_are_asked_to_grow_by_the_status(self, bed: Namespace) -> None:
         fill(bed, 0, 2)
         bed.node(1).disk_error = "not mounted"
         others = {"peers": ["id@peer:26656"], "scheduledSnapshotStatus": {"x": {"podCandidate": "hub-7"}}}  # fmt: skip
@@ -69,7 +69,7 @@ class TestDisks:
         assert bed.ward.comet.folders[bed.namespace, "hub-0"] == "/home/operator/cosmos"
 
     @pytest.mark.criterion("D5-3")
-    async def test_at_the_ceiling_a_disk_is_asked_for_once(self, bed: Bed) -> None:
+    async def test_at_the_ceiling_a_disk_is_asked_for_once(self, bed: Namespace) -> None:
         mark = bed.mark()
         fill(bed, 0)
         await bed.admit(selfHeal=scale(maxSize="110Gi", cooldownSeconds=0))
@@ -85,7 +85,7 @@ class TestDisks:
         await bed.ward.until_looked()
         assert len(bed.writes(mark)) == 1
 
-    async def test_the_next_request_waits_for_the_cooldown(self, bed: Bed) -> None:
+    async def test_the_next_request_waits_for_the_cooldown(self, bed: Namespace) -> None:
         fill(bed, 0)
         await bed.admit(selfHeal=scale())
         await bed.until_requested(pvc_hub_0="120Gi")
@@ -98,7 +98,7 @@ class TestDisks:
         await bed.until_requested(pvc_hub_0="144Gi")
 
     async def test_a_class_that_cannot_expand_is_told_once_and_nothing_asked(
-        self, bed: Bed
+        self, bed: Namespace
     ) -> None:
         fill(bed, 1)
         await bed.admit(selfHeal=scale(), storage_class="fixed")
@@ -110,7 +110,7 @@ class TestDisks:
         assert len(await bed.events()) == 1
         assert await bed.requests() == {}
 
-    async def test_unknown_usage_is_told_only_if_none_is_known(self, bed: Bed) -> None:
+    async def test_unknown_usage_is_told_only_if_none_is_known(self, bed: Namespace) -> None:
         for ordinal in range(3):
             bed.node(ordinal).disk_error = "not mounted"
         await bed.admit(selfHeal=scale())
@@ -122,7 +122,9 @@ class TestDisks:
         fill(bed, 1)
         await bed.until_requested(pvc_hub_1="120Gi")
 
-    async def test_a_write_that_fails_is_told_and_done_at_the_next_look(self, bed: Bed) -> None:
+    async def test_a_write_that_fails_is_told_and_done_at_the_next_look(
+        self, bed: Namespace
+    ) -> None:
         proxy = bed.ward.environment.proxy
         match = Match(user="manager", verb="patch", namespace=bed.namespace)
         proxy.add(Fail(code=503), match)
@@ -131,7 +133,7 @@ class TestDisks:
         await bed.until_event("PVCAutoScaleSignalResize")
         await bed.until_requested(pvc_hub_0="120Gi")
 
-    async def test_nothing_is_done_where_nobody_asked_for_it(self, bed: Bed) -> None:
+    async def test_nothing_is_done_where_nobody_asked_for_it(self, bed: Namespace) -> None:
         mark = bed.mark()
         fill(bed, 0)
         bed.node(1).behind = 90
@@ -143,12 +145,12 @@ class TestDisks:
         await bed.until_requested(pvc_hub_0="120Gi")
 
 
-DRIFT = {"heightDriftMitigation": {"threshold": 10}}
+DRIFT = {"heightDriftMitigation": {"threshold": 10, "cooldownSeconds": 0}}
 
 
 class TestHeights:
     async def test_nodes_that_fell_behind_are_started_again_within_the_budget(
-        self, bed: Bed
+        self, bed: Namespace
     ) -> None:
         mark = bed.mark()
         bed.node(1).behind = 30
@@ -173,14 +175,33 @@ class TestHeights:
         await bed.until_going("hub-2")
         assert [item.verb for item in bed.writes(mark)] == ["delete", "delete"]
 
-    async def test_nodes_that_catch_up_are_left_alone(self, bed: Bed) -> None:
+    async def test_nodes_that_catch_up_are_left_alone(self, bed: Namespace) -> None:
         bed.node(1).behind, bed.node(1).catching_up = 50, True
         await bed.admit(selfHeal=DRIFT)
         await bed.until_asked(1)
         await bed.ward.until_looked()
         assert await bed.going() == []
 
-    async def test_a_paused_node_is_one_that_is_down(self, bed: Bed) -> None:
+    @pytest.mark.criterion("H-C5")
+    async def test_h_c5_one_liar_has_nobody_restarted(self, bed: Namespace) -> None:
+        bed.node(1).height = 9_000_000_000
+        await bed.admit(selfHeal=DRIFT)
+        await bed.until_asked(1)
+        await bed.ward.until_looked(10)
+        assert await bed.going() == []
+
+    @pytest.mark.criterion("H-C5")
+    async def test_h_c5_a_young_pod_is_not_restarted_again(self, bed: Namespace) -> None:
+        bed.node(1).behind = 30
+        policy = {"threshold": 10, "cooldownSeconds": 86400}
+        await bed.admit(selfHeal={"heightDriftMitigation": policy})
+        await bed.until_asked(1)
+        await bed.ward.until_looked()
+        assert await bed.going() == []
+        await bed.edit(selfHeal=DRIFT)
+        await bed.until_going("hub-1")
+
+    async def test_a_paused_node_is_one_that_is_down(self, bed: Namespace) -> None:
         bed.node(1).behind = 30
         paused = {"scheduledSnapshotStatus": {"x": {"podCandidate": "hub-2"}}}
         await bed.admit(selfHeal=DRIFT, pods=2, status=paused)
@@ -191,15 +212,17 @@ class TestHeights:
         await bed.add_pod(2)
         await bed.until_going("hub-1")
 
-    async def test_a_pod_that_somebody_else_deletes_counts_as_down(self, bed: Bed) -> None:
+    async def test_a_pod_that_somebody_else_deletes_counts_as_down(self, bed: Namespace) -> None:
         await bed.admit(selfHeal=DRIFT)
-        await bed.client.delete(POD, "hub-0", bed.namespace)
+        await bed.client.delete(POD, "hub-0", namespace=bed.namespace)
         bed.node(1).behind = 30
         await bed.until_asked(1)
         await bed.ward.until_looked()
         assert await bed.going() == ["hub-0"]
 
-    async def test_a_delete_that_fails_is_told_and_done_at_the_next_look(self, bed: Bed) -> None:
+    async def test_a_delete_that_fails_is_told_and_done_at_the_next_look(
+        self, bed: Namespace
+    ) -> None:
         match = Match(user="manager", verb="delete", namespace=bed.namespace)
         bed.ward.environment.proxy.add(Fail(code=500), match)
         bed.node(0).behind = 30
@@ -208,7 +231,7 @@ class TestHeights:
         await bed.until_going("hub-0")
 
 
-async def test_a_look_asks_no_node(bed: Bed) -> None:
+async def test_a_look_asks_no_node(bed: Namespace) -> None:
     fill(bed, 0)
     await bed.admit(selfHeal={**scale(), **DRIFT})
     await bed.until_requested(pvc_hub_0="120Gi")
@@ -223,7 +246,7 @@ async def test_a_look_asks_no_node(bed: Bed) -> None:
         bed.node(ordinal).release()
 
 
-async def test_sets_are_asked_as_long_as_they_exist(bed: Bed) -> None:
+async def test_sets_are_asked_as_long_as_they_exist(bed: Namespace) -> None:
     name = f"{bed.namespace}/hub"
     await bed.admit(selfHeal=scale())
     await bed.until_asked(0)
@@ -231,6 +254,6 @@ async def test_sets_are_asked_as_long_as_they_exist(bed: Bed) -> None:
     await bed.remove_pod("hub-1")
     await bed.add_pod(1)
     await bed.until_asked(1)
-    await bed.client.delete(CosmosFullNode, "hub", bed.namespace)
+    await bed.client.delete(CosmosFullNode, "hub", namespace=bed.namespace)
     await until(lambda: name not in bed.ward.background())
     await until(lambda: bed.ward.comet.under_way == 0)

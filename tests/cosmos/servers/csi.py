@@ -10,7 +10,6 @@ Volumes hold nothing: a claim is bound as soon as what it is made from is ready.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import Any, Final, Self
 from ctrlruntime.api import Quantity
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.api.scalars import format_time
-from ctrlruntime.cache.backoff import BackoffOptions
+from ctrlruntime.backoff import BackoffOptions
 from ctrlruntime.cache.informer import InformerOptions
 from ctrlruntime.cache.options import CacheOptions
 from ctrlruntime.cache.reflector import ReflectorOptions
@@ -90,12 +89,8 @@ class Csi:
     async def start(cls, config: Config, **options: Any) -> AsyncIterator[Self]:
         """Run it in the background."""
         csi = cls(config, **options)
-        running = asyncio.create_task(csi.manager.start())
-        try:
+        async with csi.manager.running():
             yield csi
-        finally:
-            csi.manager.stop()
-            await running
 
     def of_snapshot(self, name: str) -> Behaviour:
         """What becomes of one snapshot."""
@@ -111,7 +106,7 @@ class Csi:
         kinds: tuple[RESTMapping | GroupVersionKind, ...] = (SNAPSHOT, CLAIM)
         for controller, kind in zip(self._controllers, kinds, strict=False):
             for entry in self.manager.cache.informer(kind).store:
-                controller.queue.add(Request(entry.namespace, entry.name), reason="tick")
+                controller.queue.add(Request(entry.name, namespace=entry.namespace), reason="tick")
 
     def _add(self, name: str, kind: RESTMapping | GroupVersionKind, reconcile: Any) -> None:
         controller = Builder(self.manager).for_(kind, optional=True).named(name).build(reconcile)
@@ -120,7 +115,7 @@ class Csi:
     # -- snapshots --------------------------------------------------------------------------------
 
     async def _snapshot(self, request: Request) -> None:
-        snapshot = self.manager.cache.get(SNAPSHOT, request.name, request.namespace)
+        snapshot = self.manager.cache.get(SNAPSHOT, request.name, namespace=request.namespace)
         if snapshot is None or (snapshot.get("status") or {}).get("readyToUse"):
             return
         claim_name = snapshot["spec"]["source"].get("persistentVolumeClaimName", "")
@@ -144,14 +139,14 @@ class Csi:
         await self._set_status(SNAPSHOT, snapshot, status)
 
     def _size(self, request: Request, claim_name: str) -> str:
-        claim = self.manager.cache.get(CLAIM, claim_name, request.namespace) or {}
+        claim = self.manager.cache.get(CLAIM, claim_name, namespace=request.namespace) or {}
         requests = ((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}
         return str(requests.get("storage", "1Gi"))
 
     # -- claims -----------------------------------------------------------------------------------
 
     async def _claim(self, request: Request) -> Result | None:
-        claim = self.manager.cache.get(CLAIM, request.name, request.namespace)
+        claim = self.manager.cache.get(CLAIM, request.name, namespace=request.namespace)
         if claim is None:
             return None
         if claim["metadata"].get("deletionTimestamp"):
@@ -180,7 +175,7 @@ class Csi:
             patch = {"metadata": {"uid": metadata["uid"], "finalizers": kept or None}}
             with contextlib.suppress(NotFound):
                 await self.manager.client.patch(
-                    CLAIM, metadata["name"], metadata["namespace"], patch
+                    CLAIM, metadata["name"], patch, namespace=metadata["namespace"]
                 )
 
     def _source_ready(self, claim: Manifest) -> bool:
@@ -188,7 +183,9 @@ class Csi:
         if source is None:
             return True
         kind = SNAPSHOT if source.get("apiGroup") == GROUP else CLAIM
-        found = self.manager.cache.get(kind, source["name"], claim["metadata"]["namespace"])
+        found = self.manager.cache.get(
+            kind, source["name"], namespace=claim["metadata"]["namespace"]
+        )
         status = (found or {}).get("status") or {}
         return bool(status.get("readyToUse")) or status.get("phase") == "Bound"
 
@@ -203,7 +200,7 @@ class Csi:
             await self.manager.client.patch(
                 kind,
                 metadata["name"],
-                metadata["namespace"],
                 {"status": status},
+                namespace=metadata["namespace"],
                 subresource="status",
             )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import hashlib
 import io
 import lzma
+import shutil
 import tarfile
 import threading
 import zipfile
@@ -15,16 +17,21 @@ from pathlib import Path
 
 import lz4.frame
 import pytest
+from backports import zstd
 from click.testing import CliRunner
 
 from internal.cosmos.sidecar.fetch import (
     FetchError,
+    Source,
+    default_limit,
     fetch_addrbook,
     fetch_genesis,
     fetch_snapshot,
 )
 from manager.node import node
 
+LIMIT = 1 << 20
+"""Bytes that a download may have."""
 GENESIS = b'{"chain_id": "test-1", "padding": "' + b"x" * 5000 + b'"}'
 
 
@@ -34,10 +41,17 @@ class Site:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.cut: set[str] = set()
+        self.moved: dict[str, str] = {}
         site = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                if self.path in site.moved:
+                    self.send_response(302)
+                    self.send_header("Location", site.moved[self.path])
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
                 content = site.files.get(self.path)
                 self.send_response(404 if content is None else 200)
                 self.send_header("Content-Length", str(len(content or b"")))
@@ -48,11 +62,18 @@ class Site:
             def log_message(self, *_args: object) -> None:
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, _request: object, _client: object) -> None:
+                """Clients that have read enough hang up."""
+
+        self.server = Server(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
 
-    def put(self, path: str, content: bytes) -> str:
+    def put(self, path: str, content: bytes) -> Source:
         self.files[path] = content
+        return Source(self.url(path), LIMIT)
+
+    def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.server.server_port}{path}"
 
 
@@ -95,9 +116,11 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
     "xz": lzma.compress,
     "bzip2": bz2.compress,
     "lz4": lz4.frame.compress,
+    "zstd": zstd.compress,
     "tar": lambda content: tar(readme=b"no", genesis_json=content),
     "tar.gz": lambda content: gzip.compress(tar(genesis_json=content)),
     "tar.lz4": lambda content: lz4.frame.compress(tar(genesis_json=content)),
+    "tar.zst": lambda content: zstd.compress(tar(genesis_json=content)),
     "zip": lambda content: zipped(genesis_json=content, readme=b"no"),
 }
 
@@ -145,7 +168,7 @@ ARCHIVE = tar(
 )
 
 
-@pytest.mark.parametrize("packing", ["plain", "gzip", "lz4", "xz", "bzip2"])
+@pytest.mark.parametrize("packing", ["plain", "gzip", "lz4", "xz", "bzip2", "zstd"])
 def test_an_archive_of_data(site: Site, tmp_path: Path, packing: str) -> None:
     (tmp_path / "data").mkdir()
     url = site.put("/s", PACKED[packing](ARCHIVE))
@@ -196,11 +219,14 @@ def test_links_are_not_unpacked(site: Site, tmp_path: Path) -> None:
     [
         (b"", "neither JSON nor an archive"),
         (b"<html>", "neither JSON nor an archive"),
-        (b"\x28\xb5\x2f\xfdzstd", "zstd"),
+        (b"\x28\xb5\x2f\xfdzstd", "cannot be read"),
+        (b'{"chain_id": "a"', "no such JSON"),
+        (b'{"chain_id": "a"} {}', "no such JSON"),
+        (b'{"result": {"genesis": {}}}', "chain_id"),
         (tar(readme=b"no"), r"no file \*\.json"),
         (zipped(a_json=b"{}", b_json=b"{}"), r"2 files \*\.json"),
     ],
-    ids=["empty", "html", "zstd", "tar", "zip"],
+    ids=["empty", "html", "zstd", "cut", "two", "wrapped", "tar", "zip"],
 )
 def test_what_is_no_genesis_file_is_told_so(
     site: Site, tmp_path: Path, content: bytes, why: str
@@ -217,7 +243,7 @@ def test_an_archive_without_blocks_is_told_so(site: Site, tmp_path: Path) -> Non
 
 def test_the_command(site: Site, tmp_path: Path) -> None:
     environment = {"CHAIN_HOME": str(tmp_path)}
-    url = site.put("/g", GENESIS)
+    url = site.put("/g", GENESIS).url
     done = CliRunner().invoke(node, ["fetch", "genesis", url], env=environment)
     assert (done.exit_code, done.output) == (0, "genesis: fetched\n")
     assert (tmp_path / "config" / "genesis.json").read_bytes() == GENESIS
@@ -228,3 +254,180 @@ def test_the_command(site: Site, tmp_path: Path) -> None:
         refused = CliRunner().invoke(node, ["fetch", "addrbook", bad], env=environment)
         assert refused.exit_code == 1
         assert "only http and https" in refused.output
+
+
+def archive_of(*members: tuple[str, bytes, bytes]) -> bytes:
+    """A tar of name, type and content (or target, of a link)."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, kind, content in members:
+            info = tarfile.TarInfo(name)
+            info.type = kind
+            if kind == tarfile.REGTYPE:
+                info.size = len(content)
+                archive.addfile(info, io.BytesIO(content))
+            else:
+                info.linkname = content.decode()
+                archive.addfile(info)
+    return buffer.getvalue()
+
+
+BLOCKS = ("data/blockstore.db/CURRENT", tarfile.REGTYPE, b"b")
+
+
+@pytest.mark.criterion("H-D3")
+@pytest.mark.parametrize(
+    "name",
+    ["config/priv_validator_key.json", "./config/node_key.json", "genesis.json", ".restoring"],
+)
+def test_h_d3_only_data_and_wasm_of_an_archive_are_written(
+    site: Site, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "data").mkdir()
+    key = tmp_path / "config" / "priv_validator_key.json"
+    key.write_text("mine")
+    content = archive_of(
+        (name, tarfile.REGTYPE, b"theirs" * 5000),
+        ("keyring-test", tarfile.DIRTYPE, b""),
+        ("./data", tarfile.DIRTYPE, b""),
+        BLOCKS,
+        ("./wasm/wasm/state", tarfile.REGTYPE, b"w"),
+    )
+    assert fetch_snapshot(site.put("/s", content), tmp_path, tmp_path / "data")
+    assert key.read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config", "data", "wasm"]
+    assert list((tmp_path / "config").iterdir()) == [key]
+    assert (tmp_path / "data/blockstore.db/CURRENT").read_bytes() == b"b"
+
+
+@pytest.mark.criterion("H-D3")
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE]
+)
+@pytest.mark.parametrize("name", ["data/a", "other/a", "../a"])
+def test_h_d3_links_and_devices_are_refused_wherever_they_are(
+    site: Site, tmp_path: Path, name: str, kind: bytes
+) -> None:
+    content = archive_of((name, kind, b"/etc/passwd"), BLOCKS)
+    with pytest.raises(FetchError, match="no file below"):
+        fetch_snapshot(site.put("/s", content), tmp_path, tmp_path / "data")
+    assert (tmp_path / ".restoring").exists(), "the next start begins again"
+
+
+@pytest.mark.criterion("H-D3")
+@pytest.mark.parametrize(
+    "target", ["ftp://example.com/a", "file:///etc/passwd", "data:,x", "gopher://example.com/"]
+)
+def test_h_d3_a_redirect_to_another_scheme_is_refused(
+    site: Site, tmp_path: Path, target: str
+) -> None:
+    site.moved["/moved"] = target
+    with pytest.raises(FetchError, match=r"not allowed|only http and https|unknown url type"):
+        fetch_addrbook(Source(site.url("/moved"), LIMIT), tmp_path / "addrbook.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.criterion("H-D3")
+def test_h_d3_a_redirect_to_http_is_followed(site: Site, tmp_path: Path) -> None:
+    site.put("/a", b'{"addrs": []}')
+    site.moved["/moved"] = site.url("/a")
+    assert fetch_addrbook(Source(site.url("/moved"), LIMIT), tmp_path / "addrbook.json")
+
+
+@pytest.mark.criterion("H-D3")
+@pytest.mark.parametrize("packing", ["plain", "gzip", "lz4", "xz", "bzip2", "zstd"])
+def test_h_d3_a_small_archive_does_not_become_a_large_disk(
+    site: Site, tmp_path: Path, packing: str
+) -> None:
+    """The limit holds for the download and for what comes out of it."""
+    (tmp_path / "data").mkdir()
+    bomb = tar(
+        **{"data__blockstore.db__CURRENT": b"b", "data__application.db__big": bytes(8 * LIMIT)}
+    )
+    url = site.put("/s", PACKED[packing](bomb))
+    with pytest.raises(FetchError, match="maxDownloadSize"):
+        fetch_snapshot(url, tmp_path, tmp_path / "data")
+    written = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+    assert written <= LIMIT
+
+
+@pytest.mark.criterion("H-D3")
+@pytest.mark.parametrize("packing", ["plain", "gzip", "zstd", "tar.gz", "zip"])
+def test_h_d3_a_genesis_file_has_a_limit_too(site: Site, tmp_path: Path, packing: str) -> None:
+    large = b'{"chain_id": "a", "x": "' + b"x" * 2 * LIMIT + b'"}'
+    with pytest.raises(FetchError, match="maxDownloadSize"):
+        fetch_genesis(
+            site.put("/g", PACKED[packing](large)), tmp_path / "genesis.json", tmp_path / "data"
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.criterion("H-D3")
+def test_h_d3_headers_without_end_are_refused(site: Site, tmp_path: Path) -> None:
+    """A header is held in memory: it has a limit far below that of the archive."""
+    info = tarfile.TarInfo("data/x")
+    info.pax_headers = {"comment": "x" * (3 << 20)}
+    content = info.tobuf(tarfile.PAX_FORMAT) + bytes(1024)
+    with pytest.raises(FetchError, match="header is longer"):
+        fetch_snapshot(
+            Source(site.put("/s", gzip.compress(content)).url, 64 << 20),
+            tmp_path,
+            tmp_path / "data",
+        )
+
+
+@pytest.mark.criterion("H-D3")
+@pytest.mark.parametrize("right", [True, False])
+def test_h_d3_a_checksum_is_of_the_file_as_it_is_served(
+    site: Site, tmp_path: Path, right: bool
+) -> None:
+    served = {"genesis": gzip.compress(GENESIS), "snapshot": zstd.compress(ARCHIVE) + bytes(0)}
+    (tmp_path / "data").mkdir()
+    sums = {what: hashlib.sha256(content).hexdigest() for what, content in served.items()}
+    if not right:
+        sums = dict.fromkeys(sums, "0" * 64)
+    genesis = Source(site.put("/g", served["genesis"]).url, LIMIT, sums["genesis"].upper())
+    snapshot = Source(site.put("/s", served["snapshot"]).url, LIMIT, sums["snapshot"])
+    file = tmp_path / "config" / "genesis.json"
+    if right:
+        assert fetch_genesis(genesis, file, tmp_path / "data")
+        assert fetch_snapshot(snapshot, tmp_path, tmp_path / "data")
+        return
+    with pytest.raises(FetchError, match="SHA-256"):
+        fetch_genesis(genesis, file, tmp_path / "data")
+    assert list(file.parent.iterdir()) == []
+    with pytest.raises(FetchError, match="SHA-256"):
+        fetch_snapshot(snapshot, tmp_path, tmp_path / "data")
+    assert (tmp_path / ".restoring").exists(), "the node does not start with it"
+
+
+@pytest.mark.criterion("H-D3")
+def test_h_d3_an_address_book_is_json_or_is_not_taken(site: Site, tmp_path: Path) -> None:
+    for content in (b'{"addrs": [}', b'{"addrs": []', b"[]"):
+        with pytest.raises(FetchError):
+            fetch_addrbook(site.put("/a", content), tmp_path / "addrbook.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.criterion("H-D3")
+def test_h_d3_messages_carry_no_password_and_no_query(site: Site, tmp_path: Path) -> None:
+    source = Source("http://user:hunter2@127.0.0.1:1/a?token=hunter3", LIMIT)
+    with pytest.raises(FetchError) as failed:
+        fetch_addrbook(source, tmp_path / "addrbook.json")
+    assert "hunter" not in str(failed.value)
+
+
+@pytest.mark.criterion("H-D3")
+def test_h_d3_the_default_limit_is_twice_the_disk(site: Site, tmp_path: Path) -> None:
+    assert default_limit(tmp_path) == 2 * shutil.disk_usage(tmp_path).total
+    url = site.put("/g", GENESIS).url
+    environment = {"CHAIN_HOME": str(tmp_path)}
+    small = CliRunner().invoke(node, ["fetch", "genesis", url, "--max-bytes=99"], env=environment)
+    assert small.exit_code == 1
+    assert "maxDownloadSize" in small.output
+    wrong = CliRunner().invoke(
+        node, ["fetch", "genesis", url, f"--sha256={'0' * 64}"], env=environment
+    )
+    assert wrong.exit_code == 1
+    assert "SHA-256" in wrong.output

@@ -13,7 +13,7 @@ import pytest
 from apis.cosmos import CosmosFullNode, CosmosFullNodeStatus
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Forbidden, NotFound
-from ctrlruntime.client.statuses import StatusClient
+from ctrlruntime.client.status_client import StatusClient
 from ctrlruntime.envtest.environment import Environment
 from internal.cosmos.comet.client import NodeClient
 from internal.cosmos.fullnode.role_binding_builder import build_role_bindings
@@ -57,17 +57,21 @@ async def made(client: Client, heights: dict[str, int] | None = None, **changes:
         await client.create(item.manifest, kind=item.mapping)
     if heights:
         await client.patch(
-            CosmosFullNode, "test", NAMESPACE, {"status": {"height": heights}}, subresource="status"
+            CosmosFullNode,
+            "test",
+            {"status": {"height": heights}},
+            namespace=NAMESPACE,
+            subresource="status",
         )
 
 
 async def heights(client: Client) -> dict[str, int]:
-    found = await client.get(CosmosFullNode, "test", NAMESPACE)
+    found = await client.get(CosmosFullNode, "test", namespace=NAMESPACE)
     return dict(found.status.height)
 
 
 async def version_of(client: Client) -> str | None:
-    return (await client.get(CosmosFullNode, "test", NAMESPACE)).metadata.resource_version
+    return (await client.get(CosmosFullNode, "test", namespace=NAMESPACE)).metadata.resource_version
 
 
 def stopped_at(home: Path, height: object) -> Path:
@@ -173,7 +177,7 @@ async def test_what_others_write_meanwhile_is_not_lost(admin: Client, tmp_path: 
         def update(status: CosmosFullNodeStatus) -> None:
             status.height = {**status.height, f"test-{number}": number}
 
-        await statuses.sync_update(NAMESPACE, "test", update)
+        await statuses.sync_update("test", update, namespace=NAMESPACE)
 
     stopped_at(tmp_path, 50)
     await asyncio.gather(
@@ -192,7 +196,7 @@ async def test_the_rights_of_a_pod_are_for_its_own_set(admin: Client, tmp_path: 
     with pytest.raises(Forbidden):
         await VersionCheck(account, place).before_start()
     with pytest.raises(Forbidden):
-        await account.patch(CosmosFullNode, "test", NAMESPACE, {"spec": {"replicas": 9}})
+        await account.patch(CosmosFullNode, "test", {"spec": {"replicas": 9}}, namespace=NAMESPACE)
 
 
 async def test_looking_ends_with_its_set_and_outlives_a_node_that_is_silent(
@@ -208,7 +212,7 @@ async def test_looking_ends_with_its_set_and_outlives_a_node_that_is_silent(
         await _told(admin, node, 10)
         node.broken, node.height = False, 149
         await _until(admin, {"test-0": 150})
-        await admin.delete(CosmosFullNode, "test", NAMESPACE)
+        await admin.delete(CosmosFullNode, "test", namespace=NAMESPACE)
         await asyncio.wait_for(looking, 60)
         with pytest.raises(NotFound):
             await heights(admin)

@@ -13,10 +13,10 @@ from apis.cosmos import ScheduledVolumeSnapshot, SnapshotPhase
 from ctrlruntime.api import find_condition
 from ctrlruntime.envtest.eventually import eventually
 from ctrlruntime.envtest.proxy.rules import Cut, LoseReply, Match, Rule
-from internal.cosmos.marks import PAUSE_FINALIZER, SOURCE
+from internal.cosmos.labels import PAUSE_FINALIZER, SOURCE
 from tests.cosmos.servers.csi import NEVER
 from tests.cosmos.servers.snapshotcrds import SNAPSHOT, SNAPSHOT_CRDS
-from tests.cosmos.snapshots.stand import NAMESPACE, PATIENCE, Stand
+from tests.cosmos.snapshots.harness import NAMESPACE, PATIENCE, Stand
 
 FIRST = "nightly-202603011210"
 Phase = SnapshotPhase
@@ -53,9 +53,9 @@ async def take_down(stand: Stand, **fields: Any) -> None:
 async def test_a_whole_round(stand: Stand) -> None:
     await take_down(stand)
     assert await stand.paused() == ["hub-0"]
-    found = await stand.client.get(ScheduledVolumeSnapshot, "nightly", NAMESPACE)
+    found = await stand.client.get(ScheduledVolumeSnapshot, "nightly", namespace=NAMESPACE)
     assert PAUSE_FINALIZER in (found.metadata.finalizers or [])
-    made = await stand.client.get(SNAPSHOT, FIRST, NAMESPACE)
+    made = await stand.client.get(SNAPSHOT, FIRST, namespace=NAMESPACE)
     assert made["spec"] == {
         "source": {"persistentVolumeClaimName": "pvc-hub-0"},
         "volumeSnapshotClassName": "fast",
@@ -98,7 +98,7 @@ def ended(found: ScheduledVolumeSnapshot, name: str) -> bool:
 @pytest.mark.criterion("D5-4")
 async def test_deleted_while_its_node_is_down_it_restores_the_node_first(stand: Stand) -> None:
     await take_down(stand)
-    await stand.client.delete(ScheduledVolumeSnapshot, "nightly", NAMESPACE)
+    await stand.client.delete(ScheduledVolumeSnapshot, "nightly", namespace=NAMESPACE)
     await stand.gone(ScheduledVolumeSnapshot, "nightly")
     assert await stand.paused() == []
     assert FIRST in await stand.snapshots()  # copies outlive who made them
@@ -109,8 +109,8 @@ async def test_a_node_comes_back_though_the_finalizer_was_taken_off_by_force(sta
     await take_down(stand)
     await stand.stop_manager()
     patch = {"metadata": {"finalizers": None}}
-    await stand.client.patch(ScheduledVolumeSnapshot, "nightly", NAMESPACE, patch)
-    await stand.client.delete(ScheduledVolumeSnapshot, "nightly", NAMESPACE)
+    await stand.client.patch(ScheduledVolumeSnapshot, "nightly", patch, namespace=NAMESPACE)
+    await stand.client.delete(ScheduledVolumeSnapshot, "nightly", namespace=NAMESPACE)
     assert await stand.paused() == ["hub-0"]
     await stand.start_manager()
     await stand.restored()
@@ -122,16 +122,19 @@ async def test_a_snapshot_that_fails_has_its_node_restored_and_the_next_time_kep
 ) -> None:
     assert stand.csi is not None
     stand.csi.of_snapshot(FIRST).error = "quota exceeded"
-    await stand.schedule(deletePod=True)
+    await stand.schedule(deletePod=True, deadlines={"snapshotCreation": 60})
     stand.clock.step(minutes=10)
     await stand.phase("nightly", Phase.WAITING_FOR_POD_DELETION)
     await stand.settle()
+    await stand.sees("nightly", lambda found: "quota exceeded" in found.status.status)
+    assert len(await stand.paused()) == 1, "the driver tries again until the deadline"
+    stand.clock.step(seconds=60)
     await stand.phase("nightly", Phase.WAITING_FOR_POD_RESTORATION)
     assert await stand.paused() == []
     await stand.settle()
     found = await stand.phase("nightly", Phase.WAITING_FOR_NEXT)
     assert found.status.last_snapshot is not None
-    assert found.status.last_snapshot.failed == "quota exceeded"
+    assert "quota exceeded" in found.status.last_snapshot.failed
     assert found.status.next_at is not None
     await stand.gone(SNAPSHOT, FIRST)
     assert "VolumeSnapshotReadyError" in await stand.reasons()
@@ -165,10 +168,10 @@ async def test_who_dies_around_the_create_makes_exactly_one_snapshot(
     for rule in (NO_FURTHER_STATUS,) if heard else (NO_FURTHER_STATUS, UNHEARD):
         stand.environment.proxy.add_rule(rule)
     stand.clock.step(minutes=10)
-    await eventually(stand.client, SNAPSHOT, FIRST, NAMESPACE, timeout=PATIENCE)
+    await eventually(stand.client, SNAPSHOT, FIRST, namespace=NAMESPACE, timeout=PATIENCE)
     await stand.stop_manager()
     stand.environment.proxy.clear()
-    found = await stand.client.get(ScheduledVolumeSnapshot, "nightly", NAMESPACE)
+    found = await stand.client.get(ScheduledVolumeSnapshot, "nightly", namespace=NAMESPACE)
     assert found.status.phase is Phase.CREATING_SNAPSHOT
     stand.clock.step(minutes=3)
     await stand.start_manager()
@@ -189,7 +192,7 @@ async def test_of_two_that_are_due_at_once_one_waits(stand: Stand) -> None:
     stand.clock.step(minutes=10)
 
     async def down(name: str) -> bool:
-        found = await stand.client.get(ScheduledVolumeSnapshot, name, NAMESPACE)
+        found = await stand.client.get(ScheduledVolumeSnapshot, name, namespace=NAMESPACE)
         return found.status.phase is Phase.WAITING_FOR_POD_DELETION
 
     await stand.sees("nightly", lambda found: found.status.phase in BUSY)
@@ -209,8 +212,8 @@ BUSY = (Phase.FINDING_CANDIDATE, Phase.WAITING_FOR_POD_DELETION)
 
 
 async def test_a_bad_schedule_is_told_and_mended(stand: Stand) -> None:
-    await stand.schedule(schedule="every day")
-    found = await stand.sees("nightly", lambda found: "fields" in found.status.status)
+    await stand.schedule(schedule="61 * * * *")
+    found = await stand.sees("nightly", lambda found: "spec.schedule" in found.status.status)
     condition = find_condition(found.status.conditions, "Ready")
     assert condition is not None
     assert condition.reason == "BadSchedule"

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from apis.cosmos import ScheduledVolumeSnapshotStatus, SnapshotPhase
+from apis.cosmos import PhaseDeadlines, ScheduledVolumeSnapshotStatus, SnapshotPhase
 from internal.cosmos.snapshots.effects import Create, Effect
-from internal.cosmos.snapshots.machine import IDLE
+from internal.cosmos.snapshots.machine import IDLE, deadline
 from internal.cosmos.snapshots.naming import pause_key
-from tests.cosmos.snapshots.play import NAMESPACE, SET, Cluster, Schedule, spec
+from tests.cosmos.snapshots.fake_cluster import NAMESPACE, SET, Cluster, Schedule, spec
 
 WHICH = st.integers(0, 1)
 NODE = st.integers(0, 2)
 SELDOM = st.integers(0, 7).map(lambda number: number == 7)
+
+ROUNDS = 40
+"""Many times what two schedules need, one after the other; less than a minute, so that no time becomes due."""
+
+CREATION = timedelta(seconds=PhaseDeadlines().snapshot_creation)
 
 
 class Faults(RuleBasedStateMachine):
@@ -115,6 +121,11 @@ class Faults(RuleBasedStateMachine):
         for copy in self.cluster.copies.values():
             copy.error = None if copy.ready else "no space"
 
+    @rule()
+    def the_driver_recovers(self) -> None:
+        for copy in self.cluster.copies.values():
+            copy.error = None
+
     # -- people -----------------------------------------------------------------------------------
 
     @rule(which=WHICH, now=SELDOM)
@@ -179,15 +190,20 @@ class Faults(RuleBasedStateMachine):
                 assert pause_key(NAMESPACE, schedule.name) not in self.cluster.down
 
     def teardown(self) -> None:
-        """Left alone, everything comes to rest: no node is down, and the next time is waited for."""
+        """Left alone, every schedule becomes idle: no node is down, and the next time is waited for.
+
+        A copy whose driver has failed never becomes ready. Its node comes back and the copy goes at the
+        deadlines, by when another snapshot may be due.
+        """
         self.cluster.served, self.cluster.replicas, self.cluster.lagging = True, 3, set()
         for schedule in self.schedules:
             schedule.spec = schedule.spec.model_copy(update={"suspend": False})
-        for _ in range(12):
+        for _ in range(ROUNDS):
             self.cluster.settle()
             self.snapshots_become_ready()
             for schedule in self.schedules:
                 schedule.forget() if schedule.gone else schedule.look()
+            self.reach_deadlines_of_failed_copies()
             self.cluster.pass_time(seconds=1)
         assert self.cluster.down == {}
         for schedule in self.schedules:
@@ -197,6 +213,37 @@ class Faults(RuleBasedStateMachine):
                 assert schedule.status.next_at is not None
                 assert len(schedule.made_by_us()) <= schedule.spec.limit
 
+    def reach_deadlines_of_failed_copies(self) -> None:
+        """Let time pass until no schedule waits for, or keeps, what cannot become ready."""
+        failed = {name: each for name, each in self.cluster.copies.items() if each.error}
+        limits = [each.made_at + CREATION for each in failed.values()]
+        for schedule in self.schedules:
+            status = schedule.status
+            waiting = status.phase is SnapshotPhase.WAITING_FOR_SNAPSHOT_CREATION
+            if waiting and status.last_snapshot and status.last_snapshot.name in failed:
+                limits.append(deadline(schedule.spec, status) or self.cluster.now)
+        self.cluster.now = max([self.cluster.now, *limits])
+
 
 TestFaults = Faults.TestCase
 TestFaults.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_a_node_whose_snapshot_fails_for_good_is_restored_at_the_deadline() -> None:
+    state = Faults()
+    state.all_goes_well_for_a_while(which=0, stages=4)
+    state.snapshots_fail()
+    assert state.cluster.down != {}, "the snapshot is being made"
+    state.teardown()
+
+
+def test_a_failed_snapshot_that_no_status_knows_is_deleted_at_the_deadline() -> None:
+    state = Faults()
+    state.all_goes_well_for_a_while(which=0, stages=8)
+    state.all_goes_well_for_a_while(which=0, stages=5)
+    state.all_goes_well_for_a_while(which=0, stages=8)
+    state.a_status_is_lost(which=0, now=True)
+    state.snapshots_fail()
+    copies = state.schedules[0].made_by_us()
+    assert len(copies) == 3, "one of them is no older than a driver may take"
+    state.teardown()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from internal.cosmos.schedule import BadSchedule, parse
+from ctrlruntime.schedule import BadSchedule, parse
 
 START = datetime(2020, 1, 1, tzinfo=UTC)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 from apis.cosmos import JobOutcome, StatefulJob
 from ctrlruntime.envtest.eventually import eventually
 from ctrlruntime.envtest.proxy.rules import Cut, Match, Rule
+from internal.cosmos.labels import CREATED_BY
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
-from tests.cosmos.snapshots.stand import CLAIM, JOB, NAMESPACE, PATIENCE, Stand
+from tests.cosmos.snapshots.harness import CLAIM, JOB, NAMESPACE, PATIENCE, Stand
 
 RUN = "weekly-20260301120030"
 NEXT = "weekly-20260301130030"
@@ -54,17 +56,17 @@ async def end(stand: Stand, name: str, condition: str = "Complete") -> None:
     }
     if condition == "Complete":
         status["completionTime"] = said["lastTransitionTime"]
-    await stand.client.patch_status(JOB, name, NAMESPACE, {"status": status})
+    await stand.client.patch_status(JOB, name, {"status": status}, namespace=NAMESPACE)
 
 
 async def test_from_snapshot_to_cleanup(stand: Stand) -> None:
     found = await running(stand)
     assert found.status.job_history[0].snapshot == "copy"
-    claim = await stand.client.get(CLAIM, RUN, NAMESPACE)
+    claim = await stand.client.get(CLAIM, RUN, namespace=NAMESPACE)
     assert claim["spec"]["dataSource"]["name"] == "copy"
     assert claim["spec"]["resources"] == {"requests": {"storage": "5Gi"}}
     for kind in (CLAIM, JOB):
-        owned = await stand.client.get(kind, RUN, NAMESPACE)
+        owned = await stand.client.get(kind, RUN, namespace=NAMESPACE)
         assert owned["metadata"]["ownerReferences"][0]["uid"] == found.metadata.uid
     await end(stand, RUN)
     await stand.job("weekly", last_is(JobOutcome.SUCCEEDED))
@@ -87,7 +89,7 @@ async def test_a_job_that_fails_is_told(stand: Stand) -> None:
 @pytest.mark.criterion("D5-8")
 async def test_deleted_it_takes_job_and_claim_along(stand: Stand) -> None:
     await running(stand)
-    await stand.client.delete(StatefulJob, "weekly", NAMESPACE)
+    await stand.client.delete(StatefulJob, "weekly", namespace=NAMESPACE)
     await stand.gone(JOB, RUN)
     await stand.gone(CLAIM, RUN)
 
@@ -114,7 +116,7 @@ async def test_one_that_runs_is_not_overtaken_and_one_that_vanishes_is_lost(stan
     await stand.edit(StatefulJob, "weekly", suspend=True)
     await stand.job("weekly", lambda found: found.status.next_at is None)
     assert [each["metadata"]["name"] for each in await stand.client.list(JOB, NAMESPACE)] == [RUN]
-    await stand.client.delete(JOB, RUN, NAMESPACE, propagation="Background")
+    await stand.client.delete(JOB, RUN, namespace=NAMESPACE, propagation="Background")
     found = await stand.job("weekly", last_is(JobOutcome.LOST))
     await stand.gone(CLAIM, RUN)
     assert found.status.status == "Suspended."
@@ -130,10 +132,10 @@ async def test_who_dies_in_between_goes_on_with_the_same_names(stand: Stand, res
     await stand.stateful_job()
     await stand.job("weekly", last_is(JobOutcome.STARTING))
     if resource == "jobs.batch":
-        await eventually(stand.client, CLAIM, RUN, NAMESPACE, timeout=PATIENCE)
+        await eventually(stand.client, CLAIM, RUN, namespace=NAMESPACE, timeout=PATIENCE)
     await stand.stop_manager()
     stand.environment.proxy.clear()
-    await stand.client.delete(VOLUME_SNAPSHOT, "copy", NAMESPACE)
+    await stand.client.delete(VOLUME_SNAPSHOT, "copy", namespace=NAMESPACE)
     await stand.snapshot("newer", app="chain")
     stand.clock.step(minutes=7)
     await stand.start_manager()
@@ -143,3 +145,45 @@ async def test_who_dies_in_between_goes_on_with_the_same_names(stand: Stand, res
     for kind in (CLAIM, JOB):
         names = [each["metadata"]["name"] for each in await stand.client.list(kind, NAMESPACE)]
         assert names == [RUN]
+
+
+@pytest.mark.criterion("H-C4")
+async def test_h_c4_a_job_that_lost_its_labels_is_not_lost(stand: Stand) -> None:
+    await running(stand)
+    before = await stand.client.get(JOB, RUN, namespace=NAMESPACE)
+    # The server would fill in those of the template if none were left.
+    gone = {"metadata": {"labels": {CREATED_BY: None}}}
+    await stand.client.patch(JOB, RUN, gone, namespace=NAMESPACE, field_manager="people")
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            job = await stand.client.get(JOB, RUN, namespace=NAMESPACE)
+            if job["metadata"].get("labels", {}).get(CREATED_BY):
+                break
+            await asyncio.sleep(0.05)
+    assert job["metadata"]["uid"] == before["metadata"]["uid"]
+    await end(stand, RUN)
+    await stand.job("weekly", last_is(JobOutcome.SUCCEEDED))
+
+
+@pytest.mark.criterion("H-C7")
+async def test_h_c7_job_and_claim_have_the_labels_of_the_stateful_job(stand: Stand) -> None:
+    await stand.snapshot("copy", app="chain")
+    await stand.stateful_job()
+    patch = {"metadata": {"labels": {"team": "chains", CREATED_BY: "x"}}}
+    await stand.client.patch(
+        StatefulJob, "weekly", patch, namespace=NAMESPACE, field_manager="people"
+    )
+    await stand.job("weekly", last_is(JobOutcome.RUNNING))
+    stand.clock.step(days=8)
+    await end(stand, RUN)
+    later = await stand.job(
+        "weekly",
+        lambda found: (
+            found.status.job_history[0].name != RUN
+            and found.status.job_history[0].outcome is JobOutcome.RUNNING
+        ),
+    )
+    for kind in (JOB, CLAIM):
+        made = await stand.client.get(kind, later.status.job_history[0].name, namespace=NAMESPACE)
+        labels = made["metadata"]["labels"]
+        assert (labels["team"], labels[CREATED_BY]) == ("chains", "cosmos-manager")

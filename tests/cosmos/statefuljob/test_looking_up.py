@@ -12,7 +12,7 @@ from ctrlruntime.cache.cache import Cache
 from ctrlruntime.envtest.eventually import eventually
 from internal.cosmos.datasource import DataSources, SourceMissing, SourceReason
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
-from tests.cosmos.snapshots.stand import CLAIM, NAMESPACE, PATIENCE, Stand
+from tests.cosmos.snapshots.harness import CLAIM, NAMESPACE, PATIENCE, Stand
 
 
 def template(**source: Any) -> VolumeClaimTemplate:
@@ -42,7 +42,9 @@ async def test_sources(tmp_path: Path) -> None:
         stand.csi.of_claim("theirs").capacity = "4Gi"
         await stand.client.create(claim)
         capacity = {"status": {"capacity": {"storage": "4Gi"}}}
-        await eventually(stand.client, CLAIM, "theirs", NAMESPACE, capacity, timeout=PATIENCE)
+        await eventually(
+            stand.client, CLAIM, "theirs", capacity, namespace=NAMESPACE, timeout=PATIENCE
+        )
         cache = Cache(stand.client)
         cache.declare(VOLUME_SNAPSHOT)
         await cache.start()

@@ -9,8 +9,8 @@ import pytest
 
 from apis.cosmos import JobOutcome, JobRecord, StatefulJob, StatefulJobSpec, StatefulJobStatus
 from ctrlruntime.cache.entry import Entry, EntryDecoder
+from ctrlruntime.schedule import BadSchedule
 from internal.cosmos.datasource import from_snapshot
-from internal.cosmos.schedule import BadSchedule
 from internal.cosmos.statefuljob.claim_builder import build_claim
 from internal.cosmos.statefuljob.history import KEPT, begin, observe, opened
 from internal.cosmos.statefuljob.job_builder import JOB, build_job, run_name

@@ -17,8 +17,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ctrlruntime.envtest.archive import Archive, ArchiveError
-from ctrlruntime.envtest.assets import KUBE_APISERVER, Assets, AssetsMissing
+from ctrlruntime.envtest.archive import KUBE_CONTROLLER_MANAGER, Archive, ArchiveError
+from ctrlruntime.envtest.assets import (
+    CONTROL_PLANE,
+    KUBE_APISERVER,
+    Assets,
+    AssetsMissing,
+    supported,
+)
 
 pytestmark = pytest.mark.criterion("EN-03")
 MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
@@ -41,6 +47,7 @@ def assets(tmp_path: Path, **environ: str) -> Assets:
     """Nothing but what the test puts there; downloads fail."""
     known = {"CTRLRUNTIME_ENVTEST_ASSETS": str(tmp_path / "cache"), **environ}
     known.setdefault("CTRLRUNTIME_ENVTEST_INDEX", "http://127.0.0.1:9/none.yaml")
+    known.setdefault("CTRLRUNTIME_ENVTEST_DOWNLOADS", "http://127.0.0.1:9")
     return Assets(known, system=tmp_path / "system")
 
 
@@ -81,8 +88,8 @@ def test_what_is_missing_is_named_with_what_to_do(tmp_path: Path, cache: Path) -
         assets(tmp_path, KUBEBUILDER_ASSETS=str(half)).find()
     with pytest.raises(AssetsMissing, match=r"TEST_ASSET_.*no program.*etcd"):
         assets(tmp_path, TEST_ASSET_ETCD=str(tmp_path / "none")).find()
-    with pytest.raises(AssetsMissing, match="the official archive has only"):
-        assets(tmp_path).find(["kube-controller-manager"])
+    with pytest.raises(AssetsMissing, match="no official build of apiextensions-apiserver"):
+        assets(tmp_path).find(["apiextensions-apiserver"])
 
 
 # The archive
@@ -130,9 +137,18 @@ class Upstream:
         known["releases"][release] = {name: entry}
         index.write_text(yaml.safe_dump(known))
 
+    def publish_program(self, release: str, name: str, data: bytes, *, sum_of: bytes) -> None:
+        folder = self.folder / release / "bin" / sys.platform / MACHINE
+        folder.mkdir(parents=True)
+        (folder / name).write_bytes(data)
+        (folder / f"{name}.sha512").write_text(hashlib.sha512(sum_of).hexdigest() + "\n")
+
     @property
     def environ(self) -> dict[str, str]:
-        return {"CTRLRUNTIME_ENVTEST_INDEX": f"{self.url}/index.yaml"}
+        return {
+            "CTRLRUNTIME_ENVTEST_INDEX": f"{self.url}/index.yaml",
+            "CTRLRUNTIME_ENVTEST_DOWNLOADS": self.url,
+        }
 
 
 @pytest.fixture
@@ -192,6 +208,41 @@ def test_what_is_not_what_the_index_says_is_never_installed(
         assets(tmp_path, **upstream.environ).find(release="v1.32.1")
     assert not (cache / "v1.32.1" / "kube-apiserver").exists()
     assert not list(cache.glob(".download-*"))
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_the_controller_manager_comes_from_the_downloads_of_the_same_release(
+    damaged: bool, tmp_path: Path, cache: Path, upstream: Upstream
+) -> None:
+    upstream.publish("v1.32.1", tarball())
+    upstream.publish_program(
+        "v1.32.1", KUBE_CONTROLLER_MANAGER, b"x" * 1000, sum_of=b"y" if damaged else b"x" * 1000
+    )
+    names = (*KUBE_APISERVER, KUBE_CONTROLLER_MANAGER)
+    if damaged:
+        with pytest.raises(AssetsMissing, match="kube-controller-manager has SHA-512"):
+            assets(tmp_path, **upstream.environ).find(names)
+        assert not (cache / "v1.32.1").exists(), "a release is installed whole or not at all"
+    else:
+        found = assets(tmp_path, **upstream.environ).find(names)
+        assert found == {name: cache / "v1.32.1" / name for name in names}
+
+
+def test_a_supported_control_plane_comes_before_an_old_one_and_is_downloaded_once(
+    tmp_path: Path, cache: Path, upstream: Upstream
+) -> None:
+    environ = upstream.environ | {"CTRLRUNTIME_ENVTEST_ASSETS": str(cache)}
+    install(cache / "v1.20.2", *CONTROL_PLANE)
+    install(cache / "v1.36.0", *KUBE_APISERVER)
+    with pytest.raises(ArchiveError, match="no index of envtest releases"):
+        supported(environ)
+    upstream.publish("v1.32.1", tarball())
+    program = b"#!/bin/sh\n"
+    upstream.publish_program("v1.32.1", KUBE_CONTROLLER_MANAGER, program, sum_of=program)
+    assert supported(environ) == cache / "v1.32.1"
+    before = len(upstream.asked)
+    assert supported(environ) == cache / "v1.32.1"
+    assert len(upstream.asked) == before
 
 
 def test_two_at_once_download_once(tmp_path: Path, cache: Path, upstream: Upstream) -> None:

@@ -63,7 +63,9 @@ async def test_every_kind_of_environment_serves_its_users(
         assert env.url.startswith("https" if tls else "http:")
         await env.client("admin").create(config_map("a"))
         async with Client.connect(await Config.load(env.kubeconfig("manager"))) as other:
-            assert (await other.get(CONFIG_MAP, "a", "default"))["metadata"]["name"] == "a"
+            assert (await other.get(CONFIG_MAP, "a", namespace="default"))["metadata"][
+                "name"
+            ] == "a"
         if proxy:
             rows = [(r.user, r.verb, r.resource, r.code) for r in env.proxy.log.counts()]
             assert rows == [
@@ -88,7 +90,7 @@ async def test_kinds_are_served_when_install_returns(proxy: bool, tmp_path: Path
         await env.uninstall_crds(Gadget)
         async with Client.connect(env.config()) as fresh:
             with pytest.raises((NoKindMatch, NotFound)):
-                await fresh.get(Gadget, "g", "default")
+                await fresh.get(Gadget, "g", namespace="default")
 
 
 async def test_a_definition_that_is_there_is_updated() -> None:

@@ -43,17 +43,17 @@ def config_map(**data: str) -> dict[str, Any]:
 
 async def test_it_waits_for_the_object_and_then_for_its_state(client: Client) -> None:
     waiting = asyncio.create_task(
-        eventually(client, CONFIG_MAP, "a", "default", {"data": {"k": "2"}})
+        eventually(client, CONFIG_MAP, "a", {"data": {"k": "2"}}, namespace="default")
     )
     await client.create(config_map(k="1"))
     assert not waiting.done()
-    await client.patch(CONFIG_MAP, "a", "default", {"data": {"k": "2"}})
+    await client.patch(CONFIG_MAP, "a", {"data": {"k": "2"}}, namespace="default")
     assert (await waiting)["data"] == {"k": "2"}
 
 
 async def test_it_asks_nothing_while_nothing_changes(env: Environment, client: Client) -> None:
     with pytest.raises(AssertionError):
-        await eventually(client, CONFIG_MAP, "a", "default", timeout=0.3)
+        await eventually(client, CONFIG_MAP, "a", namespace="default", timeout=0.3)
     counts = env.proxy.log.counts()
     assert (counts.reads, counts.watches) == (1, 1)
 
@@ -62,7 +62,12 @@ async def test_the_last_difference_is_shown(client: Client) -> None:
     await client.create(config_map(k="1"))
     with pytest.raises(AssertionError) as caught:
         await eventually(
-            client, CONFIG_MAP, "a", "default", {"data": {"k": "2", "l": ...}}, timeout=0.2
+            client,
+            CONFIG_MAP,
+            "a",
+            {"data": {"k": "2", "l": ...}},
+            namespace="default",
+            timeout=0.2,
         )
     assert str(caught.value).splitlines() == [
         "ConfigMap default/a after 0.2 s:",
@@ -73,17 +78,17 @@ async def test_the_last_difference_is_shown(client: Client) -> None:
 
 async def test_a_missing_object_is_named(client: Client) -> None:
     with pytest.raises(AssertionError, match="there is no such object"):
-        await eventually(client, CONFIG_MAP, "a", "default", timeout=0.1)
+        await eventually(client, CONFIG_MAP, "a", namespace="default", timeout=0.1)
 
 
 async def test_a_broken_watch_is_taken_up_again(env: Environment, client: Client) -> None:
     await client.create(config_map(k="1"))
     waiting = asyncio.create_task(
-        eventually(client, CONFIG_MAP, "a", "default", {"data": {"k": "2"}})
+        eventually(client, CONFIG_MAP, "a", {"data": {"k": "2"}}, namespace="default")
     )
     await eventually_holds(lambda: env.proxy.streams)
     env.proxy.add(CutWatch(), times=None)
-    await client.patch(CONFIG_MAP, "a", "default", {"data": {"k": "2"}})
+    await client.patch(CONFIG_MAP, "a", {"data": {"k": "2"}}, namespace="default")
     await waiting
 
 
@@ -91,23 +96,25 @@ async def test_gone_says_what_holds_an_object(env: Environment, client: Client) 
     held = config_map()
     held["metadata"]["finalizers"] = ["test.dev/hold"]
     await client.create(held)
-    await client.delete(CONFIG_MAP, "a", "default")
+    await client.delete(CONFIG_MAP, "a", namespace="default")
     with pytest.raises(AssertionError, match=r"finalizers \['test.dev/hold'\]"):
-        await eventually_gone(client, CONFIG_MAP, "a", "default", timeout=0.2)
+        await eventually_gone(client, CONFIG_MAP, "a", namespace="default", timeout=0.2)
     await eventually_holds(lambda: not env.proxy.streams)
-    waiting = asyncio.create_task(eventually_gone(client, CONFIG_MAP, "a", "default"))
+    waiting = asyncio.create_task(eventually_gone(client, CONFIG_MAP, "a", namespace="default"))
     await eventually_holds(lambda: env.proxy.streams)
-    await client.patch(CONFIG_MAP, "a", "default", {"metadata": {"finalizers": None}})
+    await client.patch(CONFIG_MAP, "a", {"metadata": {"finalizers": None}}, namespace="default")
     await waiting
 
 
 async def test_consistently_fails_at_the_first_deviation(client: Client) -> None:
     await client.create(config_map(k="1"))
-    await consistently(client, CONFIG_MAP, "a", "default", {"data": {"k": "1"}}, seconds=0.1)
-    watching = asyncio.create_task(
-        consistently(client, CONFIG_MAP, "a", "default", {"data": {"k": "1"}}, seconds=20)
+    await consistently(
+        client, CONFIG_MAP, "a", {"data": {"k": "1"}}, namespace="default", seconds=0.1
     )
-    await client.patch(CONFIG_MAP, "a", "default", {"data": {"k": "2"}})
+    watching = asyncio.create_task(
+        consistently(client, CONFIG_MAP, "a", {"data": {"k": "1"}}, namespace="default", seconds=20)
+    )
+    await client.patch(CONFIG_MAP, "a", {"data": {"k": "2"}}, namespace="default")
     with pytest.raises(AssertionError, match='expected "1", there is "2"'):
         await watching
 

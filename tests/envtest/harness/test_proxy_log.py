@@ -50,6 +50,19 @@ def test_a_request_is_known_by_its_verb_and_object(
     assert info[:5] == ("u", verb, resource, namespace, name)
 
 
+@pytest.mark.parametrize(
+    ("query", "streams"),
+    [
+        ("?watch=true&sendInitialEvents=true", True),
+        ("?sendInitialEvents=true", False),
+        ("?watch=true&sendInitialEvents=false", False),
+        ("?watch=true", False),
+    ],
+)
+def test_a_watch_that_begins_with_the_list_is_known(query: str, streams: bool) -> None:
+    assert classify("GET", f"{PODS}{query}", "", "u").streams_list is streams
+
+
 async def test_counts_are_by_user_verb_resource_and_code(
     proxy: Proxy, session: aiohttp.ClientSession
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -85,10 +86,10 @@ async def test_children_die_when_their_parent_is_killed(tmp_path: Path) -> None:
         "from pathlib import Path\n"
         "from ctrlruntime.envtest.process import ChildProcess\n"
         "async def main():\n"
-        "    child = await ChildProcess.start([sys.executable, '-c', 'import time; time.sleep(60)'],"
+        "    child = await ChildProcess.start([sys.executable, '-c', 'import time; time.sleep(600)'],"
         " log=Path(sys.argv[1]), ready=False)\n"
         "    print(child.pid, flush=True)\n"
-        "    await asyncio.sleep(60)\n"
+        "    await asyncio.sleep(600)\n"
         "asyncio.run(main())\n"
     )
     parent = await asyncio.create_subprocess_exec(
@@ -99,7 +100,11 @@ async def test_children_die_when_their_parent_is_killed(tmp_path: Path) -> None:
     pid = int(await parent.stdout.readline())
     parent.send_signal(signal.SIGKILL)
     await parent.wait()
-    await eventually(lambda: not _runs(pid))
+    try:
+        await eventually(lambda: not _runs(pid))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _runs(pid: int) -> bool:

@@ -15,6 +15,7 @@ from ctrlruntime.envtest.backends import existing
 from ctrlruntime.envtest.crds import CRD
 from ctrlruntime.envtest.users import User, administrator
 from tests.backends import SharedServer
+from tests.oracles import apiextensions_is_separate
 
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 
@@ -60,6 +61,12 @@ async def test_the_server_outlives_the_environments_around_it(real_server: Share
         await client.list(CONFIG_MAP, "default")
 
 
+needs_apiextensions = pytest.mark.skipif(
+    not apiextensions_is_separate(), reason="kube-apiserver contains apiextensions-apiserver"
+)
+
+
+@needs_apiextensions
 async def test_the_current_server_serves_definitions(apiextensions_server: SharedServer) -> None:
     assert apiextensions_server.version >= (1, 36)
     async with apiextensions_server.environment() as env:
@@ -67,6 +74,7 @@ async def test_the_current_server_serves_definitions(apiextensions_server: Share
     assert set(apiextensions_server.backend.processes) == {"apiextensions-apiserver", "etcd"}
 
 
+@needs_apiextensions
 async def test_alone_it_brings_the_server_that_it_asks() -> None:
     users: list[str | User] = ["boss", User(name="nobody")]
     async with Environment("apiextensions", users=users) as env:
@@ -79,7 +87,9 @@ async def test_alone_it_brings_the_server_that_it_asks() -> None:
 
 
 @pytest.mark.criterion("EN-02")
-@pytest.mark.parametrize("server", ["real_server", "apiextensions_server"])
+@pytest.mark.parametrize(
+    "server", ["real_server"] + ["apiextensions_server"] * apiextensions_is_separate()
+)
 async def test_kinds_are_in_discovery_when_install_returns(
     server: str, request: pytest.FixtureRequest
 ) -> None:

@@ -11,7 +11,7 @@ import orjson
 from aiohttp import web
 
 
-async def eventually(holds: Callable[[], bool], timeout: float = 10.0) -> None:
+async def eventually(holds: Callable[[], bool], timeout: float = 60.0) -> None:
     """Waits for what another task or process will bring about."""
     async with asyncio.timeout(timeout):
         while not holds():  # noqa: ASYNC110 - nothing signals it

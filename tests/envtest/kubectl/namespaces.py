@@ -27,7 +27,7 @@ def delete_namespace(kubeconfig: Path, name: str) -> None:
 
 def _send(kubeconfig: Path, method: str, path: str, body: object) -> None:
     address, token, context = _access(kubeconfig)
-    connection = HTTPSConnection(address, context=context, timeout=40)
+    connection = HTTPSConnection(address, context=context, timeout=120)
     try:
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         connection.request(method, path, json.dumps(body) if body else None, headers)

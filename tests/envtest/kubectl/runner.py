@@ -57,7 +57,7 @@ class Kubectl:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=40,
+            timeout=120,
             env=self.environ(),
         )
         return Result(done.returncode, done.stdout, done.stderr)

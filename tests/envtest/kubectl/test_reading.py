@@ -79,7 +79,7 @@ def test_get_of_what_is_not_there(kubectl: Kubectl) -> None:
 
 def test_get_wide_has_more_columns(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=POD)
-    kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=20s")
+    kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
     narrow = kubectl.table("get", "pods")
     assert narrow[0] == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
     assert narrow[1][:4] == ["web", "1/1", "Running", "0"]
@@ -146,7 +146,7 @@ def test_describe_shows_objects_of_many_kinds(kubectl: Kubectl) -> None:
     kubectl("create", "secret", "generic", "s", "--from-literal=key=value")
     kubectl("create", "service", "clusterip", "svc", "--tcp=80:8080")
     kubectl("create", "job", "j", "--image=busybox", "--", "true")
-    kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=20s")
+    kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
     for kind, name, shown in (
         ("pod", "web", r"Image:\s+nginx[\s\S]*Ready:\s+True"),
         ("configmap", "c", r"key:\n----\nvalue"),
@@ -162,7 +162,7 @@ def test_describe_shows_objects_of_many_kinds(kubectl: Kubectl) -> None:
 
 def test_describe_of_a_deployment_names_its_replica_set(kubectl: Kubectl) -> None:
     kubectl("create", "deployment", "d", "--image=nginx")
-    kubectl("rollout", "status", "deployment/d", "--timeout=20s")
+    kubectl("rollout", "status", "deployment/d", "--timeout=60s")
     shown = kubectl("describe", "deployment", "d")
     assert re.search(r"Replicas:\s+1 desired \| 1 updated \| 1 total \| 1 available", shown)
     assert re.search(r"NewReplicaSet:\s+d-\w+ \(1/1 replicas created\)", shown)

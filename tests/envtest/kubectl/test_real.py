@@ -139,7 +139,6 @@ def _unordered(command: str, screen: str) -> tuple[str, list[str]]:
 
 
 @pytest.mark.criterion("KC-REAL")
-@pytest.mark.timeout(240)
 def test_the_same_screens(
     binary: Path, environment: Environment, real_environment: Environment, tmp_path: Path
 ) -> None:
@@ -167,7 +166,7 @@ def _tour(kubectl: Kubectl, group: str) -> list[str]:
     kubectl.namespace = f"k-{secrets.token_hex(4)}"
     kubectl("create", "namespace", kubectl.namespace)
     kubectl("apply", "-f", "-", stdin=gadget_definition(group))
-    kubectl("wait", "--for=condition=Established", f"crd/gadgets.{group}", "--timeout=20s")
+    kubectl("wait", "--for=condition=Established", f"crd/gadgets.{group}", "--timeout=60s")
     try:
         return [_screen(kubectl, group, command, text) for command, text in STEPS]
     finally:

@@ -16,7 +16,7 @@ CONFIG = Path(__file__).parents[3] / "config"
 def definitions(kubectl: Kubectl) -> Iterator[Kubectl]:
     folder = str(CONFIG / "crd" / "bases")
     kubectl("apply", "-f", folder)
-    kubectl("wait", "--for=condition=Established", "-f", folder, "--timeout=20s")
+    kubectl("wait", "--for=condition=Established", "-f", folder, "--timeout=60s")
     yield kubectl
     kubectl("delete", "-f", folder)
 

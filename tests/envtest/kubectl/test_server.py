@@ -37,7 +37,7 @@ def test_api_versions(kubectl: Kubectl, gadgets: str) -> None:
 
 def test_version(kubectl: Kubectl) -> None:
     server = json.loads(kubectl("version", "-o", "json"))["serverVersion"]
-    assert (server["major"], server["minor"]) == ("1", "33")
+    assert (server["major"], server["minor"]) == ("1", "36")
 
 
 def test_cluster_info(kubectl: Kubectl) -> None:

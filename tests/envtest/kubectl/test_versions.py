@@ -41,12 +41,12 @@ def _tour(kubectl: Kubectl) -> None:
     assert "+  size: 5" in diff.out
     assert kubectl("auth", "can-i", "create", "pods") == "yes\n"
     kubectl("create", "deployment", "d", "--image=nginx")
-    kubectl("wait", "--for=condition=Available", "deployment/d", "--timeout=20s")
+    kubectl("wait", "--for=condition=Available", "deployment/d", "--timeout=60s")
     assert kubectl.table("get", "deploy")[1][:2] == ["d", "1/1"]
     assert "nginx" in kubectl("describe", "deployment", "d")
     ready = '{"status":{"conditions":[{"type":"Ready","status":"True"}]}}'
     kubectl("patch", "gdg", "one", "--subresource=status", "--type=merge", "-p", ready)
-    kubectl("wait", "--for=condition=Ready", "gdg/one", "--timeout=20s")
+    kubectl("wait", "--for=condition=Ready", "gdg/one", "--timeout=60s")
     kubectl("events", "--for", "deployment/d")
     kubectl("delete", "gdg", "one")
     kubectl("delete", "crd", f"gadgets.{group}")

@@ -15,12 +15,12 @@ def deployment(kubectl: Kubectl) -> Kubectl:
 
 @pytest.mark.criterion("KC-ROLLOUT")
 def test_rollouts(deployment: Kubectl) -> None:
-    done = deployment("rollout", "status", "deployment/d", "--timeout=20s")
+    done = deployment("rollout", "status", "deployment/d", "--timeout=60s")
     assert 'deployment "d" successfully rolled out' in done
     assert deployment("rollout", "restart", "deployment/d") == "deployment.apps/d restarted\n"
-    deployment("rollout", "status", "deployment/d", "--timeout=20s")
+    deployment("rollout", "status", "deployment/d", "--timeout=60s")
     deployment("set", "image", "deployment/d", "nginx=nginx:2")
-    deployment("rollout", "status", "deployment/d", "--timeout=20s")
+    deployment("rollout", "status", "deployment/d", "--timeout=60s")
     history = deployment("rollout", "history", "deployment/d")
     assert [line.split()[0] for line in history.splitlines()[2:] if line] == ["1", "2", "3"]
     undone = deployment("rollout", "undo", "deployment/d", "--to-revision=1")
@@ -31,7 +31,7 @@ def test_rollouts(deployment: Kubectl) -> None:
 
 
 def test_tables_of_a_running_deployment(deployment: Kubectl) -> None:
-    deployment("rollout", "status", "deployment/d", "--timeout=20s")
+    deployment("rollout", "status", "deployment/d", "--timeout=60s")
     header, row = deployment.table("get", "deploy", "-o", "wide")
     assert header == [
         "NAME", "READY", "UP-TO-DATE", "AVAILABLE", "AGE", "CONTAINERS", "IMAGES", "SELECTOR",
@@ -43,7 +43,7 @@ def test_tables_of_a_running_deployment(deployment: Kubectl) -> None:
 
 @pytest.mark.criterion("KC-WAIT")
 def test_wait_for_conditions(deployment: Kubectl) -> None:
-    met = deployment("wait", "--for=condition=Available", "deployment/d", "--timeout=20s")
+    met = deployment("wait", "--for=condition=Available", "deployment/d", "--timeout=60s")
     assert met == "deployment.apps/d condition met\n"
     late = deployment.run("wait", "--for=condition=Progressing=False", "deploy/d", "--timeout=1s")
     assert late.code == 1
@@ -54,14 +54,14 @@ def test_wait_for_a_value(deployment: Kubectl) -> None:
     if deployment.version < (1, 23):
         pytest.skip("waiting for a JSONPath came with 1.23")
     met = deployment(
-        "wait", "--for=jsonpath={.status.readyReplicas}=1", "deploy/d", "--timeout=20s"
+        "wait", "--for=jsonpath={.status.readyReplicas}=1", "deploy/d", "--timeout=60s"
     )
     assert met == "deployment.apps/d condition met\n"
 
 
 def test_wait_for_deletion(kubectl: Kubectl) -> None:
     kubectl("create", "configmap", "c")
-    with kubectl.start("wait", "--for=delete", "configmap/c", "--timeout=20s") as waiting:
+    with kubectl.start("wait", "--for=delete", "configmap/c", "--timeout=60s") as waiting:
         kubectl("delete", "configmap", "c")
         waiting.communicate()
     # Gone before the wait began is a success from 1.32 on, and an error before.
@@ -70,7 +70,7 @@ def test_wait_for_deletion(kubectl: Kubectl) -> None:
 
 def test_jobs(kubectl: Kubectl) -> None:
     kubectl("create", "job", "j", "--image=busybox", "--", "true")
-    kubectl("wait", "--for=condition=complete", "job/j", "--timeout=20s")
+    kubectl("wait", "--for=condition=complete", "job/j", "--timeout=60s")
     header, row = kubectl.table("get", "jobs")
     assert header == ["NAME", "STATUS", "COMPLETIONS", "DURATION", "AGE"]
     assert row[:3] == ["j", "Complete", "1/1"]
@@ -79,7 +79,7 @@ def test_jobs(kubectl: Kubectl) -> None:
 def test_nodes_can_be_cordoned_and_drained(kubectl: Kubectl) -> None:
     assert kubectl.table("get", "nodes")[1][1:3] == ["Ready", "<none>"]
     kubectl("create", "deployment", "d", "--image=nginx")
-    kubectl("rollout", "status", "deployment/d", "--timeout=20s")
+    kubectl("rollout", "status", "deployment/d", "--timeout=60s")
     if kubectl.version >= (1, 25):
         # Before, it looks for definitions in v1beta1, which Kubernetes serves no more since 1.22.
         dry = kubectl("drain", "envtest-node", "--dry-run=server", "--force", "--ignore-daemonsets")

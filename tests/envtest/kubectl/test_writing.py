@@ -110,7 +110,7 @@ def test_patch_of_the_status(kubectl: Kubectl, gadgets: str) -> None:
     assert kubectl.table("get", "gadget", "one")[1][1:3] == ["2", "True"]
     status = kubectl("get", "gdg", "one", "--subresource=status", "-o", "jsonpath={.status}")
     assert "Ready" in status
-    assert kubectl("wait", "--for=condition=Ready", "gadget/one", "--timeout=10s").endswith("met\n")
+    assert kubectl("wait", "--for=condition=Ready", "gadget/one", "--timeout=60s").endswith("met\n")
 
 
 def test_labels_and_annotations(kubectl: Kubectl) -> None:
@@ -161,20 +161,20 @@ def test_delete_by_name_selector_and_all(kubectl: Kubectl, gadgets: str) -> None
 @pytest.mark.parametrize("cascade", ["background", "foreground", "orphan"])
 def test_delete_with_dependents(kubectl: Kubectl, cascade: str) -> None:
     kubectl("create", "deployment", "d", "--image=nginx")
-    kubectl("rollout", "status", "deployment/d", "--timeout=20s")
+    kubectl("rollout", "status", "deployment/d", "--timeout=60s")
     sets = kubectl("get", "rs", "-l", "app=d", "-o", "name").strip()
     kubectl("delete", "deployment", "d", f"--cascade={cascade}")
     if cascade == "orphan":
         assert not kubectl.json("get", sets)["metadata"].get("ownerReferences")
         return
     if cascade == "background":
-        kubectl.run("wait", "--for=delete", sets, "--timeout=20s")
+        kubectl.run("wait", "--for=delete", sets, "--timeout=60s")
     assert kubectl("get", "rs", "-l", "app=d", "-o", "name") == ""
 
 
 def test_delete_at_once(kubectl: Kubectl) -> None:
     kubectl("run", "p", "--image=nginx")
-    kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=20s")
+    kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=60s")
     assert 'pod "p" deleted' in kubectl("delete", "pod", "p", "--now")
     kubectl("run", "q", "--image=nginx")
     forced = kubectl.run("delete", "pod", "q", "--force", "--grace-period=0")

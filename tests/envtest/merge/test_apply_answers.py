@@ -207,11 +207,18 @@ def test_json_patch_operations_and_refusals() -> None:
     assert json_patch(doc, [{"op": "copy", "from": "/a", "path": "/d"}])["d"] == {"b": [1, 2]}
     assert json_patch(doc, [{"op": "remove", "path": "/c~0~1"}]) == {"a": {"b": [1, 2]}}
     assert json_patch(doc, [{"op": "test", "path": "/a/b/0", "value": 1.0}]) == doc
+    # An absent member counts as null, and is added by `replace`.
+    assert json_patch(doc, [{"op": "replace", "path": "/x", "value": 1}])["x"] == 1
+    assert json_patch(doc, [{"op": "copy", "from": "/x", "path": "/y"}])["y"] is None
+    assert json_patch(doc, [{"op": "test", "path": "/x", "value": None}]) == doc
     assert doc == {"a": {"b": [1, 2]}, "c~/": 1}
     for op in (
         {"op": "test", "path": "/a/b/0", "value": True},
         {"op": "remove", "path": "/x"},
-        {"op": "replace", "path": "/x", "value": 1},
+        {"op": "replace", "path": "/x/y", "value": 1},
+        {"op": "test", "path": "/x/y", "value": None},
+        {"op": "move", "from": "/x", "path": "/y"},
+        {"op": "add", "path": "", "value": {}},
         {"op": "add", "path": "/x/y", "value": 1},
         {"op": "add", "path": "/a/b/7", "value": 1},
     ):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -25,7 +26,6 @@ def client(env: Environment) -> Client:
 @pytest.fixture
 async def start(env: Environment) -> AsyncIterator[Callable[..., asyncio.Future[None]]]:
     """Runs simulated nodes as user `observed`, through the proxy."""
-    running: list[tuple[SimulatedNodes, asyncio.Task[None]]] = []
 
     async def begin(**options: object) -> None:
         kubeconfig = env.kubeconfig("observed")
@@ -34,13 +34,10 @@ async def start(env: Environment) -> AsyncIterator[Callable[..., asyncio.Future[
             NodeOptions(**options),  # type: ignore[arg-type]
             kubeconfig=kubeconfig,
         )
-        running.append((nodes, asyncio.create_task(nodes.start())))
-        await nodes.manager.elected.wait()
+        await running.enter_async_context(nodes.running())
 
-    yield begin  # type: ignore[misc]
-    for nodes, task in running:
-        nodes.manager.stop()
-        await task
+    async with contextlib.AsyncExitStack() as running:
+        yield begin  # type: ignore[misc]
 
 
 @pytest.fixture

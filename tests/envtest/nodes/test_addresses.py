@@ -58,5 +58,5 @@ async def test_a_pod_is_on_loopback_if_asked_for(client: Client, start: Callable
     spec = {"containers": [{"name": "c", "image": "i"}]}
     metadata = {"name": "p", "namespace": "default"}
     await client.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    made = await eventually(client, POD, "p", "default", {"status": {"podIP": ...}})
+    made = await eventually(client, POD, "p", {"status": {"podIP": ...}}, namespace="default")
     assert ipaddress.ip_address(made["status"]["podIP"]) in RANGES[PodNetwork.LOOPBACK]

@@ -19,7 +19,7 @@ from ctrlruntime.envtest.kubeconfig import write_kubeconfig
 from ctrlruntime.envtest.nodes.kinds import DEPLOYMENT, JOB, POD
 from ctrlruntime.envtest.process import ChildProcess, ProcessFailed
 
-from .shapes import deployment, job, obj, template
+from .manifests import deployment, job, obj, template
 
 LOCAL = {"ctrlruntime.dev/run-local": "true"}
 
@@ -48,7 +48,9 @@ class TestLocalProcess:
         code = "import os, sys; open(os.environ['TERMINATION_MESSAGE_PATH'], 'w').write('sad'); sys.exit(3)"
         await client.create(local_pod(code))
         ended = terminated(exitCode=3, message="sad", reason="Error", finishedAt=...)
-        await eventually(client, POD, "p", "default", {"status": {"phase": "Failed"} | ended})
+        await eventually(
+            client, POD, "p", {"status": {"phase": "Failed"} | ended}, namespace="default"
+        )
 
     async def test_the_environment_comes_from_maps_and_secrets(
         self, client: Client, monkeypatch: pytest.MonkeyPatch
@@ -73,20 +75,26 @@ class TestLocalProcess:
         await client.create(local_pod(code, env=[pod_name], envFrom=sources))
         message = "from ConfigMap|from Secret|p|pod-p-|False"
         ended = terminated(exitCode=0, message=message)
-        await eventually(client, POD, "p", "default", {"status": {"phase": "Succeeded"} | ended})
+        await eventually(
+            client, POD, "p", {"status": {"phase": "Succeeded"} | ended}, namespace="default"
+        )
 
     async def test_a_missing_secret_is_a_reason_to_wait(self, client: Client) -> None:
         await client.create(local_pod("pass", envFrom=[{"secretRef": {"name": "none"}}]))
         waiting = {"reason": "CreateContainerConfigError", "message": "secret 'none' not found"}
         statuses = [{"name": "c", "state": {"waiting": waiting}}]
-        await eventually(client, POD, "p", "default", {"status": {"containerStatuses": statuses}})
+        await eventually(
+            client, POD, "p", {"status": {"containerStatuses": statuses}}, namespace="default"
+        )
 
     async def test_a_program_that_is_not_there_says_so(self, client: Client) -> None:
         missing = local_pod("pass")
         missing["spec"]["containers"][0]["command"] = ["/does/not/exist"]
         await client.create(missing)
         ended = terminated(exitCode=128, message=lambda m: "No such file" in m)
-        await eventually(client, POD, "p", "default", {"status": {"phase": "Failed"} | ended})
+        await eventually(
+            client, POD, "p", {"status": {"phase": "Failed"} | ended}, namespace="default"
+        )
 
     async def test_a_deleted_pod_takes_its_processes_with_it(
         self, client: Client, tmp_path: Path
@@ -94,17 +102,17 @@ class TestLocalProcess:
         child_file = tmp_path / "pids"
         code = (
             "import os, subprocess, sys, time\n"
-            "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+            "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
             f"open({str(child_file)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}} ')\n"
-            "time.sleep(60)"
+            "time.sleep(600)"
         )
         await client.create(local_pod(code))
         await eventually_holds(
             lambda: child_file.exists() and len(child_file.read_text().split()) == 2
         )
         pids = [int(pid) for pid in child_file.read_text().split()]
-        await client.delete(POD, "p", "default")
-        await eventually_gone(client, POD, "p", "default")
+        await client.delete(POD, "p", namespace="default")
+        await eventually_gone(client, POD, "p", namespace="default")
         await eventually_holds(lambda: not any(map(_runs, pids)))
 
     async def test_a_pod_deleted_without_grace_is_killed_too(
@@ -112,11 +120,11 @@ class TestLocalProcess:
     ) -> None:
         file = tmp_path / "pid"
         code = (
-            f"import os, time; open({str(file)!r}, 'w').write(f'{{os.getpid()}} '); time.sleep(60)"
+            f"import os, time; open({str(file)!r}, 'w').write(f'{{os.getpid()}} '); time.sleep(600)"
         )
         await client.create(local_pod(code))
         await eventually_holds(lambda: file.exists() and file.read_text().endswith(" "))
-        await client.delete(POD, "p", "default", grace_period=0)
+        await client.delete(POD, "p", namespace="default", grace_period=0)
         await eventually_holds(lambda: not _runs(int(file.read_text())))
 
     async def test_a_job_really_does_its_task(self, client: Client, tmp_path: Path) -> None:
@@ -124,7 +132,7 @@ class TestLocalProcess:
         shape = template(restartPolicy="Never", annotations=LOCAL)
         shape["spec"]["containers"] = python(f"open({str(file)!r}, 'a').write('x')")
         await client.create(job(pod=shape))
-        await eventually(client, JOB, "task", "default", {"status": {"succeeded": 1}})
+        await eventually(client, JOB, "task", {"status": {"succeeded": 1}}, namespace="default")
         assert file.read_text() == "x"
 
     async def test_a_deployment_restarts_its_process(self, client: Client, tmp_path: Path) -> None:
@@ -133,15 +141,17 @@ class TestLocalProcess:
         web["spec"]["template"] = template(annotations=LOCAL)
         code = (
             f"import time; open({str(file)!r}, 'a').write('x'); n = len(open({str(file)!r}).read());\n"
-            "n < 2 and exit(1); time.sleep(60)"
+            "n < 2 and exit(1); time.sleep(600)"
         )
         web["spec"]["template"]["spec"]["containers"] = python(code)
         await client.create(web)
-        await eventually(client, DEPLOYMENT, "web", "default", {"status": {"readyReplicas": 1}})
+        await eventually(
+            client, DEPLOYMENT, "web", {"status": {"readyReplicas": 1}}, namespace="default"
+        )
         await eventually_holds(lambda: file.exists() and len(file.read_text()) == 2)
         (made,) = await client.list(POD, "default")
         counted = {"status": {"containerStatuses": [{"name": "c", "restartCount": 1}]}}
-        await eventually(client, POD, made["metadata"]["name"], "default", counted)
+        await eventually(client, POD, made["metadata"]["name"], counted, namespace="default")
 
 
 async def test_nothing_runs_unless_it_is_allowed(
@@ -149,7 +159,7 @@ async def test_nothing_runs_unless_it_is_allowed(
 ) -> None:
     await start()
     await client.create(local_pod(f"open({str(tmp_path / 'ran')!r}, 'w')"))
-    await eventually(client, POD, "p", "default", {"status": {"phase": "Succeeded"}})
+    await eventually(client, POD, "p", {"status": {"phase": "Succeeded"}}, namespace="default")
     assert not (tmp_path / "ran").exists()
 
 
@@ -160,7 +170,7 @@ async def test_pods_that_do_not_ask_for_it_are_simulated(
     silent = local_pod(f"open({str(tmp_path / 'ran')!r}, 'w')")
     del silent["metadata"]["annotations"]
     await client.create(silent)
-    await eventually(client, POD, "p", "default", {"status": {"phase": "Succeeded"}})
+    await eventually(client, POD, "p", {"status": {"phase": "Succeeded"}}, namespace="default")
     assert not (tmp_path / "ran").exists()
 
 
@@ -180,11 +190,13 @@ async def test_nodes_run_as_a_process_and_end_their_children(tmp_path: Path) -> 
     file = tmp_path / "pid"
     async with Environment(nodes=True, run_local=True) as env:
         code = (
-            f"import os, time; open({str(file)!r}, 'w').write(f'{{os.getpid()}} '); time.sleep(60)"
+            f"import os, time; open({str(file)!r}, 'w').write(f'{{os.getpid()}} '); time.sleep(600)"
         )
         await env.client().create(local_pod(code))
         await eventually_holds(lambda: file.exists() and file.read_text().endswith(" "))
-        await eventually(env.client(), POD, "p", "default", {"status": {"phase": "Running"}})
+        await eventually(
+            env.client(), POD, "p", {"status": {"phase": "Running"}}, namespace="default"
+        )
         assert env.nodes is not None
         nodes = env.nodes
     assert nodes.returncode == 0, nodes.log_tail()
@@ -195,7 +207,7 @@ async def test_killed_nodes_take_their_children_with_them(tmp_path: Path) -> Non
     file = tmp_path / "pid"
     async with Environment(nodes=True, run_local=True) as env:
         code = (
-            f"import os, time; open({str(file)!r}, 'w').write(f'{{os.getpid()}} '); time.sleep(60)"
+            f"import os, time; open({str(file)!r}, 'w').write(f'{{os.getpid()}} '); time.sleep(600)"
         )
         await env.client().create(local_pod(code))
         await eventually_holds(lambda: file.exists() and file.read_text().endswith(" "))
@@ -219,5 +231,7 @@ async def test_the_server_can_bring_its_nodes(tmp_path: Path) -> None:
     )  # fmt: skip
     async with Client.connect(await Config.load(tmp_path / "config")) as client:
         await client.create(deployment())
-        await eventually(client, DEPLOYMENT, "web", "default", {"status": {"readyReplicas": 3}})
+        await eventually(
+            client, DEPLOYMENT, "web", {"status": {"readyReplicas": 3}}, namespace="default"
+        )
     assert await child.stop() == 0

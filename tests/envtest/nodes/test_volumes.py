@@ -15,7 +15,7 @@ from ctrlruntime.envtest.nodes.containers import CannotStart, Command, relocated
 from ctrlruntime.envtest.nodes.kinds import JOB, POD
 from ctrlruntime.envtest.nodes.volumes import volume_files, volume_references
 
-from .shapes import job, obj, template
+from .manifests import job, obj, template
 
 LOCAL = {"ctrlruntime.dev/run-local": "true"}
 
@@ -98,7 +98,9 @@ async def test_a_process_reads_its_secret_once_it_is_there(client: Client) -> No
     }
     await client.create(made)
     waiting = {"state": {"waiting": {"reason": "CreateContainerConfigError"}}}
-    await eventually(client, POD, "p", "default", {"status": {"containerStatuses": [waiting]}})
+    await eventually(
+        client, POD, "p", {"status": {"containerStatuses": [waiting]}}, namespace="default"
+    )
     await client.create(
         {
             "apiVersion": "v1",
@@ -109,19 +111,24 @@ async def test_a_process_reads_its_secret_once_it_is_there(client: Client) -> No
     )
     ended = {"state": {"terminated": {"exitCode": 0, "message": "A"}}}
     await eventually(
-        client, POD, "p", "default", {"status": {"containerStatuses": [ended]}}, timeout=30
+        client,
+        POD,
+        "p",
+        {"status": {"containerStatuses": [ended]}},
+        namespace="default",
+        timeout=60,
     )
 
 
 @pytest.mark.usefixtures("local")
 async def test_a_pod_is_ended_at_its_deadline(client: Client) -> None:
-    code = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(9)); time.sleep(60)"
+    code = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(9)); time.sleep(600)"
     made = pod([], activeDeadlineSeconds=2)
     made["spec"]["containers"][0]["command"] = [sys.executable, "-c", code]
     await client.create(made)
     ended = {"state": {"terminated": {"exitCode": lambda code: code != 0}}}
     status = {"phase": "Failed", "reason": "DeadlineExceeded", "containerStatuses": [ended]}
-    await eventually(client, POD, "p", "default", {"status": status}, timeout=30)
+    await eventually(client, POD, "p", {"status": status}, namespace="default", timeout=60)
 
 
 @pytest.mark.usefixtures("local")
@@ -129,16 +136,16 @@ async def test_a_job_counts_a_deleted_pod_as_failed(client: Client, tmp_path: Pa
     """As since 1.26; before, another Pod took its place."""
     file = tmp_path / "runs"
     shape = template(restartPolicy="Never", annotations=LOCAL)
-    code = f"import time; open({str(file)!r}, 'a').write('x'); time.sleep(60)"
+    code = f"import time; open({str(file)!r}, 'a').write('x'); time.sleep(600)"
     shape["spec"]["containers"][0]["command"] = [sys.executable, "-c", code]
     await client.create(job(pod=shape, backoffLimit=0))
-    await eventually_holds(lambda: file.exists() and file.read_text(), timeout=30)
+    await eventually_holds(lambda: file.exists() and file.read_text(), timeout=60)
     (made,) = await client.list(POD, "default")
-    await client.delete(POD, made["metadata"]["name"], "default", grace_period=0)
+    await client.delete(POD, made["metadata"]["name"], namespace="default", grace_period=0)
     failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}
     status = {
         "failed": 1,
         "conditions": lambda found: any(failed.items() <= c.items() for c in found),
     }
-    await eventually(client, JOB, "task", "default", {"status": status}, timeout=30)
+    await eventually(client, JOB, "task", {"status": status}, namespace="default", timeout=60)
     assert file.read_text() == "x"

@@ -33,7 +33,7 @@ from ctrlruntime.envtest.nodes.kinds import (
     STATEFUL_SET,
 )
 
-from .shapes import deployment, job, obj, pod, stateful_set, template
+from .manifests import deployment, job, obj, pod, stateful_set, template
 
 AVAILABLE = {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable"}
 COMPLETE = {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}
@@ -41,6 +41,43 @@ COMPLETE = {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAva
 
 async def names(client: Client, kind: Any) -> list[str]:
     return sorted(o["metadata"]["name"] for o in await client.list(kind, "default"))
+
+
+@pytest.mark.usefixtures("nodes")
+async def test_a_pod_without_its_claim_stays_pending(client: Client) -> None:
+    manifest = pod("p")
+    claim = {"persistentVolumeClaim": {"claimName": "data"}}
+    manifest["spec"]["volumes"] = [{"name": "data", **claim}]
+    await client.create(manifest)
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    condition["message"] = 'persistentvolumeclaim "data" not found'
+    await eventually(client, POD, "p", {"status": {"conditions": [condition]}}, namespace="default")
+    live = await client.get(POD, "p", namespace="default")
+    assert live["status"]["phase"] == "Pending"
+    assert "nodeName" not in live["spec"]
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    await client.create(obj("v1", "PersistentVolumeClaim", "data", spec))
+    await eventually(client, POD, "p", {"status": {"phase": "Running"}}, namespace="default")
+
+
+async def test_pods_are_bounded_whatever_a_workload_wants(
+    client: Client, start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("replicasets", "statefulsets", "jobs"):
+        monkeypatch.setattr(f"ctrlruntime.envtest.nodes.{module}.MOST_PODS", 2)
+    await start()
+    most = 2**31 - 1
+    many, sets = deployment("many"), stateful_set("sets")
+    for manifest in (many, sets):
+        manifest["spec"]["replicas"] = most
+        await client.create(manifest)
+    await eventually(
+        client, DEPLOYMENT, "many", {"status": {"readyReplicas": 2}}, namespace="default"
+    )
+    await eventually(
+        client, STATEFUL_SET, "sets", {"status": {"readyReplicas": 2}}, namespace="default"
+    )
+    assert len(await names(client, POD)) == 4
 
 
 @pytest.mark.usefixtures("nodes")
@@ -58,7 +95,7 @@ class TestDeployment:
             "unavailableReplicas": None,
             "conditions": [AVAILABLE, COMPLETE],
         }
-        live = await eventually(client, DEPLOYMENT, "web", "default", {"status": status})
+        live = await eventually(client, DEPLOYMENT, "web", {"status": status}, namespace="default")
         assert live["metadata"]["annotations"][REVISION] == "1"
         (replica_set,) = await client.list(REPLICA_SET, "default")
         assert replica_set["metadata"]["name"].startswith("web-")
@@ -73,30 +110,36 @@ class TestDeployment:
 
     async def test_a_new_template_rolls_over_and_counts_a_revision(self, client: Client) -> None:
         await client.create(deployment())
-        await eventually(client, DEPLOYMENT, "web", "default", {"status": {"readyReplicas": 3}})
+        await eventually(
+            client, DEPLOYMENT, "web", {"status": {"readyReplicas": 3}}, namespace="default"
+        )
         change = {"spec": {"template": template("web:2")}}
-        await client.patch(DEPLOYMENT, "web", "default", change)
+        await client.patch(DEPLOYMENT, "web", change, namespace="default")
         expected = {
             "metadata": {"annotations": {REVISION: "2"}},
             "status": {"observedGeneration": 2, "replicas": 3, "updatedReplicas": 3,
                        "conditions": [COMPLETE]},
         }  # fmt: skip
-        await eventually(client, DEPLOYMENT, "web", "default", expected)
+        await eventually(client, DEPLOYMENT, "web", expected, namespace="default")
         sizes = sorted(o["spec"]["replicas"] for o in await client.list(REPLICA_SET, "default"))
         assert sizes == [0, 3]
         await eventually_holds(lambda: _images(client, {"web:2"}, 3))
 
-        await client.patch(DEPLOYMENT, "web", "default", {"spec": {"template": template("web:1")}})
+        await client.patch(
+            DEPLOYMENT, "web", {"spec": {"template": template("web:1")}}, namespace="default"
+        )
         expected["metadata"] = {"annotations": {REVISION: "3"}}
         expected["status"] = {"observedGeneration": 3, "updatedReplicas": 3, "replicas": 3}
-        await eventually(client, DEPLOYMENT, "web", "default", expected)
+        await eventually(client, DEPLOYMENT, "web", expected, namespace="default")
         assert len(await client.list(REPLICA_SET, "default")) == 2, "the old one is used again"
 
     async def test_a_bad_image_leaves_enough_old_pods(self, client: Client) -> None:
         await client.create(deployment(replicas=4))
-        await eventually(client, DEPLOYMENT, "web", "default", {"status": {"readyReplicas": 4}})
+        await eventually(
+            client, DEPLOYMENT, "web", {"status": {"readyReplicas": 4}}, namespace="default"
+        )
         change = {"spec": {"template": template("web:does-not-exist")}}
-        await client.patch(DEPLOYMENT, "web", "default", change)
+        await client.patch(DEPLOYMENT, "web", change, namespace="default")
         expected = {
             "status": {
                 "observedGeneration": 2,
@@ -106,18 +149,20 @@ class TestDeployment:
                 "conditions": [AVAILABLE, {"type": "Progressing", "reason": "ReplicaSetUpdated"}],
             }
         }
-        await eventually(client, DEPLOYMENT, "web", "default", expected)
+        await eventually(client, DEPLOYMENT, "web", expected, namespace="default")
 
     async def test_it_is_not_complete_while_new_pods_are_missing(self, client: Client) -> None:
         careful = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
         await client.create(deployment(strategy=careful))
-        await eventually(client, DEPLOYMENT, "web", "default", {"status": {"readyReplicas": 3}})
+        await eventually(
+            client, DEPLOYMENT, "web", {"status": {"readyReplicas": 3}}, namespace="default"
+        )
         change = {"spec": {"template": template("web:does-not-exist")}}
-        await client.patch(DEPLOYMENT, "web", "default", change)
+        await client.patch(DEPLOYMENT, "web", change, namespace="default")
         conditions = [AVAILABLE, {"type": "Progressing", "reason": "ReplicaSetUpdated"}]
         counts = {"replicas": 4, "updatedReplicas": 1, "availableReplicas": 3}
         expected = {"status": counts | {"conditions": conditions}}
-        await eventually(client, DEPLOYMENT, "web", "default", expected)
+        await eventually(client, DEPLOYMENT, "web", expected, namespace="default")
 
     async def test_no_progress_within_the_deadline_is_said(self, client: Client) -> None:
         await client.create(deployment(image="web:does-not-exist", progressDeadlineSeconds=1))
@@ -126,33 +171,43 @@ class TestDeployment:
             {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"},
         ]
         await eventually(
-            client, DEPLOYMENT, "web", "default", {"status": {"conditions": conditions}}
+            client, DEPLOYMENT, "web", {"status": {"conditions": conditions}}, namespace="default"
         )
 
     @pytest.mark.parametrize("strategy", ["RollingUpdate", "Recreate"])
     async def test_it_scales_to_nothing_and_back(self, strategy: str, client: Client) -> None:
         await client.create(deployment(strategy={"type": strategy}))
-        await eventually(client, DEPLOYMENT, "web", "default", {"status": {"readyReplicas": 3}})
-        await client.patch(DEPLOYMENT, "web", "default", {"spec": {"replicas": 0}})
+        await eventually(
+            client, DEPLOYMENT, "web", {"status": {"readyReplicas": 3}}, namespace="default"
+        )
+        await client.patch(DEPLOYMENT, "web", {"spec": {"replicas": 0}}, namespace="default")
         gone = {"status": {"observedGeneration": 2, "replicas": None, "conditions": [COMPLETE]}}
-        await eventually(client, DEPLOYMENT, "web", "default", gone)
+        await eventually(client, DEPLOYMENT, "web", gone, namespace="default")
         await eventually_holds(lambda: _images(client, set(), 0))
-        await client.patch(DEPLOYMENT, "web", "default", {"spec": {"replicas": 1}})
-        await eventually(client, DEPLOYMENT, "web", "default", {"status": {"readyReplicas": 1}})
+        await client.patch(DEPLOYMENT, "web", {"spec": {"replicas": 1}}, namespace="default")
+        await eventually(
+            client, DEPLOYMENT, "web", {"status": {"readyReplicas": 1}}, namespace="default"
+        )
 
     async def test_a_deleted_pod_is_replaced(self, client: Client) -> None:
         await client.create(deployment(replicas=1))
-        await eventually(client, DEPLOYMENT, "web", "default", {"status": {"readyReplicas": 1}})
+        await eventually(
+            client, DEPLOYMENT, "web", {"status": {"readyReplicas": 1}}, namespace="default"
+        )
         (old,) = await names(client, POD)
-        await client.delete(POD, old, "default")
-        await eventually_gone(client, POD, old, "default")
-        await eventually(client, DEPLOYMENT, "web", "default", {"status": {"readyReplicas": 1}})
+        await client.delete(POD, old, namespace="default")
+        await eventually_gone(client, POD, old, namespace="default")
+        await eventually(
+            client, DEPLOYMENT, "web", {"status": {"readyReplicas": 1}}, namespace="default"
+        )
         assert await names(client, POD) != [old]
 
     async def test_everything_goes_with_it(self, client: Client) -> None:
         await client.create(deployment())
-        await eventually(client, DEPLOYMENT, "web", "default", {"status": {"readyReplicas": 3}})
-        await client.delete(DEPLOYMENT, "web", "default")
+        await eventually(
+            client, DEPLOYMENT, "web", {"status": {"readyReplicas": 3}}, namespace="default"
+        )
+        await client.delete(DEPLOYMENT, "web", namespace="default")
         await eventually_holds(lambda: _images(client, set(), 0))
 
 
@@ -173,37 +228,41 @@ class TestStatefulSet:
         }
         await client.create(stateful_set(volumeClaimTemplates=[claim]))
         status = {"replicas": 2, "readyReplicas": 2, "currentReplicas": 2, "observedGeneration": 1}
-        await eventually(client, STATEFUL_SET, "db", "default", {"status": status})
+        await eventually(client, STATEFUL_SET, "db", {"status": status}, namespace="default")
         assert await names(client, POD) == ["db-0", "db-1"]
-        first = await client.get(POD, "db-0", "default")
+        first = await client.get(POD, "db-0", namespace="default")
         assert first["spec"]["hostname"] == "db-0"
         assert first["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] == "data-db-0"
         bound = {"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}}
-        await eventually(client, CLAIM, "data-db-1", "default", bound)
+        await eventually(client, CLAIM, "data-db-1", bound, namespace="default")
         grown = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
-        await client.patch(CLAIM, "data-db-1", "default", grown)
+        await client.patch(CLAIM, "data-db-1", grown, namespace="default")
         bound["status"]["capacity"] = {"storage": "2Gi"}
-        await eventually(client, CLAIM, "data-db-1", "default", bound)
+        await eventually(client, CLAIM, "data-db-1", bound, namespace="default")
 
     async def test_a_pod_that_is_not_ready_holds_up_the_next(self, client: Client) -> None:
         broken = template("db:does-not-exist")
         await client.create(stateful_set(template=broken))
-        await eventually(client, STATEFUL_SET, "db", "default", {"status": {"replicas": 1}})
+        await eventually(
+            client, STATEFUL_SET, "db", {"status": {"replicas": 1}}, namespace="default"
+        )
         expected = {"status": {"replicas": 1, "readyReplicas": None}}
-        await consistently(client, STATEFUL_SET, "db", "default", expected, seconds=0.3)
+        await consistently(client, STATEFUL_SET, "db", expected, namespace="default", seconds=0.3)
 
     async def test_an_update_replaces_pods_and_then_the_revision(self, client: Client) -> None:
         await client.create(stateful_set())
         first = await eventually(
-            client, STATEFUL_SET, "db", "default", {"status": {"readyReplicas": 2}}
+            client, STATEFUL_SET, "db", {"status": {"readyReplicas": 2}}, namespace="default"
         )
-        await client.patch(STATEFUL_SET, "db", "default", {"spec": {"template": template("db:2")}})
+        await client.patch(
+            STATEFUL_SET, "db", {"spec": {"template": template("db:2")}}, namespace="default"
+        )
         live = await eventually(
             client,
             STATEFUL_SET,
             "db",
-            "default",
             {"status": {"observedGeneration": 2, "updatedReplicas": 2, "readyReplicas": 2}},
+            namespace="default",
         )
         assert live["status"]["currentRevision"] == live["status"]["updateRevision"]
         assert live["status"]["updateRevision"] != first["status"]["updateRevision"]
@@ -212,10 +271,14 @@ class TestStatefulSet:
         self, client: Client
     ) -> None:
         await client.create(stateful_set(replicas=3))
-        await eventually(client, STATEFUL_SET, "db", "default", {"status": {"readyReplicas": 3}})
-        await client.patch(STATEFUL_SET, "db", "default", {"spec": {"replicas": 1}})
-        await eventually(client, STATEFUL_SET, "db", "default", {"status": {"replicas": 1}})
-        await eventually_gone(client, POD, "db-1", "default")
+        await eventually(
+            client, STATEFUL_SET, "db", {"status": {"readyReplicas": 3}}, namespace="default"
+        )
+        await client.patch(STATEFUL_SET, "db", {"spec": {"replicas": 1}}, namespace="default")
+        await eventually(
+            client, STATEFUL_SET, "db", {"status": {"replicas": 1}}, namespace="default"
+        )
+        await eventually_gone(client, POD, "db-1", namespace="default")
         assert await names(client, POD) == ["db-0"]
 
 
@@ -228,7 +291,7 @@ class TestJob:
             {"type": "Complete", "status": "True"},
         ]
         status = {"succeeded": 3, "active": None, "completionTime": ..., "conditions": conditions}
-        await eventually(client, JOB, "task", "default", {"status": status})
+        await eventually(client, JOB, "task", {"status": status}, namespace="default")
         assert len(await client.list(POD, "default")) == 3
 
     async def test_it_fails_after_its_retries(self, client: Client) -> None:
@@ -238,27 +301,33 @@ class TestJob:
         await client.create(job(pod=failing, backoffLimit=2))
         failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}
         status = {"failed": 3, "succeeded": None, "conditions": [failed]}
-        await eventually(client, JOB, "task", "default", {"status": status})
+        await eventually(client, JOB, "task", {"status": status}, namespace="default")
 
     async def test_it_is_stopped_at_its_deadline(self, client: Client) -> None:
         hanging = template(restartPolicy="Never", annotations={"ctrlruntime.dev/simulate": "Hang"})
         await client.create(job(pod=hanging, activeDeadlineSeconds=1))
-        await eventually(client, JOB, "task", "default", {"status": {"active": 1, "ready": 1}})
+        await eventually(
+            client, JOB, "task", {"status": {"active": 1, "ready": 1}}, namespace="default"
+        )
         failed = {"type": "Failed", "reason": "DeadlineExceeded"}
-        await eventually(client, JOB, "task", "default", {"status": {"conditions": [failed]}})
+        await eventually(
+            client, JOB, "task", {"status": {"conditions": [failed]}}, namespace="default"
+        )
         await eventually_holds(lambda: _images(client, set(), 0))
 
     async def test_it_waits_while_suspended(self, client: Client) -> None:
         await client.create(job(suspend=True))
         suspended = {"type": "Suspended", "status": "True"}
-        await eventually(client, JOB, "task", "default", {"status": {"conditions": [suspended]}})
+        await eventually(
+            client, JOB, "task", {"status": {"conditions": [suspended]}}, namespace="default"
+        )
         assert await client.list(POD, "default") == []
-        await client.patch(JOB, "task", "default", {"spec": {"suspend": False}})
-        await eventually(client, JOB, "task", "default", {"status": {"succeeded": 1}})
+        await client.patch(JOB, "task", {"spec": {"suspend": False}}, namespace="default")
+        await eventually(client, JOB, "task", {"status": {"succeeded": 1}}, namespace="default")
 
     async def test_it_goes_when_its_time_to_live_is_over(self, client: Client) -> None:
         await client.create(job(ttlSecondsAfterFinished=0))
-        await eventually_gone(client, JOB, "task", "default")
+        await eventually_gone(client, JOB, "task", namespace="default")
 
 
 @pytest.mark.usefixtures("nodes")
@@ -274,7 +343,7 @@ class TestPod:
                 "containerStatuses": [{"name": "c", "ready": True, "state": {"running": ...}}],
             },
         }
-        await eventually(client, POD, "p", "default", expected)
+        await eventually(client, POD, "p", expected, namespace="default")
 
     @pytest.mark.parametrize(
         ("shape", "phase", "reason"),
@@ -295,17 +364,19 @@ class TestPod:
                 "conditions": [{"type": "Ready", "status": "False"}],
             }
         }
-        await eventually(client, POD, "p", "default", expected)
+        await eventually(client, POD, "p", expected, namespace="default")
 
     async def test_a_finalizer_holds_a_deleted_pod(self, client: Client) -> None:
         held = pod()
         held["metadata"]["finalizers"] = ["test.dev/hold"]
         await client.create(held)
-        await eventually(client, POD, "p", "default", {"status": {"phase": "Running"}})
-        await client.delete(POD, "p", "default")
-        await eventually(client, POD, "p", "default", {"metadata": {"deletionTimestamp": ...}})
-        await client.patch(POD, "p", "default", {"metadata": {"finalizers": None}})
-        await eventually_gone(client, POD, "p", "default")
+        await eventually(client, POD, "p", {"status": {"phase": "Running"}}, namespace="default")
+        await client.delete(POD, "p", namespace="default")
+        await eventually(
+            client, POD, "p", {"metadata": {"deletionTimestamp": ...}}, namespace="default"
+        )
+        await client.patch(POD, "p", {"metadata": {"finalizers": None}}, namespace="default")
+        await eventually_gone(client, POD, "p", namespace="default")
 
 
 @pytest.mark.usefixtures("nodes")
@@ -315,30 +386,35 @@ class TestSurroundings:
             client,
             NODE,
             NODE_NAME,
-            None,
             {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
         )
         spec = {"selector": {"matchLabels": {"app": "a"}}, "template": template()}
         await client.create(obj("apps/v1", "DaemonSet", "agent", spec))
         status = {"desiredNumberScheduled": 1, "numberReady": 1, "updatedNumberScheduled": 1}
-        await eventually(client, DAEMON_SET, "agent", "default", {"status": status})
-        await client.patch(DAEMON_SET, "agent", "default", {"spec": {"template": template("a:2")}})
+        await eventually(client, DAEMON_SET, "agent", {"status": status}, namespace="default")
+        await client.patch(
+            DAEMON_SET, "agent", {"spec": {"template": template("a:2")}}, namespace="default"
+        )
         await eventually_holds(lambda: _images(client, {"a:2"}, 1))
 
     async def test_load_balancers_get_an_address_and_lose_it(self, client: Client) -> None:
         spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
         await client.create(obj("v1", "Service", "lb", spec))
         balanced = {"status": {"loadBalancer": {"ingress": [{"ip": ...}]}}}
-        await eventually(client, SERVICE, "lb", "default", balanced)
-        await client.patch(SERVICE, "lb", "default", {"spec": {"type": "ClusterIP"}})
+        await eventually(client, SERVICE, "lb", balanced, namespace="default")
+        await client.patch(SERVICE, "lb", {"spec": {"type": "ClusterIP"}}, namespace="default")
         await eventually(
-            client, SERVICE, "lb", "default", {"status": {"loadBalancer": {"ingress": None}}}
+            client,
+            SERVICE,
+            "lb",
+            {"status": {"loadBalancer": {"ingress": None}}},
+            namespace="default",
         )
         backend = {"service": {"name": "lb", "port": {"number": 80}}}
         await client.create(
             obj("networking.k8s.io/v1", "Ingress", "in", {"defaultBackend": backend})
         )
-        await eventually(client, INGRESS, "in", "default", balanced)
+        await eventually(client, INGRESS, "in", balanced, namespace="default")
 
     async def test_autoscalers_and_budgets_follow_their_targets(self, client: Client) -> None:
         target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
@@ -347,13 +423,15 @@ class TestSurroundings:
         budget = {"minAvailable": 2, "selector": {"matchLabels": {"app": "a"}}}
         await client.create(obj("policy/v1", "PodDisruptionBudget", "b", budget))
         unable = {"type": "AbleToScale", "status": "False"}
-        await eventually(client, AUTOSCALER, "h", "default", {"status": {"conditions": [unable]}})
+        await eventually(
+            client, AUTOSCALER, "h", {"status": {"conditions": [unable]}}, namespace="default"
+        )
         await client.create(deployment())
         able = {"type": "AbleToScale", "status": "True"}
         expected = {"status": {"conditions": [able], "currentReplicas": 3}}
-        await eventually(client, AUTOSCALER, "h", "default", expected)
+        await eventually(client, AUTOSCALER, "h", expected, namespace="default")
         healthy = {"currentHealthy": 3, "desiredHealthy": 2, "disruptionsAllowed": 1}
-        await eventually(client, BUDGET, "b", "default", {"status": healthy})
+        await eventually(client, BUDGET, "b", {"status": healthy}, namespace="default")
 
 
 @pytest.mark.usefixtures("nodes")
@@ -361,9 +439,13 @@ async def test_at_rest_there_is_not_one_request(env: Environment, client: Client
     await client.create(deployment())
     await client.create(stateful_set())
     await client.create(job())
-    await eventually(client, DEPLOYMENT, "web", "default", {"status": {"conditions": [COMPLETE]}})
-    await eventually(client, STATEFUL_SET, "db", "default", {"status": {"readyReplicas": 2}})
-    await eventually(client, JOB, "task", "default", {"status": {"succeeded": 1}})
+    await eventually(
+        client, DEPLOYMENT, "web", {"status": {"conditions": [COMPLETE]}}, namespace="default"
+    )
+    await eventually(
+        client, STATEFUL_SET, "db", {"status": {"readyReplicas": 2}}, namespace="default"
+    )
+    await eventually(client, JOB, "task", {"status": {"succeeded": 1}}, namespace="default")
     await _quiet(env)
     mark = env.proxy.log.mark()
     await asyncio.sleep(1.5)
@@ -377,8 +459,12 @@ async def test_a_restart_writes_nothing(
     await start()
     await client.create(deployment())
     await client.create(stateful_set())
-    await eventually(client, DEPLOYMENT, "web", "default", {"status": {"conditions": [COMPLETE]}})
-    await eventually(client, STATEFUL_SET, "db", "default", {"status": {"readyReplicas": 2}})
+    await eventually(
+        client, DEPLOYMENT, "web", {"status": {"conditions": [COMPLETE]}}, namespace="default"
+    )
+    await eventually(
+        client, STATEFUL_SET, "db", {"status": {"readyReplicas": 2}}, namespace="default"
+    )
     await _quiet(env)
     mark = env.proxy.log.mark()
     await start()
@@ -396,10 +482,16 @@ async def test_without_pods_a_thousandth_costs_one_write(
     await client.create(job())
     for i in range(20):
         await eventually(
-            client, DEPLOYMENT, f"web-{i}", "default", {"status": {"conditions": [COMPLETE]}}
+            client,
+            DEPLOYMENT,
+            f"web-{i}",
+            {"status": {"conditions": [COMPLETE]}},
+            namespace="default",
         )
-    await eventually(client, STATEFUL_SET, "db", "default", {"status": {"readyReplicas": 2}})
-    await eventually(client, JOB, "task", "default", {"status": {"succeeded": 1}})
+    await eventually(
+        client, STATEFUL_SET, "db", {"status": {"readyReplicas": 2}}, namespace="default"
+    )
+    await eventually(client, JOB, "task", {"status": {"succeeded": 1}}, namespace="default")
     await _quiet(env)
     counts = env.proxy.log.counts().select(user="observed", exclude=("nodes", "nodes/status"))
     assert counts.writes == 22, str(counts)
@@ -408,7 +500,7 @@ async def test_without_pods_a_thousandth_costs_one_write(
     await client.create(deployment("broken", image="x:does-not-exist"))
     unavailable = {"type": "Available", "status": "False"}
     await eventually(
-        client, DEPLOYMENT, "broken", "default", {"status": {"conditions": [unavailable]}}
+        client, DEPLOYMENT, "broken", {"status": {"conditions": [unavailable]}}, namespace="default"
     )
 
 

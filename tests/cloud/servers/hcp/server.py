@@ -11,9 +11,9 @@ from typing import Any
 from aiohttp import web
 
 from .clock import Clock
+from .fake_service import Run, Version, Workspace, World
 from .faults import Faults
-from .shapes import holders_of, output_of, phases_of, run_of, version_of, workspace_of
-from .world import Run, Version, Workspace, World
+from .manifests import holders_of, output_of, phases_of, run_of, version_of, workspace_of
 
 JSON_API = "application/vnd.api+json"
 TOKEN = "user-token-9f8e"
@@ -44,6 +44,8 @@ class HCPServer:
         self.wait_header = ("X-RateLimit-Reset", "0.5")
         self.budget = 30
         """Requests of a second; page `index`, Rate limits."""
+        self.after_delete: Callable[[str], None] = lambda _name: None
+        """Called with the name of a workspace that was deleted."""
         self.url = ""
         self.archive = ""
         self._times: deque[float] = deque()
@@ -220,6 +222,7 @@ class HCPServer:
     def _remove(self, workspace: Workspace) -> web.Response:
         del self.world.workspaces[workspace.identity]
         self.world.deleted.append(workspace.name)
+        self.after_delete(workspace.name)
         return web.Response(status=204)
 
     # -- configuration versions ------------------------------------------------------------
@@ -372,7 +375,9 @@ class HCPServer:
 
     async def _log(self, request: web.Request) -> web.Response:
         """Pages `plans` and `applies`: `log-read-url`."""
-        return web.Response(body=self.world.logs.get(request.match_info["run"], b""))
+        return web.Response(
+            body=self.world.logs.get(request.match_info["run"], self.world.plan_log)
+        )
 
     # -- finding things --------------------------------------------------------------------
 

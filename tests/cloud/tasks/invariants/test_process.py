@@ -18,7 +18,6 @@ from tests.cloud.tasks.terraform.test_local import SPEC, LocalBench
 from tests.cloud.tasks.workbench import Workbench
 
 SECRET = "s3cret-t0ken"
-pytestmark = pytest.mark.timeout(300)  # processes that import much, on machines that do much else
 
 
 class Place:

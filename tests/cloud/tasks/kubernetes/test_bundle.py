@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import secrets
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +18,17 @@ from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
+from internal.cloud.keys import instance_key
 from internal.cloud.tasks import TaskError, TaskRejected, TaskResult
 from internal.cloud.tasks.kubernetes import KubernetesTask
 from internal.cloud.tasks.kubernetes.applying import FIELD_MANAGER
-from internal.cloud.tasks.kubernetes.inventory import OWNER, PRUNE
+from internal.cloud.tasks.kubernetes.inventory import (
+    INVENTORY,
+    OWNER,
+    PRUNE,
+    UPGRADES,
+    inventory_name,
+)
 from tests.backends import SharedServer
 from tests.cloud.tasks.kubeconfigs import inline
 from tests.cloud.tasks.workbench import Workbench
@@ -72,6 +83,7 @@ def run(bench: Workbench, namespace: str) -> Run:
         *manifests: Manifest,
         operation: TaskOperation = TaskOperation.APPLY,
         instance: str = "",
+        of: str = "prod",
         cluster: dict[str, Any] | None = None,
         **spec: Any,
     ) -> TaskResult:
@@ -87,7 +99,11 @@ def run(bench: Workbench, namespace: str) -> Run:
             **spec,
         }
         context = bench.context(
-            "kubernetes", whole, instance=instance or namespace, operation=operation
+            "kubernetes",
+            whole,
+            instance=instance or namespace,
+            namespace=of,
+            operation=operation,
         )
         return await KubernetesTask(poll=0.05).run(context)
 
@@ -112,7 +128,7 @@ async def test_a_bundle_is_applied_and_its_places_are_filled(
         "web", version="${version}", host="${domain}", db="${outputs.db}", sh="echo ${HOME}"
     )
     result = await run(shell, domain="acme.example.com", outputs={"db": "10.0.0.5"})
-    found = await client.get(CONFIG_MAP, "web", namespace)
+    found = await client.get(CONFIG_MAP, "web", namespace=namespace)
     assert found["data"] == {
         "version": "5.2.0",
         "host": "acme.example.com",
@@ -129,10 +145,10 @@ async def test_the_same_bundle_again_changes_nothing(
     run: Run, client: Client, namespace: str
 ) -> None:
     await run(config_map("a", k="1"), config_map("b", k="1"))
-    before = await client.get(CONFIG_MAP, "a", namespace)
+    before = await client.get(CONFIG_MAP, "a", namespace=namespace)
     result = await run(config_map("a", k="1"), config_map("b", k="1"))
     assert result.message == "2 objects are ready; 0 changed, 0 deleted."
-    assert await client.get(CONFIG_MAP, "a", namespace) == before
+    assert await client.get(CONFIG_MAP, "a", namespace=namespace) == before
 
 
 async def test_what_leaves_the_bundle_is_pruned(run: Run, client: Client, namespace: str) -> None:
@@ -142,11 +158,27 @@ async def test_what_leaves_the_bundle_is_pruned(run: Run, client: Client, namesp
     assert result.message == "1 objects are ready; 0 changed, 2 deleted."
 
 
+async def test_an_apply_in_a_later_second_counts_no_change(
+    run: Run, client: Client, namespace: str
+) -> None:
+    """The time of an apply has whole seconds; servers that compare it write again (kubernetes/kubernetes#121404)."""
+    await run(config_map("a"))
+    before = await client.get(CONFIG_MAP, "a", namespace=namespace)
+    (entry,) = before["metadata"]["managedFields"]
+    written = datetime.fromisoformat(entry["time"]).timestamp()
+    await asyncio.sleep(max(0.0, written + 1.05 - time.time()))
+    result = await run(config_map("a"))
+    assert result.message == "1 objects are ready; 0 changed, 0 deleted."
+
+
 async def test_what_somebody_changed_is_put_right(run: Run, client: Client, namespace: str) -> None:
     await run(config_map("a", k="ours"))
-    await client.patch(CONFIG_MAP, "a", namespace, {"data": {"k": "theirs", "own": "x"}})
+    await client.patch(CONFIG_MAP, "a", {"data": {"k": "theirs", "own": "x"}}, namespace=namespace)
     await run(config_map("a", k="ours"))
-    assert (await client.get(CONFIG_MAP, "a", namespace))["data"] == {"k": "ours", "own": "x"}
+    assert (await client.get(CONFIG_MAP, "a", namespace=namespace))["data"] == {
+        "k": "ours",
+        "own": "x",
+    }
 
 
 async def test_a_field_that_leaves_the_bundle_leaves_the_object(
@@ -154,7 +186,7 @@ async def test_a_field_that_leaves_the_bundle_leaves_the_object(
 ) -> None:
     await run(config_map("a", k="1", gone="2"))
     await run(config_map("a", k="1"))
-    assert (await client.get(CONFIG_MAP, "a", namespace))["data"] == {"k": "1"}
+    assert (await client.get(CONFIG_MAP, "a", namespace=namespace))["data"] == {"k": "1"}
 
 
 class TestWhatIsNotOurs:
@@ -167,7 +199,7 @@ class TestWhatIsNotOurs:
         await client.create(theirs)
         with pytest.raises(TaskRejected, match="was not made by this control plane"):
             await run(config_map("first"), config_map("a", k="ours"))
-        assert (await client.get(CONFIG_MAP, "a", namespace))["data"] == {"k": "theirs"}
+        assert (await client.get(CONFIG_MAP, "a", namespace=namespace))["data"] == {"k": "theirs"}
 
     async def test_it_can_be_handed_over(self, run: Run, client: Client, namespace: str) -> None:
         await run(config_map("first"))
@@ -175,7 +207,7 @@ class TestWhatIsNotOurs:
         theirs["metadata"]["namespace"] = namespace
         await client.create(theirs)
         await run(config_map("first"), config_map("a", k="ours"))
-        assert (await client.get(CONFIG_MAP, "a", namespace))["data"] == {"k": "ours"}
+        assert (await client.get(CONFIG_MAP, "a", namespace=namespace))["data"] == {"k": "ours"}
 
     async def test_another_instance_keeps_what_it_has(
         self, run: Run, client: Client, namespace: str
@@ -184,13 +216,13 @@ class TestWhatIsNotOurs:
         with pytest.raises(TaskRejected, match=f"belongs to instance prod/{namespace}"):
             await run(config_map("a", k="2"), instance=f"{namespace}-2")
         await run(operation=TaskOperation.TEARDOWN, instance=f"{namespace}-2")
-        assert (await client.get(CONFIG_MAP, "a", namespace))["data"] == {"k": "1"}
+        assert (await client.get(CONFIG_MAP, "a", namespace=namespace))["data"] == {"k": "1"}
 
     async def test_pruning_passes_by_what_was_replaced_by_others(
         self, run: Run, client: Client, namespace: str
     ) -> None:
         await run(config_map("a"), config_map("b"))
-        await client.delete(CONFIG_MAP, "a", namespace)
+        await client.delete(CONFIG_MAP, "a", namespace=namespace)
         theirs = config_map("a", k="theirs")
         theirs["metadata"]["namespace"] = namespace
         await client.create(theirs)
@@ -212,13 +244,74 @@ def claim(annotations: dict[str, str] | None = None) -> Manifest:
     }
 
 
+@pytest.mark.criterion("H-B1")
+class TestInstancesOfOneName:
+    """Two namespaces of the control plane, each with an Instance of the same name, one cluster."""
+
+    async def test_h_b1_each_keeps_its_inventory_and_prunes_its_own(
+        self, run: Run, client: Client, namespace: str
+    ) -> None:
+        await run(config_map("a"), config_map("b"), of="prod")
+        await run(config_map("c"), config_map("d"), of="dev")
+        assert "1 deleted" in (await run(config_map("a"), of="prod")).message
+        assert await names(client, namespace) == {"a", "c", "d"}
+        assert "1 deleted" in (await run(config_map("c"), of="dev")).message
+        assert await names(client, namespace) == {"a", "c"}
+
+    async def test_h_b1_in_namespaces_of_their_own_neither_loses_its_inventory(
+        self, run: Run, client: Client, namespace: str
+    ) -> None:
+        await run(config_map("a"), config_map("b"), of="prod", instance="acme")
+        other = {"namespace": f"{namespace}-2"}
+        await run(config_map("c"), of="dev", instance="acme", cluster=other)
+        await run(config_map("a"), of="prod", instance="acme")
+        assert await names(client, namespace) == {"a"}
+        assert await names(client, f"{namespace}-2") == {"c"}
+        key = instance_key("dev", "acme")
+        assert await client.get(CONFIG_MAP, inventory_name(key), namespace=f"{namespace}-2")
+
+    async def test_h_b1_a_teardown_leaves_jobs_and_objects_of_the_other(
+        self, run: Run, client: Client, namespace: str
+    ) -> None:
+        for of in ("prod", "dev"):
+            await run(config_map(f"of-{of}"), of=of)
+            left = config_map(f"left-by-{of}")
+            labels = {UPGRADES: instance_key(of, namespace)}
+            left["metadata"] |= {"namespace": namespace, "labels": labels}
+            await client.create(left)
+        await run(of="prod", operation=TaskOperation.TEARDOWN)
+        assert await names(client, namespace) == {"of-dev", "left-by-dev"}
+        result = await run(of="dev", operation=TaskOperation.TEARDOWN)
+        assert result.message == "1 objects deleted."
+        assert await names(client, namespace) == set()
+
+    async def test_h_b1_an_inventory_of_the_former_name_is_read_and_left(
+        self, run: Run, client: Client, namespace: str
+    ) -> None:
+        """What was applied before the names were scoped is pruned still; what is another's is not."""
+        await run(config_map("first"), instance="other")
+        for name, of in (("ours", "prod"), ("theirs", "dev")):
+            item = config_map(name, {OWNER: f"{of}/{namespace}"})
+            item["metadata"]["namespace"] = namespace
+            await client.create(item)
+        rows = [["", "ConfigMap", namespace, name] for name in ("ours", "theirs", "gone")]
+        former = config_map(f"{namespace}-inventory")
+        former["data"] = {"objects.json": json.dumps(rows)}
+        former["metadata"] |= {"namespace": namespace, "labels": {INVENTORY: namespace}}
+        await client.create(former)
+
+        assert "1 deleted" in (await run(config_map("a"), of="prod")).message
+        assert await names(client, namespace) == {"theirs", "a", "first"}
+        assert await client.get(CONFIG_MAP, f"{namespace}-inventory", namespace=namespace)
+
+
 class TestWhatHoldsData:
     async def test_it_stays_when_it_leaves_the_bundle(
         self, run: Run, client: Client, namespace: str
     ) -> None:
         await run(claim(), config_map("a"))
         result = await run(config_map("a"))
-        assert await client.get(CLAIM, "data", namespace)
+        assert await client.get(CLAIM, "data", namespace=namespace)
         assert result.message.endswith(f"PersistentVolumeClaim {namespace}/data kept.")
 
     async def test_it_goes_when_it_says_so(self, run: Run, client: Client, namespace: str) -> None:
@@ -251,7 +344,9 @@ class TestTeardown:
         assert result.message == "2 objects deleted."
         assert await names(client, namespace) == set()
         with pytest.raises(NotFound):
-            await client.get(CONFIG_MAP, f"{namespace}-inventory", namespace)
+            await client.get(
+                CONFIG_MAP, inventory_name(instance_key("prod", namespace)), namespace=namespace
+            )
 
     async def test_without_a_cluster_nothing_has_to_go(
         self, run: Run, client: Client, namespace: str
@@ -277,7 +372,9 @@ async def test_the_inventory_moves_with_the_namespace(
     assert await names(client, f"{namespace}-2") == {"a"}
     assert await names(client, namespace) == set()
     with pytest.raises(NotFound):
-        await client.get(CONFIG_MAP, f"{namespace}-inventory", namespace)
+        await client.get(
+            CONFIG_MAP, inventory_name(instance_key("prod", namespace)), namespace=namespace
+        )
 
 
 async def test_a_kind_and_its_objects_come_in_one_bundle(
@@ -319,7 +416,7 @@ async def test_a_kind_and_its_objects_come_in_one_bundle(
         "spec": {"n": 1},
     }
     await run(size, definition)
-    found = await client.get(GroupVersionKind(group, "v1", "Size"), "big", namespace)
+    found = await client.get(GroupVersionKind(group, "v1", "Size"), "big", namespace=namespace)
     assert found["spec"] == {"n": 1}
     result = await run(operation=TaskOperation.TEARDOWN)
     assert result.message == "2 objects deleted."

@@ -26,7 +26,9 @@ async def test_a_workload_is_ready_when_the_task_ends(tmp_path: Path) -> None:
         }
         await KubernetesTask(poll=0.05).run(bench.context("kubernetes", spec))
         client = environment.client("admin")
-        found = await client.get(GroupVersionKind("apps", "v1", "Deployment"), "web", "acme")
+        found = await client.get(
+            GroupVersionKind("apps", "v1", "Deployment"), "web", namespace="acme"
+        )
         assert found["status"]["readyReplicas"] == 1
         [container] = found["spec"]["template"]["spec"]["containers"]
         assert container["image"] == "example.com/web:5.2.0"

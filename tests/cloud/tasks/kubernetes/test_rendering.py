@@ -15,7 +15,7 @@ from internal.cloud.tasks import TaskError, TaskRejected
 from internal.cloud.tasks.kubernetes.access import checked
 from internal.cloud.tasks.kubernetes.documents import Document, parse
 from internal.cloud.tasks.kubernetes.rendering import Rendering, render
-from internal.cloud.tasks.places import Places
+from internal.cloud.tasks.placeholders import Places
 from tests.envtest.kubectl.binaries import provisioned
 
 PLACES = Places(

@@ -12,7 +12,7 @@ import pytest
 from apis.cloud import HTTPRequest
 from apis.references import SecretKeyRef
 from internal.cloud.tasks import TaskRejected
-from internal.cloud.tasks.places import Places
+from internal.cloud.tasks.placeholders import Places
 from internal.cloud.tasks.requests import Patience, Requests
 from tests.cloud.servers.site import Say, Site
 

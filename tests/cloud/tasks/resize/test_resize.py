@@ -95,7 +95,7 @@ async def make(
 async def settle(client: Client, name: str, size: str) -> None:
     """What the storage system does: the claim is bound and has this capacity."""
     status = {"status": {"phase": "Bound", "capacity": {"storage": size}}}
-    await client.patch_status(CLAIM, name, "default", status)
+    await client.patch_status(CLAIM, name, status, namespace="default")
 
 
 def full(**percent: int) -> Say:
@@ -104,7 +104,7 @@ def full(**percent: int) -> Say:
 
 
 async def size(client: Client, name: str) -> str:
-    claim = await client.get(CLAIM, name, "default")
+    claim = await client.get(CLAIM, name, namespace="default")
     return str(claim["spec"]["resources"]["requests"]["storage"])
 
 
@@ -122,7 +122,7 @@ async def test_full_claims_grow_and_others_do_not(run: Run, client: Client, site
     ]
     assert result.message == "3 claims, 1 grown: a to 12Gi."
     assert result.outputs == {"size.a": "12Gi"}  # nobody knows how full the fullest is
-    claim = await client.get(CLAIM, "a", "default")
+    claim = await client.get(CLAIM, "a", namespace="default")
     assert claim["metadata"]["annotations"][RESIZED_AT] == "2026-01-02T03:04:05Z"
 
 

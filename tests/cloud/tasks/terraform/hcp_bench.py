@@ -30,6 +30,7 @@ def spec_of(address: str, *, machine: str = "n2-standard-8", **settings: Any) ->
         "address": address,
         "tokenFrom": {"name": "hcp", "key": "token"},
         "module": MODULE,
+        "workspace": "acme",
         **settings,
     }
     gcp = {"zone": "us-central1-f", "gke": {"blue": {"machineType": machine}}}
@@ -70,15 +71,29 @@ class HCPBench:
         return replace(context, input=replace(context.input, run_id=run_id))
 
     async def apply(
-        self, spec: Mapping[str, Any] | None = None, *, attempt: int = 1, tries: int = 4
+        self,
+        spec: Mapping[str, Any] | None = None,
+        *,
+        attempt: int = 1,
+        tries: int = 4,
+        **given: Any,
     ) -> TaskResult:
-        return await self.task(tries).run(self.context(spec, attempt=attempt))
+        """`given`: fields of the input that are not as usual."""
+        context = self.context(spec, attempt=attempt)
+        changed = replace(context, input=replace(context.input, **given))
+        return await self.task(tries).run(changed)
 
     async def teardown(
-        self, spec: Mapping[str, Any] | None = None, *, attempt: int = 1, tries: int = 4
+        self,
+        spec: Mapping[str, Any] | None = None,
+        *,
+        attempt: int = 1,
+        tries: int = 4,
+        **given: Any,
     ) -> TaskResult:
         context = self.context(spec, attempt=attempt, operation=TaskOperation.TEARDOWN)
-        return await self.task(tries).run(context)
+        changed = replace(context, input=replace(context.input, **given))
+        return await self.task(tries).run(changed)
 
     def said(self) -> str:
         return "\n".join(self.workbench.said)

@@ -51,6 +51,14 @@ def plan(arguments: list[str]) -> None:
     digest = "" if destroy else hashlib.sha256(module.encode()).hexdigest()
     if os.environ.get("STAND_IN") == "plan":
         fail("Invalid value", "machine type x is not known")
+    if os.environ.get("STAND_IN") == "leak":
+        told = [os.environ.get(name, "") for name in ("GOOGLE_CREDENTIALS", "FROM_FILE")]
+        print(f"credentials: {told}", file=sys.stderr, flush=True)
+        fail("Invalid credentials", " and ".join(told))
+    if os.environ.get("STAND_IN") == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if os.environ.get("STAND_IN") == "long":
+        print("x" * (80 << 20), flush=True)
     if os.environ.get("STAND_IN") == "locked":
         fail("Error acquiring the state lock", "Who: ada@laptop\nCreated: 2026-01-01")
     there = bool(state["digest"])
@@ -65,6 +73,24 @@ def plan(arguments: list[str]) -> None:
     Path(out.removeprefix("-out=")).write_text(json.dumps({"digest": digest, "changes": changes}))
     say("change_summary", "Plan", changes=changes)
     sys.exit(0 if same else 2)
+
+
+def show(arguments: list[str]) -> None:
+    """The stored plan: two resources that are deleted, or one that is replaced."""
+    if os.environ.get("STAND_IN") == "show":
+        print("not JSON")
+        sys.exit(0)
+    assert arguments[0] == "-json"
+    changes = json.loads(Path(arguments[-1]).read_text())["changes"]
+    actions = [["delete"]] * changes["remove"] + [["create"]] * changes["add"]
+    if changes["change"]:
+        replaced = os.environ.get("STAND_IN") == "replace"
+        actions.append(["delete", "create"] if replaced else ["update"])
+    found = [
+        {"address": f"module.instance.thing.{number}", "change": {"actions": each}}
+        for number, each in enumerate(actions)
+    ]
+    print(json.dumps({"format_version": "1.2", "resource_changes": found}))
 
 
 def apply(arguments: list[str]) -> None:
@@ -113,6 +139,8 @@ def main() -> None:
         plan(arguments)
     elif command == "apply":
         apply(arguments)
+    elif command == "show":
+        show(arguments)
     elif command == "output":
         print(json.dumps(state_of(configured())["outputs"], indent=2))
     else:

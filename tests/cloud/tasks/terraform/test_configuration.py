@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from apis.cloud import InstanceTerraformSpec
-from internal.cloud.marks import CLOUDSQL_MODE, CMEK_ALGORITHM, ENABLE_CMEK
+from internal.cloud.labels import CLOUDSQL_MODE, CMEK_ALGORITHM, ENABLE_CMEK
 from internal.cloud.tasks import TaskRejected
-from internal.cloud.tasks.terraform.archive import archive
-from internal.cloud.tasks.terraform.configuration import Configuration, configuration
+from internal.cloud.tasks.terraform.configuration import Configuration, archive, configuration
 from internal.cloud.tasks.terraform.literals import literal
 from internal.cloud.tasks.terraform.outputs import Output, split
 
@@ -60,7 +59,9 @@ FULL: dict[str, Any] = {
 
 
 def render(spec: dict[str, Any], annotations: dict[str, str] | None = None) -> Configuration:
-    return configuration("acme", InstanceTerraformSpec.model_validate(spec), annotations or {})
+    return configuration(
+        "prod", "acme", InstanceTerraformSpec.model_validate(spec), annotations or {}
+    )
 
 
 def module_of(spec: dict[str, Any], annotations: dict[str, str] | None = None) -> dict[str, Any]:
@@ -136,12 +137,26 @@ def test_clusters_are_rendered_as_they_are_without_a_module() -> None:
     document = render(plain()).document
     assert document["terraform"]["required_providers"]["google"]["source"] == "hashicorp/google"
     cluster = document["resource"]["google_container_cluster"]["blue"]
-    assert (cluster["name"], cluster["location"]) == ("acme-blue", "us-central1-f")
+    assert cluster["name"] == "prod-acme-02f0b798d2dbc0eb3436-blue"
+    assert cluster["location"] == "us-central1-f"
     pool = document["resource"]["google_container_node_pool"]["blue"]
     assert pool["node_config"]["machine_type"] == "e2-small"
     assert pool["node_config"]["oauth_scopes"] == ["https://www.googleapis.com/auth/cloud-platform"]
     assert document["output"]["region"] == {"value": "us-central1"}
     assert render(plain()).sensitive == {"kubeconfig"}
+
+
+@pytest.mark.criterion("H-B1")
+def test_h_b1_clusters_of_two_instances_of_one_name_have_two_names() -> None:
+    """Google takes 40 characters, and one name once in a zone of a project."""
+    spec = InstanceTerraformSpec.model_validate(plain())
+    names = set()
+    for namespace in ("a" * 63, "b" * 63):
+        document = configuration(namespace, "acme", spec, {}).document
+        cluster = document["resource"]["google_container_cluster"]["blue"]
+        assert len(cluster["name"]) <= 40
+        names.add(cluster["name"])
+    assert len(names) == 2
 
 
 def test_both_clusters() -> None:

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from apis.cloud import TaskOperation
+from internal.cloud.keys import instance_key
 from internal.cloud.tasks import TaskError, TaskRejected
 from tests.cloud.servers.hcp import Run, Workspace
+from tests.cloud.servers.hcp.fake_service import Version
 from tests.cloud.servers.hcp.server import TOKEN
-from tests.cloud.servers.hcp.world import Version
 from tests.cloud.tasks.terraform.hcp_bench import HCPBench, spec_of
 
 
@@ -102,6 +103,177 @@ async def test_a_workspace_of_another_instance_is_left_alone(bench: HCPBench) ->
     assert workspace(bench).resources == 3
 
 
+def described(text: str) -> dict[str, str]:
+    return {"description": text}
+
+
+NOT_OURS = [
+    ("", "was not made for this Instance"),
+    ("made by hand", "was not made for this Instance"),
+    ("Infrastructure of Instance prod/acme, managed by its control plane", "an earlier Instance"),
+    (
+        "Infrastructure of Instance prod/acme, managed by its control plane (uid 77777777)",
+        "an earlier Instance prod/acme",
+    ),
+    (
+        "Infrastructure of Instance prod/other, managed by its control plane (uid 5a1b9d3e)",
+        "belongs to Instance prod/other",
+    ),
+]
+
+
+@pytest.mark.criterion("H-B4")
+class TestTheMark:
+    @pytest.mark.parametrize(("description", "says"), NOT_OURS)
+    async def test_h_b4_a_workspace_without_the_mark_is_never_touched(
+        self, bench: HCPBench, description: str, says: str
+    ) -> None:
+        first = await bench.apply()
+        workspace(bench).attributes["description"] = description
+        before = list(bench.server.requests)
+        with pytest.raises(TaskRejected, match=says) as caught:
+            await bench.apply(attempt=2)
+        with pytest.raises(TaskRejected, match=says):
+            await bench.teardown(outputs=first.outputs)
+        sent = [each for each in bench.server.requests[len(before) :] if not each.startswith("GET")]
+        assert sent == []
+        assert workspace(bench).resources == 3
+        if "other" not in description:
+            assert (
+                'set its description to "Instance prod/acme, managed by its control plane'
+                ' (uid 5a1b9d3e)"'
+            ) in str(caught.value)
+
+    async def test_h_b4_a_workspace_that_is_handed_over_is_used(self, bench: HCPBench) -> None:
+        await bench.apply()
+        with pytest.raises(TaskRejected) as caught:
+            await bench.apply(attempt=2, instance_uid="another")
+        mark = str(caught.value).split('"')[1]
+        workspace(bench).attributes["description"] = mark
+        assert "nothing to change" in (await bench.apply(attempt=2, instance_uid="another")).message
+
+    async def test_h_b4_without_a_uid_nothing_is_touched(self, bench: HCPBench) -> None:
+        await bench.apply()
+        with pytest.raises(TaskRejected, match="UID of Instance prod/acme is not known"):
+            await bench.apply(attempt=2, instance_uid="")
+
+    async def test_h_b4_an_unmarked_workspace_is_not_built_beside(self, bench: HCPBench) -> None:
+        """The last success was there: another name is no way around the mark."""
+        first = await bench.apply()
+        workspace(bench).attributes["description"] = ""
+        with pytest.raises(TaskRejected, match="infrastructure is in workspace acme"):
+            await bench.apply(
+                spec_of(bench.server.url, workspace="infra"), attempt=2, outputs=first.outputs
+            )
+        assert len(bench.server.world.workspaces) == 1
+
+    async def test_h_b4_a_workspace_that_took_the_name_is_not_deleted(
+        self, bench: HCPBench
+    ) -> None:
+        """Somebody makes one of the same name while ours is deleted."""
+        await bench.apply()
+        world, ours = bench.server.world, workspace(bench)
+
+        def made(deleted: str) -> None:
+            if deleted == ours.name and world.named(ours.name) is None:
+                world.workspaces["ws-theirs"] = replace(
+                    ours, identity="ws-theirs", attributes=described("by hand"), current=None
+                )
+
+        bench.server.after_delete = made
+        result = await bench.teardown(attempt=2)
+        assert "workspace acme is deleted" in result.message
+        assert list(world.workspaces) == ["ws-theirs"]
+
+
+@pytest.mark.criterion("H-B4")
+async def test_h_b4_a_plan_that_a_person_discards_is_not_tried_again(bench: HCPBench) -> None:
+    def discard(doing: str) -> None:
+        if "is planned" in doing:
+            runs(bench)[0].status = "discarded"
+
+    with pytest.raises(TaskRejected) as caught:
+        await bench.task().run(replace(bench.context(), progress=discard))
+    assert "was discarded by somebody" in str(caught.value)
+    assert "until the spec changes or a retry is asked for" in str(caught.value)
+    assert [(run.status, run.confirmed) for run in runs(bench)] == [("discarded", 0)]
+
+
+PLAN_LOG = (
+    b'{"@level":"info","@message":"...","type":"planned_change","change":{"resource":'
+    b'{"addr":"module.instance.google_container_cluster.blue"},"action":"replace"}}\n'
+    b'{"@level":"info","@message":"...","type":"planned_change","change":{"resource":'
+    b'{"addr":"module.instance.google_sql_database_instance.main[\\"a\\"]"},"action":"delete"}}\n'
+    b'{"@level":"info","@message":"...","type":"planned_change","change":{"resource":'
+    b'{"addr":"module.instance.google_dns_record_set.a"},"action":"update"}}\n'
+)
+TEXT_LOG = b"""
+  \x1b[1m# module.instance.google_container_cluster.blue\x1b[0m must be \x1b[31mreplaced\x1b[0m
+-/+ resource "google_container_cluster" "blue" {
+  # module.instance.google_sql_database_instance.main["a"] will be destroyed
+  # (because google_sql_database_instance.main is not in configuration)
+  # module.instance.google_dns_record_set.a will be updated in-place
+"""
+
+
+@pytest.mark.criterion("H-B3")
+class TestProtection:
+    def replace_two(self, bench: HCPBench, log: bytes) -> None:
+        world = bench.server.world
+        world.replaces = 2
+        world.plan_log = log
+
+    @pytest.mark.parametrize("log", [PLAN_LOG, TEXT_LOG], ids=["json", "text"])
+    async def test_h_b3_a_plan_that_destroys_is_discarded_with_the_addresses(
+        self, bench: HCPBench, log: bytes
+    ) -> None:
+        await bench.apply()
+        self.replace_two(bench, log)
+        with pytest.raises(TaskRejected) as caught:
+            await bench.apply(spec_of(bench.server.url, machine="n2-standard-16"), attempt=2)
+        run = runs(bench)[-1]
+        said = str(caught.value)
+        assert (
+            "2 resources: replace module.instance.google_container_cluster.blue,"
+            ' destroy module.instance.google_sql_database_instance.main["a"].'
+        ) in said
+        assert run.identity in said
+        assert "set spec.debug.enableDeletionProtection of the Instance to false" in said
+        assert (run.status, run.confirmed, run.applies) == ("discarded", 0, 0)
+        assert len(bench.server.world.applied) == 1
+
+    async def test_h_b3_numbers_are_enough_where_the_log_says_nothing(
+        self, bench: HCPBench
+    ) -> None:
+        await bench.apply()
+        self.replace_two(bench, b"")
+        with pytest.raises(TaskRejected, match=r"destroys or replaces 2 resources\. Nothing was"):
+            await bench.apply(spec_of(bench.server.url, machine="n2-standard-16"), attempt=2)
+
+    async def test_h_b3_without_protection_it_is_applied(self, bench: HCPBench) -> None:
+        await bench.apply()
+        self.replace_two(bench, PLAN_LOG)
+        spec = spec_of(bench.server.url, machine="n2-standard-16")
+        result = await bench.apply(spec, attempt=2, protected=False)
+        assert "2 destroyed" in result.message
+
+    async def test_h_b3_a_teardown_of_a_protected_instance_is_refused(
+        self, bench: HCPBench
+    ) -> None:
+        await bench.apply()
+        with pytest.raises(TaskRejected, match="deletion protection is on"):
+            await bench.teardown(protected=True)
+        assert len(runs(bench)) == 1
+
+
+@pytest.mark.criterion("H-B10")
+async def test_h_b10_variables_of_a_local_binary_are_refused(bench: HCPBench) -> None:
+    spec = spec_of(bench.server.url)
+    spec["infrastructure"]["environmentFrom"] = [{"secretRef": {"name": "cloud"}}]
+    with pytest.raises(TaskRejected, match="in the workspace"):
+        await bench.apply(spec)
+
+
 async def test_workspaces_that_cannot_be_used_are_said_to_be(bench: HCPBench) -> None:
     await bench.apply()
     workspace(bench).attributes["execution-mode"] = "local"
@@ -123,6 +295,19 @@ async def test_nothing_is_built_twice_because_of_a_new_name(bench: HCPBench) -> 
     assert len(bench.server.world.workspaces) == 1
     workspace(bench).name = "infra"  # renamed by hand
     assert "nothing to change" in (await bench.task().run(moved)).message
+
+
+@pytest.mark.criterion("H-B1")
+async def test_h_b1_instances_of_one_name_have_workspaces_of_their_own(bench: HCPBench) -> None:
+    spec = spec_of(bench.server.url)
+    del spec["infrastructure"]["terraform"]["workspace"]
+    context = bench.context(spec)
+    owner = replace(context.input.owner, namespace="dev", uid="another")
+    other = replace(context, input=replace(context.input, owner=owner))
+    first, second = await bench.task().run(context), await bench.task().run(other)
+    places = [each.outputs["terraform_workspace"] for each in (first, second)]
+    assert places == [f"acme/{instance_key(of, 'acme')}" for of in ("prod", "dev")]
+    assert len(bench.server.world.workspaces) == 2
 
 
 async def test_cost_estimates_and_policies_are_waited_for(bench: HCPBench) -> None:

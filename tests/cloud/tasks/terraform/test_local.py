@@ -15,6 +15,7 @@ import pytest
 
 from apis.cloud import TaskOperation
 from internal.cloud.tasks import TaskError, TaskRejected, TaskResult
+from internal.cloud.tasks.terraform.local.settings import local_settings
 from internal.cloud.tasks.terraform.task import TerraformTask
 from tests.cloud.tasks.workbench import Workbench
 
@@ -59,11 +60,20 @@ class LocalBench:
         }
 
     async def run(
-        self, spec: dict[str, Any] | None = None, *, teardown: bool = False, **more: str
+        self,
+        spec: dict[str, Any] | None = None,
+        *,
+        teardown: bool = False,
+        protected: bool | None = None,
+        **more: str,
     ) -> TaskResult:
         operation = TaskOperation.TEARDOWN if teardown else TaskOperation.APPLY
         context = self.workbench.context(
-            "terraform", spec or SPEC, kind="InstanceTerraform", operation=operation
+            "terraform",
+            spec or SPEC,
+            kind="InstanceTerraform",
+            operation=operation,
+            protected=protected,
         )
         return await TerraformTask({**self.environment, **more}).run(context)
 
@@ -104,6 +114,7 @@ async def test_apply_change_and_teardown(local: LocalBench) -> None:
         ("init", "terraform init failed: Error: Failed to query available provider packages"),
         ("plan", "terraform plan failed: Invalid value: machine type x is not known"),
         ("apply", "terraform apply failed: Quota exceeded: CPUS in us-central1"),
+        ("killed", "terraform plan failed: it was killed by SIGKILL"),
         ("locked", "Error acquiring the state lock: Who: ada@laptop\nCreated: 2026-01-01"),
     ],
 )
@@ -115,11 +126,18 @@ async def test_what_goes_wrong_is_told(terraform: LocalBench, wrong: str, says: 
     assert (await terraform.run()).message == "2 added, 0 changed, 0 destroyed"
 
 
+async def test_a_line_without_end_is_no_error(terraform: LocalBench) -> None:
+    assert (await terraform.run(STAND_IN="long")).message == "2 added, 0 changed, 0 destroyed"
+
+
 async def test_without_binary_or_place_for_the_state(terraform: LocalBench) -> None:
     with pytest.raises(TaskRejected, match="neither terraform nor tofu is on the PATH"):
         await terraform.run(PATH="/nowhere")
     del terraform.environment["TERRAFORM_STATE_DIR"]
-    with pytest.raises(TaskRejected, match="TERRAFORM_STATE_DIR or TERRAFORM_STATE_NAMESPACE"):
+    with pytest.raises(
+        TaskRejected,
+        match=r"--task-environment TERRAFORM_STATE_DIR=FOLDER or TERRAFORM_STATE_NAMESPACE",
+    ):
         await terraform.run()
     with pytest.raises(TaskRejected, match="vcs takes infrastructure"):
         await terraform.run({**SPEC, "tfcRunsMode": "vcs"})
@@ -168,11 +186,62 @@ async def test_states_in_the_cluster(terraform: LocalBench, tmp_path: Path, insi
     document = json.loads((context.folder / "main.tf.json").read_text())
     assert document["terraform"]["backend"] == {
         "kubernetes": {
-            "secret_suffix": "prod-acme",
+            "secret_suffix": "prod-acme-02f0b798d2dbc0eb3436",
             "namespace": "states",
             "in_cluster_config": inside,
         }
     }
+
+
+@pytest.mark.criterion("H-B3")
+class TestProtection:
+    async def test_h_b3_a_plan_that_replaces_is_refused_with_the_addresses(
+        self, local: LocalBench
+    ) -> None:
+        await local.run()
+        before = (local.states / "prod" / "acme" / "terraform.tfstate").read_bytes()
+        with pytest.raises(TaskRejected) as caught:
+            await local.run(bigger(2), STAND_IN="replace")
+        said = str(caught.value)
+        assert "1 resources: replace module.instance.thing.0" in said
+        assert "set spec.debug.enableDeletionProtection of the Instance to false" in said
+        assert "manager instance retry acme" in said
+        assert (local.states / "prod" / "acme" / "terraform.tfstate").read_bytes() == before
+        result = await local.run(bigger(2), STAND_IN="replace", protected=False)
+        assert result.message == "0 added, 1 changed, 0 destroyed"
+
+    async def test_h_b3_what_only_adds_and_changes_is_applied(self, terraform: LocalBench) -> None:
+        await terraform.run(protected=True)
+        result = await terraform.run(bigger(2), protected=True)
+        assert result.message == "0 added, 1 changed, 0 destroyed"
+
+    async def test_h_b3_a_plan_that_cannot_be_read_is_not_applied(
+        self, terraform: LocalBench
+    ) -> None:
+        with pytest.raises(TaskError, match="cannot be read, so it is not applied"):
+            await terraform.run(STAND_IN="show")
+        assert not (terraform.states / "prod" / "acme" / "terraform.tfstate").exists()
+
+    async def test_h_b3_a_teardown_of_a_protected_instance_is_refused(
+        self, terraform: LocalBench
+    ) -> None:
+        await terraform.run()
+        with pytest.raises(TaskRejected, match="deletion protection is on"):
+            await terraform.run(teardown=True, protected=True)
+        assert (terraform.states / "prod" / "acme" / "terraform.tfstate").exists()
+
+
+@pytest.mark.criterion("H-B1")
+@pytest.mark.parametrize("kept", ["folder", "cluster"])
+async def test_h_b1_no_two_instances_share_a_state(tmp_path: Path, kept: str) -> None:
+    variables = {"PATH": str(LocalBench(tmp_path).binaries)}
+    if kept == "folder":
+        variables["TERRAFORM_STATE_DIR"] = str(tmp_path)
+    else:
+        variables["TERRAFORM_STATE_NAMESPACE"] = "states"
+    pairs = [("a-b", "c"), ("a", "b-c"), ("a", "b.c"), ("a.b", "c")]
+    backends = [json.dumps(dict(local_settings(variables, *pair).backend)) for pair in pairs]
+    assert len(set(backends)) == len(pairs)
 
 
 MODULE = """
@@ -234,6 +303,17 @@ async def test_a_real_binary(tmp_path: Path, name: str) -> None:
     assert result.secret_outputs == {"kubeconfig": "secret of acme"}
     assert (await local.run(real_spec(module, 2))).message == "nothing to change"
     assert (await local.run(real_spec(module, 3))).message == "1 added, 0 changed, 0 destroyed"
+    with pytest.raises(TaskRejected) as caught:
+        await local.run(real_spec(module, 1))
+    addresses = [f"destroy module.instance.terraform_data.main[{number}]" for number in (1, 2)]
+    assert f"2 resources: {', '.join(addresses)}." in str(caught.value)
+    changed = real_spec(module, 3)
+    changed["infrastructure"]["terraform"]["module"]["inputs"]["note"] = "another"
+    with pytest.raises(
+        TaskRejected, match=r"3 resources: replace module\.instance\.terraform_data"
+    ):
+        await local.run(changed)
+    assert (await local.run(real_spec(module, 3))).message == "nothing to change"
     with pytest.raises(TaskError, match=r"plan failed: .*var\.size"):
         await local.run(real_spec(module, "many"))  # type: ignore[arg-type]
     assert (await local.run(real_spec(module, 3), teardown=True)).message == (
@@ -248,7 +328,7 @@ async def test_the_kubeconfig_of_a_plain_cluster_is_valid_for_a_real_binary(tmp_
 
     gcp = {"zone": "us-central1-f", "gke": {"blue": {"machineType": "e2-small"}}}
     spec = InstanceTerraformSpec.model_validate({"infrastructure": {"gcp": gcp, "terraform": {}}})
-    output = configuration("acme", spec, {}).document["output"]["kubeconfig"]
+    output = configuration("prod", "acme", spec, {}).document["output"]["kubeconfig"]
     output["value"] = output["value"].replace("google_container_cluster.blue", "local.blue")
     blue = {"endpoint": "1.2.3.4", "master_auth": [{"cluster_ca_certificate": "Q0E="}]}
     document = {"locals": {"blue": blue}, "output": {"kubeconfig": output}}

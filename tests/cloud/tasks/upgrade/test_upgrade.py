@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
+from internal.cloud.keys import instance_key
 from internal.cloud.tasks import TaskError, TaskResult
 from internal.cloud.tasks.kubernetes import KubernetesTask
 from internal.cloud.tasks.kubernetes.inventory import UPGRADES
@@ -57,6 +60,35 @@ def bench(environment: Environment, tmp_path: Path) -> Workbench:
     return Workbench(tmp_path, secrets={("cluster", "kubeconfig"): kubeconfig})
 
 
+@dataclass
+class Clock:
+    """Time that moves only when a test moves it."""
+
+    now: datetime = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+async def interrupt_migration(run: Run, site: Site, **more: Any) -> None:
+    """An attempt that ends while the migration is requested, as if its process were killed."""
+    attempt = asyncio.ensure_future(run(**more))
+
+    def migrate(_asked: Asked) -> Say:
+        attempt.cancel()
+        return Say(status=202)
+
+    site.answers["POST /migrate"] = migrate
+    with pytest.raises(asyncio.CancelledError):
+        await attempt
+    site.answers["POST /migrate"] = Say(status=202)
+
+
 def steps(site: Site) -> dict[str, Any]:
     def post(path: str) -> dict[str, Any]:
         request = {
@@ -80,7 +112,7 @@ def steps(site: Site) -> dict[str, Any]:
 
 
 @pytest.fixture
-def run(bench: Workbench, site: Site) -> Run:
+def run(bench: Workbench, site: Site, clock: Clock) -> Run:
     web = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -104,14 +136,14 @@ def run(bench: Workbench, site: Site) -> Run:
         context = bench.context(
             "upgrade", spec, kind="UpgradeInstanceTask", uid=uid, attempt=attempt
         )
-        return await UpgradeTask(poll=0.02).run(context)
+        return await UpgradeTask(poll=0.02, clock=clock).run(context)
 
     return run
 
 
 async def deployed(client: Client) -> str | None:
     try:
-        return str((await client.get(CONFIG_MAP, "web", "acme"))["data"]["version"])
+        return str((await client.get(CONFIG_MAP, "web", namespace="acme"))["data"]["version"])
     except NotFound:
         return None
 
@@ -200,6 +232,75 @@ async def test_a_backup_that_takes_too_long_is_asked_for_with_the_same_key(
     assert keys == ["u-1/backup", "u-1/backup"]
 
 
+def posts(site: Site, path: str) -> list[str]:
+    return [each.headers["Idempotency-Key"] for each in site.asked if each.path == path]
+
+
+@pytest.mark.criterion("H-B5")
+@pytest.mark.parametrize(("minutes", "repeated"), [(59, False), (61, True)])
+async def test_h_b5_an_old_health_check_and_backup_are_repeated(
+    run: Run, site: Site, bench: Workbench, clock: Clock, minutes: int, repeated: bool
+) -> None:
+    await interrupt_migration(run, site)
+    assert posts(site, "/backup") == ["u-1/backup"]
+    site.asked.clear()
+    clock.now += timedelta(minutes=minutes)
+    result = await run(attempt=2)
+    assert site.paths() == (WHOLE if repeated else ["POST /migrate", "GET /version"])
+    assert posts(site, "/backup") == (["u-1/backup/2"] if repeated else [])
+    assert posts(site, "/migrate") == ["u-1/migrate"]
+    assert ("backup was done" in result.message) is not repeated
+
+
+@pytest.mark.criterion("H-B5")
+async def test_h_b5_the_age_is_a_field(run: Run, site: Site, clock: Clock) -> None:
+    await interrupt_migration(run, site, maxCheckAgeSeconds=60)
+    clock.now += timedelta(seconds=61)
+    await run(attempt=2, maxCheckAgeSeconds=60)
+    assert posts(site, "/backup") == ["u-1/backup", "u-1/backup/2"]
+
+
+@pytest.mark.criterion("H-B5")
+async def test_h_b5_after_a_failed_migration_health_and_backup_are_repeated(
+    run: Run, site: Site
+) -> None:
+    site.answers["POST /migrate"] = Say(status=500)
+    for attempt in (1, 2):
+        with pytest.raises(TaskError, match="migrate: "):
+            await run(attempt=attempt)
+    site.answers["POST /migrate"] = Say(status=202)
+    await run(attempt=3)
+    assert posts(site, "/backup") == ["u-1/backup", "u-1/backup/2", "u-1/backup/3"]
+    assert set(posts(site, "/migrate")) == {"u-1/migrate"}
+    assert site.paths().count("GET /healthz") == 3
+
+
+@pytest.mark.criterion("H-B5")
+async def test_h_b5_after_a_failed_migration_an_unhealthy_instance_stops_the_upgrade(
+    run: Run, site: Site
+) -> None:
+    site.answers["POST /migrate"] = Say(status=500)
+    with pytest.raises(TaskError, match="migrate: "):
+        await run()
+    site.answers["GET /healthz"] = Say(status=500)
+    with pytest.raises(TaskError, match="the upgrade does not go on, since the instance is not"):
+        await run(attempt=2)
+
+
+@pytest.mark.criterion("H-B5")
+async def test_h_b5_once_migrated_nothing_old_is_repeated(
+    run: Run, site: Site, clock: Clock
+) -> None:
+    """A backup of the migrated data would take the place of the one from before."""
+    site.answers["GET /version"] = Say(json={"version": "5.2.0"})
+    with pytest.raises(TaskError, match="is not well"):
+        await run()
+    clock.now += timedelta(days=2)
+    site.answers["GET /version"] = Say(json={"version": "5.3.0"})
+    await run(attempt=2)
+    assert posts(site, "/backup") == ["u-1/backup"]
+
+
 async def test_the_next_upgrade_begins_anew(run: Run, site: Site, client: Client) -> None:
     await run()
     site.asked.clear()
@@ -245,7 +346,9 @@ class TestJobs:
         else:
             failed = {**conditions[0], "type": "FailureTarget"}
             status |= {"failed": 1, "conditions": [failed, *conditions]}
-        await client.patch_status(JOB, job["metadata"]["name"], "acme", {"status": status})
+        await client.patch_status(
+            JOB, job["metadata"]["name"], {"status": status}, namespace="acme"
+        )
 
     async def test_a_hook_can_be_a_job(self, run: Run, client: Client) -> None:
         running = asyncio.ensure_future(run(migrate={"job": dict(self.HOOK)}))
@@ -287,14 +390,20 @@ class TestJobs:
         await running
         [job] = await client.list(JOB, "acme")
         await client.create(of_another_instance(job))
-        assert await client.list(CONFIG_MAP, "acme", labels={UPGRADES: "acme"}) != []
+        assert (
+            await client.list(CONFIG_MAP, "acme", labels={UPGRADES: instance_key("prod", "acme")})
+            != []
+        )
 
         cluster = {"kubeconfigFrom": {"name": "cluster", "key": "kubeconfig"}, "namespace": "acme"}
         spec = {"version": "5.3.0", "cluster": cluster}
         context = bench.context("kubernetes", spec, operation=TaskOperation.TEARDOWN)
         await KubernetesTask(poll=0.02).run(context)
         assert [each["metadata"]["name"] for each in await client.list(JOB, "acme")] == ["other"]
-        assert await client.list(CONFIG_MAP, "acme", labels={UPGRADES: "acme"}) == []
+        assert (
+            await client.list(CONFIG_MAP, "acme", labels={UPGRADES: instance_key("prod", "acme")})
+            == []
+        )
 
 
 def of_another_instance(job: Manifest) -> Manifest:
@@ -302,6 +411,10 @@ def of_another_instance(job: Manifest) -> Manifest:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": "other", "namespace": "acme", "labels": {UPGRADES: "other"}},
+        "metadata": {
+            "name": "other",
+            "namespace": "acme",
+            "labels": {UPGRADES: instance_key("dev", "acme")},
+        },
         "spec": {"template": {"spec": pod}},
     }

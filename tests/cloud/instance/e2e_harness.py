@@ -1,0 +1,91 @@
+"""The whole cloud system on an embedded API server, with a place outside where runs execute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ctrlruntime.manager import Manager
+from internal.cloud.runs import Run, RunName, RunOwner, RunRequest, RunState
+from manager.controllers.cloud import add_cloud
+from manager.controllers.cloud_parts import CloudOptions
+from tests.cloud.instance.harness import Stage
+
+
+@dataclass
+class Elsewhere:
+    """A :class:`RunProvider` in memory: every run succeeds at once, unless it is told otherwise."""
+
+    outputs: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """By task: what its runs hand back."""
+    failing: dict[str, str] = field(default_factory=dict)
+    """By task: why its runs are rejected."""
+    held: set[str] = field(default_factory=set)
+    """Tasks whose runs go on until they are told to end."""
+    started: list[RunRequest] = field(default_factory=list)
+    runs: dict[str, Run] = field(default_factory=dict)
+    owners: dict[str, RunOwner] = field(default_factory=dict)
+    _changed: Callable[[RunOwner], None] = lambda _owner: None
+
+    def tasks(self) -> list[str]:
+        """The tasks that were started, in order; teardowns with a minus."""
+        signs = {"Apply": "", "Teardown": "-"}
+        return [f"{signs[item.input.operation]}{item.input.task}" for item in self.started]
+
+    def end(self, task: str) -> None:
+        """Let runs of a task end."""
+        self.held.discard(task)
+        for run_id, run in list(self.runs.items()):
+            if run_id.startswith(f"{task}-") and not run.state.finished:
+                self.runs[run_id] = self._ended(task, run_id)
+                self._changed(self.owners[run_id])
+
+    def _ended(self, task: str, run_id: str) -> Run:
+        if task in self.failing:
+            return Run(
+                run_id=run_id, state=RunState.FAILED, message=self.failing[task], retryable=False
+            )
+        return Run(run_id=run_id, state=RunState.SUCCEEDED, outputs=self.outputs.get(task, {}))
+
+    async def start(self, request: RunRequest) -> Run:
+        if request.run_id not in self.runs:
+            self.started.append(request)
+            self.owners[request.run_id] = request.input.owner
+            running = Run(run_id=request.run_id, state=RunState.RUNNING)
+            self.runs[request.run_id] = running
+            if request.input.task not in self.held:
+                self.runs[request.run_id] = self._ended(request.input.task, request.run_id)
+            self._changed(request.input.owner)
+        return self.runs[request.run_id]
+
+    async def get(self, owner: RunOwner, run_id: RunName) -> Run | None:
+        return self.runs.get(run_id)
+
+    async def list(self, owner: RunOwner) -> list[Run]:
+        return [run for run_id, run in self.runs.items() if self.owners[run_id].uid == owner.uid]
+
+    async def cancel(self, owner: RunOwner, run_id: RunName) -> None:
+        if run_id in self.runs and not self.runs[run_id].state.finished:
+            self.runs[run_id] = Run(run_id=run_id, state=RunState.CANCELLED)
+            self._changed(owner)
+
+    async def delete(self, owner: RunOwner, run_id: RunName) -> None:
+        self.runs.pop(run_id, None)
+
+    def subscribe(self, changed: Callable[[RunOwner], None]) -> bool:
+        self._changed = changed
+        return True
+
+    async def aclose(self) -> None:
+        return
+
+
+@dataclass(slots=True)
+class Theatre(Stage):
+    """A stage where the driver is the real one."""
+
+    elsewhere: Elsewhere = field(default_factory=Elsewhere)
+    options: CloudOptions = field(default_factory=CloudOptions)
+
+    def _add_controllers(self, manager: Manager) -> None:
+        add_cloud(manager, self.options, provider=self.elsewhere)

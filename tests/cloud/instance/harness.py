@@ -1,0 +1,292 @@
+"""The Instance controller on an embedded API server, and a hand that plays the task driver.
+
+    async with Stage.start(tmp_path) as stage:
+        await stage.apply(instance("src-1"))
+        await stage.carry_out("InstanceTerraform", outputs={"project_id": "p"})
+
+Nothing is run: the hand writes what a driver would write into the status of a subresource.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+from apis.cloud import (
+    Instance,
+    InstanceInvariants,
+    InstanceKubernetes,
+    InstanceKubernetesPVC,
+    InstanceTerraform,
+    UpgradeInstanceTask,
+)
+from ctrlruntime.api import find_condition
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import NotFound
+from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.proxy import Mark
+from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.manager.logs import make_logger
+from internal.cloud.subresources import SUBRESOURCES
+from internal.cloud.taskdriver.inputs import inputs_of
+from manager.controllers.cloud import add_instance_controller
+from manager.controllers.cloud_parts import CloudOptions, make_parts
+from tests.cloud.rbac import embedded
+
+KINDS = (
+    Instance,
+    InstanceTerraform,
+    InstanceKubernetes,
+    InstanceKubernetesPVC,
+    InstanceInvariants,
+    UpgradeInstanceTask,
+)
+BY_NAME = {str(kind.gvk().kind): kind for kind in KINDS}
+NAMESPACE = "default"
+REST = 0.4
+"""Seconds without a request that count as rest."""
+
+
+def instance(name: str = "src-1", **fields: Any) -> dict[str, Any]:
+    """A manifest: with Terraform, version 5.1.0, no protection; `fields` of the spec are added."""
+    spec = {
+        "sourcegraphVersion": "5.1.0",
+        "infrastructure": {"terraform": {}},
+        "debug": {"enableDeletionProtection": False},
+        **fields,
+    }
+    return {
+        "apiVersion": Instance.gvk().api_version,
+        "kind": "Instance",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"instance-type": "internal"}},
+        "spec": spec,
+    }
+
+
+@dataclass(slots=True)
+class Stage:
+    """What runs, and the words of the tests."""
+
+    environment: Environment
+    folder: Path
+    _running: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def start(cls, folder: Path, **more: Any) -> AsyncIterator[Self]:
+        """A server with our kinds, and the controller."""
+        async with embedded("manager", folder=folder) as env:
+            await env.install_crds(*KINDS)
+            stage = cls(env, folder, **more)
+            await stage.start_manager()
+            try:
+                yield stage
+            finally:
+                await stage.stop_manager()
+
+    async def start_manager(self) -> None:
+        log = self._running.enter_context((self.folder / "manager.log").open("a"))
+        manager = Manager(
+            self.environment.config("manager"),
+            ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
+            logger=make_logger(format="console", stream=log),
+        )
+        self._add_controllers(manager)
+        await self._running.enter_async_context(manager.running())
+
+    def _add_controllers(self, manager: Manager) -> None:
+        add_instance_controller(make_parts(manager, CloudOptions(), SUBRESOURCES))
+
+    async def stop_manager(self) -> None:
+        await self._running.aclose()
+
+    @property
+    def client(self) -> Client:
+        return self.environment.client("envtest")
+
+    # -- what people do --------------------------------------------------------------------
+
+    async def apply(self, manifest: Mapping[str, Any]) -> None:
+        await self.client.apply(dict(manifest), field_manager="people", force=True)
+
+    async def annotate(
+        self, name: str = "src-1", kind: str = "Instance", **values: str | None
+    ) -> None:
+        """Annotations of the group, underscores for dashes; None takes one away."""
+        named = {f"cloud.ctrlruntime.dev/{k.replace('_', '-')}": v for k, v in values.items()}
+        patch = {"metadata": {"annotations": named}}
+        await self.client.patch(
+            BY_NAME[kind], name, patch, namespace=NAMESPACE, field_manager="people"
+        )
+
+    async def edit(self, kind: str, spec: Mapping[str, Any], name: str = "src-1") -> None:
+        """Change a spec by hand."""
+        await self.client.patch(
+            BY_NAME[kind], name, {"spec": dict(spec)}, namespace=NAMESPACE, field_manager="people"
+        )
+
+    async def delete(self, name: str = "src-1", kind: str = "Instance") -> None:
+        await self.client.delete(BY_NAME[kind], name, namespace=NAMESPACE)
+
+    # -- what a driver does ----------------------------------------------------------------
+
+    async def say(self, kind: str, name: str = "src-1", **status: Any) -> None:
+        """Merge fields into a subresource's status, for its present generation."""
+        found = await self.there(kind, name)
+        body = {"observedGeneration": found.metadata.generation, **status}
+        await self.client.patch_status(BY_NAME[kind], name, {"status": body}, namespace=NAMESPACE)
+
+    async def begin(self, kind: str, name: str = "src-1", **status: Any) -> None:
+        """A run is under way."""
+        found = await self.there(kind, name)
+        run = {
+            "runID": f"{kind.lower()}-0123456789ab",
+            "inputsVersion": inputs_of(found).version,
+            "state": "Started",
+            "outcome": None,
+            "createdAt": _now(),
+            "startedAt": _now(),
+            "finishedAt": None,
+        }
+        unready = {"phase": "Running", "conditions": [_ready(found, "False")]}
+        await self.say(kind, name, run=run, **unready, **status)
+
+    async def carry_out(self, kind: str, name: str = "src-1", **status: Any) -> None:
+        """A run began and succeeded."""
+        await self.begin(kind, name)
+        found = await self.there(kind, name)
+        run = {"state": "Done", "outcome": "Succeeded", "finishedAt": _now()}
+        done = {
+            "inputsVersion": inputs_of(found).version,
+            "runID": f"{kind.lower()}-0123456789ab",
+            "finishedAt": _now(),
+        }
+        ready = {"conditions": [_ready(found, "True")], "phase": "Ready", "message": "Done"}
+        await self.say(kind, name, run=run, succeeded=done, **ready, **status)
+
+    async def fail(
+        self, kind: str, message: str, name: str = "src-1", phase: str = "Failed"
+    ) -> None:
+        """A run failed, and nothing more is tried unless `phase` says so."""
+        await self.begin(kind, name)
+        found = await self.there(kind, name)
+        run = {"state": "Done", "outcome": "Failed", "finishedAt": _now()}
+        await self.say(
+            kind, name, run=run, phase=phase, message=message, conditions=[_ready(found, "False")]
+        )
+
+    async def let_go(self, kind: str, name: str = "src-1") -> None:
+        """The runs of an object that is being deleted are gone."""
+        patch = {"metadata": {"finalizers": None}}
+        await self.client.patch(BY_NAME[kind], name, patch, namespace=NAMESPACE)
+
+    # -- what is seen ----------------------------------------------------------------------
+
+    async def get(self, kind: str, name: str = "src-1") -> Any:
+        try:
+            return await self.client.get(BY_NAME[kind], name, namespace=NAMESPACE)
+        except NotFound:
+            return None
+
+    async def there(self, kind: str, name: str = "src-1", timeout: float = 60.0) -> Any:
+        """The object, as soon as it is there."""
+        return await self.until(kind, lambda found: found is not None, name, timeout)
+
+    async def until(
+        self,
+        kind: str,
+        is_so: Callable[[Any], bool],
+        name: str = "src-1",
+        timeout: float = 60.0,
+    ) -> Any:
+        """The object, as soon as it is so."""
+        end = asyncio.get_running_loop().time() + timeout
+        while True:
+            found = await self.get(kind, name)
+            if is_so(found):
+                return found
+            if asyncio.get_running_loop().time() > end:
+                shown = None if found is None else found.to_manifest()
+                raise AssertionError(f"{kind} {name} is not as expected: {shown}")
+            await asyncio.sleep(0.02)
+
+    async def gone(self, kind: str, name: str = "src-1", timeout: float = 60.0) -> None:
+        await self.until(kind, lambda found: found is None, name, timeout)
+
+    async def phase(self, phase: str, name: str = "src-1") -> Any:
+        """The instance, once it is in that phase for its present generation."""
+
+        def is_so(found: Any) -> bool:
+            return (
+                found is not None
+                and found.status.phase == phase
+                and found.status.observed_generation == found.metadata.generation
+            )
+
+        return await self.until("Instance", is_so, name)
+
+    async def upgrades(self) -> list[UpgradeInstanceTask]:
+        return list(await self.client.list(UpgradeInstanceTask, NAMESPACE))
+
+    async def upgrade(self, to: str, *, other_than: tuple[str, ...] = ()) -> str:
+        """The name of the upgrade to a version, as soon as there is one."""
+        end = asyncio.get_running_loop().time() + 30
+        while asyncio.get_running_loop().time() < end:
+            for item in await self.upgrades():
+                if item.spec.to_version == to and item.metadata.name not in other_than:
+                    return str(item.metadata.name)
+            await asyncio.sleep(0.02)
+        raise AssertionError(f"no upgrade to {to}")
+
+    async def roll_out(self, name: str = "src-1") -> Any:
+        """Everything carried out, up to Ready."""
+        for kind in ("InstanceTerraform", "InstanceKubernetes", "InstanceInvariants"):
+            await self.carry_out(kind, name)
+        return await self.phase("Ready", name)
+
+    # -- what was asked of the server ------------------------------------------------------
+
+    def mark(self) -> Mark:
+        return self.environment.proxy.log.mark()
+
+    def writes(self, since: Mark) -> list[Any]:
+        """Writes of the manager since then, Leases left out."""
+        return [
+            item
+            for item in self.environment.proxy.log.entries(since)
+            if item.user == "manager" and item.verb not in ("get", "list", "watch")
+        ]
+
+    async def rest(self) -> None:
+        """Until the manager asks nothing for a while."""
+        while True:
+            before = self.mark()
+            await asyncio.sleep(REST)
+            if not [i for i in self.environment.proxy.log.entries(before) if i.user == "manager"]:
+                return
+
+
+def ready_of(found: Any) -> str:
+    """Status of the condition Ready."""
+    condition = find_condition(found.status.conditions, "Ready")
+    return "" if condition is None else condition.status
+
+
+def _ready(found: Any, status: str) -> dict[str, Any]:
+    return {
+        "type": "Ready",
+        "status": status,
+        "reason": "ByHand",
+        "message": "",
+        "observedGeneration": found.metadata.generation,
+        "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")

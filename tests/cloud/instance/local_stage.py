@@ -1,0 +1,64 @@
+"""The whole cloud system on an embedded API server, with runs as processes of this machine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ctrlruntime.manager import Manager
+from internal.cloud.taskdriver import Pace
+from manager.controllers.cloud import add_cloud
+from manager.controllers.cloud_parts import CloudOptions
+from manager.controllers.runs import RunsOptions
+from tests.cloud.instance.harness import NAMESPACE, Stage
+
+STAND_IN = Path(__file__).parents[1] / "tasks" / "terraform" / "stand_in.py"
+
+
+@dataclass(slots=True)
+class LocalStage(Stage):
+    """The whole system, with runs as processes of this machine."""
+
+    options: CloudOptions = field(default_factory=CloudOptions)
+
+    def _add_controllers(self, manager: Manager) -> None:
+        add_cloud(manager, self.options)
+
+    async def give_secret(self, name: str, **data: str) -> None:
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "stringData": data,
+        }
+        await self.client.create(manifest)
+
+
+def local_stage(
+    folder: Path,
+    *,
+    environment: Mapping[str, str],
+    pace: Pace | None = None,
+    runs: Mapping[str, Any] | None = None,
+) -> AbstractAsyncContextManager[LocalStage]:
+    """A stage whose runs find a stand-in for terraform; `environment`: more of their variables."""
+    binaries = folder / "bin"
+    binaries.mkdir()
+    script = f'#!/bin/sh\nexec {sys.executable} -I -S {STAND_IN} "$@"\n'
+    (binaries / "terraform").write_text(script)
+    (binaries / "terraform").chmod(0o755)
+    options = RunsOptions(
+        folder=folder / "runs",
+        environment={
+            "PATH": f"{binaries}:/usr/bin:/bin",
+            "TERRAFORM_STATE_DIR": str(folder / "states"),
+            "STAND_IN_MARK": str(folder / "mark"),
+            **environment,
+        },
+        **(runs or {}),
+    )
+    return LocalStage.start(folder, options=CloudOptions(runs=options, pace=pace or Pace()))

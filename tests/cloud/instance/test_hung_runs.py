@@ -1,0 +1,102 @@
+"""A run that hangs is interrupted with its own cancel: the whole system with processes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from internal.cloud.taskdriver import Pace
+from manager.controllers.cloud_parts import CloudOptions
+from tests.cloud.instance.e2e_harness import Theatre
+from tests.cloud.instance.harness import instance
+from tests.cloud.instance.local_stage import LocalStage, local_stage
+
+pytestmark = pytest.mark.criterion("H-B9")
+
+PACE = Pace(interrupt=0.5)
+SLOW = {"STAND_IN": "slow"}
+TERRAFORM = {"terraform": {"module": {"source": "./none"}}}
+
+
+async def hangs(stage: LocalStage, folder: Path) -> Any:
+    """The InstanceTerraform, once its binary applies and goes on doing so."""
+    await stage.apply(instance(infrastructure=TERRAFORM))
+    await until(lambda: any("half" in path.read_text() for path in folder.glob("runs/*/*/result")))
+    return await stage.there("InstanceTerraform")
+
+
+async def until(is_so: Any) -> None:
+    end = time.monotonic() + 90
+    while not is_so():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.05)
+
+
+def run_of(found: Any, run_id: str) -> Any:
+    runs = [found.status.run, *found.status.history]
+    return next((run for run in runs if run is not None and run.run_id == run_id), None)
+
+
+@pytest.mark.parametrize("cause", ["spec", "retry"])
+async def test_h_b9_a_hung_terraform_is_interrupted_gracefully(tmp_path: Path, cause: str) -> None:
+    async with local_stage(tmp_path, pace=PACE, environment=SLOW) as stage:
+        before = (await hangs(stage, tmp_path)).status.run
+        if cause == "spec":
+            await stage.edit("Instance", {"domain": "new.example.com"})
+        else:
+            await stage.annotate(retry="now")
+
+        def ended(found: Any) -> bool:
+            run = run_of(found, before.run_id)
+            return run is not None and run.state == "Done"
+
+        found = await stage.until("InstanceTerraform", ended, timeout=120)
+        assert run_of(found, before.run_id).outcome == "Cancelled"
+        [log] = [path.read_text() for path in logs_of(tmp_path, before.run_id)]
+        assert "cancelled" in log, "the task ended in good order, after its binary"
+        await stage.until(
+            "InstanceTerraform", lambda found: found.status.run.run_id != before.run_id, timeout=60
+        )
+
+
+async def test_h_b9_a_deletion_interrupts_and_then_tears_down(tmp_path: Path) -> None:
+    async with local_stage(tmp_path, pace=PACE, environment=SLOW) as stage:
+        before = (await hangs(stage, tmp_path)).status.run
+        await stage.delete()
+        await stage.gone("Instance", timeout=120)
+        assert not logs_of(tmp_path, before.run_id), "its folder is gone"
+
+
+async def test_h_b9_a_hung_upgrade_is_interrupted_when_another_version_is_wanted(
+    tmp_path: Path,
+) -> None:
+    async with Theatre.start(tmp_path, options=CloudOptions(pace=PACE)) as theatre:
+        await theatre.apply(instance())
+        await theatre.phase("Ready")
+        theatre.elsewhere.held.add("upgrade")
+        await theatre.edit("Instance", {"sourcegraphVersion": "5.2.0"})
+        await theatre.until("Instance", lambda found: found.status.task.startswith("upgrade-"))
+        name = await theatre.upgrade("5.2.0")
+        await theatre.until(
+            "UpgradeInstanceTask",
+            lambda found: found.status.run is not None and found.status.run.state == "Started",
+            name,
+        )
+        theatre.elsewhere.held.clear()  # the run goes on; later ones end at once
+        await theatre.edit("Instance", {"sourcegraphVersion": "5.3.0"})
+        ready = await theatre.until(
+            "Instance", lambda found: found.status.version == "5.3.0", timeout=120
+        )
+        assert ready.spec.sourcegraph_version == "5.3.0"
+        before = (await theatre.there("UpgradeInstanceTask", name)).status
+        assert before.run.outcome == "Cancelled"
+        assert before.phase == "Superseded"
+        assert [task for task in theatre.elsewhere.tasks() if task == "upgrade"] == ["upgrade"] * 2
+
+
+def logs_of(folder: Path, run_id: str) -> list[Path]:
+    return list(folder.glob(f"runs/*/{run_id}/log"))

@@ -1,0 +1,161 @@
+"""What a pass tells: events, metrics, spans. The same for every type of task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client import CollectorRegistry
+
+from apis.cloud import InstanceTerraform
+from ctrlruntime.api import BUILTIN, GroupVersionKind
+from ctrlruntime.tracing import Tracing
+from internal.cloud.runs import RunState
+from internal.cloud.tasks.definition import Concurrency
+from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, World, run_of
+
+EVENT = BUILTIN[GroupVersionKind("events.k8s.io", "v1", "Event")]
+
+
+async def events(world: World) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = await world.admin.list(EVENT, NAMESPACE)
+    return sorted(found, key=lambda item: item["metadata"]["name"])
+
+
+def value(registry: CollectorRegistry, name: str, **labels: str) -> float:
+    return registry.get_sample_value(name, labels) or 0.0
+
+
+@pytest.mark.criterion("SG-61")
+async def test_one_event_for_each_step(world: World) -> None:
+    await world.make()
+    async with world.life() as life:
+        await life.drive()
+        await life.drive()
+        await life.finish()
+        await life.drive()
+    run = run_of((await world.read()).status)
+    told = await events(world)
+    about = f"inputsVersion: {run.inputs_version}"
+    known = f"{about}, runID: {run.run_id}"
+    assert [item["note"] for item in told] == [
+        f"Pending=True: Queue for immediate execution ({about})",
+        f"Creating=True: Ready to create task ({about})",
+        f"Created=True: New task execution created ({known})",
+        f"Started=True: Execution found, but not yet complete ({known})",
+        f"Done=True: Task completed ({known})",
+    ]
+    assert {item["reason"] for item in told} == {"taskdriver.Ensure"}
+    assert {item["type"] for item in told} == {"Normal"}
+    assert {item["regarding"]["name"] for item in told} == {"acme"}
+    assert not any("series" in item for item in told)
+
+
+@pytest.mark.criterion("SG-61")
+async def test_a_failure_is_a_warning(world: World) -> None:
+    await world.make()
+    async with world.life() as life:
+        await life.drive()
+        await life.finish(RunState.FAILED, message="no quota")
+    last = (await events(world))[-1]
+    assert last["type"] == "Warning"
+    assert last["note"].startswith("Done=False: Task failed: no quota")
+
+
+@pytest.mark.criterion("SG-60")
+async def test_every_type_of_task_has_the_same_metrics(world: World) -> None:
+    definitions = [
+        replace(PLAIN, name=name, concurrency=Concurrency(limit=1))
+        for name in ("terraform", "kubernetes")
+    ]
+    async with world.life() as life:
+        for definition in definitions:
+            names = [f"{definition.name}-{number}" for number in (1, 2)]
+            for name in names:
+                await world.make(name)
+                await life.drive(name, definition=definition)
+            given = {"task": definition.name}
+            registry = life.registry
+            assert value(registry, "cloud_task_running", **given) == 1
+            assert value(registry, "cloud_task_waiting", **given) == 1
+            world.clock.advance(10)
+            await life.finish(RunState.FAILED, names[0], definition=definition)
+            await life.drive(names[1], definition=definition)
+            await life.finish(RunState.SUCCEEDED, names[1], definition=definition)
+            world.clock.advance(60)
+            await life.drive(names[0], definition=definition)
+            assert value(registry, "cloud_task_dispatched_total", **given) == 3
+            assert value(registry, "cloud_task_retries_total", **given) == 1
+            assert value(registry, "cloud_task_results_total", **given, result="Failed") == 1
+            assert value(registry, "cloud_task_results_total", **given, result="Succeeded") == 1
+            assert value(registry, "cloud_task_duration_seconds_count", **given) == 2
+            assert value(registry, "cloud_task_wait_seconds_sum", **given) >= 10
+            assert value(registry, "cloud_task_running", **given) == 1
+            assert value(registry, "cloud_task_waiting", **given) == 0
+            assert value(registry, "cloud_task_objects", **given, phase="Retrying") == 0
+            await world.admin.delete(InstanceTerraform, names[0], namespace=NAMESPACE)
+            await life.finish(RunState.FAILED, names[0], definition=definition)
+            assert value(registry, "cloud_task_running", **given) == 0
+        series = {
+            sample.name: set(sample.labels)
+            for metric in life.registry.collect()
+            for sample in metric.samples
+        }
+    assert {"instance", "name", "namespace"}.isdisjoint(set().union(*series.values()))
+
+
+@pytest.mark.criterion("SG-60")
+async def test_a_trace_leads_from_the_pass_to_the_end_of_the_run(world: World) -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracing = Tracing(provider)
+    await world.make()
+    async with world.life(tracing=tracing) as life:
+        with tracing.reconcile("reconcile", [], {}):
+            await life.drive()
+        world.clock.advance(100)
+        with tracing.reconcile("reconcile", [], {}):
+            await life.finish(RunState.FAILED, message="no quota")
+    run = run_of((await world.read()).status)
+    ended: list[Any] = list(exporter.get_finished_spans())
+    spans = {span.name: span for span in ended}
+    first = next(span for span in ended if span.name == "reconcile")
+    start, whole = spans["task start"], spans["task terraform"]
+    assert start.attributes["run_id"] == whole.attributes["run_id"] == run.run_id
+    assert start.context.trace_id == first.context.trace_id
+    assert whole.context.trace_id == first.context.trace_id, "the trace that started it"
+    assert (whole.end_time - whole.start_time) / 1e9 >= 100
+    assert not whole.status.is_ok
+    request = world.outside.requests[run.run_id].input
+    assert f"{first.context.trace_id:032x}" in request.traceparent, "and the task goes on with it"
+
+
+@pytest.mark.criterion("H-B8")
+async def test_h_b8_what_a_run_says_while_it_is_under_way_is_recorded_now_and_then(
+    world: World,
+) -> None:
+    await world.make()
+    async with world.life(told=True) as life:
+        await life.drive()
+        run_id = run_of((await world.read()).status).run_id
+        world.outside.move(run_id, RunState.RUNNING, message="planning")
+        await life.drive()
+        status = (await world.read()).status
+        assert (run_of(status).message, status.message) == ("planning", "Planning")
+
+        mark = world.env.proxy.log.mark()
+        for number in range(20):
+            world.clock.advance(1)
+            world.outside.move(run_id, RunState.RUNNING, message=f"applying: {number} done")
+            await life.drive()
+        assert world.env.proxy.log.since(mark).select(user="manager").writes == 0
+        world.clock.advance(life.tools.pace.progress)
+        await life.drive()
+        assert run_of((await world.read()).status).message == "applying: 19 done"
+        await life.finish(message="2 added")
+    assert run_of((await world.read()).status).message == "2 added"

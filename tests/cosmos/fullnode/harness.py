@@ -1,0 +1,337 @@
+"""Sets of nodes on an embedded API server, with simulated machines and a Comet server that plays all nodes.
+
+    async with World.start(folder) as world:
+        place = await world.place()
+        await place.apply(place.node_set())
+        await place.phase("Complete")
+
+One world serves many tests, each in a namespace of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, Self
+
+from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import NotFound
+from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.nodes.addresses import PodNetwork
+from ctrlruntime.envtest.proxy import LogEntry, Mark
+from ctrlruntime.envtest.users import User, administrator
+from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.manager.logs import make_logger
+from internal.cosmos.fullnode.phase import Times
+from manager.controllers.cosmos import add_cosmos
+from manager.controllers.cosmos_parts import CosmosOptions
+from tests.cosmos.servers.comet import CometNode, CometNodes
+from tests.rbac import audited, grant
+
+POD = BUILTIN[GroupVersionKind("", "v1", "Pod")]
+CLAIM = BUILTIN[GroupVersionKind("", "v1", "PersistentVolumeClaim")]
+SERVICE = BUILTIN[GroupVersionKind("", "v1", "Service")]
+CONFIG_MAP = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
+SECRET = BUILTIN[GroupVersionKind("", "v1", "Secret")]
+STORAGE_CLASS = BUILTIN[GroupVersionKind("storage.k8s.io", "v1", "StorageClass")]
+EVENT = BUILTIN[GroupVersionKind("events.k8s.io", "v1", "Event")]
+NAMESPACE = BUILTIN[GroupVersionKind("", "v1", "Namespace")]
+
+KINDS = (CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob)
+PATIENCE = 60.0
+"""Seconds that anything may take on a busy machine."""
+REST = 0.5
+"""Seconds without a request that count as rest."""
+NAME = "hub"
+OPTIONS = CosmosOptions(
+    poll_seconds=0.2,
+    node_sidecar_image="manager:v1",
+    times=Times(progress=0.2, external=0.5, failure=0.5, upgrade=0.3),
+)
+
+
+@dataclass(slots=True)
+class World:
+    """What runs."""
+
+    environment: Environment
+    folder: Path
+    comet: CometNodes
+    options: CosmosOptions = OPTIONS
+    manager: Manager | None = None
+    _running: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
+    _numbers: Any = field(default_factory=count)
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def start(cls, folder: Path, **more: Any) -> AsyncIterator[Self]:
+        """A server with our kinds, machines, nodes, and the controllers."""
+        env = Environment(
+            users=(administrator("admin"), User(name="manager")),
+            authorization="RBAC",
+            proxy=True,
+            nodes=True,
+            pod_network=PodNetwork.LOOPBACK,
+            folder=folder,
+        )
+        async with (
+            env,
+            CometNodes.start(env.client("envtest")) as comet,
+            contextlib.AsyncExitStack() as stack,
+        ):
+            await env.install_crds(*KINDS)
+            stack.enter_context(audited(env, ["manager"], "cosmos"))
+            await grant(env, ["manager"], "cosmos")
+            for name, expands in (("standard", True), ("fixed", False)):
+                await env.client("envtest").create(_storage_class(name, expands))
+            world = cls(env, folder, comet, **more)
+            await world.start_manager()
+            try:
+                yield world
+            finally:
+                await world.stop_manager()
+
+    async def start_manager(self) -> None:
+        log = self._running.enter_context((self.folder / "manager.log").open("a"))
+        self.manager = Manager(
+            self.environment.config("manager"),
+            ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
+            logger=make_logger(format="console", stream=log),
+        )
+        add_cosmos(self.manager, self.options)
+        await self._running.enter_async_context(self.manager.running())
+
+    async def stop_manager(self) -> None:
+        await self._running.aclose()
+        self.manager = None
+
+    async def place(self) -> Place:
+        """A namespace of its own for a test."""
+        name = f"place-{next(self._numbers)}"
+        manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        await self.client.create(manifest)
+        return Place(self, name)
+
+    @property
+    def client(self) -> Client:
+        return self.environment.client("envtest")
+
+    def mark(self) -> Mark:
+        return self.environment.proxy.log.mark()
+
+    def requests(self, since: Mark) -> list[LogEntry]:
+        """What the manager asked of the server since then, watches aside."""
+        return [
+            item
+            for item in self.environment.proxy.log.entries(since)
+            if item.user == "manager" and item.verb != "watch"
+        ]
+
+    def writes(self, since: Mark) -> list[LogEntry]:
+        return [item for item in self.requests(since) if item.verb not in ("get", "list")]
+
+    async def rest(self, seconds: float = REST) -> None:
+        """Until the manager asks nothing for a while."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                before = self.mark()
+                await asyncio.sleep(seconds)
+                if not self.requests(before):
+                    return
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One namespace, and the words of the tests."""
+
+    world: World
+    namespace: str
+
+    @property
+    def client(self) -> Client:
+        return self.world.client
+
+    def node(self, ordinal: int, name: str = NAME) -> CometNode:
+        """What a node says."""
+        return self.world.comet.node(f"{name}-{ordinal}", self.namespace)
+
+    def node_set(self, name: str = NAME, **fields: Any) -> dict[str, Any]:
+        """A manifest of three nodes; `fields` of the spec are laid over, folder by folder."""
+        port = self.world.comet.port
+        spec: dict[str, Any] = {
+            "replicas": 3,
+            "chain": {
+                "chainID": "hub-1",
+                "network": "testnet",
+                "binary": "gaiad",
+                "app": {"minGasPrice": "0.1uatom"},
+                "config": {"rpcListenAddress": f"tcp://0.0.0.0:{port}"},
+            },
+            "podTemplate": {"image": "gaia:v1"},
+            "volumeClaimTemplate": {
+                "storageClassName": "standard",
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+            "strategy": {"maxUnavailable": 1, "minReadySeconds": 0},
+            "service": {"maxP2PExternalAddresses": 0},
+        }
+        return {
+            "apiVersion": CosmosFullNode.gvk().api_version,
+            "kind": "CosmosFullNode",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": laid_over(spec, fields),
+        }
+
+    async def apply(self, manifest: Mapping[str, Any]) -> None:
+        await self.client.apply(dict(manifest), field_manager="people", force=True)
+
+    async def edit(self, name: str = NAME, **spec: Any) -> None:
+        """Merge into the spec by hand."""
+        patch = {"spec": spec}
+        await self.client.patch(
+            CosmosFullNode, name, patch, namespace=self.namespace, field_manager="people"
+        )
+
+    async def set_status(self, name: str = NAME, **status: Any) -> None:
+        """Merge into the status, as others do."""
+        await self.client.patch_status(
+            CosmosFullNode, name, {"status": status}, namespace=self.namespace
+        )
+
+    async def get(self, name: str = NAME) -> CosmosFullNode | None:
+        try:
+            return await self.client.get(CosmosFullNode, name, namespace=self.namespace)
+        except NotFound:
+            return None
+
+    async def object(self, kind: RESTMapping, name: str) -> Any:
+        try:
+            return await self.client.get(kind, name, namespace=self.namespace)
+        except NotFound:
+            return None
+
+    async def names(self, kind: RESTMapping) -> list[str]:
+        found = await self.client.list(kind, self.namespace)
+        return sorted(item["metadata"]["name"] for item in found)
+
+    async def until(self, is_so: Callable[[CosmosFullNode], bool], name: str = NAME) -> Any:
+        """The set, as soon as it is so."""
+        end = asyncio.get_running_loop().time() + PATIENCE
+        while True:
+            found = await self.get(name)
+            if found is not None and is_so(found):
+                return found
+            if asyncio.get_running_loop().time() > end:
+                shown = None if found is None else found.status.to_wire()
+                raise AssertionError(f"{name} is not as expected: {shown}")
+            await asyncio.sleep(0.05)
+
+    async def gone(self, name: str = NAME) -> None:
+        """Wait until there is no such set."""
+        end = asyncio.get_running_loop().time() + PATIENCE
+        while await self.get(name) is not None:
+            assert asyncio.get_running_loop().time() < end, f"{name} is still there"
+            await asyncio.sleep(0.05)
+
+    async def until_object(self, kind: RESTMapping, name: str, is_so: Callable[[Any], bool]) -> Any:
+        """An object (None if there is none), as soon as it is so."""
+        end = asyncio.get_running_loop().time() + PATIENCE
+        while True:
+            found = await self.object(kind, name)
+            if is_so(found):
+                return found
+            if asyncio.get_running_loop().time() > end:
+                raise AssertionError(f"{kind.gvk.kind} {name} is not as expected: {found}")
+            await asyncio.sleep(0.05)
+
+    async def phase(self, phase: str, name: str = NAME) -> Any:
+        """The set, once it is in that phase for its present generation."""
+        return await self.until(
+            lambda found: (
+                found.status.phase == phase
+                and found.status.observed_generation == found.metadata.generation
+            ),
+            name,
+        )
+
+    async def settled(self, name: str = NAME) -> Any:
+        """The set, once nothing is outdated and every node has caught up."""
+        return await self.until(
+            lambda found: (
+                found.status.phase == "Complete"
+                and found.status.observed_generation == found.metadata.generation
+                and found.status.ready_replicas == found.spec.replicas
+                and found.status.replicas == found.spec.replicas
+            ),
+            name,
+        )
+
+    async def uids(self) -> dict[str, str]:
+        """UIDs of all Pods, by name."""
+        found = await self.client.list(POD, self.namespace)
+        return {item["metadata"]["name"]: item["metadata"]["uid"] for item in found}
+
+    async def told(self, reason: str) -> None:
+        """Wait for an event of that reason: events are sent in the background."""
+        found: set[str] = set()
+        end = asyncio.get_running_loop().time() + PATIENCE
+        while reason not in found:
+            if asyncio.get_running_loop().time() > end:
+                raise AssertionError(f"no event {reason}, only {sorted(found)}")
+            await asyncio.sleep(0.05)
+            events = await self.client.list(EVENT, self.namespace)
+            found = {item["reason"] for item in events}
+
+    def requests(self, since: Mark) -> list[LogEntry]:
+        """What the manager asked since then of this namespace, watches aside."""
+        return [item for item in self.world.requests(since) if item.namespace == self.namespace]
+
+    def writes(self, since: Mark) -> list[LogEntry]:
+        return [item for item in self.world.writes(since) if item.namespace == self.namespace]
+
+    async def clear(self) -> None:
+        """Delete all sets."""
+        for found in await self.client.list(CosmosFullNode, self.namespace):
+            await self.client.delete(
+                CosmosFullNode, found.metadata.name or "", namespace=self.namespace
+            )
+
+    def deletions(self, since: Mark, resource: str = "pods") -> list[str]:
+        """Names of what the manager deleted since then, in order."""
+        return [
+            item.name
+            for item in self.writes(since)
+            if item.verb == "delete" and item.resource == resource and item.code < 300
+        ]
+
+
+def laid_over(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Both, folder by folder; what is over wins."""
+    made = dict(under)
+    for key, value in over.items():
+        old = made.get(key)
+        both = isinstance(value, Mapping) and isinstance(old, Mapping)
+        made[key] = laid_over(old, value) if both else value  # type: ignore[arg-type]
+    return made
+
+
+def pods(numbers: Sequence[int], name: str = NAME) -> list[str]:
+    """Names of the Pods of these nodes."""
+    return [f"{name}-{number}" for number in numbers]
+
+
+def _storage_class(name: str, expands: bool) -> dict[str, Any]:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name},
+        "provisioner": "test",
+        "allowVolumeExpansion": expands,
+    }

@@ -1,0 +1,147 @@
+"""Which heights decide on the version of a node: of its disk, and of those that nodes report the believable ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apis.cosmos import ScheduledVolumeSnapshot
+from internal.cosmos.fullnode.plausible import STEP, believed
+from internal.cosmos.snapshots.effects import Create
+from internal.cosmos.snapshots.snapshot_builder import build
+from tests.cosmos.fullnode.harness import CLAIM, POD, Place, World
+from tests.cosmos.servers.snapshotcrds import SNAPSHOT, SNAPSHOT_CRDS
+
+LIE = 9_000_000_001
+VERSIONS = [{"height": 0, "image": "gaia:v1"}, {"height": 200, "image": "gaia:v2"}]
+
+HEIGHTS = st.integers(1, 2**62)
+
+
+@pytest.mark.criterion("H-C1")
+@given(
+    honest=st.lists(st.integers(1000, 1000 + STEP), min_size=3, max_size=6),
+    lie=HEIGHTS,
+    before=HEIGHTS,
+)
+def test_h_c1_one_liar_raises_no_height_beyond_the_others(
+    honest: list[int], lie: int, before: int
+) -> None:
+    polled = {f"hub-{number}": height for number, height in enumerate(honest)} | {"liar": lie}
+    found = believed(polled, {}, {"liar": before})
+    assert {name: found.heights[name] for name in polled if name != "liar"} == {
+        name: height for name, height in polled.items() if name != "liar"
+    }, "the others are believed"
+    assert found.heights.get("liar", 0) <= max(honest) + STEP
+
+
+@pytest.mark.criterion("H-C1")
+@given(known=HEIGHTS, height=HEIGHTS, earlier=st.none() | HEIGHTS)
+def test_h_c1_a_node_alone_steps_or_says_it_twice(
+    known: int, height: int, earlier: int | None
+) -> None:
+    before = {} if earlier is None else {"hub-0": earlier}
+    found = believed({"hub-0": height}, {"hub-0": known}, before)
+    near = earlier is not None and abs(height - earlier) <= STEP
+    assert ("hub-0" in found.heights) is (height <= known + STEP or near)
+    assert found.unconfirmed is ("hub-0" not in found.heights)
+    assert found.lowered == {}
+
+
+@pytest.mark.criterion("H-C1")
+def test_h_c1_a_snapshot_carries_the_height_of_its_node() -> None:
+    schedule = ScheduledVolumeSnapshot.model_validate(
+        {
+            "metadata": {"name": "nightly", "namespace": "a"},
+            "spec": {
+                "fullNodeRef": {"name": "hub"},
+                "schedule": "@daily",
+                "volumeSnapshotClassName": "standard",
+            },
+        }
+    )
+    made = build(schedule, Create("nightly-1", "pvc-hub-0", {}, 300)).manifest
+    assert made["metadata"]["annotations"] == {"cosmos.ctrlruntime.dev/height": "300"}
+    unknown = build(schedule, Create("nightly-1", "pvc-hub-0")).manifest
+    assert "annotations" not in unknown["metadata"]
+
+
+@pytest.mark.criterion("H-C1")
+def test_h_c1_what_was_recorded_too_high_goes_down() -> None:
+    polled = {"hub-0": 100, "hub-1": 101, "hub-2": 99}
+    found = believed(polled, {"hub-0": LIE, "hub-1": 90, "hub-2": 90}, {})
+    assert found.lowered == {"hub-0": 100}
+
+
+@pytest.mark.criterion("H-C1")
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.xdist_group("sets of nodes")
+async def test_h_c1_a_lie_changes_no_version(world: World, place: Place) -> None:
+    versions = [{"height": 0, "image": "gaia:v1"}, {"height": 5_000_000, "image": "gaia:v2"}]
+    await place.apply(place.node_set(chain={"versions": versions}))
+    await place.settled()
+    before = await place.uids()
+    heights = dict((await place.settled()).status.height)
+    place.node(1).height = LIE
+    await world.comet.until_asked("hub-1", place.namespace, more=10)
+    note = {"rpcTemplate": {"metadata": {"annotations": {"a": "b"}}}}
+    await place.edit(service=note)
+    await place.settled()
+    await world.rest()
+    assert await place.uids() == before
+    place.node(1).height = None
+    assert dict((await place.settled()).status.height)["hub-1"] == heights["hub-1"]
+
+
+@pytest.mark.criterion("H-C1")
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.xdist_group("sets of nodes")
+@pytest.mark.parametrize(
+    ("recorded", "expected"),
+    [
+        ({"annotations": {"cosmos.ctrlruntime.dev/height": "300"}}, 300),
+        ({"labels": {"app.kubernetes.io/version": "v2"}}, 200),
+    ],
+    ids=["the height of the snapshot", "the version of the snapshot"],
+)
+async def test_h_c1_a_restored_disk_has_the_version_of_its_snapshot(
+    world: World, place: Place, recorded: dict[str, Any], expected: int
+) -> None:
+    """Its node has never run here, and answers nothing that would show its height."""
+    await world.environment.install_crds(*SNAPSHOT_CRDS)
+    labels = {"chain": "hub", **recorded.get("labels", {})}
+    metadata = {"name": "first", "namespace": place.namespace, **recorded, "labels": labels}
+    await place.client.create(
+        {
+            "apiVersion": SNAPSHOT.api_version,
+            "kind": SNAPSHOT.kind,
+            "metadata": metadata,
+            "spec": {"source": {"persistentVolumeClaimName": "other"}},
+        }
+    )
+    taken = {"readyToUse": True, "creationTime": "2026-05-01T00:00:00Z", "restoreSize": "3Gi"}
+    await place.client.patch_status(SNAPSHOT, "first", {"status": taken}, namespace=place.namespace)
+    place.node(0).unreachable = True
+    auto = {"autoDataSource": {"volumeSnapshotSelector": {"chain": "hub"}}}
+    await place.apply(
+        place.node_set(replicas=1, chain={"versions": VERSIONS}, volumeClaimTemplate=auto)
+    )
+    found = await place.until(lambda found: found.status.height.get("hub-0") == expected)
+    await place.until_object(POD, "hub-0", lambda pod: pod is not None and _image(pod) == "gaia:v2")
+    claim = await place.object(CLAIM, "pvc-hub-0")
+    assert claim["metadata"]["annotations"]["cosmos.ctrlruntime.dev/height"] == str(expected)
+
+    # A height that was recorded for the disk before goes down with it.
+    await place.set_status(height={"hub-0": 900})
+    await place.edit(instanceOverrides={"hub-0": {"disable": "All"}})
+    await place.until_object(CLAIM, "pvc-hub-0", lambda claim: claim is None)
+    await place.edit(instanceOverrides=None)
+    found = await place.until(lambda found: found.status.height.get("hub-0") == expected)
+    assert found.status.height == {"hub-0": expected}
+
+
+def _image(pod: dict[str, Any]) -> str:
+    return next(str(each["image"]) for each in pod["spec"]["containers"] if each["name"] == "node")

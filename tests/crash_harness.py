@@ -1,0 +1,83 @@
+"""Lives of a manager, a real process: calm ones, and ones that end by SIGKILL at a write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from ctrlruntime.envtest.proxy import Kill, Match, Proxy
+from tests.tenancy.manager_forkserver import Child
+
+Holds = Callable[[], Awaitable[bool]]
+MOST_LIVES = 150
+
+
+@dataclass
+class Lives:
+    """Managers that follow one another. `born` starts one; `shown` says what there is, if all does not come about."""
+
+    proxy: Proxy
+    born: Callable[[], Awaitable[Child]]
+    shown: Callable[[], Awaitable[str]]
+    writes: Match
+    """The writes that a manager dies at."""
+    user: str = "manager"
+    quiet: float = 1.0
+    """Seconds: a manager that asks for nothing for so long, with all as it should be, has nothing left to write."""
+    patience: float = 90.0
+    """Seconds that one life may take."""
+    kills: int = 0
+
+    async def calm(self, holds: Holds) -> None:
+        """A manager that nobody kills, until all is as it should be."""
+        process = await self.born()
+        try:
+            await self._until(process, holds)
+        finally:
+            await process.stop()
+
+    async def crash_until(self, holds: Holds, *, first: str) -> None:
+        """Managers that die at their first write, in turns before it reaches the server and after it is committed."""
+        order = ("before", "after") if first == "before" else ("after", "before")
+        for life in range(MOST_LIVES):
+            if not await self._short(holds, order[life % 2]):
+                return
+            self.kills += 1
+        raise AssertionError(f"not done after {MOST_LIVES} lives: {await self.shown()}")
+
+    async def _short(self, holds: Holds, when: str) -> bool:
+        """True if it was killed; False if all was done and it had nothing to write."""
+        process = await self.born()
+        killed = asyncio.Event()
+        rule = self.proxy.add(
+            Kill(pid=process.pid, when="before" if when == "before" else "after"),
+            self.writes,
+            notify=lambda *_: killed.set(),
+        )
+        try:
+            await self._until(process, holds, killed)
+            if not killed.is_set():
+                return False
+            assert await process.wait() == -9
+            return True
+        finally:
+            self.proxy.remove(rule)
+            await process.stop(grace=0)
+
+    async def _until(
+        self, process: Child, holds: Holds, killed: asyncio.Event | None = None
+    ) -> None:
+        """Until it is killed, or all holds and it has asked for nothing for a while."""
+        loop = asyncio.get_running_loop()
+        end, quiet_since, asked = loop.time() + self.patience, loop.time(), -1
+        while killed is None or not killed.is_set():
+            assert loop.time() < end, f"{await self.shown()}\n{process.log_tail()}"
+            seen = self.proxy.log.counts().select(user=self.user).total
+            if seen != asked or not await holds():
+                asked, quiet_since = seen, loop.time()
+            elif loop.time() - quiet_since > self.quiet:
+                return
+            await asyncio.sleep(0.05)
+            if killed is None or not killed.is_set():
+                assert process.returncode is None, process.log_tail()

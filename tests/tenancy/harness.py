@@ -1,0 +1,511 @@
+"""The whole tenancy system for tests: API server, simulated nodes, a table, the manager.
+
+    async with World.start(tmp_path) as world:
+        await world.registry({"a": ..., "b": ...})
+        await world.template(...)
+        await world.ready("a-web-app")
+
+Everything talks HTTP to an embedded server; the table is an SQLite file unless a test brings a
+database of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeVar
+
+import yaml
+
+from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.conditions import Condition, find_condition
+from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
+from ctrlruntime.cache.options import CacheOptions
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import Conflict, Forbidden, NotFound
+from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.backends import EmbeddedBackend
+from ctrlruntime.envtest.proxy import Counts, Mark
+from ctrlruntime.envtest.users import User
+from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.manager.logs import make_logger
+from manager.controllers.tenancy import add_tenancy
+from manager.controllers.tenancy_parts import TenancyOptions
+from tests.audit.request_recorder import Audited, RequestRecorder
+from tests.conformance.releases import CHANGES
+from tests.manifests.installation import install
+from tests.tenancy.servers import EMBEDDED, REAL
+from tests.tenancy.shared_server import ADMIN, Ground, add_grants, embedded_users, names_of
+
+NAMESPACE = "default"
+"""Where a world is unless it shares its server with others."""
+SUITE = "tenancy"
+"""Whose rights managers use here, see tests.audit."""
+REGISTRY = "registry"
+TABLE = "tenants"
+STATUS_PERIOD = 0.1
+"""Counts in statuses follow soon, so that tests need not wait for them."""
+PATIENCE = 90.0
+"""Seconds that nothing takes, not even on a machine that has much else to do."""
+REST = 0.5
+"""Seconds without a request that count as rest."""
+COLUMNS = ("uid", "url", "active", "plan", "image", "replicas")
+SAMPLES = Path(__file__).parent.parent.parent / "config" / "samples"
+
+T = TypeVar("T")
+
+
+def mapping(api_version: str, kind: str) -> RESTMapping:
+    """How a built-in kind is served."""
+    return BUILTIN[GroupVersionKind.parse(api_version, kind)]
+
+
+CONFIG_MAP = mapping("v1", "ConfigMap")
+SECRET = mapping("v1", "Secret")
+DEPLOYMENT = mapping("apps/v1", "Deployment")
+SERVICE = mapping("v1", "Service")
+NAMESPACE_KIND = mapping("v1", "Namespace")
+
+
+@dataclass(slots=True)
+class World:
+    """Everything running, and the words tests use."""
+
+    environment: Environment
+    folder: Path
+    manager: Manager | None = None
+    options: TenancyOptions = field(default_factory=TenancyOptions)
+    cache: CacheOptions | None = None
+    namespace: str = NAMESPACE
+    audited: Audited | None = None
+    _running: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
+
+    ground: ClassVar[Ground | None] = None
+    """A real server that all worlds of a worker share; without, each has an embedded one."""
+    ledger: ClassVar[RequestRecorder | None] = None
+    """Where what managers ask is taken down, if anywhere."""
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def start(
+        cls,
+        folder: Path,
+        *,
+        nodes: bool = False,
+        pods: bool = False,
+        manager: bool = True,
+        namespace: str | None = None,
+        denied: Collection[str] = (),
+        users: Collection[str | User] = ("admin", "manager"),
+        options: TenancyOptions | None = None,
+        cache: CacheOptions | None = None,
+        **embedded: Any,
+    ) -> AsyncIterator[Self]:
+        """A cluster with the installation and nothing else, an empty table, and the manager unless told
+        otherwise. All `users` but the administrator have exactly the roles of the manager's account.
+
+        `namespace`: where the world is, if its name matters. `denied`: resources that the manager
+        may be refused, as that is what is tested. `embedded`: options of an embedded server; a real
+        one is as it is.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            around: dict[str, Any] = {"proxy": True, "nodes": nodes, "pods": pods, "folder": folder}
+            if cls.ground is None:
+                settings: dict[str, Any] = {"authorization": "RBAC", **around, **embedded}
+                env = Environment(users=embedded_users(users), **settings)
+            else:
+                known = await cls.ground.users(names_of(users))
+                stack.push_async_callback(cls.ground.sweep)
+                env = cls.ground.server.environment(users=known, **around)
+                namespace = namespace or cls.ground.namespace()
+            await stack.enter_async_context(env)
+            managers = [name for name in names_of(users) if name != ADMIN]
+            audited = stack.enter_context(cls._audited(env, managers, denied))
+            world = cls(env, folder, options=options or permissive(folder), cache=cache)
+            world.audited = audited
+            world.namespace = namespace or NAMESPACE
+            if cls.ground is None:
+                await install(world.client, users=managers)
+                await add_grants(world.client)
+            if world.namespace != NAMESPACE:
+                await world.make_namespace(world.namespace)
+            world.make_table()
+            stack.push_async_callback(world.stop_manager)
+            if manager:
+                await world.start_manager()
+            yield world
+
+    @classmethod
+    @contextlib.contextmanager
+    def _audited(
+        cls, env: Environment, users: list[str], denied: Collection[str]
+    ) -> Iterator[Audited | None]:
+        """What managers ask is taken down; nothing is refused to them but what may be."""
+        if cls.ledger is None:
+            yield None
+            return
+        server = EMBEDDED if cls.ground is None else REAL
+        if cls.ground is not None:
+            cls.ledger.lacks(SUITE, server, cls.ground.lacking)
+        log = env.proxy.log
+        with cls.ledger.watch(
+            log, suite=SUITE, server=server, users=users, expected=denied
+        ) as audited:
+            yield audited
+        assert audited.refused == [], "forbidden to the manager"
+
+    @property
+    def is_real(self) -> bool:
+        """Whether the server is a real one."""
+        return self.ground is not None
+
+    def has(self, change: str) -> bool:
+        """Whether the server has what a later release brought; "" names nothing."""
+        return not change or self.environment.backend.version >= (1, CHANGES[change].release)
+
+    def place(self, name: str) -> str:
+        """The name of another namespace of this world."""
+        return f"{self.namespace}-{name}" if self.is_real else name
+
+    async def make_namespace(self, name: str) -> None:
+        """Create a namespace; one of its name that is going is waited for."""
+        manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        live = await self.get(NAMESPACE_KIND, name)
+        if live is not None and "deletionTimestamp" in live["metadata"]:
+            await self.eventually(
+                lambda: self.get(NAMESPACE_KIND, name), lambda n: n is None, timeout=90
+            )
+        await self.client.create(manifest)
+
+    # -- the manager ---------------------------------------------------------------------------
+
+    async def start_manager(self) -> None:
+        """The manager on this loop, through the proxy, as the user `manager`."""
+        log = self._running.enter_context((self.folder / "manager.log").open("a"))
+        self.manager = Manager(
+            self.environment.config("manager"),
+            ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
+            logger=make_logger(format="console", stream=log),
+            cache_options=self.cache,
+        )
+        add_tenancy(self.manager, self.options)
+        await self._running.enter_async_context(self.manager.running())
+
+    async def stop_manager(self) -> None:
+        """Stop it in an orderly way; harmless when it does not run."""
+        await self._running.aclose()
+        self.manager = None
+
+    async def restart_manager(self) -> None:
+        """Stop and start again."""
+        await self.stop_manager()
+        await self.start_manager()
+
+    async def outage(self, seconds: float) -> None:
+        """The API server is gone for a while, killed if it is a process, and keeps what it had."""
+        if self.ground is not None:
+            with self.audited.excusing() if self.audited else contextlib.nullcontext():
+                await self.ground.server.backend.kill()
+                await asyncio.sleep(seconds)
+                await self.ground.server.backend.restart()
+                await self.eventually(self._is_admitted)
+            return
+        assert isinstance(self.environment.backend, EmbeddedBackend)
+        server = self.environment.backend.server
+        server.options = replace(server.options, port=server.port)
+        await server.stop()
+        await asyncio.sleep(seconds)
+        await server.start()
+
+    async def _is_admitted(self) -> bool:
+        """Whether the server knows the manager's rights (again)."""
+        try:
+            await self.environment.client("manager").list(Tenant, self.namespace, limit=1)
+        except Forbidden:
+            return False
+        return True
+
+    # -- the table -----------------------------------------------------------------------------
+
+    def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run one statement on the table's database."""
+        with contextlib.closing(sqlite3.connect(self.folder / "rows.sqlite")) as database, database:
+            return list(database.execute(statement, values))
+
+    def make_table(self) -> None:
+        """The empty table. With a write-ahead log: a query under way must not lock the test out."""
+        self.sql("PRAGMA journal_mode = WAL")
+        self.sql(f"CREATE TABLE IF NOT EXISTS {TABLE} ({', '.join(COLUMNS)})")
+
+    def row(self, uid: str, **values: Any) -> None:
+        """Insert or replace one row; an active one unless told otherwise."""
+        row = {
+            "uid": uid,
+            "url": f"https://{uid}.example.com",
+            "active": 1,
+            "plan": "basic",
+            "image": "nginx:1",
+            "replicas": 1,
+            **values,
+        }
+        marks = ", ".join("?" * len(COLUMNS))
+        place = self.folder / "rows.sqlite"
+        with contextlib.closing(sqlite3.connect(place)) as database, database:
+            # In one transaction: a query in between must not find the row gone.
+            database.execute(f"DELETE FROM {TABLE} WHERE uid = ?", (uid,))
+            values_in_order = [row[name] for name in COLUMNS]
+            database.execute(f"INSERT INTO {TABLE} VALUES ({marks})", values_in_order)
+
+    def rows(self, *uids: str) -> None:
+        """Insert several."""
+        for uid in uids:
+            self.row(uid)
+
+    # -- the API -------------------------------------------------------------------------------
+
+    @property
+    def client(self) -> Client:
+        """A client past the proxy; it is not counted."""
+        return self.environment.client("envtest")
+
+    async def registry(self, name: str = REGISTRY, **spec: Any) -> None:
+        """Create a registry that reads the table every second; `spec` replaces fields."""
+        manifest = {
+            "apiVersion": TenantRegistry.gvk().api_version,
+            "kind": "TenantRegistry",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {
+                "source": {
+                    "type": "sqlite",
+                    "sqlite": {"path": "rows.sqlite", "table": TABLE},
+                    "syncInterval": "1s",
+                },
+                "valueMappings": {"uid": "uid", "hostOrUrl": "url", "activate": "active"},
+                "extraValueMappings": {
+                    "planId": "plan",
+                    "image": "image",
+                    "deployImage": "image",
+                    "replicas": "replicas",
+                },
+                **spec,
+            },
+        }
+        await self.client.create(manifest)
+
+    async def template(
+        self,
+        name: str = "web-app",
+        *,
+        registry: str = REGISTRY,
+        **lists: Iterable[Mapping[str, Any]],
+    ) -> None:
+        """Create or replace a template; without lists, the five-resource sample."""
+        if lists:
+            spec: dict[str, Any] = {key: list(items) for key, items in lists.items()}
+        else:
+            spec = yaml.safe_load((SAMPLES / "tenanttemplate.yaml").read_text())["spec"]
+        spec["registryId"] = registry
+        manifest = {
+            "apiVersion": TenantTemplate.gvk().api_version,
+            "kind": "TenantTemplate",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": spec,
+        }
+        await self.put(TenantTemplate.mapping(), manifest)
+
+    async def put(self, kind: RESTMapping, manifest: dict[str, Any]) -> None:
+        """Create an object, or replace all of it but its metadata, whoever writes besides."""
+        metadata = manifest["metadata"]
+        while True:
+            try:
+                live = await self.client.get(
+                    kind, metadata["name"], namespace=metadata["namespace"]
+                )
+            except NotFound:
+                await self.client.create(manifest)
+                return
+            try:
+                await self.client.update({**manifest, "metadata": live["metadata"]})
+            except Conflict:
+                continue
+            return
+
+    async def tenant(self, name: str) -> Tenant | None:
+        """One tenant, None if there is none."""
+        try:
+            return await self.client.get(Tenant, name, namespace=self.namespace)
+        except NotFound:
+            return None
+
+    async def get(
+        self, kind: RESTMapping, name: str, namespace: str | None = None
+    ) -> dict[str, Any] | None:
+        """One object, None if there is none."""
+        where = (namespace or self.namespace) if kind.namespaced else None
+        try:
+            return await self.client.get(kind, name, namespace=where)
+        except NotFound:
+            return None
+
+    async def eventually(
+        self,
+        look: Callable[[], Any],
+        holds: Callable[[Any], bool] = bool,
+        *,
+        timeout: float = PATIENCE,
+    ) -> Any:
+        """Look again until `holds`; what was seen then. AssertionError with what was seen last.
+
+        What takes long to look at is looked at seldom: the server is there for the manager.
+        """
+        seen: Any = None
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    began = time.perf_counter()
+                    seen = await look()
+                    if holds(seen):
+                        return seen
+                    took = time.perf_counter() - began
+                    await asyncio.sleep(min(max(0.03, 3 * took), 0.5))
+        except TimeoutError:
+            raise AssertionError(f"not within {timeout:g} s; last seen: {seen!r}") from None
+
+    async def ready(self, *names: str, timeout: float = PATIENCE) -> None:
+        """Wait until these tenants are ready for their current generation."""
+        for name in names:
+            await self.eventually(partial(self.tenant, name), is_ready, timeout=timeout)
+
+    async def condition(
+        self,
+        name: str,
+        kind: str,
+        status: str,
+        reason: str | None = None,
+        *,
+        timeout: float = PATIENCE,
+    ) -> Condition:
+        """Wait until a tenant's condition says this; the condition."""
+
+        async def look() -> Condition | None:
+            tenant = await self.tenant(name)
+            return None if tenant is None else find_condition(tenant.status.conditions, kind)
+
+        found: Condition = await self.eventually(
+            look,
+            lambda c: c is not None and c.status == status and reason in (None, c.reason),
+            timeout=timeout,
+        )
+        return found
+
+    async def registry_condition(
+        self, kind: str, status: str, reason: str | None = None, *, name: str = REGISTRY
+    ) -> Condition:
+        """Wait until a registry's condition says this; the condition."""
+
+        async def look() -> Condition | None:
+            registry = await self.client.get(TenantRegistry, name, namespace=self.namespace)
+            return find_condition(registry.status.conditions, kind)
+
+        found: Condition = await self.eventually(
+            look, lambda c: c is not None and c.status == status and reason in (None, c.reason)
+        )
+        return found
+
+    async def gone(
+        self,
+        kind: RESTMapping,
+        name: str,
+        namespace: str | None = None,
+        *,
+        timeout: float = PATIENCE,
+    ) -> None:
+        """Wait until an object is gone."""
+        await self.eventually(
+            lambda: self.get(kind, name, namespace=namespace),
+            lambda seen: seen is None,
+            timeout=timeout,
+        )
+
+    # -- what it cost ----------------------------------------------------------------------------
+
+    def mark(self) -> Mark:
+        """Now, in the request log."""
+        return self.environment.proxy.log.mark()
+
+    def counts(self, since: Mark) -> Counts:
+        """What the manager asked since then, without leases."""
+        return self.environment.proxy.log.since(since).select(user="manager").without_leases()
+
+    async def rest(self, quiet: float = REST, timeout: float = PATIENCE) -> None:
+        """Wait until the manager has asked nothing but watches for a while, and nothing is under way."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout
+        mark, since = self.mark(), loop.time()
+        while loop.time() < end:
+            await asyncio.sleep(min(quiet, 0.05))
+            counts = self.counts(mark)
+            if counts.total != counts.watches:
+                mark, since = self.mark(), loop.time()
+            elif loop.time() - since >= quiet and not self.busy():
+                return
+        raise AssertionError(f"the manager does not come to rest:\n{self.counts(mark)}")
+
+    def busy(self) -> bool:
+        """Whether a manager of this process has requests in its queues or at work."""
+        if self.manager is None:
+            return False
+        families = self.manager.metrics.registry.collect()
+        return any(
+            sample.value > 0
+            for family in families
+            if family.name in ("workqueue_depth", "controller_runtime_active_workers")
+            for sample in family.samples
+        )
+
+
+@functools.cache
+def definitions() -> tuple[dict[str, Any], ...]:
+    """The definitions of our kinds, made once."""
+    return tuple(kind.crd() for kind in (TenantRegistry, TenantTemplate, Tenant))
+
+
+def permissive(folder: Path, **options: Any) -> TenancyOptions:
+    """Options that let templates do what the tests of this system do with them."""
+    kinds = frozenset({GroupKind("rbac.authorization.k8s.io", "ClusterRole")})
+    options.setdefault("status_period", STATUS_PERIOD)
+    return TenancyOptions(
+        sqlite_root=folder, allow_foreign_namespaces=frozenset({"*"}), allow_kinds=kinds, **options
+    )
+
+
+def is_ready(tenant: Tenant | None) -> bool:
+    """Whether a tenant is ready for what its spec says now."""
+    if tenant is None:
+        return False
+    ready = find_condition(tenant.status.conditions, "Ready")
+    return (
+        ready is not None
+        and ready.status == "True"
+        and tenant.status.observed_generation == tenant.metadata.generation
+    )
+
+
+def config_map(
+    resource: str, name: str, data: Mapping[str, str] | None = None, **fields: Any
+) -> dict[str, Any]:
+    """A template entry: the simplest resource there is."""
+    return {
+        "id": resource,
+        "nameTemplate": name,
+        "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": dict(data or {"k": "v"})},
+        **fields,
+    }

@@ -1,0 +1,210 @@
+"""The deletion guard's window: rows that go one after another count together."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apis.tenancy import RemovedRows, Tenant, TenantRegistry
+from ctrlruntime.envtest.proxy import Fail, Match
+from internal.tenancy.deletion_guard import Guard, GuardReason
+from internal.tenancy.plan import plan
+from internal.tenancy.plan_inputs import Template
+from internal.tenancy.removal_window import MOST_ENTRIES, MOST_UIDS, recent, record
+from internal.tenancy.rows import read
+from tests.tenancy.fleet import Fleet
+from tests.tenancy.harness import World, config_map
+from tests.tenancy.test_plan import fleet as fleet_of
+from tests.tenancy.test_plan import reading, row, spec
+
+START = datetime(2026, 1, 2, tzinfo=UTC)
+DAY = timedelta(hours=24)
+WEB = Template("web", "1")
+TENANTS = "tenants.tenancy.ctrlruntime.dev"
+
+
+async def ten(world: World) -> Fleet:
+    """Ten rows with their tenants, and the guard as it is by default."""
+    fleet = await Fleet.make(world)
+    uids = [f"u{number}" for number in range(10)]
+    fleet.rows(*uids)
+    await fleet.registry()
+    await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
+    await fleet.ready(*(f"{uid}-app" for uid in uids))
+    return fleet
+
+
+async def removed_rows(fleet: Fleet) -> list[RemovedRows]:
+    found: list[RemovedRows] = (await fleet.find(TenantRegistry, "registry")).status.removed_rows
+    return found
+
+
+@pytest.mark.criterion("H-A4")
+async def test_h_a4_one_row_at_a_time_does_not_empty_a_fleet(tmp_path: Path) -> None:
+    """The third of ten rows within a day is held, also by the next leader, until it is approved."""
+    async with World.start(tmp_path) as world:
+        fleet = await ten(world)
+        fleet.delete_row("u0")
+        await fleet.gone(Tenant, "u0-app")
+        fleet.row("u1", active=0)
+        await fleet.gone(Tenant, "u1-app")
+        fleet.delete_row("u2")
+        held = await fleet.until(
+            TenantRegistry, "registry", "DeletionsHeld", "True", "TooManyDeletions"
+        )
+        assert (
+            "1 of 10 rows are gone or inactive and 2 were removed before, 2 may go" in held.message
+        )
+        assert 'allow-delete: "1"' in held.message
+        assert "It is decided again at 20" in held.message
+        assert {uid for entry in await removed_rows(fleet) for uid in entry.uids} == {"u0", "u1"}
+
+        # the next leader has it from the status, and writes nothing
+        await world.restart_manager()
+        fleet.delete_row("u3")
+        await fleet.until(
+            TenantRegistry, "registry", "DeletionsHeld", "True", message="2 of 10 rows"
+        )
+        await world.rest()
+        since = world.mark()
+        await fleet.annotate(TenantRegistry, "registry", reconcile_now="again")
+
+        async def handled() -> bool:
+            found = await fleet.find(TenantRegistry, "registry")
+            return bool(found.status.last_handled_reconcile == "again")
+
+        await world.eventually(handled)
+        assert fleet.writes(since) == [
+            "patch tenantregistries.tenancy.ctrlruntime.dev/status registry"
+        ]
+        assert len(await fleet.tenants()) == 8
+
+        # an approval lets them go, and leaves the window as it is
+        await fleet.allow_delete(2)
+        await world.eventually(fleet.tenants, lambda seen: len(seen) == 6)
+        await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "False", "NothingHeld")
+        assert sum(entry.rows for entry in await removed_rows(fleet)) == 2
+        fleet.delete_row("u4")
+        await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", "TooManyDeletions")
+
+        # without a window each sync is judged by itself
+        await fleet.patch(TenantRegistry, "registry", {"spec": {"deletionGuard": {"window": "0s"}}})
+        await fleet.gone(Tenant, "u4-app")
+
+
+@pytest.mark.criterion("H-A4")
+async def test_h_a4_a_removal_is_counted_before_it_is_made_and_only_once(tmp_path: Path) -> None:
+    """What fails at first, or is left over by a leader that ended, is tried again without approval."""
+    async with World.start(tmp_path) as world:
+        fleet = await ten(world)
+        refusal = world.environment.proxy.add(
+            Fail(500), Match(user="manager", verb="delete", resource=TENANTS), times=None
+        )
+        fleet.delete_row("u0")
+        fleet.delete_row("u1")
+
+        async def refused() -> bool:
+            counted = {uid for entry in await removed_rows(fleet) for uid in entry.uids}
+            return refusal.fired > 0 and counted == {"u0", "u1"}
+
+        await world.eventually(refused)
+        assert len(await fleet.tenants()) == 10
+        await world.stop_manager()
+        world.environment.proxy.remove(refusal)
+        await world.start_manager()
+        await world.eventually(fleet.tenants, lambda seen: len(seen) == 8)
+        assert sum(entry.rows for entry in await removed_rows(fleet)) == 2
+        fleet.delete_row("u2")
+        await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", "TooManyDeletions")
+
+
+# -- time, as numbers ----------------------------------------------------------------------------------
+
+
+@pytest.mark.criterion("H-A4")
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 30 * 3600)), min_size=1, max_size=120),
+    st.integers(1, 60),
+    st.sampled_from([0, 5, 20, 50]),
+)
+def test_h_a4_no_window_loses_more_than_its_share(
+    steps: list[tuple[int, int]], size: int, percent: int
+) -> None:
+    """Rows go one after another at any times; within each 24 hours no more than the share goes."""
+    uids = [f"u{number:03}" for number in range(size)]
+    existing = fleet_of(uids, WEB)
+    entries: list[RemovedRows] = []
+    now, alive = START, list(uids)
+    history: list[tuple[datetime, int, int]] = []
+    for number, seconds in steps:
+        now += timedelta(seconds=seconds)
+        if len(alive) > 1:
+            alive.pop(number % len(alive))
+        guard = Guard(percent=percent, window=DAY, recent=recent(entries, now, DAY))
+        made = plan(reading(*alive), [WEB], existing, guard)
+        gone = {item.uid for item in made.deletes}
+        if gone:
+            entries = record(entries, gone, now, DAY)
+            history.append((now, len(gone), len(existing)))
+            existing = [tenant for tenant in existing if tenant.uid not in gone]
+    for index, (end, _, _) in enumerate(history):
+        within = [item for item in history[: index + 1] if item[0] > end - DAY]
+        assert sum(item[1] for item in within) <= max(1, within[0][2] * percent // 100)
+
+
+@pytest.mark.criterion("H-A4")
+def test_h_a4_what_is_held_goes_once_the_window_has_passed() -> None:
+    existing = fleet_of([f"u{number}" for number in range(10)], WEB)
+    entries = record([], {"u8", "u9"}, START, DAY)
+    left = [tenant for tenant in existing if tenant.uid not in {"u8", "u9"}]
+    rows = reading(*(f"u{number}" for number in range(7)))
+    soon = START + DAY - timedelta(seconds=1)
+    held = plan(rows, [WEB], left, Guard(window=DAY, recent=recent(entries, soon, DAY))).held
+    assert held is not None
+    assert held.reason is GuardReason.TOO_MANY_DELETIONS
+    assert held.again == START + DAY
+    later = plan(rows, [WEB], left, Guard(window=DAY, recent=recent(entries, START + DAY, DAY)))
+    assert [item.name for item in later.deletes] == ["u7-web"]
+
+
+@pytest.mark.criterion("H-A4")
+@given(
+    st.lists(
+        st.tuples(st.sets(st.integers(0, 5000), min_size=1, max_size=60), st.integers(0, 7200)),
+        max_size=150,
+    ),
+    st.sampled_from([timedelta(minutes=5), timedelta(hours=1), DAY]),
+)
+def test_h_a4_the_memory_is_bounded_and_forgets_no_number(
+    steps: list[tuple[set[int], int]], window: timedelta
+) -> None:
+    entries: list[RemovedRows] = []
+    now = START
+    true: list[tuple[datetime, set[str]]] = []
+    for numbers, seconds in steps:
+        now += timedelta(seconds=seconds)
+        uids = {f"u{number}" for number in numbers}
+        new = uids - recent(entries, now, window).uids
+        entries = record(entries, uids, now, window)
+        true.append((now, new))
+        seen = recent(entries, now, window)
+        assert seen.rows >= sum(len(each) for at, each in true if at > now - window)
+        assert len(entries) <= MOST_ENTRIES
+        assert sum(len(entry.uids) for entry in entries) <= MOST_UIDS
+    assert recent(entries, now + window * 2, window).rows == 0
+
+
+@pytest.mark.criterion("H-A4")
+def test_h_a4_an_approval_counts_what_is_held_and_is_not_counted_itself() -> None:
+    existing = fleet_of([f"u{number}" for number in range(10)], WEB)
+    table = [row(f"u{number}", "0" if number < 3 else "1") for number in range(10)]
+    found = read(table, spec())
+    approved = plan(found, [WEB], existing, Guard(window=DAY, allow_delete=3))
+    assert approved.override_used
+    assert [item.uid for item in approved.deletes] == ["", "", ""]
+    free = plan(found, [WEB], existing, Guard(window=DAY, percent=100))
+    assert [item.uid for item in free.deletes] == ["u0", "u1", "u2"]

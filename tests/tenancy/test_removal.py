@@ -1,0 +1,376 @@
+"""Removal of tenants' objects: what stays, what goes and when, and what the status says of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apis.tenancy import Tenant, TenantTemplate
+from ctrlruntime.api.conditions import find_condition
+from ctrlruntime.client.client import PatchType
+from ctrlruntime.envtest.proxy import Fail, Match
+from tests.tenancy.harness import CONFIG_MAP, SERVICE, World, config_map
+
+Manifest = dict[str, Any]
+
+GROUP = "tenancy.ctrlruntime.dev"
+TENANT = "a-web-app"
+SLOW = "example.com/slow"
+IMPOSSIBLE: Manifest = {
+    "id": "impossible",
+    "nameTemplate": "{{ .uid }}-impossible",
+    "spec": {"apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"port": 99999}]}},
+}
+"""A resource that the server refuses."""
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with World.start(tmp_path) as world:
+        world.rows("a")
+        await world.registry()
+        yield world
+
+
+async def live(world: World, name: str) -> Manifest:
+    found = await world.get(CONFIG_MAP, name)
+    assert found is not None, name
+    return found
+
+
+async def hold(world: World, name: str, finalizers: list[str] | None) -> None:
+    """Put finalizers on a ConfigMap, or take all of them off."""
+    await world.client.patch(
+        CONFIG_MAP,
+        name,
+        {"metadata": {"finalizers": finalizers}},
+        namespace=world.namespace,
+        type=PatchType.MERGE,
+    )
+
+
+async def template(world: World, *entries: Manifest) -> None:
+    """The template, applied to the tenant's spec."""
+    await world.template(configMaps=[*entries])
+    ids = {entry["id"] for entry in entries}
+
+    def has_them(tenant: Tenant | None) -> bool:
+        if tenant is None or tenant.status.observed_generation != tenant.metadata.generation:
+            return False
+        return {item.id for item in tenant.spec.config_maps} == ids
+
+    await world.eventually(lambda: world.tenant(TENANT), has_them)
+
+
+async def row_off(world: World) -> None:
+    """The row turns inactive, among enough others for the guard."""
+    world.rows("b", "c", "d", "e", "f", "g")
+    await world.eventually(lambda: world.tenant("g-web-app"))
+    world.row("a", active=0)
+
+
+async def is_released(world: World, name: str, reason: str) -> None:
+    """Wait until an object is kept without a tie to its tenant."""
+
+    def holds(seen: Manifest) -> bool:
+        return (seen["metadata"].get("labels") or {}).get(f"{GROUP}/orphaned") == "true"
+
+    seen = await world.eventually(lambda: live(world, name), holds)
+    assert seen["metadata"]["annotations"][f"{GROUP}/orphaned-reason"] == reason
+    assert not seen["metadata"].get("ownerReferences")
+
+
+async def status_of(world: World) -> Any:
+    tenant = await world.tenant(TENANT)
+    assert tenant is not None
+    return tenant.status
+
+
+# -- the wish of the spec ------------------------------------------------------------------------
+
+
+@pytest.mark.criterion("H-A2")
+async def test_h_a2_retain_in_the_spec_wins_when_it_could_not_be_applied(world: World) -> None:
+    """Delete became Retain, a dependency fails, so the object still says Delete; the row goes off."""
+    await template(world, config_map("data", "{{ .uid }}-data"))
+    await world.ready(TENANT)
+    data = config_map(
+        "data", "{{ .uid }}-data", deletionPolicy="Retain", dependIds=["impossible"]
+    ) | {"spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "2"}}}
+    await template(world, data, IMPOSSIBLE)
+    await world.condition(TENANT, "Ready", "False", "ResourcesFailed")
+    found = (await live(world, "a-data"))["metadata"]["annotations"]
+    assert found[f"{GROUP}/deletion-policy"] == "Delete"
+    await row_off(world)
+    await world.gone(Tenant.mapping(), TENANT)
+    await is_released(world, "a-data", "TenantDeleted")
+
+
+@pytest.mark.criterion("H-A2")
+async def test_h_a2_retain_in_a_template_that_is_not_rolled_out_counts(world: World) -> None:
+    """The template is paused with its change, and the tenant deleted."""
+    await template(world, config_map("data", "{{ .uid }}-data"))
+    await world.ready(TENANT)
+    await world.client.patch(
+        TenantTemplate.mapping(),
+        "web-app",
+        {
+            "metadata": {"annotations": {"ctrlruntime.dev/paused": "true"}},
+            "spec": {
+                "configMaps": [config_map("data", "{{ .uid }}-data", deletionPolicy="Retain")]
+            },
+        },
+        namespace=world.namespace,
+        type=PatchType.MERGE,
+    )
+    await world.client.delete(Tenant.mapping(), TENANT, namespace=world.namespace)
+    await world.gone(Tenant.mapping(), TENANT)
+    await is_released(world, "a-data", "TenantDeleted")
+
+
+@pytest.mark.criterion("H-A2")
+async def test_h_a2_the_last_wish_counts_once_the_resource_has_left_the_spec(world: World) -> None:
+    await template(world, config_map("data", "{{ .uid }}-data"), config_map("o", "{{ .uid }}-o"))
+    await world.ready(TENANT)
+    data = config_map(
+        "data", "{{ .uid }}-data", deletionPolicy="Retain", dependIds=["impossible"]
+    ) | {"spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "2"}}}
+    await template(world, data, IMPOSSIBLE)
+    await world.eventually(
+        lambda: status_of(world), lambda status: status.retained_resource_ids == ["data"]
+    )
+    await template(world, config_map("o", "{{ .uid }}-o"))
+    await world.ready(TENANT)
+    await is_released(world, "a-data", "RemovedFromTemplate")
+
+
+@pytest.mark.criterion("H-A2")
+async def test_h_a2_what_cannot_be_rendered_is_not_removed(world: World) -> None:
+    await template(world, config_map("cm", "{{ .uid }}-cm"), config_map("o", "{{ .uid }}-o"))
+    await world.ready(TENANT)
+    uid = (await live(world, "a-cm"))["metadata"]["uid"]
+    await template(
+        world,
+        config_map("cm", "{{ (.uid | fromJson).x }}-cm"),
+        config_map("o", "{{ .uid }}-o"),
+    )
+    await world.condition(TENANT, "Ready", "False", "ResourcesFailed")
+    await world.rest()
+    assert (await live(world, "a-cm"))["metadata"]["uid"] == uid
+    assert f"ConfigMap/{world.namespace}/a-cm@cm" in (await status_of(world)).applied_resources
+
+
+# -- make before break ---------------------------------------------------------------------------
+
+
+@pytest.mark.criterion("H-A3")
+async def test_h_a3_a_renamed_resource_stays_until_its_replacement_is_ready(world: World) -> None:
+    """The replacement waits for what never becomes ready: the old object serves on."""
+    await template(world, config_map("cm", "{{ .uid }}-old"))
+    await world.ready(TENANT)
+    blocked = config_map("cm", "{{ .uid }}-new", dependIds=["impossible"])
+    await template(world, blocked, IMPOSSIBLE)
+    ready = await world.condition(TENANT, "RemovalPending", "True", "ReplacementNotReady")
+    assert f"ConfigMap/{world.namespace}/a-old@cm" in ready.message
+    assert "its replacement 'a-new' is skipped" in ready.message
+    await world.rest()
+    await live(world, "a-old")
+    await world.restart_manager()
+    await world.rest()
+    await live(world, "a-old")
+    await template(world, config_map("cm", "{{ .uid }}-new"))
+    await world.ready(TENANT)
+    await live(world, "a-new")
+    await world.gone(CONFIG_MAP, "a-old")
+    await world.condition(TENANT, "RemovalPending", "False", "NothingPending")
+    assert (await status_of(world)).pending_removals == []
+
+
+@pytest.mark.criterion("H-A3")
+async def test_h_a3_when_both_cannot_exist_the_old_one_stays_and_the_status_says_so(
+    world: World,
+) -> None:
+    """Two Services want one node port: the server refuses the second. Deleting the first lets it in."""
+
+    def service(name: str) -> Manifest:
+        ports = [{"port": 80, "nodePort": 30123}]
+        spec = {"type": "NodePort", "ports": ports, "selector": {"app": "x"}}
+        manifest = {"apiVersion": "v1", "kind": "Service", "spec": spec}
+        return {"id": "svc", "nameTemplate": name, "spec": manifest}
+
+    await template(world, service("{{ .uid }}-old"))
+    await world.ready(TENANT)
+    await world.template(configMaps=[service("{{ .uid }}-new")])
+    found = await world.condition(TENANT, "RemovalPending", "True", "ReplacementNotReady")
+    assert "a-new" in found.message
+    assert "delete it yourself" in found.message
+    assert await world.get(SERVICE, "a-old") is not None
+    await world.client.delete(SERVICE, "a-old", namespace=world.namespace)
+    await world.ready(TENANT)
+    assert await world.get(SERVICE, "a-new") is not None
+
+
+# -- stuck deletions -----------------------------------------------------------------------------
+
+
+@pytest.mark.criterion("H-A6")
+async def test_h_a6_a_stuck_deletion_names_object_finalizer_and_time(world: World) -> None:
+    await template(world, config_map("cm", "{{ .uid }}-cm"), config_map("o", "{{ .uid }}-o"))
+    await world.ready(TENANT)
+    await hold(world, "a-cm", [SLOW])
+    await template(world, config_map("o", "{{ .uid }}-o"))
+    found = await world.condition(TENANT, "RemovalPending", "True", "FinalizersRemain")
+    since = (await live(world, "a-cm"))["metadata"]["deletionTimestamp"]
+    place = f"ConfigMap/{world.namespace}/a-cm@cm"
+    assert f"{place} (it is being deleted since {since}" in found.message
+    assert SLOW in found.message
+    status = await status_of(world)
+    (pending,) = status.pending_removals
+    assert (pending.resource, pending.finalizers) == (place, [SLOW])
+    ready = find_condition(status.conditions, "Ready")
+    assert ready is not None
+    assert (ready.status, ready.reason) == ("False", "RemovalPending")
+    assert place in ready.message
+    await world.rest()
+    await hold(world, "a-cm", None)
+    await world.ready(TENANT)
+
+
+@pytest.mark.criterion("H-A6")
+async def test_h_a6_a_tenant_that_cannot_go_says_what_holds_it(world: World) -> None:
+    await template(world, config_map("cm", "{{ .uid }}-cm"))
+    await world.ready(TENANT)
+    await hold(world, "a-cm", [SLOW])
+    await row_off(world)
+    found = await world.condition(TENANT, "RemovalPending", "True", "FinalizersRemain")
+    assert SLOW in found.message
+    await world.condition(TENANT, "Ready", "False", "RemovalPending")
+    await hold(world, "a-cm", None)
+    await world.gone(Tenant.mapping(), TENANT)
+
+
+@pytest.mark.criterion("H-A6")
+async def test_h_a6_a_kind_that_cannot_be_read_holds_the_tenant_and_says_so(world: World) -> None:
+    """Whether its objects are gone is unknown: the tenant waits, and nothing is forgotten."""
+    ports = {"ports": [{"port": 80}], "selector": {"app": "x"}}
+    service = {
+        "id": "svc",
+        "nameTemplate": "{{ .uid }}-svc",
+        "spec": {"apiVersion": "v1", "kind": "Service", "spec": ports},
+    }
+    await template(world, service, config_map("cm", "{{ .uid }}-cm"))
+    await world.ready(TENANT)
+    await world.stop_manager()
+    message = 'services is forbidden: User "manager" cannot list resource "services"'
+    refusal = Fail(code=403, reason="Forbidden", message=message)
+    rules = [
+        world.environment.proxy.add(
+            refusal, Match(user="manager", verb=verb, resource="services"), times=None
+        )
+        for verb in ("list", "watch")
+    ]
+    await world.start_manager()
+    await world.client.delete(Tenant.mapping(), TENANT, namespace=world.namespace)
+    found = await world.condition(TENANT, "RemovalPending", "True", "KindUnreadable")
+    assert f"Service/{world.namespace}/a-svc@svc" in found.message
+    for rule in rules:
+        world.environment.proxy.remove(rule)
+    await world.eventually(
+        lambda: world.get(SERVICE, "a-svc"),
+        lambda seen: seen is None or "deletionTimestamp" not in seen["metadata"],
+    )
+    await world.ready(TENANT)
+
+
+# -- refused deletions, orphans ------------------------------------------------------------------
+
+
+@pytest.mark.criterion("H-A7")
+@pytest.mark.parametrize(
+    ("code", "reason"), [(403, "Forbidden"), (422, "Invalid"), (400, "BadRequest")]
+)
+async def test_h_a7_a_refused_delete_is_in_the_status_and_stops_nothing_else(
+    world: World, code: int, reason: str
+) -> None:
+    await template(
+        world,
+        config_map("one", "{{ .uid }}-one"),
+        config_map("two", "{{ .uid }}-two"),
+        config_map("o", "{{ .uid }}-o"),
+    )
+    await world.ready(TENANT)
+    refusal = Fail(code=code, reason=reason, message='admission webhook "keep" denied the request')
+    rule = world.environment.proxy.add(
+        refusal, Match(verb="delete", resource="configmaps", name="a-one"), times=None
+    )
+    await world.template(
+        configMaps=[config_map("o", "{{ .uid }}-o"), config_map("new", "{{ .uid }}-new")]
+    )
+    found = await world.condition(TENANT, "RemovalPending", "True", "DeletionRefused")
+    assert "a-one@one" in found.message
+    assert "denied the request" in found.message
+    await world.gone(CONFIG_MAP, "a-two")
+    await world.eventually(lambda: world.get(CONFIG_MAP, "a-new"))
+    await live(world, "a-one")
+    world.environment.proxy.remove(rule)
+    await world.gone(CONFIG_MAP, "a-one")
+    await world.ready(TENANT)
+
+
+@pytest.mark.criterion("H-A7")
+async def test_h_a7_a_refused_delete_holds_the_tenant_and_not_its_other_objects(
+    world: World,
+) -> None:
+    await template(world, config_map("one", "{{ .uid }}-one"), config_map("two", "{{ .uid }}-two"))
+    await world.ready(TENANT)
+    refusal = Fail(code=422, reason="Invalid", message="not today")
+    rule = world.environment.proxy.add(
+        refusal, Match(verb="delete", resource="configmaps", name="a-one"), times=None
+    )
+    await row_off(world)
+    found = await world.condition(TENANT, "RemovalPending", "True", "DeletionRefused")
+    assert "not today" in found.message
+    await world.gone(CONFIG_MAP, "a-two")
+    world.environment.proxy.remove(rule)
+    await world.gone(Tenant.mapping(), TENANT)
+
+
+@pytest.mark.criterion("H-A7")
+async def test_h_a7_cascade_orphan_releases_the_objects(world: World) -> None:
+    """`kubectl delete tenant --cascade=orphan`: the objects stay, and the next tenant adopts them."""
+    far = world.place("far-away")
+    await world.make_namespace(far)
+    await template(
+        world,
+        config_map("cm", "{{ .uid }}-cm"),
+        config_map("far", "{{ .uid }}-far", targetNamespace=far),
+    )
+    await world.ready(TENANT)
+    before = (await live(world, "a-cm"))["metadata"]["uid"]
+    elsewhere = await world.get(CONFIG_MAP, "a-far", namespace=far)
+    tenant = await world.tenant(TENANT)
+    assert tenant is not None
+    mark = world.mark()
+    await world.client.delete(
+        Tenant.mapping(), TENANT, namespace=world.namespace, propagation="Orphan"
+    )
+
+    def is_another(seen: Tenant | None) -> bool:
+        return seen is not None and seen.metadata.uid != tenant.metadata.uid
+
+    await world.eventually(lambda: world.tenant(TENANT), is_another)
+    await world.ready(TENANT)
+    assert (await live(world, "a-cm"))["metadata"]["uid"] == before
+    found = await world.get(CONFIG_MAP, "a-far", namespace=far)
+    assert found is not None
+    assert elsewhere is not None
+    assert found["metadata"]["uid"] == elsewhere["metadata"]["uid"]
+    deletes = [
+        entry.name
+        for entry in world.environment.proxy.log.entries(mark)
+        if (entry.user, entry.verb, entry.resource) == ("manager", "delete", "configmaps")
+    ]
+    assert deletes == []

@@ -1,0 +1,195 @@
+"""The manager as config/with-webhooks has it run: it makes its certificates, and is called.
+
+The API server reaches it by URL instead of the Service; all else is as kustomize builds it.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from apis.tenancy import TenantTemplate
+from ctrlruntime.client.errors import Invalid, NotFound
+from ctrlruntime.client.patches import PatchType
+from ctrlruntime.envtest.backends.ports import LOOPBACK, free_port
+from ctrlruntime.manager import ManagerOptions
+from ctrlruntime.webhook.certificates import CertificateSet, due
+from ctrlruntime.webhook.injection import VALIDATING
+from ctrlruntime.webhook.rotation import SECRET
+from ctrlruntime.webhook.rotation_options import RotationOptions
+from manager.options import RunOptions
+from tests.manifests.installation import NAMESPACE, Manifest, add, kustomized, manifests, remove
+from tests.tenancy.harness import NAMESPACE_KIND
+from tests.tenancy.rights_scenario import LeadersWorld
+from tests.webhook.handshakes import Clock
+
+ROTATION = RotationOptions(
+    authority_lifetime=timedelta(days=1000),
+    authority_renewal=timedelta(days=900),
+    serving_lifetime=timedelta(days=800),
+    serving_renewal=timedelta(days=750),
+    overlap=timedelta(days=10),
+)
+"""Another authority every 100 days, another certificate every 50; all are valid today, as API servers
+have clocks of their own."""
+
+
+def told() -> dict[str, str]:
+    """What the overlay's Deployment tells the manager."""
+    (deployment,) = (each for each in kustomized("with-webhooks") if each["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return dict(each.removeprefix("--").partition("=")[::2] for each in container["args"])
+
+
+def added(port: int) -> list[Manifest]:
+    """What the overlay has beyond the installation; its hooks are called on this machine."""
+    known = {(each["kind"], each["metadata"]["name"]) for each in manifests()}
+    found = [
+        each
+        for each in kustomized("with-webhooks")
+        if (each["kind"], each["metadata"]["name"]) not in known
+    ]
+    for manifest in found:
+        for hook in manifest.get("webhooks") or ():
+            path = hook["clientConfig"]["service"]["path"]
+            hook["clientConfig"] = {"url": f"https://{LOOPBACK}:{port}{path}"}
+    return found
+
+
+@dataclass(slots=True)
+class WebhooksWorld(LeadersWorld):
+    """A world whose manager serves webhooks, on a clock that is set."""
+
+    clock: Clock = field(default_factory=lambda: Clock(datetime.now(UTC) - timedelta(days=500)))
+    port: int = field(default_factory=free_port)
+
+    def manager_options(self) -> ManagerOptions:
+        """As the overlay says, on free ports of loopback."""
+        given = told()
+        assert self.options.webhooks is ("webhooks" in given)
+        run = RunOptions(
+            webhook_service_name=given["webhook-service-name"],
+            webhook_configuration=given["webhook-configuration"],
+            webhook_secret_namespace=NAMESPACE,
+        ).manager_options()
+        webhook = replace(
+            run.webhook,
+            host=LOOPBACK,
+            port=self.port,
+            hosts=(LOOPBACK,),
+            rotation=ROTATION,
+            clock=self.clock,
+        )
+        return replace(LeadersWorld.manager_options(self), webhook=webhook)
+
+    @property
+    def secret(self) -> str:
+        """Of the certificates."""
+        return RunOptions().webhook_secret_name
+
+    @property
+    def configuration(self) -> str:
+        """What the API server calls the webhooks by."""
+        return told()["webhook-configuration"]
+
+    @property
+    def certificates(self) -> CertificateSet:
+        """What is served."""
+        assert self.manager is not None
+        assert self.manager.webhooks.certificates is not None
+        assert self.manager.webhooks.certificates.current is not None
+        return self.manager.webhooks.certificates.current
+
+    @contextlib.asynccontextmanager
+    async def overlaid(self, users: Collection[str] = ()) -> AsyncIterator[None]:
+        """With the overlay's objects; `users` get the rights of the account."""
+        objects = added(self.port)
+        await self.forget_the_secret()
+        await add(self.client, objects, users=users)
+        try:
+            await self.start_manager()
+            yield
+        finally:
+            await self.stop_manager()
+            await remove(self.client, objects)
+            await self.forget_the_secret()
+
+    async def forget_the_secret(self) -> None:
+        """Certificates are made anew."""
+        with contextlib.suppress(NotFound):
+            await self.client.delete(SECRET, self.secret, namespace=NAMESPACE)
+
+    async def is_trusted(self) -> bool:
+        """Whether the API server was told to trust what is served."""
+        found = await self.client.get(VALIDATING, self.configuration)
+        bundles = [hook["clientConfig"].get("caBundle") or "" for hook in found["webhooks"]]
+        wanted = base64.b64encode(self.certificates.bundle).decode()
+        return bundles == [wanted] * len(bundles)
+
+    async def is_asked(self, namespace: str) -> bool:
+        """Whether the API server calls the webhooks: they refuse what could never work."""
+        spec = {"registryId": "r", "configMaps": [{"id": "a", "nameTemplate": "{{ uid "}]}
+        head = {"apiVersion": TenantTemplate.gvk().api_version, "kind": "TenantTemplate"}
+        metadata = {"name": "never-works", "namespace": namespace}
+        try:
+            await self.client.create({**head, "metadata": metadata, "spec": spec}, dry_run=True)
+        except Invalid:
+            return True
+        return False  # who does not answer is passed over
+
+
+async def certificates_come_and_go(world: WebhooksWorld) -> None:
+    """Certificates are made, replaced in time and after a loss; the API server trusts them throughout."""
+    namespace = f"{world.namespace}-hooks"
+    await world.make_namespace(namespace)
+    try:
+        first = world.certificates
+        await world.eventually(world.is_trusted)
+        await world.eventually(lambda: world.is_asked(namespace))
+        for days in (50, 50, 20):  # another certificate, another authority, the first one forgotten
+            before = world.certificates
+            world.clock.advance(days)
+            rotate(world)
+            await world.eventually(partial(is_followed, world, before))
+            await world.eventually(world.is_trusted)
+            await world.eventually(lambda: world.is_asked(namespace))
+        assert first.authority.certificate not in (
+            world.certificates.authority.certificate,
+            *world.certificates.previous,
+        )
+        await what_is_lost_is_put_back(world)
+        await world.eventually(lambda: world.is_asked(namespace))
+    finally:
+        await world.client.delete(NAMESPACE_KIND, namespace)
+
+
+def rotate(world: WebhooksWorld) -> None:
+    """The clock was moved."""
+    assert world.manager is not None
+    assert world.manager.webhooks.certificates is not None
+    world.manager.webhooks.certificates.look()
+
+
+async def is_followed(world: WebhooksWorld, before: CertificateSet) -> bool:
+    """Whether something else is served than before, and nothing is due."""
+    now = world.certificates
+    return now.data() != before.data() and due(now, ROTATION) > world.clock()
+
+
+async def what_is_lost_is_put_back(world: WebhooksWorld) -> None:
+    """The Secret that somebody deleted, and the bundle that somebody took away."""
+    await world.client.delete(SECRET, world.secret, namespace=NAMESPACE)
+
+    async def secret() -> Any:
+        with contextlib.suppress(NotFound):
+            return await world.client.get(SECRET, world.secret, namespace=NAMESPACE)
+
+    await world.eventually(secret)
+    gone = [{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]
+    await world.client.patch(VALIDATING, world.configuration, gone, type=PatchType.JSON)
+    await world.eventually(world.is_trusted)
