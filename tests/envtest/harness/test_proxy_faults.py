@@ -34,7 +34,9 @@ BROKEN = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
 
 async def sleeper() -> asyncio.subprocess.Process:
     """A process to kill."""
-    return await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(600)")
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-c", "import time; time.sleep(600)"
+    )
 
 
 async def write(session: aiohttp.ClientSession, proxy: Proxy, name: str = "a") -> int:
