@@ -1,0 +1,46 @@
+"""Names that the operator, the stacks and their users share: labels, annotations, objects."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .common import GROUP
+
+__all__ = [
+    "ADMISSION_URL",
+    "DATA_PLANE",
+    "DATA_PLANE_ID",
+    "KUBECONFIG_KEY",
+    "KUBECONFIG_MOUNT",
+    "KUBECONFIG_PATH",
+    "KUBECONFIG_SECRET",
+    "LEASE",
+    "PARALLEL_PREFIX",
+    "PLANE_NAMESPACE",
+    "TARGET_NAMESPACE",
+]
+
+DATA_PLANE: Final = f"{GROUP}/data-plane"
+"""Label. On a namespace of the hub with the value `true`, set by its owner: deploy a stack there. On every
+other object of the hub that belongs to a plane: that plane's id."""
+TARGET_NAMESPACE: Final = f"{GROUP}/target-namespace"
+"""Label `true` that the operator sets before it deploys to a namespace, and removes last."""
+DATA_PLANE_ID: Final = f"{GROUP}/data-plane-id"
+"""Annotation of a target namespace: the UID of the namespace `kube-system` of its data plane."""
+ADMISSION_URL: Final = f"{GROUP}/admission-url"
+"""Annotation of a target namespace: the URL at which the data plane's API server reaches its admission webhooks."""
+PARALLEL_PREFIX: Final = f"parallel.{GROUP}/"
+"""Prefix of the label on a hub namespace that lets the stack of a target namespace write there; the
+target namespace's name follows."""
+KUBECONFIG_SECRET: Final = "data-plane-kubeconfig"  # noqa: S105 - a name
+"""Secret of a target namespace, made by its owner."""
+KUBECONFIG_KEY: Final = "kubeconfig"
+"""Key of the Secret."""
+KUBECONFIG_MOUNT: Final = "/etc/data-plane"
+"""Directory of the Secret in every Pod of a stack."""
+KUBECONFIG_PATH: Final = f"{KUBECONFIG_MOUNT}/{KUBECONFIG_KEY}"
+"""File of the kubeconfig in every Pod of a stack."""
+PLANE_NAMESPACE: Final = "fleet-system"
+"""Namespace on a data plane, part of what is installed there; it holds the Lease."""
+LEASE: Final = "fleet-controllers"
+"""Lease on a data plane, of the elected controllers of its stack."""
