@@ -7,11 +7,11 @@ import argparse
 import gc
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import orjson
 
+from benchmarks.frame import resident_mib
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import EntryDecoder
 from ctrlruntime.cache.reflector import _event_decoder
@@ -134,13 +134,6 @@ def deployment(number: int, version: int) -> dict[str, Any]:
     }
 
 
-def resident_kib() -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1])
-    raise RuntimeError("no VmRSS")
-
-
 def pages(objects: int, size: int = 500) -> list[bytes]:
     return [
         orjson.dumps(
@@ -157,7 +150,7 @@ def memory(objects: int, *, metadata_only: bool, track: bool) -> float:
     )
     ledger = WriteOverlay(Store(), clock=time.monotonic)
     gc.collect()
-    before = resident_kib()
+    before = resident_mib()
     for start in range(0, objects, 500):
         # One page at a time, as it comes from the wire.
         page = orjson.dumps({"items": [deployment(n, n + 1) for n in range(start, start + 500)]})
@@ -165,7 +158,7 @@ def memory(objects: int, *, metadata_only: bool, track: bool) -> float:
         for entry in entries:
             ledger.observe("", entry)
     gc.collect()
-    held = (resident_kib() - before) / objects
+    held = (1024 * (resident_mib() - before)) / objects
     assert len(ledger.store) >= objects
     return held
 

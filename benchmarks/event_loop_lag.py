@@ -18,14 +18,14 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
 import click
-import orjson
 import uvloop
 
+from benchmarks.frame import print_figures
 from ctrlruntime.manager import GCOptions, Manager, ManagerOptions
 from manager.controllers.tenancy import add_tenancy
 from manager.controllers.tenancy_parts import TenancyOptions
@@ -94,8 +94,8 @@ def watching() -> Iterator[Stalls]:
 
 
 @dataclass(slots=True)
-class Figures:
-    """What the last line says."""
+class LagFigures:
+    """The last line."""
 
     rows: int
     seconds: float = 0.0
@@ -107,8 +107,8 @@ class Figures:
     longest_wall_ms: float = 0.0
 
 
-async def bench(rows: int, profile: bool) -> Figures:
-    figures = Figures(rows)
+async def bench(rows: int, profile: bool) -> LagFigures:
+    figures = LagFigures(rows)
     with tempfile.TemporaryDirectory(prefix="stalls-") as name:
         folder = Path(name)
         started = World.start(folder, nodes=True, manager=False, backend="embedded-process")
@@ -150,7 +150,7 @@ def make_manager(world: World) -> Manager:
     return manager
 
 
-async def converge(world: World, manager: Manager, figures: Figures, profile: bool) -> None:
+async def converge(world: World, manager: Manager, figures: LagFigures, profile: bool) -> None:
     """Until every tenant is ready and things are quiet."""
     profiler = cProfile.Profile()
     began, cpu = time.perf_counter(), time.process_time()
@@ -185,7 +185,7 @@ async def ready(world: World) -> int:
 def main(rows: int, profile: bool) -> None:
     """Measure stalls of the manager's loop."""
     figures = uvloop.run(bench(rows, profile))
-    click.echo(orjson.dumps(asdict(figures)).decode())
+    print_figures(figures)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,12 @@ Server and nodes are processes of their own; seconds, CPU and memory are those o
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import time
-from pathlib import Path
 
 import uvloop
 
+from benchmarks.frame import cpu_seconds, resident_mib
 from ctrlruntime.client.client import Client
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.nodes.kinds import DEPLOYMENT
@@ -33,17 +32,6 @@ def deployment(index: int) -> dict[str, object]:
             "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}},
         },
     }
-
-
-def cpu(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def memory(pid: int) -> int:
-    """Resident MiB."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") // 1024**2
 
 
 async def available(client: Client, count: int) -> None:
@@ -71,7 +59,7 @@ async def main() -> None:
     async with Environment("embedded-process", nodes=True, pods=pods) as env:
         client, nodes = env.client(), env.nodes
         assert nodes is not None
-        before = cpu(nodes.pid)
+        before = cpu_seconds(nodes.pid)
         began = time.perf_counter()
         limit = asyncio.Semaphore(16)
 
@@ -84,14 +72,14 @@ async def main() -> None:
         await available(client, count)
         seconds = time.perf_counter() - began
         await asyncio.sleep(1)
-        used = cpu(nodes.pid) - before
-        resting = cpu(nodes.pid)
+        used = cpu_seconds(nodes.pid) - before
+        resting = cpu_seconds(nodes.pid)
         await asyncio.sleep(5)
         print(
             f"{count} Deployments, {'with' if pods else 'without'} Pods: created in {created:.1f} s, "
             f"all available after {seconds:.1f} s; nodes used {used:.1f} s CPU "
-            f"({used / count * 1e3:.2f} ms each), {memory(nodes.pid)} MiB, "
-            f"at rest {(cpu(nodes.pid) - resting) / 5 * 100:.1f} % CPU"
+            f"({used / count * 1e3:.2f} ms each), {resident_mib(nodes.pid):.0f} MiB, "
+            f"idle {(cpu_seconds(nodes.pid) - resting) / 5 * 100:.1f} % CPU"
         )
 
 

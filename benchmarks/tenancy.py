@@ -6,40 +6,42 @@ object.
 """
 
 import asyncio
-import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import click
-import orjson
 import uvloop
 import yaml
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from benchmarks.frame import (
+    MANAGER,
+    NAMESPACE,
+    Fleet,
+    ManagerProcess,
+    print_figures,
+    report_progress,
+)
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.client.client import Client
 from ctrlruntime.envtest import Environment
-from ctrlruntime.envtest.process import ChildProcess
-from ctrlruntime.envtest.proxy import Counts
 from tests.mariadb import MariaDB
 
 SAMPLES = Path(__file__).parent.parent / "config" / "samples"
-NAMESPACE = "default"
 REGISTRY = "my-saas-registry"
 DATABASE = "tenants"
 TABLE = "tenant_data"
 CONFIG_MAP = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
 SETTLE_SECONDS = 10.0
-"""Rest starts so long after the last tenant is ready."""
+"""The fleet counts as idle this long after the last tenant is ready."""
 
 
 @dataclass(slots=True)
-class Figures:
-    """What the last line says."""
+class TenancyFigures:
+    """The last line."""
 
     rows: int = 0
     resources: int = 0
@@ -55,36 +57,33 @@ class Figures:
 
 
 @dataclass(slots=True)
-class Bench:
+class TenancyBench(Fleet):
     """One run."""
 
-    environment: Environment
     database: MariaDB
-    folder: Path
     rows: int
     steady_seconds: float
-    figures: Figures = field(default_factory=Figures)
-    manager: ChildProcess | None = None
+    figures: TenancyFigures = field(default_factory=TenancyFigures)
 
-    async def run(self) -> Figures:
+    async def run(self) -> TenancyFigures:
         """All phases in turn."""
         self.figures.rows = self.rows
         await self._prepare()
-        say(f"{self.rows} rows; starting the manager")
+        report_progress(f"{self.rows} rows; starting the manager")
         started = time.monotonic()
-        mark = self._counts()
-        await self._start_manager()
-        await self._until_ready()
+        mark = self.counts()
+        await self.manager.start()
+        await self.wait_until_done(self._missing_tenants, limit=120 + self.rows * 0.2, every=0.5)
         self.figures.seconds = round(time.monotonic() - started, 1)
-        counts = self._counts() - mark
+        counts = self.counts() - mark
         self.figures.writes, self.figures.reads = counts.writes, counts.reads
         self.figures.resources = self.rows * 5
-        say(f"all ready after {self.figures.seconds} s\n{counts}")
-        await self._rest()
+        report_progress(f"all ready after {self.figures.seconds} s\n{counts}")
+        await self._stay_idle()
         await self._restart()
         await self._change_one_row()
-        self.figures.rss_mib = round(resident_mib(self.manager), 1)
-        await self._stop_manager()
+        self.figures.rss_mib = self.manager.resident_mib()
+        await self.manager.stop()
         return self.figures
 
     # -- phases ----------------------------------------------------------------------------
@@ -92,7 +91,7 @@ class Bench:
     async def _prepare(self) -> None:
         await self.environment.install_crds(TenantRegistry, TenantTemplate, Tenant)
         self._fill_table()
-        client = self._client
+        client = self.client
         await client.create(
             {
                 "apiVersion": "v1",
@@ -132,27 +131,27 @@ class Bench:
         ]
         self.database.insert(DATABASE, f"INSERT INTO {TABLE} VALUES (%s, %s, %s, %s, %s, %s)", rows)
 
-    async def _rest(self) -> None:
+    async def _stay_idle(self) -> None:
         await asyncio.sleep(SETTLE_SECONDS)
-        mark = self._counts()
+        mark = self.counts()
         await asyncio.sleep(self.steady_seconds)
-        counts = self._counts() - mark
+        counts = self.counts() - mark
         self.figures.steady_seconds = self.steady_seconds
         self.figures.steady_requests = counts.total - counts.watches
-        say(f"at rest for {self.steady_seconds:g} s:\n{counts}")
+        report_progress(f"idle for {self.steady_seconds:g} s:\n{counts}")
 
     async def _restart(self) -> None:
-        await self._stop_manager()
-        mark = self._counts()
-        await self._start_manager()
+        await self.manager.stop()
+        mark = self.counts()
+        await self.manager.start()
         await asyncio.sleep(SETTLE_SECONDS + self.rows / 200)
-        counts = self._counts() - mark
+        counts = self.counts() - mark
         self.figures.restart_writes, self.figures.restart_reads = counts.writes, counts.reads
-        say(f"after a restart:\n{counts}")
+        report_progress(f"after a restart:\n{counts}")
 
     async def _change_one_row(self) -> None:
         mark = self.environment.proxy.log.mark()
-        before = self._counts()
+        before = self.counts()
         self.database.execute(
             f"UPDATE {TABLE} SET subscription_plan = 'gold' WHERE tenant_id = 't000000'",
             database=DATABASE,
@@ -160,17 +159,17 @@ class Bench:
         async with asyncio.timeout(60):
             while True:
                 await asyncio.sleep(0.5)
-                found = await self._client.get(CONFIG_MAP, "t000000-settings", namespace=NAMESPACE)
+                found = await self.client.get(CONFIG_MAP, "t000000-settings", namespace=NAMESPACE)
                 if found["data"]["plan"] == "gold":
                     break
         await asyncio.sleep(SETTLE_SECONDS)
-        counts = self._counts() - before
+        counts = self.counts() - before
         self.figures.one_row_writes = counts.writes
-        say(f"after one row changed:\n{counts}")
+        report_progress(f"after one row changed:\n{counts}")
         strangers = {
             entry.name
             for entry in self.environment.proxy.log.entries(mark)
-            if entry.user == "manager"
+            if entry.user == MANAGER
             and entry.name
             and not entry.name.startswith("t000000")
             and entry.name not in {REGISTRY, "web-app"}
@@ -178,39 +177,9 @@ class Bench:
         if strangers:
             raise SystemExit(f"objects of other tenants were written: {sorted(strangers)[:10]}")
 
-    # -- the manager ---------------------------------------------------------------------------
-
-    async def _start_manager(self) -> None:
-        kubeconfig = self.environment.kubeconfig("manager")
-        command = [sys.executable, "-m", "manager", "run", "--kubeconfig", str(kubeconfig)]
-        command += ["--metrics-bind-address", "0", "--health-probe-bind-address", "0"]
-        command += ["--system", "tenancy"]
-        self.manager = await ChildProcess.start(
-            command, log=self.folder / "manager.log", ready=False
-        )
-
-    async def _stop_manager(self) -> None:
-        if self.manager is not None:
-            await self.manager.stop()
-
-    async def _until_ready(self) -> None:
-        async with asyncio.timeout(120 + self.rows * 0.2):
-            while True:
-                await asyncio.sleep(0.5)
-                if self.manager is not None and self.manager.returncode is not None:
-                    raise SystemExit(f"the manager ended:\n{self.manager.log_tail()}")
-                registry = await self._client.get(TenantRegistry, REGISTRY, namespace=NAMESPACE)
-                if registry.status.ready == self.rows:
-                    return
-
-    # -- what is looked at -----------------------------------------------------------------------
-
-    @property
-    def _client(self) -> Client:
-        return self.environment.client("envtest")
-
-    def _counts(self) -> Counts:
-        return self.environment.proxy.log.counts().select(user="manager").without_leases()
+    async def _missing_tenants(self) -> int:
+        registry = await self.client.get(TenantRegistry, REGISTRY, namespace=NAMESPACE)
+        return self.rows - registry.status.ready
 
 
 def sample(name: str) -> dict[str, Any]:
@@ -220,22 +189,13 @@ def sample(name: str) -> dict[str, Any]:
     return manifest
 
 
-def resident_mib(process: ChildProcess | None) -> float:
-    """Resident memory of a process."""
-    if process is None:
-        return 0.0
-    for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    return 0.0
+def manager_command(kubeconfig: Path) -> list[str]:
+    """Run the tenancy system on the server of a kubeconfig, without ports."""
+    command = ["-m", "manager", "run", "--system", "tenancy", "--kubeconfig", str(kubeconfig)]
+    return [*command, "--metrics-bind-address", "0", "--health-probe-bind-address", "0"]
 
 
-def say(text: str) -> None:
-    """Progress, for people."""
-    click.echo(text, err=True)
-
-
-async def bench(rows: int, steady: float) -> Figures:
+async def bench(rows: int, steady: float) -> TenancyFigures:
     """Start everything, run, stop everything."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name, MariaDB.start() as database:
         folder = Path(name)
@@ -243,11 +203,12 @@ async def bench(rows: int, steady: float) -> Figures:
             "embedded-process", nodes=True, pods=False, proxy=True, folder=folder
         )
         async with environment:
-            run = Bench(environment, database, folder, rows, steady)
+            command = manager_command(environment.kubeconfig(MANAGER))
+            manager = ManagerProcess(folder, command)
             try:
-                return await run.run()
+                return await TenancyBench(environment, manager, database, rows, steady).run()
             finally:
-                await run._stop_manager()
+                await manager.stop()
 
 
 @click.command()
@@ -255,8 +216,7 @@ async def bench(rows: int, steady: float) -> Figures:
 @click.option("--steady", default=120.0, help="Seconds to watch the fleet at rest.")
 def main(rows: int, steady: float) -> None:
     """Count what a fleet costs the API server."""
-    figures = uvloop.run(bench(rows, steady))
-    click.echo(orjson.dumps(asdict(figures)).decode())
+    print_figures(uvloop.run(bench(rows, steady)))
 
 
 if __name__ == "__main__":

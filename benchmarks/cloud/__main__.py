@@ -19,12 +19,11 @@ are created at once while it runs; each has three children whose tasks take a se
 """
 
 import asyncio
-import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,27 +35,30 @@ import uvloop
 from apis import cloud
 from apis.cloud import Instance, InstanceInvariants, InstanceKubernetes, InstanceTerraform
 from benchmarks.cloud.waits import Fairness, fairness, most_at_once, spans_of, wait_of
+from benchmarks.frame import (
+    MANAGER,
+    NAMESPACE,
+    Fleet,
+    ManagerProcess,
+    exit_with,
+    print_figures,
+    report_progress,
+    violated,
+    writes_of,
+)
 from ctrlruntime.api import parse_time
-from ctrlruntime.client.client import Client
 from ctrlruntime.envtest import Environment
-from ctrlruntime.envtest.process import ChildProcess
-from ctrlruntime.envtest.proxy import Counts
-from ctrlruntime.envtest.proxy.log import LEASES
-from ctrlruntime.envtest.proxy.requests import WRITES
 from ctrlruntime.events.recorder import EVENT
 from ctrlruntime.generate.discovery import find_kinds, load
 
-NAMESPACE = "default"
-MANAGER = "manager"
-"""User of the manager."""
 QUIET_SECONDS = 3.0
 """Without a request, after which nothing is under way any more."""
 CHILDREN = (InstanceTerraform, InstanceKubernetes, InstanceInvariants)
 
 
 @dataclass(slots=True)
-class Figures:
-    """What the last line says."""
+class CloudFigures:
+    """The last line."""
 
     n: int = 0
     seconds: float = 0.0
@@ -81,54 +83,52 @@ class Figures:
     """Without watches that are opened anew, and without what follows."""
     steady_watches: int = 0
     due_runs: int = 0
-    """Periodic runs that came due while the fleet was at rest."""
+    """Periodic runs that came due while the fleet was idle."""
     due_requests: int = 0
     restart_writes: int = 0
     rss_mib: float = 0.0
 
 
 @dataclass(slots=True)
-class Bench:
-    """One run."""
+class CloudBench(Fleet):
+    """One run. The manager writes its own counts to `report_path` when it is stopped."""
 
-    environment: Environment
-    folder: Path
+    report_path: Path
     n: int
     limit: int
     steady_seconds: float
-    figures: Figures = field(default_factory=Figures)
-    manager: ChildProcess | None = None
+    figures: CloudFigures = field(default_factory=CloudFigures)
     report: dict[str, Any] = field(default_factory=dict)
 
-    async def run(self) -> Figures:
+    async def run(self) -> CloudFigures:
         """All phases in turn. Exits with what is wrong if the fleet does not become ready."""
         self.figures.n = self.n
         await self.environment.install_crds(*find_kinds(load(("apis.cloud",))))
-        await self._start_manager()
-        await self._until_quiet(after_watches=True)
-        say(f"the manager runs; creating {self.n} instances")
-        mark, started = self._counts(), time.monotonic()
-        await self._create_instances()
-        await self._until_ready()
+        await self.manager.start()
+        await self.wait_until_quiet(QUIET_SECONDS, limit=120.0 + self.n, after_watches=True)
+        report_progress(f"the manager runs; creating {self.n} instances")
+        mark, started = self.counts(), time.monotonic()
+        await self.create([instance(number) for number in range(self.n)], at_once=32)
+        await self.wait_until_done(self._not_ready, limit=120.0 + self.n, every=1 + self.n / 500)
         self.figures.seconds = round(time.monotonic() - started, 1)
-        say(f"all ready after {self.figures.seconds} s")
-        await self._until_quiet()
-        counts = self._counts() - mark
+        report_progress(f"all ready after {self.figures.seconds} s")
+        await self.wait_until_quiet(QUIET_SECONDS, limit=120.0 + self.n)
+        counts = self.counts() - mark
         self.figures.writes_per_instance = round(counts.writes / self.n, 2)
-        say(str(counts))
+        report_progress(str(counts))
         await self._measure_waits()
-        await self._rest()
-        self.figures.rss_mib = round(self._resident_mib(), 1)
-        await self._stop_manager()
+        await self._stay_idle()
+        self.figures.rss_mib = self.manager.resident_mib()
+        await self.manager.stop()
         self._read_report()
         await self._restart()
         return self.figures
 
-    def verdict(self) -> list[str]:
-        """What does not hold."""
+    def violations(self) -> list[str]:
+        """The bounds that do not hold."""
         figures, expected = self.figures, min(self.limit, self.n)
         due = self.report["runs"] - self.report["owners"]
-        wrong = {
+        bounds: dict[str, object] = {
             f"{figures.max_running} ran at once, not {expected}": figures.max_running != expected,
             f"{figures.max_live} went on at once": figures.max_live > self.limit,
             f"{figures.duplicate_runs} runs were started twice": figures.duplicate_runs,
@@ -140,64 +140,31 @@ class Bench:
                 figures.writes_per_instance > 40
             ),
             f"{figures.events_dropped} events were dropped": figures.events_dropped,
-            "nobody waited": self.n > 2 * self.limit and not figures.queued,
+            "no run waited": self.n > 2 * self.limit and not figures.queued,
             f"the longest wait is {figures.longest_to_median} times the median": (
                 figures.longest_to_median > 2
             ),
             f"{figures.overtakers} overtook another": figures.overtakers > self.limit,
-            f"{figures.steady_requests} requests at rest": figures.steady_requests,
+            f"{figures.steady_requests} requests while idle": figures.steady_requests,
             f"{figures.restart_writes} writes after a restart": figures.restart_writes,
         }
-        return [text for text, holds in wrong.items() if holds]
+        return violated(bounds)
 
     # -- phases ----------------------------------------------------------------------------
 
-    async def _create_instances(self) -> None:
-        client = self._client
-        slots = asyncio.Semaphore(32)
-
-        async def create(number: int) -> None:
-            async with slots:
-                await client.create(instance(number))
-
-        async with asyncio.TaskGroup() as group:
-            for number in range(self.n):
-                group.create_task(create(number))
-
-    async def _until_ready(self) -> None:
-        end = time.monotonic() + 120 + self.n
-        while True:
-            await asyncio.sleep(1.0 + self.n / 500)
-            self._check_manager()
-            found = await self._client.list(Instance.mapping(), NAMESPACE)
-            left = [item for item in found if _phase(item) != cloud.Phase.READY.value]
-            if not left:
-                return
-            if time.monotonic() > end:
-                said = Counter(f"{_phase(item)}: {_message(item)}" for item in left)
-                raise SystemExit(f"{len(left)} are not ready: {said.most_common(5)}")
-
-    async def _until_quiet(self, *, after_watches: bool = False) -> None:
-        """Until nothing was asked for a while: events that were recorded are sent by then."""
-        end, since = time.monotonic() + 120 + self.n, time.monotonic()
-        last = self._counts()
-        while time.monotonic() - since < QUIET_SECONDS or (after_watches and not last.watches):
-            await asyncio.sleep(0.5)
-            self._check_manager()
-            counts = self._counts()
-            if counts != last:
-                last, since = counts, time.monotonic()
-            if time.monotonic() > end:
-                raise SystemExit("the manager does not come to rest")
+    async def _not_ready(self) -> list[tuple[str, int]]:
+        found = await self.client.list(Instance.mapping(), NAMESPACE)
+        left = [item for item in found if _phase(item) != cloud.Phase.READY.value]
+        return Counter(f"{_phase(item)}: {_message(item)}" for item in left).most_common(5)
 
     async def _measure_waits(self) -> None:
         lines: list[Fairness] = []
         for kind in CHILDREN:
-            objects = await self._client.list(kind, NAMESPACE)
+            objects = await self.client.list(kind, NAMESPACE)
             line = fairness(wait for item in objects if (wait := wait_of(item.status)))
             most = most_at_once(span for item in objects for span in spans_of(item.status))
             self.figures.max_running = max(self.figures.max_running, most)
-            say(f"{kind.__name__}: at most {most} at once, {line}")
+            report_progress(f"{kind.__name__}: at most {most} at once, {line}")
             lines.append(line)
         worst, figures = max(lines, key=lambda line: line.longest), self.figures
         figures.queued = sum(line.queued for line in lines)
@@ -206,12 +173,10 @@ class Bench:
         figures.longest_to_median = round(max(line.longest_to_median for line in lines), 2)
         figures.overtakers = max(line.overtakers for line in lines)
 
-    async def _rest(self) -> None:
-        log, figures, since = self.environment.proxy.log, self.figures, datetime.now(UTC)
-        mark = log.mark()
+    async def _stay_idle(self) -> None:
+        figures, since, mark = self.figures, datetime.now(UTC), self.log.mark()
         await asyncio.sleep(self.steady_seconds)
-        asked = [entry for entry in log.entries(mark) if entry.user == MANAGER]
-        asked = [entry for entry in asked if entry.resource != LEASES]
+        asked = self.requests(mark)
         due = await self._due(since)
         watches = [entry for entry in asked if entry.verb == "watch"]
         others = [entry for entry in asked if entry.verb != "watch"]
@@ -220,11 +185,13 @@ class Bench:
         figures.steady_seconds, figures.due_runs = self.steady_seconds, len(due)
         figures.steady_watches, figures.due_requests = len(watches), periodic
         figures.steady_requests = len(others) - periodic
-        say(f"at rest for {self.steady_seconds:g} s: {len(others)} requests, {len(due)} runs due")
+        report_progress(
+            f"idle for {self.steady_seconds:g} s: {len(others)} requests, {len(due)} runs due"
+        )
 
     async def _due(self, since: datetime) -> set[str]:
         """Names of instances whose invariants were enforced anew after `since`."""
-        found = await self._client.list(InstanceInvariants, NAMESPACE)
+        found = await self.client.list(InstanceInvariants, NAMESPACE)
         runs = [(item.metadata.name, item.status.run) for item in found]
         return {
             name
@@ -233,79 +200,37 @@ class Bench:
         }
 
     async def _events(self, since: datetime, names: Collection[str]) -> int:
-        """How many events about these instances were told after `since`, for the first time or once more."""
-        listed = await self._client.list(EVENT, NAMESPACE) if names else []
-        told = ((item["regarding"]["name"], _last_told(item)) for item in listed)
-        return sum(name in names and at > since for name, at in told)
+        """How many events about these instances were recorded after `since`, for the first time or again."""
+        listed = await self.client.list(EVENT, NAMESPACE) if names else []
+        observed = ((item["regarding"]["name"], _last_observed(item)) for item in listed)
+        return sum(name in names and at > since for name, at in observed)
 
     async def _restart(self) -> None:
         """A new manager, with a stub that knows none of the runs: they are all done."""
-        since, mark = datetime.now(UTC), self.environment.proxy.log.mark()
-        await self._start_manager()
+        since, mark = datetime.now(UTC), self.log.mark()
+        await self.manager.start()
         await asyncio.sleep(10.0 + self.n / 200)
-        asked = self.environment.proxy.log.entries(mark)
+        writes = writes_of(self.requests(mark))
         due = await self._due(since)
-        await self._stop_manager()
-        self.figures.restart_writes = sum(
-            entry.verb in WRITES and entry.name not in due
-            for entry in asked
-            if entry.user == MANAGER and entry.resource != LEASES
-        ) - await self._events(since, due)
-
-    # -- the manager ---------------------------------------------------------------------------
-
-    async def _start_manager(self) -> None:
-        command = [sys.executable, "-m", "benchmarks.cloud.manager"]
-        command += [str(self.environment.kubeconfig(MANAGER)), str(self._report_path)]
-        self.manager = await ChildProcess.start(
-            [*command, str(self.limit)], log=self.folder / "manager.log", ready=False
-        )
-
-    async def _stop_manager(self) -> None:
-        if self.manager is None:
-            return
         await self.manager.stop()
-        self.manager = None
-
-    def _check_manager(self) -> None:
-        if self.manager is not None and self.manager.returncode is not None:
-            raise SystemExit(f"the manager ended:\n{self.manager.log_tail()}")
+        self.figures.restart_writes = sum(
+            entry.name not in due for entry in writes
+        ) - await self._events(since, due)
 
     def _read_report(self) -> None:
         """What the stub of the manager that was stopped saw."""
-        self.report = orjson.loads(self._report_path.read_bytes())
+        self.report = orjson.loads(self.report_path.read_bytes())
         self.figures.max_live = max(self.report["most_live"].values())
         self.figures.duplicate_runs = self.report["duplicates"]
         self.figures.events_dropped = self.report["events_dropped"]
-        say(f"went on at once: {self.report['most_live']}, runs: {self.report['runs']}")
-
-    @property
-    def _report_path(self) -> Path:
-        return self.folder / "report.json"
-
-    # -- what is looked at -----------------------------------------------------------------------
-
-    @property
-    def _client(self) -> Client:
-        return self.environment.client("envtest")
-
-    def _counts(self) -> Counts:
-        return self.environment.proxy.log.counts().select(user=MANAGER).without_leases()
-
-    def _resident_mib(self) -> float:
-        if self.manager is None:
-            return 0.0
-        for line in Path(f"/proc/{self.manager.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) / 1024
-        return 0.0
+        report_progress(f"went on at once: {self.report['most_live']}, runs: {self.report['runs']}")
 
 
 def _phase(manifest: dict[str, Any]) -> str:
     return str(manifest.get("status", {}).get("phase", ""))
 
 
-def _last_told(event: dict[str, Any]) -> datetime:
+def _last_observed(event: dict[str, Any]) -> datetime:
     series = event.get("series") or {}
     return parse_time(series.get("lastObservedTime") or event["eventTime"])
 
@@ -338,23 +263,20 @@ def instance(number: int) -> Instance:
     )
 
 
-def say(text: str) -> None:
-    """Progress, for people."""
-    click.echo(text, err=True)
-
-
 async def bench(n: int, limit: int, steady: float) -> list[str]:
-    """Start everything, run, stop everything. Prints the figures; returns what does not hold."""
+    """Start everything, run, stop everything. Prints the figures; returns the bounds that do not hold."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         async with Environment("embedded-process", proxy=True, folder=folder) as environment:
-            run = Bench(environment, folder, n, limit, steady)
+            report, kubeconfig = folder / "report.json", environment.kubeconfig(MANAGER)
+            command = ["-m", "benchmarks.cloud.manager", str(kubeconfig), str(report), str(limit)]
+            manager = ManagerProcess(folder, command)
+            run = CloudBench(environment, manager, report, n, limit, steady)
             try:
-                figures = await run.run()
+                print_figures(await run.run())
             finally:
-                await run._stop_manager()
-    click.echo(orjson.dumps(asdict(figures)).decode())
-    return run.verdict()
+                await manager.stop()
+    return run.violations()
 
 
 @click.command()
@@ -363,9 +285,7 @@ async def bench(n: int, limit: int, steady: float) -> list[str]:
 @click.option("--steady", default=60.0, help="Seconds to watch the fleet at rest.")
 def main(n: int, limit: int, steady: float) -> None:
     """Count what a fleet of Instances costs the API server, and see the limits hold."""
-    wrong = uvloop.run(bench(n, limit, steady))
-    if wrong:
-        raise SystemExit("; ".join(wrong))
+    exit_with(uvloop.run(bench(n, limit, steady)))
 
 
 if __name__ == "__main__":

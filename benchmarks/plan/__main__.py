@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +24,16 @@ import uvloop
 import yaml
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
-from benchmarks.tenancy import NAMESPACE, REGISTRY, TABLE, sample, say
+from benchmarks.frame import NAMESPACE, Fleet, ManagerProcess, print_figures, report_progress
+from benchmarks.tenancy import REGISTRY, TABLE, manager_command, sample
 from ctrlruntime.envtest import Environment
-from ctrlruntime.envtest.process import ChildProcess
 
 USER = "admin"
 CHANGES = 1
 
 
 @dataclass(slots=True)
-class Figures:
+class PlanFigures:
     """The last line. `mib` is the largest resident size of the command's process, `cpu_seconds` its processor time."""
 
     rows: int = 0
@@ -82,24 +82,18 @@ async def converge(environment: Environment, folder: Path, rows: int) -> None:
     await environment.install_crds(TenantRegistry, TenantTemplate, Tenant)
     await client.create(registry())
     await client.create(sample("tenanttemplate.yaml"))
-    command = [sys.executable, "-m", "manager", "run", "--system", "tenancy"]
-    command += [
-        "--kubeconfig",
-        str(environment.kubeconfig("manager")),
-        "--allow-sqlite",
-        str(folder),
-    ]
-    command += ["--metrics-bind-address", "0", "--health-probe-bind-address", "0"]
-    manager = await ChildProcess.start(command, log=folder / "manager.log", ready=False)
+    command = manager_command(environment.kubeconfig("manager"))
+    manager = ManagerProcess(folder, [*command, "--allow-sqlite", str(folder)])
+
+    async def missing() -> int:
+        found = await client.get(TenantRegistry, REGISTRY, namespace=NAMESPACE)
+        return rows - found.status.ready
+
     try:
-        async with asyncio.timeout(120 + rows * 0.5):
-            while True:
-                found = await client.get(TenantRegistry, REGISTRY, namespace=NAMESPACE)
-                if found.status.ready == rows:
-                    return
-                if manager.returncode is not None:
-                    raise SystemExit(f"the manager ended:\n{manager.log_tail()}")
-                await asyncio.sleep(0.5)
+        await manager.start()
+        await Fleet(environment, manager).wait_until_done(
+            missing, limit=120 + rows * 0.5, every=0.5
+        )
     finally:
         await manager.stop()
 
@@ -115,7 +109,7 @@ def measure(command: list[str], output: Path) -> tuple[int, float, float, float]
     return code, time.monotonic() - started, cpu, usage.ru_maxrss / 1024
 
 
-async def bench(rows: int) -> Figures:
+async def bench(rows: int) -> PlanFigures:
     """Make the fleet, plan the change, stop everything."""
     with tempfile.TemporaryDirectory(prefix="bench-plan-") as name:
         folder = Path(name)
@@ -124,11 +118,11 @@ async def bench(rows: int) -> Figures:
         )
         async with environment:
             fill(folder, rows)
-            say(f"{rows} rows; starting the manager")
+            report_progress(f"{rows} rows; starting the manager")
             await converge(environment, folder, rows)
             template = folder / "template.yaml"
             template.write_text(yaml.safe_dump(changed_template()))
-            say("planning")
+            report_progress("planning")
             before = environment.proxy.log.counts()
             command = [sys.executable, "-m", "manager", "plan", "-o", "json", "-f", str(template)]
             command += ["--kubeconfig", str(environment.kubeconfig(USER)), "-n", NAMESPACE]
@@ -137,9 +131,9 @@ async def bench(rows: int) -> Figures:
             if code != CHANGES:
                 raise SystemExit(f"the command ended with {code}")
             counts = (environment.proxy.log.counts() - before).select(user=USER)
-            say(str(counts))
+            report_progress(str(counts))
             made = orjson.loads((folder / "plan.json").read_bytes())
-            return Figures(
+            return PlanFigures(
                 rows=rows,
                 seconds=round(seconds, 1),
                 cpu_seconds=round(cpu, 1),
@@ -154,7 +148,7 @@ async def bench(rows: int) -> Figures:
 @click.option("--rows", default=1000, help="Active rows.")
 def main(rows: int) -> None:
     """Measure the plan of a changed template."""
-    click.echo(orjson.dumps(asdict(uvloop.run(bench(rows)))).decode())
+    print_figures(uvloop.run(bench(rows)))
 
 
 if __name__ == "__main__":

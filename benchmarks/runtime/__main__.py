@@ -24,6 +24,7 @@ import orjson
 import uvloop
 from prometheus_client.parser import text_string_to_metric_families
 
+from benchmarks.frame import cpu_seconds, report_progress, resident_mib
 from benchmarks.runtime import base as base_code
 from benchmarks.runtime.bounds import exceeded
 from benchmarks.runtime.first_reconcile import CPU_SECONDS, SECONDS
@@ -43,8 +44,8 @@ QUIET = 2.0
 
 
 @dataclass(slots=True)
-class Figures:
-    """What the last line says. Processor time and memory are the controller's, at the end of its work."""
+class RunFigures:
+    """The last line. Processor time and memory are the controller's, at the end of its work."""
 
     n: int
     seconds: float = 0.0
@@ -112,7 +113,7 @@ class Round:
             ready=False,
         )
 
-    async def measure(self, witness: Witness, figures: Figures) -> None:
+    async def measure(self, witness: Witness, figures: RunFigures) -> None:
         """A controller's figures: the work, then a restart with nothing left to do."""
         before = await self.target.counts()
         started = time.monotonic()
@@ -139,7 +140,7 @@ class Round:
         finally:
             await process.stop()
 
-    async def measure_peer(self, witness: Witness, figures: Figures) -> None:
+    async def measure_peer(self, witness: Witness, figures: RunFigures) -> None:
         before = await self.target.counts()
         started = time.monotonic()
         process = await self.kopf()
@@ -168,7 +169,7 @@ class Round:
             await process.stop()
 
     async def _converge(
-        self, process: ChildProcess, witness: Witness, figures: Figures, started: float
+        self, process: ChildProcess, witness: Witness, figures: RunFigures, started: float
     ) -> None:
         waiting = asyncio.create_task(witness.converged(self.count, self.patience))
         ended = asyncio.create_task(process.wait())
@@ -227,27 +228,10 @@ def queue_percentile(metrics: Metrics, share: float) -> float:
     return next((bound for bound, count in buckets if count >= wanted), 0.0)
 
 
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def resident_mib(pid: int) -> float:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    return 0.0
-
-
 def check_log(process: ChildProcess) -> None:
     """A reconcile that failed and was tried again would show in no other figure."""
     if "Reconciler error" in (text := process.log.read_text(errors="replace")):
         raise SystemExit(f"reconciles failed:\n{text[:3000]}")
-
-
-def say(text: str) -> None:
-    """Progress, for people."""
-    click.echo(text, err=True)
 
 
 async def bench(
@@ -266,15 +250,15 @@ async def bench(
     await install_crds(at.client, (Widget,))
     stamp = f"{int(time.time()):x}"
     rounds: list[Round] = []
-    found: dict[str, list[Figures]] = {}
+    found: dict[str, list[RunFigures]] = {}
     for turn, who in enumerate(order(peer, base is not None, turns)):
         code = base if who == BASE else None
         current = Round(at, f"bench-{who}-{stamp}-{turn}", count, workers, code)
         rounds.append(current)
-        say(f"{who}: {count} widgets")
+        report_progress(f"{who}: {count} widgets")
         figures = await measured(current, peer=who == peer)
         found.setdefault(who, []).append(figures)
-        say(orjson.dumps(asdict(figures)).decode())
+        report_progress(orjson.dumps(asdict(figures)).decode())
     for current in rounds:  # not before: what a garbage collector deletes would be counted
         await current.remove()
     line = asdict(summary(found[OURS]))
@@ -293,8 +277,8 @@ def order(peer: str, base: bool, turns: int) -> list[str]:
     return [*found, peer] if peer else found
 
 
-async def measured(current: Round, *, peer: bool) -> Figures:
-    figures = Figures(current.count)
+async def measured(current: Round, *, peer: bool) -> RunFigures:
+    figures = RunFigures(current.count)
     await current.load()
     async with Witness(current.target.client, current.namespace) as witness:
         if peer:
@@ -304,17 +288,17 @@ async def measured(current: Round, *, peer: bool) -> Figures:
     return figures
 
 
-def summary(found: list[Figures]) -> Figures:
+def summary(found: list[RunFigures]) -> RunFigures:
     """Of several turns: the least of all times, which others disturbed least, but of waits in the queue; the most of all else."""
-    most = Figures(
+    most = RunFigures(
         **{
             field.name: max(getattr(each, field.name) for each in found)
-            for field in fields(Figures)
+            for field in fields(RunFigures)
         }
     )
     times = [
         field.name
-        for field in fields(Figures)
+        for field in fields(RunFigures)
         if field.name.endswith("seconds") and field.name != "p99_queue_seconds"
     ]
     return replace(most, **{name: min(getattr(each, name) for each in found) for name in times})

@@ -13,14 +13,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
-import orjson
 import uvloop
 
 from benchmarks.cache import deployment
+from benchmarks.frame import print_figures, resident_mib
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.events import Event, UpdateEvent
@@ -38,7 +38,7 @@ LIMIT = 1800.0
 
 @dataclass(slots=True)
 class Capacity:
-    """What the last line says."""
+    """The last line."""
 
     objects: int
     list_seconds: float = 0.0
@@ -118,11 +118,6 @@ def rate(read: Callable[[int], object]) -> int:
     return int(READS / best)
 
 
-def resident_mib() -> float:
-    fields = Path("/proc/self/statm").read_text().split()
-    return int(fields[1]) * resource.getpagesize() / 2**20
-
-
 def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
@@ -143,7 +138,7 @@ async def run(objects: int) -> Capacity:
 @click.option("--objects", default=50_000)
 def main(objects: int) -> None:
     """Measure how far one process goes."""
-    click.echo(orjson.dumps(asdict(uvloop.run(run(objects)))).decode())
+    print_figures(uvloop.run(run(objects)))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.runtime import base
-from benchmarks.runtime.__main__ import BASE, OURS, Figures, order, summary
+from benchmarks.runtime.__main__ import BASE, OURS, RunFigures, order, summary
 from benchmarks.runtime.bounds import exceeded
 
 pytestmark = pytest.mark.criterion("PF-2")
@@ -40,9 +40,9 @@ def test_base_and_own_code_run_in_turns_and_the_peer_at_the_end() -> None:
 
 
 def test_of_several_turns_the_least_time_and_the_most_of_all_else_count() -> None:
-    quiet = Figures(10, seconds=1.0, cpu_seconds=2.0, writes=20, rss_mib=70.0)
-    busy = Figures(10, seconds=3.0, cpu_seconds=4.0, writes=21, conflicts=1, rss_mib=60.0)
-    expected = Figures(10, seconds=1.0, cpu_seconds=2.0, writes=21, conflicts=1, rss_mib=70.0)
+    quiet = RunFigures(10, seconds=1.0, cpu_seconds=2.0, writes=20, rss_mib=70.0)
+    busy = RunFigures(10, seconds=3.0, cpu_seconds=4.0, writes=21, conflicts=1, rss_mib=60.0)
+    expected = RunFigures(10, seconds=1.0, cpu_seconds=2.0, writes=21, conflicts=1, rss_mib=70.0)
     assert summary([quiet, busy]) == summary([busy, quiet]) == expected
 
 
