@@ -1,8 +1,8 @@
-"""One request over HTTP and its answer: redirects by hand, secrets for their own host alone."""
+"""One HTTP request and its reply: redirects, secrets for one host only, retries."""
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -10,19 +10,22 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
+from ctrlruntime.backoff import exponential
+
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _PRIVATE: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
 _ABOUT_BODY: Final = frozenset({"content-type", "content-length", "content-encoding"})
 _PRINTABLE: Final = re.compile(r"[!-~]+")
 MOST_REDIRECTS: Final = 10
+_TOO_MANY_REQUESTS: Final = 429
 
 
 class ExchangeError(Exception):
-    """There is no answer. The message names the address without its query, and no secret."""
+    """There is no reply. The message names the address without its query, and no secret."""
 
 
 class NotSent(ExchangeError):
-    """No connection: the other side knows nothing of the request."""
+    """No connection was made, so the request was not received."""
 
 
 class NoReply(ExchangeError):
@@ -30,7 +33,7 @@ class NoReply(ExchangeError):
 
 
 class BadAddress(ExchangeError):
-    """The address, or the one it leads to, cannot be asked at all; trying again is of no use."""
+    """The address, or one it redirects to, is not usable; a retry does not help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,36 @@ class Reply:
     body: bytes = field(default=b"", repr=False)
     cut: bool = False
     """Whether the body was longer than the limit, and is its beginning only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """When a request is sent again, and after how many seconds."""
+
+    attempts: int = 3
+    base: float = 1.0
+    cap: float = 30.0
+    """Longest delay between two attempts, where the reply names none."""
+    statuses: frozenset[int] = frozenset({429, 502, 503, 504})
+    """Replies after which a repeatable request is sent again."""
+    not_received: frozenset[int] = frozenset({429, 503})
+    """Replies after which any request is sent again, since it was not carried out."""
+    delay_headers: tuple[str, ...] = ("Retry-After",)
+    max_header_delay: float = 30.0
+    rate_limited: float = 0.0
+    """Seconds in all that replies of 429 may delay the request without counting as attempts."""
+
+    def delay(self, attempts: int, reply: Reply | None = None) -> float:
+        """Return the delay after `attempts`: what the reply's headers name, or an exponential one."""
+        headers = reply.headers if reply is not None else {}
+        for name in self.delay_headers:
+            try:
+                seconds = float(headers.get(name, ""))
+            except ValueError:
+                continue
+            if 0 < seconds < float("inf"):
+                return min(seconds, self.max_header_delay)
+        return exponential(self.base, self.cap, attempts - 1)
 
 
 def session() -> aiohttp.ClientSession:
@@ -91,6 +124,43 @@ async def exchange(http: aiohttp.ClientSession, message: Message, *, limit: int 
     except TimeoutError as error:
         text = f"{shown(message.url)} did not answer within {message.timeout:g} s"
         raise NoReply(text) from error
+
+
+async def exchange_with_retries(
+    http: aiohttp.ClientSession,
+    message: Message,
+    policy: RetryPolicy,
+    *,
+    repeatable: bool,
+    limit: int = 1 << 20,
+    accepted: Callable[[Reply], bool] = lambda _reply: False,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> Reply:
+    """Send a request, and again as `policy` says; return the last reply.
+
+    A request that is not `repeatable` is sent again only if it was not carried out. A reply that is
+    `accepted` is returned at once. Raises as :func:`exchange` does.
+    """
+    attempts, waited = 0, 0.0
+    statuses = policy.statuses if repeatable else policy.not_received
+    while True:
+        attempts += 1
+        try:
+            reply = await exchange(http, message, limit=limit)
+        except BadAddress:
+            raise
+        except ExchangeError as error:
+            if attempts >= policy.attempts or not (repeatable or isinstance(error, NotSent)):
+                raise
+            await sleep(policy.delay(attempts))
+            continue
+        delay = policy.delay(attempts, reply)
+        if reply.status == _TOO_MANY_REQUESTS and waited < policy.rate_limited:
+            waited += delay
+            attempts = min(attempts, 3)
+        elif accepted(reply) or reply.status not in statuses or attempts >= policy.attempts:
+            return reply
+        await sleep(delay)
 
 
 async def _followed(http: aiohttp.ClientSession, message: Message, limit: int) -> Reply:

@@ -1,4 +1,4 @@
-"""Requests as a spec declares them: places and secret headers filled in, sent, and judged."""
+"""Requests of a spec: placeholders and secret headers are filled in, the reply is checked."""
 
 import asyncio
 import time
@@ -12,15 +12,14 @@ import orjson
 
 from apis.cloud import Expectation, HTTPRequest
 from apis.references import SecretKeyRef
-from ctrlruntime.backoff import exponential
 from ctrlruntime.webhook.jsonpatch import equal
 from internal.cloud.tasks.http import (
     BadAddress,
     ExchangeError,
     Message,
-    NotSent,
     Reply,
-    exchange,
+    RetryPolicy,
+    exchange_with_retries,
     session,
     shown,
 )
@@ -29,8 +28,6 @@ from internal.cloud.tasks.redaction import Redaction
 from internal.cloud.tasks.task import TaskRejected
 
 _SAFE_TO_REPEAT: Final = frozenset({"GET", "HEAD", "PUT", "DELETE"})
-_NOT_CARRIED_OUT: Final = frozenset({429, 503})
-_PASSING: Final = frozenset({429, 502, 503, 504})
 _SHOWN: Final = 100
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 
@@ -52,22 +49,6 @@ class Answer:
         return orjson.loads(self.body)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How often and how long to try again when an answer fails to come. Seconds."""
-
-    tries: int = 3
-    base: float = 1.0
-    cap: float = 30.0
-    """Most between two tries, `Retry-After` included."""
-
-    def delay(self, tries: int, retry_after: str | None) -> float:
-        """How long to wait after so many tries."""
-        if retry_after is not None and retry_after.isdecimal():
-            return min(self.cap, float(retry_after))
-        return exponential(self.base, self.cap, tries - 1)
-
-
 class Requests:
     """Sends requests. Use it as an async context manager: it keeps connections."""
 
@@ -76,13 +57,13 @@ class Requests:
         places: Places,
         secret: Callable[[SecretKeyRef], str],
         *,
-        patience: Patience | None = None,
+        retries: RetryPolicy | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._places = places
         self._secret = secret
-        self._patience = patience or Patience()
+        self._retries = retries or RetryPolicy()
         self._sleep = sleep
         self._clock = clock
         self._redaction = Redaction()
@@ -103,55 +84,42 @@ class Requests:
     async def send(
         self, request: HTTPRequest, *, idempotency_key: str | None = None, limit: int = 1 << 20
     ) -> Answer:
-        """Send it, again as far as nothing can be done twice by that, and judge the answer.
+        """Send a request, retry it as far as that is safe, and check the reply.
 
-        A POST or PATCH of which nobody knows whether it arrived is sent again only with an
-        idempotency key. At most `limit` bytes of the answer are read. Raises TaskRejected for
+        A POST or PATCH that may have been carried out is sent again only with an idempotency key. At most `limit` bytes of the answer are read. Raises TaskRejected for
         unknown places, missing secrets and what is no address or JSONPath.
         """
         extra = {} if idempotency_key is None else {IDEMPOTENCY_KEY: idempotency_key}
         prepared = self._prepared(request, extra)
         repeatable = request.method in _SAFE_TO_REPEAT or idempotency_key is not None
-        tries = 0
-        while True:
-            tries += 1
-            answer, delay = await self._try(prepared, tries, repeatable, limit)
-            if delay is None or tries >= self._patience.tries:
-                return answer
-            await self._sleep(delay)
+        if self._http is None:
+            self._http = session()
+        try:
+            reply = await exchange_with_retries(
+                self._http,
+                prepared.message,
+                self._retries,
+                repeatable=repeatable,
+                limit=limit,
+                accepted=lambda reply: prepared.judged(reply).good,
+                sleep=self._sleep,
+            )
+        except BadAddress as error:
+            raise TaskRejected(f"{prepared.name}: {prepared.censored(str(error))}") from error
+        except ExchangeError as error:
+            return Answer(good=False, text=f"{prepared.name}: {prepared.censored(str(error))}")
+        return prepared.judged(reply)
 
     async def until_good(
         self, request: HTTPRequest, *, within: float, every: float = 5.0, limit: int = 1 << 20
     ) -> Answer:
-        """Ask again and again, for at most `within` seconds; the last answer, good or not."""
+        """Poll for at most `within` seconds; return the last answer, good or not."""
         end = self._clock() + within
         while True:
             answer = await self.send(request, limit=limit)
             if answer.good or self._clock() + every > end:
                 return answer
             await self._sleep(every)
-
-    async def _try(
-        self, prepared: "_Prepared", tries: int, repeatable: bool, limit: int
-    ) -> tuple[Answer, float | None]:
-        """The answer, and after how long to try again; None: not at all."""
-        if self._http is None:
-            self._http = session()
-        try:
-            reply = await exchange(self._http, prepared.message, limit=limit)
-        except BadAddress as error:
-            raise TaskRejected(f"{prepared.name}: {prepared.censored(str(error))}") from error
-        except ExchangeError as error:
-            again = repeatable or isinstance(error, NotSent)
-            text = f"{prepared.name}: {prepared.censored(str(error))}"
-            return Answer(good=False, text=text), self._patience.delay(
-                tries, None
-            ) if again else None
-        answer = prepared.judged(reply)
-        passing = reply.status in (_PASSING if repeatable else _NOT_CARRIED_OUT)
-        if answer.good or not passing:
-            return answer, None
-        return answer, self._patience.delay(tries, reply.headers.get("Retry-After"))
 
     def _prepared(self, request: HTTPRequest, extra: Mapping[str, str]) -> "_Prepared":
         places = self._places

@@ -7,9 +7,10 @@ from typing import Final
 from pydantic import ValidationError
 
 from apis.cloud import InstanceInvariantsSpec, TaskOperation
+from internal.cloud.tasks.http import RetryPolicy
 from internal.cloud.tasks.invariants.enforcing import Outcome, Verdict, enforce, release
 from internal.cloud.tasks.placeholders import Places
-from internal.cloud.tasks.requests import Patience, Requests
+from internal.cloud.tasks.requests import Requests
 from internal.cloud.tasks.task import TaskContext, TaskError, TaskRejected, TaskResult
 
 _REASON: Final = 300
@@ -25,10 +26,10 @@ class InvariantsTask:
         self,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        patience: Patience | None = None,
+        retries: RetryPolicy | None = None,
     ) -> None:
         self._sleep = sleep
-        self._patience = patience
+        self._retries = retries
 
     async def run(self, context: TaskContext) -> TaskResult:
         """All are tried, whatever becomes of some.
@@ -41,7 +42,7 @@ class InvariantsTask:
             raise TaskRejected(f"the spec is not as its kind wants it: {error}") from error
         places = _places(context.input.instance, spec)
         async with Requests(
-            places, context.secret, patience=self._patience, sleep=self._sleep
+            places, context.secret, retries=self._retries, sleep=self._sleep
         ) as requests:
             if context.input.operation is TaskOperation.TEARDOWN:
                 return _of_teardown(await _release_all(context, requests, spec))

@@ -21,7 +21,7 @@ from internal.cloud.tasks.kubernetes.inventory import (
     inventory_name,
 )
 from internal.cloud.tasks.kubernetes.ordering import AWAITED, rank
-from internal.cloud.tasks.kubernetes.waiting import Patience, until_gone, until_ready
+from internal.cloud.tasks.kubernetes.waiting import PollOptions, until_gone, until_ready
 from internal.cloud.tasks.task import TaskError, TaskRejected
 
 CONFIG_MAP: Final = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
@@ -39,7 +39,7 @@ class Rollout:
     key: str
     """What stands for the instance in names and labels of the cluster."""
     namespace: str
-    ready: Patience
+    ready: PollOptions
     progress: Callable[[str], None] = field(default=lambda _text: None)
 
     async def apply(self, documents: Iterable[Document]) -> Applied:

@@ -10,7 +10,7 @@ from internal.cloud.tasks.kubernetes.applying import Applied
 from internal.cloud.tasks.kubernetes.documents import Document, ObjectRef
 from internal.cloud.tasks.kubernetes.rendering import Rendering, render
 from internal.cloud.tasks.kubernetes.rollout import Rollout
-from internal.cloud.tasks.kubernetes.waiting import Patience
+from internal.cloud.tasks.kubernetes.waiting import PollOptions
 from internal.cloud.tasks.placeholders import Places
 from internal.cloud.tasks.task import TaskContext, TaskRejected, TaskResult
 
@@ -97,7 +97,7 @@ def rollout_of(context: TaskContext, client: Client, spec: Cluster, *, poll: flo
         owner=f"{context.input.owner.namespace}/{context.input.instance}",
         key=context.input.key,
         namespace=spec.namespace,
-        ready=Patience(within=spec.ready_timeout_seconds, every=poll),
+        ready=PollOptions(timeout=spec.ready_timeout_seconds, interval=poll),
         progress=context.progress,
     )
 

@@ -15,11 +15,11 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How long to wait, and how often to look. Seconds."""
+class PollOptions:
+    """How long to wait and how often to read, in seconds."""
 
-    within: float
-    every: float = 2.0
+    timeout: float
+    interval: float = 2.0
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     clock: Callable[[], float] = time.monotonic
 
@@ -27,11 +27,11 @@ class Patience:
 async def until_ready(
     client: Client,
     located: Iterable[Located],
-    patience: Patience,
+    poll: PollOptions,
     progress: Callable[[str], None] = lambda _text: None,
 ) -> None:
     """Raises TaskError for an object that failed, and for those that are not ready in time."""
-    end = patience.clock() + patience.within
+    end = poll.clock() + poll.timeout
     left = list(located)
     while True:
         waiting = []
@@ -44,24 +44,24 @@ async def until_ready(
         if not waiting:
             return
         left = [each for each, _ in waiting]
-        said = [f"{each.ref}: {reason}" for each, reason in waiting]
-        more = f" (and {len(said) - _SHOWN} more)" if len(said) > _SHOWN else ""
-        text = "; ".join(said[:_SHOWN]) + more
-        if patience.clock() + patience.every > end:
-            raise TaskError(f"not ready within {patience.within:g} s: {text}")
+        reasons = [f"{each.ref}: {reason}" for each, reason in waiting]
+        more = f" (and {len(reasons) - _SHOWN} more)" if len(reasons) > _SHOWN else ""
+        text = "; ".join(reasons[:_SHOWN]) + more
+        if poll.clock() + poll.interval > end:
+            raise TaskError(f"not ready within {poll.timeout:g} s: {text}")
         progress(f"waits for {text}")
-        await patience.sleep(patience.every)
+        await poll.sleep(poll.interval)
 
 
-async def until_gone(client: Client, located: Iterable[Located], patience: Patience) -> list[str]:
-    """What is still there after that time, in words; empty if all is gone."""
-    end = patience.clock() + patience.within
+async def until_gone(client: Client, located: Iterable[Located], poll: PollOptions) -> list[str]:
+    """Return what still exists after that time; empty if all is gone."""
+    end = poll.clock() + poll.timeout
     left = list(located)
     while True:
         left = [each for each in left if await _exists(client, each)]
-        if not left or patience.clock() + patience.every > end:
+        if not left or poll.clock() + poll.interval > end:
             return [str(each.ref) for each in left]
-        await patience.sleep(patience.every)
+        await poll.sleep(poll.interval)
 
 
 async def _look(client: Client, each: Located) -> tuple[Phase, str]:

@@ -12,7 +12,7 @@ from apis.cloud import InstanceTerraformSpec, TaskOperation, TerraformSettings
 from internal.cloud.tasks.task import TaskContext, TaskResult
 
 if TYPE_CHECKING:
-    from internal.cloud.tasks.terraform.hcp.api import Patience
+    from internal.cloud.tasks.http import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class TerraformOrder:
     """Variables of the task's process."""
     sleep: Callable[[float], Awaitable[None]]
     now: Callable[[], datetime]
-    patience: Patience | None
+    retries: RetryPolicy | None
     """How requests to HCP Terraform are repeated; None: as by default."""
 
     @property

@@ -16,7 +16,7 @@ from internal.cloud.tasks.task import TaskContext, TaskRejected, TaskResult
 from internal.cloud.tasks.terraform.backends import TerraformOrder, backend_of
 
 if TYPE_CHECKING:
-    from internal.cloud.tasks.terraform.hcp.api import Patience
+    from internal.cloud.tasks.http import RetryPolicy
 
 
 class TerraformTask:
@@ -30,12 +30,12 @@ class TerraformTask:
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], datetime] = utc_now,
-        patience: Patience | None = None,
+        retries: RetryPolicy | None = None,
     ) -> None:
         self._environment = os.environ if environment is None else environment
         self._sleep = sleep
         self._now = now
-        self._patience = patience
+        self._retries = retries
 
     async def run(self, context: TaskContext) -> TaskResult:
         """Raises TaskError and TaskRejected; see the backends."""
@@ -50,7 +50,7 @@ class TerraformTask:
             environment=self._environment,
             sleep=self._sleep,
             now=self._now,
-            patience=self._patience,
+            retries=self._retries,
         )
         if order.teardown and context.input.protected:
             raise TaskRejected(

@@ -12,8 +12,8 @@ import structlog
 
 from apis.cloud import TaskOperation
 from internal.cloud.tasks import TaskError, TaskRejected, TaskResult
+from internal.cloud.tasks.http import RetryPolicy
 from internal.cloud.tasks.invariants.task import InvariantsTask
-from internal.cloud.tasks.requests import Patience
 from tests.cloud.servers.site import Asked, Say, Site
 from tests.cloud.tasks.workbench import Workbench
 
@@ -84,7 +84,7 @@ async def run(
         kind="InstanceInvariants",
         operation=TaskOperation.TEARDOWN if teardown else TaskOperation.APPLY,
     )
-    return await InvariantsTask(sleep=instantly, patience=Patience(tries=2)).run(context)
+    return await InvariantsTask(sleep=instantly, retries=RetryPolicy(attempts=2)).run(context)
 
 
 @pytest.mark.criterion("SG-74")

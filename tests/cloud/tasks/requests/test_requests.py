@@ -12,8 +12,9 @@ import pytest
 from apis.cloud import HTTPRequest
 from apis.references import SecretKeyRef
 from internal.cloud.tasks import TaskRejected
+from internal.cloud.tasks.http import RetryPolicy
 from internal.cloud.tasks.placeholders import Places
-from internal.cloud.tasks.requests import Patience, Requests
+from internal.cloud.tasks.requests import Requests
 from tests.cloud.servers.site import Say, Site
 
 SECRET = "s3cret-value"
@@ -187,14 +188,14 @@ async def test_retry_after_is_heeded_up_to_a_limit(
         Say(),
     ]
     assert (await requests.send(request(site.url))).good
-    assert naps == [7.0, Patience().cap]
+    assert naps == [7.0, RetryPolicy().max_header_delay]
 
 
 async def test_tries_come_to_an_end(site: Site, requests: Requests) -> None:
     site.answers["GET /"] = Say(status=503)
     answer = await requests.send(request(site.url))
     assert answer.text == f"GET {site.url} answered 503, not 200"
-    assert len(site.asked) == Patience().tries
+    assert len(site.asked) == RetryPolicy().attempts
 
 
 async def test_what_may_have_been_done_is_not_sent_again_without_a_key(

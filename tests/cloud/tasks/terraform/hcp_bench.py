@@ -8,7 +8,7 @@ from typing import Any
 
 from apis.cloud import TaskOperation
 from internal.cloud.tasks import TaskContext, TaskResult
-from internal.cloud.tasks.terraform.hcp.api import Patience
+from internal.cloud.tasks.terraform.hcp.api import RETRIES
 from internal.cloud.tasks.terraform.task import TerraformTask
 from tests.cloud.servers.hcp import HCPServer
 from tests.cloud.servers.hcp.server import TOKEN
@@ -49,8 +49,8 @@ class HCPBench:
 
     def task(self, tries: int = 4, limited: float = 900) -> TerraformTask:
         clock = self.server.clock
-        patience = Patience(tries=tries, limited=limited)
-        return TerraformTask({}, sleep=clock.sleep, now=clock.now, patience=patience)
+        retries = replace(RETRIES, attempts=tries, rate_limited=limited)
+        return TerraformTask({}, sleep=clock.sleep, now=clock.now, retries=retries)
 
     def context(
         self,

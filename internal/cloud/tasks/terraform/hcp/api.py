@@ -1,4 +1,4 @@
-"""The API of HCP Terraform: JSON:API over HTTP, with its errors, its limits, and doubt about outcomes.
+"""The API of HCP Terraform: JSON:API over HTTP, its errors, rate limits and unconfirmed requests.
 
 https://developer.hashicorp.com/terraform/cloud-docs/api-docs
 """
@@ -13,14 +13,13 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from ctrlruntime.backoff import exponential
 from internal.cloud.tasks.http import (
     BadAddress,
     ExchangeError,
     Message,
-    NotSent,
     Reply,
-    exchange,
+    RetryPolicy,
+    exchange_with_retries,
 )
 from internal.cloud.tasks.task import TaskError, TaskRejected
 
@@ -36,7 +35,7 @@ Resource = Mapping[str, Any]
 
 
 class APIError(TaskError):
-    """The API said no. Another attempt may succeed."""
+    """The API refused the request. Another attempt may succeed."""
 
 
 class Unauthorized(APIError):
@@ -44,19 +43,19 @@ class Unauthorized(APIError):
 
 
 class Missing(APIError):
-    """404: it is not there, or the token must not see it."""
+    """404: it does not exist, or the token has no access."""
 
 
 class Conflict(APIError):
-    """409: not in this state."""
+    """409: the state does not allow it."""
 
 
 class Invalid(APIError):
-    """422: not like this."""
+    """422: the request is invalid."""
 
 
 class Unanswered(TaskError):
-    """Nobody knows whether the request was carried out."""
+    """The request may have been carried out or not."""
 
 
 _ERRORS: Final[Mapping[int, type[APIError]]] = {
@@ -67,20 +66,15 @@ _ERRORS: Final[Mapping[int, type[APIError]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How requests are repeated. Seconds."""
-
-    tries: int = 8
-    """How often a request is sent that gets no answer, or one of a broken server."""
-    base: float = 1.0
-    cap: float = 15.0
-    """Most between two tries."""
-    limited: float = 900.0
-    """How long to wait in all where the API says that there were too many requests."""
-
-    def delay(self, tries: int) -> float:
-        return exponential(self.base, self.cap, tries - 1)
+RETRIES: Final = RetryPolicy(
+    attempts=8,
+    cap=15.0,
+    statuses=_UNSURE,
+    not_received=frozenset(),
+    delay_headers=("Retry-After", "X-RateLimit-Reset"),
+    max_header_delay=120.0,
+    rate_limited=900.0,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +115,13 @@ class HCP:
         address: str,
         token: str,
         *,
-        patience: Patience | None = None,
+        retries: RetryPolicy = RETRIES,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.address = _checked(address)
         self._http = http
         self._secret = {"Authorization": f"Bearer {token.strip()}"}
-        self._patience = patience or Patience()
+        self._retries = retries
         self.sleep = sleep
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> Document:
@@ -203,32 +197,22 @@ class HCP:
         return reply
 
     async def _send(self, message: Message, *, repeatable: bool, what: str) -> Reply:
-        tries, waited = 0, 0.0
-        while True:
-            tries += 1
-            try:
-                reply = await exchange(self._http, message, limit=_LARGEST)
-            except BadAddress as error:
-                raise TaskRejected(f"HCP Terraform, {what}: {error}") from error
-            except ExchangeError as error:
-                again = repeatable or isinstance(error, NotSent)
-                if not again or tries >= self._patience.tries:
-                    raise Unanswered(f"HCP Terraform, {what}: {error}") from error
-                await self.sleep(self._patience.delay(tries))
-                continue
-            if reply.status == 429 and waited < self._patience.limited:
-                delay = _asked_to_wait(reply) or self._patience.delay(tries)
-                waited += delay
-                tries = min(tries, 3)
-                await self.sleep(delay)
-                continue
-            if reply.status not in _UNSURE:
-                return reply
-            if not repeatable:
-                raise Unanswered(f"HCP Terraform answered {reply.status} to {what}")
-            if tries >= self._patience.tries:
-                return reply
-            await self.sleep(self._patience.delay(tries))
+        try:
+            reply = await exchange_with_retries(
+                self._http,
+                message,
+                self._retries,
+                repeatable=repeatable,
+                limit=_LARGEST,
+                sleep=self.sleep,
+            )
+        except BadAddress as error:
+            raise TaskRejected(f"HCP Terraform, {what}: {error}") from error
+        except ExchangeError as error:
+            raise Unanswered(f"HCP Terraform, {what}: {error}") from error
+        if reply.status in _UNSURE and not repeatable:
+            raise Unanswered(f"HCP Terraform answered {reply.status} to {what}")
+        return reply
 
 
 def segment(text: str) -> str:
@@ -255,18 +239,6 @@ def _checked(address: str) -> str:
     return address.rstrip("/")
 
 
-def _asked_to_wait(reply: Reply) -> float | None:
-    """Seconds that a 429 names."""
-    for name in ("Retry-After", "X-RateLimit-Reset"):
-        try:
-            seconds = float(reply.headers.get(name, ""))
-        except ValueError:
-            continue
-        if 0 < seconds < float("inf"):
-            return min(seconds, 120.0)
-    return None
-
-
 def _judge(reply: Reply, what: str) -> None:
     if 200 <= reply.status < 300:
         return
@@ -277,16 +249,16 @@ def _judge(reply: Reply, what: str) -> None:
 
 
 def _details(body: bytes) -> str:
-    """What the error objects say."""
+    """Return the texts of the error objects."""
     try:
         errors = orjson.loads(body)["errors"]
-        said = [each if isinstance(each, str) else _said(each) for each in errors]
+        texts = [each if isinstance(each, str) else _text_of(each) for each in errors]
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return ""
-    return f": {'; '.join(filter(None, said))}"[:500] if any(said) else ""
+    return f": {'; '.join(filter(None, texts))}"[:500] if any(texts) else ""
 
 
-def _said(error: Mapping[str, Any]) -> str:
+def _text_of(error: Mapping[str, Any]) -> str:
     return str(error.get("detail") or error.get("title") or "")
 
 

@@ -3,7 +3,7 @@
 from internal.cloud.tasks.http import session
 from internal.cloud.tasks.task import TaskRejected, TaskResult
 from internal.cloud.tasks.terraform.backends import TerraformOrder
-from internal.cloud.tasks.terraform.hcp.api import HCP
+from internal.cloud.tasks.terraform.hcp.api import HCP, RETRIES
 from internal.cloud.tasks.terraform.hcp.engine import Engine, Order
 
 
@@ -25,7 +25,8 @@ async def run(order: TerraformOrder) -> TaskResult:
     token = context.secret(settings.token_from)
     work = Order(input=context.input, spec=spec, settings=settings, say=context.progress)
     async with session() as http:
-        api = HCP(http, settings.address, token, patience=order.patience, sleep=order.sleep)
+        retries = order.retries or RETRIES
+        api = HCP(http, settings.address, token, retries=retries, sleep=order.sleep)
         engine = Engine(api, work, now=order.now)
         if order.teardown:
             return await engine.teardown()
