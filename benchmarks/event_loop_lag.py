@@ -28,7 +28,7 @@ import uvloop
 from benchmarks.frame import print_figures
 from ctrlruntime.manager import GCOptions, Manager, ManagerOptions
 from manager.controllers.tenancy import add_tenancy
-from manager.controllers.tenancy_parts import TenancyOptions
+from manager.controllers.tenancy_options import TenancyOptions
 from tests.tenancy.harness import TABLE, World
 
 ALLOWED = 0.05

@@ -1,182 +1,52 @@
-"""The command line of the manager."""
+"""The command line of the manager. A command is imported when it is called or shown."""
 
 import importlib
 from pathlib import Path
-from typing import Any
+from typing import Final
 
 import click
 
 from ctrlruntime import __version__
-from ctrlruntime.client.kubeconfig import ConfigError
 from ctrlruntime.manager import run as run_on_uvloop
-from ctrlruntime.manager.http import AddressError
-from ctrlruntime.manager.options import SERVICE_ACCOUNT_NAMESPACE, lease_namespace
-from ctrlruntime.webhook.tls import CertificateError
-from manager.cloud_flags import cloud_options, take_cloud_options
-from manager.controllers.cosmos_image import NoSidecarImage
-from manager.controllers.runs import NoImage
-from manager.controllers.tenancy_parts import STATUS_PERIOD, TenancyOptions
-from manager.cosmos_flags import cosmos_options, take_cosmos_options
-from manager.ephemeral import ephemeral
-from manager.graph import graph
-from manager.instance import instance
-from manager.node import node
-from manager.options import LEADER_ELECTION_ID, SYSTEMS, RunOptions
-from manager.plan import plan
-from manager.privilege_flags import privilege_options
-from manager.render import render
-from manager.serving_flags import metrics_options, webhook_options
-from manager.task import task
-from manager.uninstall import uninstall
+from manager.test_environment import check_test_environment
 
 _PATH = click.Path(path_type=Path)
 _POSITIVE = click.IntRange(min=1)
-_COUNT = click.IntRange(min=0)
+COMMANDS: Final = {
+    "run": "manager.run_command",
+    "task": "manager.task",
+    "instance": "manager.instance",
+    "ephemeral": "manager.ephemeral",
+    "node": "manager.node",
+    "uninstall": "manager.uninstall",
+    "graph": "manager.graph",
+    "render": "manager.render",
+    "plan": "manager.plan",
+}
+"""Module of each command, which has the command's name there."""
 
 
-@click.group(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
+class LazyGroup(click.Group):
+    """A group that imports the commands of `COMMANDS` on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, sorted."""
+        return sorted({*super().list_commands(ctx), *COMMANDS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command; None if there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
+        return command
+
+
+@click.group(
+    cls=LazyGroup, context_settings={"show_default": True, "help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def main() -> None:
     """The control plane for fleets of single-tenant deployments."""
-
-
-for group in (task, instance, ephemeral, node, uninstall, graph, render, plan):
-    main.add_command(group)
-
-
-@main.command()
-@click.option("--kubeconfig", type=_PATH, help="Default: $KUBECONFIG, in-cluster, ~/.kube/config.")
-@click.option("--context", help="Context of the kubeconfig.")
-@click.option(
-    "--embedded", is_flag=True, help="Start an embedded API server and simulated nodes; use them."
-)
-@click.option(
-    "--system",
-    "systems",
-    type=click.Choice(SYSTEMS),
-    multiple=True,
-    default=SYSTEMS,
-    help="Run the controllers of this system, whose kinds have to be installed. Repeatable.",
-)
-@click.option(
-    "--namespace", "namespaces", multiple=True, help="Watch this namespace only. Repeatable."
-)
-@click.option("--leader-elect", is_flag=True, help="Let one of several managers work at a time.")
-@click.option("--leader-election-id", default=LEADER_ELECTION_ID, help="Name of the Lease.")
-@click.option("--leader-election-namespace", default="", help="Default: the Pod's namespace.")
-@click.option("--metrics-bind-address", default=":8080", help='Address of /metrics; "0" is off.')
-@metrics_options
-@webhook_options
-@click.option(
-    "--health-probe-bind-address", default=":8081", help='Address of the probes; "0" is off.'
-)
-@click.option(
-    "--registry-concurrency", type=_POSITIVE, default=3, help="Registries worked on at once."
-)
-@click.option(
-    "--template-concurrency", type=_POSITIVE, default=5, help="Templates worked on at once."
-)
-@click.option("--tenant-concurrency", type=_POSITIVE, default=10, help="Tenants worked on at once.")
-@click.option(
-    "--writes-per-type", type=_POSITIVE, default=16, help="Writes of one resource type at once."
-)
-@click.option("--writes-total", type=_POSITIVE, default=64, help="Writes at once, of all types.")
-@click.option(
-    "--allow-sqlite",
-    "sqlite_root",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Allow SQLite sources, of files in this directory.",
-)
-@click.option(
-    "--tenant-series",
-    type=_COUNT,
-    default=500,
-    help="Most tenants with metrics of their own (if not ready).",
-)
-@click.option("--every-tenant-series", is_flag=True, help="Metrics of its own for every tenant.")
-@click.option(
-    "--status-period",
-    type=click.FloatRange(min=0),
-    default=STATUS_PERIOD,
-    help="Seconds that changed counts of tenants wait for more, and between two writes of one status.",
-)
-@privilege_options
-@cloud_options
-@cosmos_options
-@click.option("--log-format", type=click.Choice(["json", "console"]), default="json")
-@click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info"
-)
-def run(**given: Any) -> None:
-    """Run the controllers."""
-    from manager.run import run_manager
-
-    given["protected_namespaces"] |= own_namespace()
-    tenancy = TenancyOptions(**{name: given.pop(name) for name in TENANCY_OPTIONS})
-    own = "".join(own_namespace())
-    cloud = take_cloud_options(given, in_cluster=bool(own))
-    cosmos = take_cosmos_options(given)
-    options = RunOptions(tenancy=tenancy, cloud=cloud, cosmos=cosmos, own_namespace=own, **given)
-    _check_serving(options)
-    if options.embedded:
-        _check_test_environment()
-    if options.leader_elect:
-        try:
-            lease_namespace(options.manager_options())
-        except ValueError:
-            message = "--leader-elect outside of a cluster needs --leader-election-namespace"
-            raise click.UsageError(message) from None
-    try:
-        run_on_uvloop(run_manager(options))
-    except (ConfigError, AddressError, CertificateError, NoImage, NoSidecarImage) as error:
-        raise click.ClickException(str(error)) from error
-
-
-def _check_test_environment() -> None:
-    """Raise ClickException where the embedded API server is not installed, as in the manager's image."""
-    try:
-        importlib.import_module("manager.embedded")
-    except ModuleNotFoundError as error:
-        message = f"an embedded API server is not part of this installation: {error}"
-        raise click.ClickException(message) from error
-
-
-def _check_serving(options: RunOptions) -> None:
-    """Raises UsageError for what could not be served."""
-    if options.metrics_cert_path is not None and not options.metrics_secure:
-        raise click.UsageError("--metrics-cert-path needs --metrics-secure")
-    if options.tenancy.webhooks and options.webhook_port != -1:
-        placed = options.webhook_cert_path or options.webhook_secret_namespace
-        if not placed and not own_namespace():
-            raise click.UsageError(
-                "--webhooks outside of a cluster needs --webhook-cert-path, or "
-                "--webhook-secret-namespace for certificates that the manager makes"
-            )
-
-
-TENANCY_OPTIONS = (
-    "registry_concurrency",
-    "template_concurrency",
-    "tenant_concurrency",
-    "writes_per_type",
-    "writes_total",
-    "sqlite_root",
-    "tenant_series",
-    "every_tenant_series",
-    "status_period",
-    "allow_foreign_namespaces",
-    "allow_kinds",
-    "protected_namespaces",
-    "webhooks",
-)
-
-
-def own_namespace() -> frozenset[str]:
-    """The namespace that the manager's Pod runs in; none outside of a cluster."""
-    try:
-        return frozenset({SERVICE_ACCOUNT_NAMESPACE.read_text().strip()})
-    except OSError:
-        return frozenset()
 
 
 @main.command()
@@ -210,7 +80,7 @@ def manifests(output_dir: Path, check: bool) -> None:
 @click.option("--exit-when-ready", is_flag=True, help="Stop as soon as every tenant is ready.")
 def demo(rows: int, folder: Path, exit_when_ready: bool) -> None:
     """See it work: embedded API server, simulated nodes, a table, two templates, the manager."""
-    _check_test_environment()
+    check_test_environment()
     from manager.demo import FolderInUse, run_demo
 
     try:

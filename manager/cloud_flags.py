@@ -3,24 +3,20 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from internal.cloud.runs.local.supervisor import read_environment
-from internal.cloud.subresources import SUBRESOURCES
-from internal.cloud.tasks.settings import LiveDefinitions, SettingsError
-from manager.controllers.cloud_parts import CloudOptions
-from manager.controllers.runs import RunsOptions
-from manager.controllers.task_settings import read_settings
-from manager.flags import with_options
+from manager.controllers.cloud_options import CloudOptions, RunsOptions
+from manager.flags import LateHelp, with_options
+
+if TYPE_CHECKING:
+    from internal.cloud.tasks.definition import TaskDefinition
 
 Command = Callable[..., Any]
 
 DEFAULTS = CloudOptions()
 _POSITIVE = click.IntRange(min=1)
-TIMEOUTS = {item.definition.name: item.definition.timeout for item in SUBRESOURCES}
-TASKS = {item.definition.name: item.definition.concurrency for item in SUBRESOURCES}
 
 
 def cloud_options(command: Command) -> Command:
@@ -45,7 +41,10 @@ def cloud_options(command: Command) -> Command:
             multiple=True,
             metavar="TASK=N",
             callback=lambda _context, _option, given: _numbers(given),
-            help=f"Runs of a task at once; 0 is without limit. Default: {_defaults('limit')}. Repeatable.",
+            cls=LateHelp,
+            late_help=lambda: (
+                f"Runs of a task at once; 0 is without limit. Default: {_defaults('limit')}. Repeatable."
+            ),
         ),
         click.option(
             "--task-starts-per-minute",
@@ -53,8 +52,11 @@ def cloud_options(command: Command) -> Command:
             multiple=True,
             metavar="TASK=N",
             callback=lambda _context, _option, given: _numbers(given),
-            help="Starts of a task in any 60 seconds; 0 is without limit. "
-            f"Default: {_defaults('starts_per_minute')}. Repeatable.",
+            cls=LateHelp,
+            late_help=lambda: (
+                "Starts of a task in any 60 seconds; 0 is without limit. "
+                f"Default: {_defaults('starts_per_minute')}. Repeatable."
+            ),
         ),
         click.option(
             "--task-timeout",
@@ -62,8 +64,10 @@ def cloud_options(command: Command) -> Command:
             multiple=True,
             metavar="TASK=SECONDS",
             callback=lambda _context, _option, given: _seconds(given),
-            help="Seconds that a run of a task may take. "
-            f"Default: {', '.join(f'{name}={value:g}' for name, value in TIMEOUTS.items())}. Repeatable.",
+            cls=LateHelp,
+            late_help=lambda: (
+                f"Seconds that a run of a task may take. Default: {_default_timeouts()}. Repeatable."
+            ),
         ),
         click.option(
             "--run-interrupt-grace",
@@ -219,8 +223,21 @@ def _check_provider(runs: Mapping[str, Any]) -> None:
         )
 
 
+def _definitions() -> dict[str, "TaskDefinition"]:
+    """Return the tasks as they are defined: imports the system, so only for what names a task, and for help."""
+    from internal.cloud.subresources import SUBRESOURCES
+
+    return {item.definition.name: item.definition for item in SUBRESOURCES}
+
+
 def _defaults(field: str) -> str:
-    return ", ".join(f"{name}={getattr(given, field)}" for name, given in TASKS.items())
+    return ", ".join(
+        f"{name}={getattr(given.concurrency, field)}" for name, given in _definitions().items()
+    )
+
+
+def _default_timeouts() -> str:
+    return ", ".join(f"{name}={given.timeout:g}" for name, given in _definitions().items())
 
 
 def _seconds(given: tuple[str, ...]) -> Mapping[str, float]:
@@ -246,8 +263,11 @@ def _variables(given: tuple[str, ...]) -> Mapping[str, str]:
 def _checked_settings(given: Path | None) -> Path | None:
     """Raise BadParameter for a file that cannot be used: at the start there is nothing to keep."""
     if given is not None:
+        from internal.cloud.tasks.settings import LiveDefinitions, SettingsError
+        from manager.controllers.task_settings import read_settings
+
         try:
-            read_settings(given, LiveDefinitions(item.definition for item in SUBRESOURCES))
+            read_settings(given, LiveDefinitions(_definitions().values()))
         except SettingsError as error:
             raise click.BadParameter(f"{given}: {error}") from error
     return given
@@ -256,6 +276,8 @@ def _checked_settings(given: Path | None) -> Path | None:
 def _checked_file(given: Path | None) -> Path | None:
     if given is None:
         return None
+    from internal.cloud.runs.local.supervisor import read_environment
+
     try:
         read_environment(given)
     except (OSError, ValueError) as error:
@@ -265,10 +287,11 @@ def _checked_file(given: Path | None) -> Path | None:
 
 def _numbers(given: tuple[str, ...]) -> Mapping[str, int]:
     found: dict[str, int] = {}
+    tasks = _definitions() if given else {}
     for text in given:
         task, _, number = text.partition("=")
-        if task not in TASKS:
-            raise click.BadParameter(f"{task!r} is no task: there are {', '.join(TASKS)}")
+        if task not in tasks:
+            raise click.BadParameter(f"{task!r} is no task: there are {', '.join(tasks)}")
         if not number.isdecimal():
             raise click.BadParameter(f"{text!r}: say TASK=N, such as {task}=20")
         found[task] = int(number)

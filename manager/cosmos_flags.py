@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from manager.controllers.cosmos_parts import CosmosOptions
+from manager.controllers.cosmos_options import CosmosOptions
 from manager.flags import with_options
 
 Command = Callable[..., Any]

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import click
+
 Command = Callable[..., Any]
 
 
@@ -11,3 +13,19 @@ def with_options(command: Command, *options: Callable[[Command], Command]) -> Co
     for option in reversed(options):
         command = option(command)
     return command
+
+
+class LateHelp(click.Option):
+    """An option whose help is computed when it is shown, since it imports much."""
+
+    def __init__(self, *arguments: Any, late_help: Callable[[], str], **settings: Any) -> None:
+        self._late_help = late_help
+        super().__init__(*arguments, **settings)
+
+    def _shown_help(self) -> str:
+        return self._late_help()
+
+    def _ignore(self, _value: str | None) -> None:
+        """Drop what click sets."""
+
+    help = property(_shown_help, _ignore)

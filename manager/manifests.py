@@ -32,12 +32,11 @@ from ctrlruntime.generate.webhook import serves_webhooks
 from ctrlruntime.manager import Manager
 from internal.tenancy.missing_permissions import AGGREGATE, verbs_for
 from manager.controllers.cloud import add_cloud
-from manager.controllers.cloud_parts import CloudOptions
+from manager.controllers.cloud_options import CloudOptions, RunsOptions
 from manager.controllers.cosmos import add_cosmos
-from manager.controllers.cosmos_parts import CosmosOptions
-from manager.controllers.runs import RunsOptions
+from manager.controllers.cosmos_options import CosmosOptions
 from manager.controllers.tenancy import add_tenancy, webhooks
-from manager.controllers.tenancy_parts import TenancyOptions
+from manager.controllers.tenancy_options import TenancyOptions
 from manager.options import LEADER_ELECTION_ID, RunOptions
 
 LABELS = {"app.kubernetes.io/name": "ctrlruntime", "app.kubernetes.io/managed-by": "kustomize"}

@@ -6,12 +6,12 @@ from typing import Literal
 
 from ctrlruntime.events import EventOptions
 from ctrlruntime.manager import GCOptions, ManagerOptions, MetricsServing, WebhookOptions
-from manager.controllers.cloud_parts import CloudOptions
-from manager.controllers.cosmos_parts import CosmosOptions
-from manager.controllers.tenancy_parts import TenancyOptions
+from manager.controllers.cloud_options import CloudOptions
+from manager.controllers.cosmos_options import CosmosOptions
+from manager.controllers.tenancy_options import TenancyOptions
+from manager.systems import SYSTEMS
 
 LEADER_ELECTION_ID = "manager.ctrlruntime.dev"
-SYSTEMS = ("tenancy", "cloud", "cosmos")
 EVENTS_WAITING = 20_000
 """Events that may wait to be sent: those of a thousand instances that are rolled out at once."""
 

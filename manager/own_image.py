@@ -18,6 +18,14 @@ class OwnImageUnknown(ValueError):
     """The manager's Pod cannot be read; the message says which and why."""
 
 
+class NoImage(ValueError):
+    """The image of runs, or the place for them, is not configured. The message names the option."""
+
+
+class NoSidecarImage(ValueError):
+    """The image of the containers beside nodes is not configured. The message names the option."""
+
+
 async def own_image(config: Config, namespace: str) -> str:
     """The image of the manager's container, from its Pod in `namespace`. Raises OwnImageUnknown."""
     pod = socket.gethostname()

@@ -18,7 +18,7 @@ from internal.tenancy.fleet_plan import FleetPlan
 from internal.tenancy.fleet_planner import PlanError
 from internal.tenancy.sources import SourceError
 from manager.cluster_flags import cluster_options
-from manager.controllers.tenancy_parts import TenancyOptions
+from manager.controllers.tenancy_options import TenancyOptions
 from manager.manifest_files import manifests, one_of
 from manager.plan_output import as_json, markdown, text
 from manager.privilege_flags import privilege_options

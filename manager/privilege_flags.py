@@ -6,7 +6,6 @@ from typing import Any
 import click
 
 from ctrlruntime.api.kinds import GroupKind
-from internal.tenancy.privileges import parse_kind
 from manager.flags import with_options
 
 Command = Callable[..., Any]
@@ -48,6 +47,8 @@ def _words(given: tuple[str, ...]) -> frozenset[str]:
 
 
 def _kinds(given: tuple[str, ...]) -> frozenset[GroupKind]:
+    from internal.tenancy.privileges import parse_kind  # what only this option needs
+
     try:
         return frozenset(map(parse_kind, given))
     except ValueError as error:

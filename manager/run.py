@@ -7,17 +7,14 @@ from dataclasses import replace
 from ctrlruntime.client.config import Config
 from ctrlruntime.manager import Manager
 from ctrlruntime.manager.logs import configure
-from manager.controllers.cloud import add_cloud
-from manager.controllers.cosmos import add_cosmos
-from manager.controllers.cosmos_image import with_sidecar_image
-from manager.controllers.runs import with_own_image
-from manager.controllers.tenancy import add_tenancy
 from manager.options import RunOptions
+from manager.systems import load_systems
 from manager.tracing import exported_traces
 
 
 async def run_manager(options: RunOptions) -> None:
     """Run until SIGTERM or SIGINT. Raises what made the manager stop."""
+    systems = load_systems(options.systems)
     logger = configure(format=options.log_format, level=options.log_level)
     async with AsyncExitStack() as stack:
         kubeconfig = options.kubeconfig
@@ -31,12 +28,6 @@ async def run_manager(options: RunOptions) -> None:
         provider = await stack.enter_async_context(exported_traces(os.environ, logger))
         runtime = replace(options.manager_options(), tracer_provider=provider)
         manager = Manager(config, runtime, logger=logger)
-        if "tenancy" in options.systems:
-            add_tenancy(manager, options.tenancy)
-        if "cloud" in options.systems:
-            runs = await with_own_image(options.cloud.runs, config, options.own_namespace)
-            add_cloud(manager, replace(options.cloud, runs=runs))
-        if "cosmos" in options.systems:
-            cosmos = await with_sidecar_image(options.cosmos, config, options.own_namespace)
-            add_cosmos(manager, cosmos)
+        for add in systems:
+            await add(manager, options, config)
         await manager.start()

@@ -18,7 +18,7 @@ from ctrlruntime.manager import run as run_on_uvloop
 from ctrlruntime.manager.logs import configure
 from internal.cloud.subresources import SUBRESOURCES
 from manager.controllers.cloud import add_cloud
-from manager.controllers.cloud_parts import CloudOptions
+from manager.controllers.cloud_options import CloudOptions
 from manager.options import RunOptions
 
 

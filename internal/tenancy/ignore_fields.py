@@ -6,14 +6,11 @@ Resources with `creationPolicy: Once` are never written again, so nothing is lef
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
-import jsonpath
-from jsonpath import CompoundJSONPath, JSONPath, JSONPathError
-from jsonpath.filter import BaseExpression, FilterQuery, FunctionExtension, RegexLiteral
-from jsonpath.selectors import Filter, JSONPathSelector, KeySelector, KeysFilter, KeysSelector
+if TYPE_CHECKING:
+    from jsonpath import CompoundJSONPath, JSONPath
 
 Manifest = dict[str, Any]
 Location = tuple[str | int, ...]
@@ -29,9 +26,6 @@ MATCH_KEYS = (
     "key",
 )
 """Fields by which the items of a list are told apart; without one, items are matched by place."""
-
-LONGEST_PATH = 512
-"""Characters of one path."""
 
 _FORBIDDEN = frozenset({("apiVersion",), ("kind",), ("metadata",), ("metadata", "name")})
 _ABSENT: Any = object()
@@ -89,66 +83,10 @@ def _dotted(location: Location) -> str:
     return text
 
 
-@lru_cache(maxsize=512)
 def _compiled(path: str) -> JSONPath | CompoundJSONPath:
-    text = path.strip()
-    if not text:
-        raise IgnoreFieldError("ignoreFields: a path is empty")
-    if len(text) > LONGEST_PATH:
-        raise IgnoreFieldError(
-            f"ignoreFields: {text[:80]!r}… is too long; at most {LONGEST_PATH} characters"
-        )
-    try:
-        compiled = jsonpath.compile(text if text.startswith("$") else f"$.{text.lstrip('.')}")
-        _refuse_unsupported(compiled, text)
-    except (JSONPathError, RecursionError):
-        raise IgnoreFieldError(
-            f"ignoreFields: {text!r} is not a JSONPath; write for example $.spec.replicas or "
-            "$.spec.template.spec.containers[?(@.name=='app')].image"
-        ) from None
-    return compiled
+    from internal.tenancy.json_paths import compiled  # few templates have such paths
 
-
-def _refuse_unsupported(path: JSONPath | CompoundJSONPath, text: str) -> None:
-    """Raises IgnoreFieldError for what has no place of its own to keep, or an unbounded cost."""
-    for selector in _selectors(path):
-        if isinstance(selector, KeySelector | KeysSelector | KeysFilter):
-            raise IgnoreFieldError(
-                f"ignoreFields: {text!r} selects keys (~); select the values instead"
-            )
-        if not isinstance(selector, Filter):
-            continue
-        for part in _parts(selector.expression):
-            if isinstance(part, FunctionExtension):
-                raise IgnoreFieldError(
-                    f"ignoreFields: {text!r} uses the function {part.name}(), which is not "
-                    "supported; compare fields with ==, !=, <, <=, >, >=, in, && and ||"
-                )
-            if isinstance(part, RegexLiteral):
-                raise IgnoreFieldError(
-                    f"ignoreFields: {text!r} uses a pattern (=~), which is not supported; compare "
-                    "fields with ==, !=, in, && and ||"
-                )
-
-
-def _selectors(path: JSONPath | CompoundJSONPath) -> Iterator[JSONPathSelector]:
-    if isinstance(path, CompoundJSONPath):
-        yield from _selectors(path.path)
-        for _, other in path.paths:
-            yield from _selectors(other)
-        return
-    for segment in path.segments:
-        yield from segment.selectors
-
-
-def _parts(expression: BaseExpression) -> Iterator[BaseExpression]:
-    yield expression
-    for child in expression.children():
-        yield from _parts(child)
-    if isinstance(expression, FilterQuery):
-        for selector in _selectors(expression.path):
-            if isinstance(selector, Filter):
-                yield from _parts(selector.expression)
+    return compiled(path)
 
 
 def _write(

@@ -32,7 +32,8 @@ from internal.cloud.subresource import Subresource
 from internal.cloud.subresource_reconciler import SubresourceReconciler
 from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.taskdriver import TaskMetrics, Tools, shared
-from manager.controllers.cloud_parts import CONFIG_MAP, CloudOptions, CloudParts, make_parts
+from manager.controllers.cloud_options import CloudOptions
+from manager.controllers.cloud_parts import CONFIG_MAP, CloudParts, make_parts
 from manager.controllers.cloud_watches import (
     InstanceHandlers,
     Wakeups,

@@ -1,7 +1,7 @@
-"""What the controllers of the cloud system share: options and declared informers."""
+"""What the controllers of the cloud system share: declared informers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,51 +20,11 @@ from internal.cloud.instance.children import OF_INSTANCE, instances_of
 from internal.cloud.instance.order import check_order
 from internal.cloud.labels import FIELD_MANAGER
 from internal.cloud.subresource import Subresource
-from internal.cloud.taskdriver import Pace
-from internal.cloud.tasks.definition import TaskDefinition
-from internal.cloud.tasks.settings import LiveDefinitions, TaskSettings, with_settings
-from manager.controllers.runs import RunsOptions
+from internal.cloud.tasks.settings import LiveDefinitions
+from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.task_settings import read_settings
 
 CONFIG_MAP: RESTMapping = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CloudOptions:
-    """Options of the cloud system."""
-
-    instance_concurrency: int = 20
-    """Instances worked on at once."""
-    subresource_concurrency: int = 10
-    """Objects of one type of subresource worked on at once; no limit on runs."""
-    limits: Mapping[str, int] = field(default_factory=dict)
-    """By task, runs at once; what is not named keeps its definition's. 0 is without limit."""
-    starts_per_minute: Mapping[str, int] = field(default_factory=dict)
-    """By task, starts in any 60 seconds; what is not named keeps its definition's. 0: no limit."""
-    timeouts: Mapping[str, float] = field(default_factory=dict)
-    """By task, seconds that a run may take; what is not named keeps its definition's."""
-    attempts: Mapping[str, int] = field(default_factory=dict)
-    """By task, attempts for one set of inputs; what is not named keeps its definition's. 0: no limit."""
-    settings_file: Path | None = None
-    """File whose settings take the place of those above, and may change while the manager runs."""
-    runs: RunsOptions = field(default_factory=RunsOptions)
-    """Where runs execute."""
-    pace: Pace = field(default_factory=Pace)
-    """How long the driver waits for what."""
-
-    def limited(self, subresources: Sequence[Subresource[Any]]) -> list[Subresource[Any]]:
-        """The subresources with the limits that the options give them."""
-        return [replace(item, definition=self._definition(item)) for item in subresources]
-
-    def _definition(self, item: Subresource[Any]) -> TaskDefinition:
-        name = item.definition.name
-        settings = TaskSettings(
-            limit=self.limits.get(name),
-            starts_per_minute=self.starts_per_minute.get(name),
-            timeout_seconds=self.timeouts.get(name),
-            attempts=self.attempts.get(name),
-        )
-        return with_settings(item.definition, settings)
 
 
 @dataclass(slots=True)

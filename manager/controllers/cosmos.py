@@ -46,13 +46,13 @@ from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 from internal.cosmos.workload.claims import ClaimControl, StorageClasses
 from manager.controllers.cosmos_cache import add_cache
 from manager.controllers.cosmos_jobs import add_stateful_jobs
+from manager.controllers.cosmos_options import CosmosOptions
 from manager.controllers.cosmos_parts import (
     CLAIM,
     OF_OWNER,
     OURS,
     POD,
     SERVICE,
-    CosmosOptions,
     CosmosParts,
     declare_parts,
     owner_index,

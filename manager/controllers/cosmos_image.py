@@ -4,15 +4,11 @@ from dataclasses import replace
 from typing import Final
 
 from ctrlruntime.client.config import Config
-from manager.controllers.cosmos_parts import CosmosOptions
-from manager.own_image import OwnImageUnknown, own_image
+from manager.controllers.cosmos_options import CosmosOptions
+from manager.own_image import NoSidecarImage, OwnImageUnknown, own_image
 
 OUTSIDE: Final = "controller:latest"
 """Outside of a cluster the manager is in no image; this is the one that `config/manager` names."""
-
-
-class NoSidecarImage(ValueError):
-    """Nobody said which image runs beside nodes. The message says how."""
 
 
 async def with_sidecar_image(

@@ -1,7 +1,7 @@
-"""What the controllers of the cosmos system share: options and declared informers."""
+"""What the controllers of the cosmos system share: declared informers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from prometheus_client import Counter
 
@@ -14,11 +14,10 @@ from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.client.status_client import StatusClient
 from ctrlruntime.manager import Manager
 from ctrlruntime.resources import Control
-from internal.cosmos.clock import Clock, SystemClock
-from internal.cosmos.fullnode.phase import Times
 from internal.cosmos.labels import CREATED_BY, FIELD_MANAGER
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 from internal.cosmos.workload.workload import WorkloadControl
+from manager.controllers.cosmos_options import CosmosOptions
 
 POD = BUILTIN[GroupVersionKind("", "v1", "Pod")]
 CLAIM = BUILTIN[GroupVersionKind("", "v1", "PersistentVolumeClaim")]
@@ -27,34 +26,6 @@ OURS = {CREATED_BY: FIELD_MANAGER}
 """Labels of everything that is watched: what others run in the cluster is not read."""
 OF_OWNER = "controller"
 """Index: `<kind>/<namespace>/<name>` of an object's controller."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CosmosOptions:
-    """Options of the cosmos system."""
-
-    fullnode_concurrency: int = 10
-    """Sets of nodes worked on at once."""
-    poll_seconds: float = 5.0
-    """Seconds between two questions to the same node."""
-    poll_timeout_seconds: float = 5.0
-    """Seconds that a node has to answer."""
-    polls_at_once: int = 100
-    """Questions under way at once, of all sets."""
-    disk_seconds: float = 60.0
-    """Seconds between two looks at the usage of the same disk."""
-    heal_seconds: float = 60.0
-    """Seconds between two looks at a set that is to be mended."""
-    node_sidecar_image: str = ""
-    """Image of the containers beside a node, where its set names none."""
-    node_script_image: str = "ctrlruntime-node-tools:v1"
-    """Image that scripts of a set run in, where it names none; `Dockerfile.node-tools` makes it."""
-    roll_builder_changes: bool = False
-    """Bring objects up to date that only a new manager would build in another way; else each set decides."""
-    times: Times = field(default_factory=Times)
-    """When a set of nodes is looked at again while it is not as it should be."""
-    clock: Clock = field(default_factory=SystemClock)
-    """The time that schedules go by."""
 
 
 def owner_index(entry: Entry) -> Sequence[str]:

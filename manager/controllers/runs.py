@@ -1,63 +1,16 @@
 """Where runs of tasks execute: the choice of a provider, and what it needs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib import import_module
-from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from ctrlruntime.client.config import Config
 from ctrlruntime.controller.permissions import Permission
 from ctrlruntime.manager import Manager
 from internal.cloud.runs import RunProvider
-from manager.own_image import OwnImageUnknown, own_image
-
-Provider = Literal["local", "jobs", "cloudrun"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunsOptions:
-    """Which provider, and what it is told."""
-
-    provider: Provider = "local"
-    """Processes of this machine, Jobs of the cluster, or jobs of Google Cloud Run."""
-    folder: Path = Path(".run/runs")
-    """local: where the folders of runs are. Runs outlive the manager, and are found there again."""
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Variables for every task, such as what a cloud's tools need."""
-    environment_file: Path | None = None
-    """local: file with lines NAME=VALUE for every task, such as credentials."""
-    command: Sequence[str] = ()
-    """local: the program in place of this manager's own; the name of the task is added."""
-    job_image: str = ""
-    """jobs, cloudrun: the image of runs. Default: the manager's own."""
-    job_service_account: str = ""
-    """jobs: ServiceAccount in each namespace of instances whose token tasks get."""
-    job_priority_class: str = ""
-    """jobs: PriorityClass of the Pods."""
-    job_pull_secrets: tuple[str, ...] = ()
-    """jobs: Secrets with credentials for the image, in each namespace of instances."""
-    job_environment_from: tuple[str, ...] = ()
-    """jobs: Secrets in each namespace of instances whose keys are variables of every task."""
-    job_annotations: Mapping[str, str] = field(default_factory=dict)
-    """jobs: annotations of the Pods."""
-
-    cloud_run_project: str = ""
-    """cloudrun: the project."""
-    cloud_run_location: str = ""
-    """cloudrun: the location, such as us-central1."""
-    cloud_run_bucket: str = ""
-    """cloudrun: Cloud Storage bucket in which runs find their input and leave their result."""
-    cloud_run_service_account: str = ""
-    """cloudrun: email address of the account that tasks run as."""
-
-    def permissions(self) -> Sequence[Permission]:
-        """Rights in the cluster that the provider needs, besides Secrets."""
-        return plugin_of(self.provider).permissions
-
-
-class NoImage(ValueError):
-    """Nobody said of which image runs are to be, or where. The message says how."""
+from manager.controllers.cloud_options import Provider, RunsOptions
+from manager.own_image import NoImage, OwnImageUnknown, own_image
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

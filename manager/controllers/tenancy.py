@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from apis.tenancy import GROUP, Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
@@ -17,7 +17,6 @@ from ctrlruntime.controller.debounce import Debounce
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import generation_changed, more_than_status_changed
 from ctrlruntime.controller.reconcile import Reconciler
-from ctrlruntime.generate.webhook import Webhook, webhooks_of
 from ctrlruntime.manager import Group, Manager
 from ctrlruntime.queue import Request
 from internal.tenancy.admission import ADMISSION, TenancyAdmission
@@ -47,7 +46,8 @@ from internal.tenancy.tenant_writer import TenantWriter
 from internal.tenancy.value_secrets import ValueSecrets
 from internal.tenancy.values import SECRET, SensitiveValues
 from manager.controllers.error_status import with_error_status
-from manager.controllers.tenancy_parts import NAMESPACE, TenancyOptions, TenancyParts, make_parts
+from manager.controllers.tenancy_options import TenancyOptions
+from manager.controllers.tenancy_parts import NAMESPACE, TenancyParts, make_parts
 from manager.controllers.tenancy_watches import (
     RegistryHandlers,
     crd_changed,
@@ -55,6 +55,9 @@ from manager.controllers.tenancy_watches import (
     registry_changed,
     values_changed,
 )
+
+if TYPE_CHECKING:
+    from ctrlruntime.generate.webhook import Webhook
 
 CRD: RESTMapping = BUILTIN[
     GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
@@ -80,8 +83,10 @@ def add_tenancy(manager: Manager, options: TenancyOptions) -> None:
 # -- webhooks -------------------------------------------------------------------------------------
 
 
-def webhooks() -> list[Webhook]:
+def webhooks() -> "list[Webhook]":
     """What has to be configured in the API server for the option `webhooks`."""
+    from ctrlruntime.generate.webhook import webhooks_of  # what only `manager manifests` needs
+
     return [
         *webhooks_of(TenantRegistry, TenancyAdmission.check_registry, options=ADMISSION),
         *webhooks_of(TenantTemplate, TenancyAdmission.check_template, options=ADMISSION),

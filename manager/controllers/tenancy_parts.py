@@ -1,12 +1,11 @@
-"""What the controllers of the tenancy system share: options, declared informers and collaborators."""
+"""What the controllers of the tenancy system share: declared informers and collaborators."""
 
 import time
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
-from ctrlruntime.api.kinds import GroupKind, GroupVersionKind
+from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.clock import utc_now
@@ -24,7 +23,6 @@ from internal.tenancy.metrics import TenancyMetrics
 from internal.tenancy.missing_permissions import Grants
 from internal.tenancy.neighbours import REGISTRY_INDEX, registry_of
 from internal.tenancy.pools import WorkerPools
-from internal.tenancy.privileges import ForeignNamespaces, Privileges
 from internal.tenancy.rendering import Renderer
 from internal.tenancy.replacement_marks import REPLACED_BY_INDEX, replacements_of
 from internal.tenancy.rollout import Rollouts
@@ -32,49 +30,10 @@ from internal.tenancy.sources import Sources
 from internal.tenancy.statuses import StatusWriter
 from internal.tenancy.tally import Tally
 from internal.tenancy.values import SECRET
+from manager.controllers.tenancy_options import TenancyOptions
 from manager.controllers.tenancy_watches import owning_registry
 
 NAMESPACE = GroupVersionKind("", "v1", "Namespace")
-STATUS_PERIOD = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TenancyOptions:
-    """Options of the tenancy system."""
-
-    registry_concurrency: int = 3
-    template_concurrency: int = 5
-    tenant_concurrency: int = 10
-    writes_per_type: int = 16
-    """Writes of one resource type that are under way at once."""
-    writes_total: int = 64
-    """Writes that are under way at once."""
-    sqlite_root: Path | None = None
-    """Directory of the SQLite files that registries may name; None allows none."""
-    tenant_series: int = 500
-    """Most tenants with metric series of their own; only those that are not ready have any."""
-    every_tenant_series: bool = False
-    """Series for every tenant."""
-    status_period: float = STATUS_PERIOD
-    """Seconds that changed counts of tenants wait for more, and between two writes of one status."""
-    allow_foreign_namespaces: frozenset[str] = frozenset()
-    """Namespaces besides the tenant's that templates may write to and make: names, patterns, `own`."""
-    allow_kinds: frozenset[GroupKind] = frozenset()
-    """Kinds that templates may name although they give rights or belong to the whole cluster."""
-    webhooks: bool = False
-    """Validate registries and templates on admission."""
-    protected_namespaces: frozenset[str] = frozenset()
-    """Names or patterns of namespaces that nothing is written to for any tenant, nor to their
-    Namespace objects; `kube-*` are always among them."""
-
-    @property
-    def privileges(self) -> Privileges:
-        """What templates may do."""
-        return Privileges(
-            foreign=ForeignNamespaces.parse(self.allow_foreign_namespaces),
-            kinds=self.allow_kinds,
-            protected=self.protected_namespaces,
-        )
 
 
 @dataclass(slots=True)

@@ -47,7 +47,8 @@ from internal.tenancy.sources import Sources, SourceTypes
 from internal.tenancy.sync_planner import SyncPlanner
 from internal.tenancy.tenant_planner import TenantPlanner
 from internal.tenancy.values import SECRET, SensitiveValues
-from manager.controllers.tenancy_parts import NAMESPACE, TenancyOptions
+from manager.controllers.tenancy_options import TenancyOptions
+from manager.controllers.tenancy_parts import NAMESPACE
 
 SYNC_TIMEOUT = 120.0
 """Seconds for the first lists."""

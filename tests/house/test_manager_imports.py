@@ -1,4 +1,4 @@
-"""What `manager run` loads before it knows its work: libraries that one source or one system needs stay out."""
+"""What `manager run` loads before it knows its work: other systems, commands and drivers stay out."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from manager.cli import COMMANDS
+from manager.systems import SYSTEMS
+
 pytestmark = pytest.mark.criterion("PF-3")
 
 ROOT = Path(__file__).parents[2]
@@ -15,7 +18,10 @@ PROGRAM = """
 import sys
 from ctrlruntime.fast_imports import fast_imports
 with fast_imports():
-    import manager.run
+    import manager.cli
+    import manager.run_command
+from manager.systems import load_systems
+load_systems(sys.argv[1:])
 print(*sorted(sys.modules))
 """
 LOADED_ON_USE = {
@@ -24,7 +30,9 @@ LOADED_ON_USE = {
     "aiosqlite",
     "asyncpg",
     "cryptography",
-    "ctrlruntime.envtest.server",
+    "ctrlruntime.envtest",
+    "ctrlruntime.generate",
+    "jsonpath",
     "jsonschema_rs",
     "kubernetes_asyncio",
     "networkx",
@@ -32,13 +40,40 @@ LOADED_ON_USE = {
     "pymysql",
     "rich",
     "sqlite3",
+    "tomlkit",
 }
 
 
-def test_a_manager_loads_drivers_and_clients_of_other_services_on_use() -> None:
+OF_A_SYSTEM = {system: {f"apis.{system}", f"manager.controllers.{system}"} for system in SYSTEMS}
+"""Modules that show that a system is loaded."""
+SMALL = {"internal.cloud.pace", "internal.cosmos.clock", "internal.cosmos.times"}
+"""What the defaults of options are made of: a few lines each, of the standard library alone."""
+
+
+def loaded(*systems: str) -> set[str]:
+    """Return the modules that `manager run` with these systems has loaded when it connects."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", PROGRAM, *systems],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    loaded = set(done.stdout.split())
-    assert {"manager.controllers.tenancy", "manager.controllers.cosmos"} <= loaded
-    assert not loaded & LOADED_ON_USE
+    return set(done.stdout.split())
+
+
+def test_a_manager_loads_drivers_other_commands_and_clients_of_other_services_on_use() -> None:
+    found = loaded(*SYSTEMS)
+    assert found > set().union(*OF_A_SYSTEM.values())
+    assert not found & LOADED_ON_USE
+    assert not found & ({*COMMANDS.values()} - {"manager.run_command"})
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_manager_loads_only_the_systems_that_it_runs(system: str) -> None:
+    found = loaded(system)
+    assert found > OF_A_SYSTEM[system]
+    for other in {*SYSTEMS} - {system}:
+        inside = (f"internal.{other}.", f"apis.{other}", f"manager.controllers.{other}")
+        options = f"manager.controllers.{other}_options"
+        assert {name for name in found if name.startswith(inside)} - SMALL == {options}

@@ -12,10 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from manager.cli import main
-from manager.controllers.cloud_parts import CloudOptions
-from manager.controllers.cosmos_parts import CosmosOptions
-from manager.controllers.runs import RunsOptions
-from manager.controllers.tenancy_parts import TenancyOptions
+from manager.controllers.cloud_options import CloudOptions, RunsOptions
+from manager.controllers.cosmos_options import CosmosOptions
+from manager.controllers.tenancy_options import TenancyOptions
 from manager.options import RunOptions
 from tests.docs.blocks import ROOT
 from tests.manager_cli.program import Program

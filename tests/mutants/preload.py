@@ -50,7 +50,10 @@ OWN = (
     "ctrlruntime.envtest.environment",
     "ctrlruntime.manager",
     "ctrlruntime.webhook",
-    "manager.cli",
+    "manager.controllers.cloud",
+    "manager.controllers.cosmos",
+    "manager.controllers.tenancy",
+    "manager.run_command",
 )
 SILENT = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 """For once pytest need not be the one who imports its plugins."""

@@ -269,7 +269,9 @@ def test_what_is_not_supported_is_refused_with_the_fix(
 
 OFF = """
 import asyncio, contextvars, sys
-import manager.cli, manager.run
+import manager.cli, manager.run_command
+from manager.systems import SYSTEMS, load_systems
+load_systems(SYSTEMS)
 from ctrlruntime import Builder, Client, Manager, ManagerOptions
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.api.builtin import BUILTIN

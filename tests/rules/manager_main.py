@@ -12,15 +12,14 @@ from pathlib import Path
 from ctrlruntime.client.config import Config
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager import run as run_on_uvloop
-from internal.cloud.taskdriver.context import Pace
-from internal.cosmos.fullnode.phase import Times
+from internal.cloud.pace import Pace
+from internal.cosmos.times import Times
 from manager.controllers.cloud import add_cloud
-from manager.controllers.cloud_parts import CloudOptions
+from manager.controllers.cloud_options import CloudOptions, RunsOptions
 from manager.controllers.cosmos import add_cosmos
-from manager.controllers.cosmos_parts import CosmosOptions
-from manager.controllers.runs import RunsOptions
+from manager.controllers.cosmos_options import CosmosOptions
 from manager.controllers.tenancy import add_tenancy
-from manager.controllers.tenancy_parts import TenancyOptions
+from manager.controllers.tenancy_options import TenancyOptions
 
 STUB = Path(__file__).parent.parent / "cloud" / "crash" / "stub.py"
 

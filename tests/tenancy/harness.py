@@ -38,7 +38,7 @@ from ctrlruntime.envtest.users import User
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
 from manager.controllers.tenancy import add_tenancy
-from manager.controllers.tenancy_parts import TenancyOptions
+from manager.controllers.tenancy_options import TenancyOptions
 from tests.audit.request_recorder import Audited, RequestRecorder
 from tests.conformance.releases import CHANGES
 from tests.manifests.installation import install

@@ -23,6 +23,7 @@ from typing import Any
 from ctrlruntime.api.model import ApiModel
 from ctrlruntime.envtest.process import die_with
 from ctrlruntime.fast_imports import fast_imports
+from manager.systems import SYSTEMS, load_systems
 
 MANAGER = "manager.cli:main"
 
@@ -126,8 +127,9 @@ def serve() -> None:
     """Fork and reap, until nobody asks any more."""
     with fast_imports():
         import manager.cli
-        import manager.run  # noqa: F401 - what `manager run` imports when it starts
+        import manager.run_command  # noqa: F401 - what `manager run` imports when it starts
 
+        load_systems(SYSTEMS)
         build_models(ApiModel)
 
     woken, wake = os.pipe()

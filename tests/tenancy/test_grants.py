@@ -16,7 +16,7 @@ from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.errors import Forbidden
 from ctrlruntime.envtest.proxy import LoseReply, Match
 from internal.tenancy.missing_permissions import AGGREGATE, Grants, impersonation, missing, needed
-from manager.controllers.tenancy_parts import TenancyOptions
+from manager.controllers.tenancy_options import TenancyOptions
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, World, config_map, mapping
 

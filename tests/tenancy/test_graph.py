@@ -181,7 +181,9 @@ class Finder:
         if name == "networkx":
             where.append(threading.current_thread() is threading.main_thread())
 sys.meta_path.insert(0, Finder())
-import manager.cli, manager.run
+import manager.cli, manager.run_command
+from manager.systems import SYSTEMS, load_systems
+load_systems(SYSTEMS)
 assert not where, "the manager imports networkx at its start"
 from internal.tenancy.graph import Graph, load
 async def two():

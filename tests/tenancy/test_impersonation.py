@@ -13,7 +13,7 @@ from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.envtest.proxy.requests import READS
 from ctrlruntime.resources import OWNER
-from manager.controllers.tenancy_parts import TenancyOptions
+from manager.controllers.tenancy_options import TenancyOptions
 from tests.manifests.installation import ACCOUNT, NAMESPACE
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, SECRET, World, config_map

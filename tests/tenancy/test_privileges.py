@@ -18,7 +18,7 @@ from internal.tenancy.privileges import (
     Refused,
     parse_kind,
 )
-from manager.controllers.tenancy_parts import TenancyOptions
+from manager.controllers.tenancy_options import TenancyOptions
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, World, config_map
 

@@ -13,7 +13,7 @@ from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.resources import OWNER, OWNER_UID
 from internal.tenancy.labels import FIELD_MANAGER, KINDS
 from internal.tenancy.privileges import ForeignNamespaces, Privileges, Refused
-from manager.controllers.tenancy_parts import TenancyOptions
+from manager.controllers.tenancy_options import TenancyOptions
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, NAMESPACE_KIND, World, config_map
 

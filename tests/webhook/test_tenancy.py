@@ -20,7 +20,7 @@ from ctrlruntime.envtest.local_webhooks import LocalWebhooks
 from ctrlruntime.generate import webhook_configurations
 from ctrlruntime.manager import Manager, ManagerOptions
 from manager.controllers.tenancy import add_tenancy, webhooks
-from manager.controllers.tenancy_parts import TenancyOptions
+from manager.controllers.tenancy_options import TenancyOptions
 from tests.webhook.handshakes import until
 
 KINDS = (TenantRegistry, TenantTemplate, Tenant)

@@ -1,6 +1,7 @@
 """The driver: one ``ensure`` for every type of task."""
 
-from .context import Pace
+from internal.cloud.pace import Pace
+
 from .deps import OpenRuns, Tools, shared
 from .ensure import EnsureOptions, Progress, ensure
 from .inputs import Inputs, inputs_of

@@ -13,8 +13,8 @@ from ctrlruntime.clock import utc_now
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.tracing import Tracing
 from internal.cloud.concurrency import ConcurrencyChecker
+from internal.cloud.pace import Pace
 from internal.cloud.runs import RunOwner, RunProvider
-from internal.cloud.taskdriver.context import Pace
 from internal.cloud.taskdriver.metrics import TaskMetrics
 
 OpenRuns = Callable[[RunOwner], Awaitable[RunProvider]]

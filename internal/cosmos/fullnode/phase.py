@@ -9,25 +9,12 @@ from ctrlruntime.api import Condition
 from ctrlruntime.api.conditions import shorten
 from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.status import CLAIMS, CRDS, HELD
+from internal.cosmos.times import Times
 from internal.cosmos.workload.claims import SIZE, ClaimProgress, Immutable
 from internal.cosmos.workload.workload import Progress
 
 SHOWN: Final = 3
 """Objects that a sentence names."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Times:
-    """Seconds until a set is looked at again. One that is as it should be is not looked at."""
-
-    progress: float = 3.0
-    """While something is being brought about, or after a failure that is likely to pass."""
-    external: float = 30.0
-    """While somebody else has to do something: a load balancer, a node that catches up, a snapshot."""
-    failure: float = 60.0
-    """After a failure that needs somebody, who may mend it where nothing is seen of it."""
-    upgrade: float = 10.0
-    """That a node stands at the height of another version before it is taken down; see Crossings."""
 
 
 @dataclass(slots=True, kw_only=True)

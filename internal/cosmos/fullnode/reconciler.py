@@ -27,7 +27,6 @@ from internal.cosmos.fullnode.metadata import node_ordinals, node_selector
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
 from internal.cosmos.fullnode.phase import (
     Found,
-    Times,
     Verdict,
     conditions,
     nodes_behind,
@@ -51,6 +50,7 @@ from internal.cosmos.fullnode.status import (
 from internal.cosmos.fullnode.steps import Controls, Outcome
 from internal.cosmos.fullnode.upgrade_gate import Admitted, Crossings
 from internal.cosmos.labels import claim_name, pod_name
+from internal.cosmos.times import Times
 
 Statuses = StatusClient[CosmosFullNodeSpec, CosmosFullNodeStatus]
 

@@ -5,8 +5,6 @@ from functools import lru_cache
 from typing import Any
 
 import orjson
-import tomlkit
-from tomlkit.exceptions import TOMLKitError
 
 from apis.cosmos import App, Chain, Comet, CosmosFullNode, FullNodeType, Pruning
 from internal.cosmos.fullnode.peers import Peers
@@ -118,6 +116,8 @@ def _joined(*parts: str) -> str:
 
 
 def _laid(document: Document, overrides: str, field: str) -> str:
+    from tomlkit.exceptions import TOMLKitError  # loaded with the first set of nodes
+
     try:
         return _rendered(orjson.dumps(document, option=orjson.OPT_SORT_KEYS), overrides)
     except (TOMLKitError, ValueError, TypeError, RecursionError) as error:
@@ -127,6 +127,8 @@ def _laid(document: Document, overrides: str, field: str) -> str:
 @lru_cache(maxsize=4096)
 def _rendered(document: bytes, overrides: str) -> str:
     """Writing TOML takes 2 ms a file, and a set is built again at every pass: what was written is kept."""
+    import tomlkit
+
     over = tomlkit.parse(overrides).unwrap()
     return tomlkit.dumps(merged(orjson.loads(document), over), sort_keys=True)
 
@@ -143,6 +145,8 @@ def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> Document:
 
 def merged_files(texts: Iterable[str]) -> str:
     """Several TOML documents as one, each upon those before it. Raises TOMLKitError."""
+    import tomlkit
+
     made: Document = {}
     for text in texts:
         made = merged(made, tomlkit.parse(text).unwrap())

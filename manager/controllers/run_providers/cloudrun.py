@@ -7,7 +7,9 @@ from ctrlruntime.manager import Manager
 from internal.cloud.runs import RunProvider
 from internal.cloud.runs.cloudrun import CloudRunOptions, CloudRunRuns, metadata_token
 from internal.cloud.runs.secrets import secrets_of
-from manager.controllers.runs import NoImage, ProviderPlugin, RunsOptions
+from manager.controllers.cloud_options import RunsOptions
+from manager.controllers.runs import ProviderPlugin
+from manager.own_image import NoImage
 
 
 def make(options: RunsOptions, manager: Manager) -> RunProvider:

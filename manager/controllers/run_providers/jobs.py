@@ -5,7 +5,9 @@ from typing import Final
 from ctrlruntime.manager import Manager
 from internal.cloud.runs import RunProvider
 from internal.cloud.runs.jobs import JobOptions, JobRuns
-from manager.controllers.runs import NoImage, ProviderPlugin, RunsOptions
+from manager.controllers.cloud_options import RunsOptions
+from manager.controllers.runs import ProviderPlugin
+from manager.own_image import NoImage
 
 
 def make(options: RunsOptions, manager: Manager) -> RunProvider:

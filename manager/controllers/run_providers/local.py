@@ -7,7 +7,8 @@ from ctrlruntime.manager import Manager
 from internal.cloud.runs import RunProvider
 from internal.cloud.runs.local import LocalOptions, LocalRuns
 from internal.cloud.runs.secrets import secrets_of
-from manager.controllers.runs import ProviderPlugin, RunsOptions
+from manager.controllers.cloud_options import RunsOptions
+from manager.controllers.runs import ProviderPlugin
 
 
 def make(options: RunsOptions, manager: Manager) -> RunProvider:

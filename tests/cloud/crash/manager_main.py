@@ -9,10 +9,9 @@ from pathlib import Path
 from ctrlruntime.client.config import Config
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager import run as run_on_uvloop
-from internal.cloud.taskdriver.context import Pace
+from internal.cloud.pace import Pace
 from manager.controllers.cloud import add_cloud
-from manager.controllers.cloud_parts import CloudOptions
-from manager.controllers.runs import RunsOptions
+from manager.controllers.cloud_options import CloudOptions, RunsOptions
 
 STUB = Path(__file__).with_name("stub.py")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ctrlruntime.manager import Manager
 from internal.cloud.runs import Run, RunName, RunOwner, RunRequest, RunState
 from manager.controllers.cloud import add_cloud
-from manager.controllers.cloud_parts import CloudOptions
+from manager.controllers.cloud_options import CloudOptions
 from tests.cloud.instance.harness import Stage
 
 

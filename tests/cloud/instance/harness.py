@@ -35,7 +35,8 @@ from ctrlruntime.manager.logs import make_logger
 from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.taskdriver.inputs import inputs_of
 from manager.controllers.cloud import add_instance_controller
-from manager.controllers.cloud_parts import CloudOptions, make_parts
+from manager.controllers.cloud_options import CloudOptions
+from manager.controllers.cloud_parts import make_parts
 from tests.cloud.rbac import embedded
 
 KINDS = (

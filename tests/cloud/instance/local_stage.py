@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ctrlruntime.manager import Manager
-from internal.cloud.taskdriver import Pace
+from internal.cloud.pace import Pace
 from manager.controllers.cloud import add_cloud
-from manager.controllers.cloud_parts import CloudOptions
-from manager.controllers.runs import RunsOptions
+from manager.controllers.cloud_options import CloudOptions, RunsOptions
 from tests.cloud.instance.harness import NAMESPACE, Stage
 
 STAND_IN = Path(__file__).parents[1] / "tasks" / "terraform" / "stand_in.py"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from internal.cloud.taskdriver import Pace
-from manager.controllers.cloud_parts import CloudOptions
+from internal.cloud.pace import Pace
+from manager.controllers.cloud_options import CloudOptions
 from tests.cloud.instance.e2e_harness import Theatre
 from tests.cloud.instance.harness import instance
 from tests.cloud.instance.local_stage import LocalStage, local_stage

@@ -15,8 +15,7 @@ from ctrlruntime.client.config import Config
 from ctrlruntime.manager import Manager, ManagerOptions
 from internal.cloud.subresources import SUBRESOURCES
 from manager.controllers.cloud import add_cloud
-from manager.controllers.cloud_parts import CloudOptions
-from manager.controllers.runs import RunsOptions
+from manager.controllers.cloud_options import CloudOptions, RunsOptions
 from manager.embedded import EmbeddedCluster
 
 SAMPLES = Path(__file__).parents[3] / "config" / "samples"

@@ -26,7 +26,7 @@ from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
 from internal.cloud.runs.jobs import JobOptions, JobRuns
 from manager.controllers.cloud import add_cloud
-from manager.controllers.cloud_parts import CloudOptions
+from manager.controllers.cloud_options import CloudOptions
 from tests.backends import SharedServer
 from tests.cloud.lifecycle.watch_recorder import Chronicle
 from tests.cloud.rbac import SUITE

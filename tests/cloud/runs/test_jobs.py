@@ -23,7 +23,9 @@ from internal.cloud import labels as label_keys
 from internal.cloud.runs import RunOwner, RunRefused, RunState
 from internal.cloud.runs.jobs import JobOptions, JobRuns
 from internal.cloud.runs.jobs.manifest import JOB, POD, SECRET, job_of
-from manager.controllers.runs import NoImage, RunsOptions, with_own_image
+from manager.controllers.cloud_options import RunsOptions
+from manager.controllers.runs import with_own_image
+from manager.own_image import NoImage
 from tests.backends import SharedServer
 from tests.cloud.rbac import embedded
 from tests.cloud.runs.benches import JOBS, JobBench, owner_of, request_of

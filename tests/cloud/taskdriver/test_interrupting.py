@@ -10,8 +10,8 @@ import pytest
 from apis.cloud import InstanceTerraform, Phase, TaskOperation, TaskOutcome
 from ctrlruntime.controller import annotations as annotation_keys
 from internal.cloud.labels import PAUSED, RETRY, SUPERSEDED
+from internal.cloud.pace import Pace
 from internal.cloud.runs import RunState
-from internal.cloud.taskdriver import Pace
 from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, World, run_of
 
 pytestmark = pytest.mark.criterion("H-B9")

@@ -13,7 +13,7 @@ from ctrlruntime.resources import Desired
 from internal.cosmos import labels as label_keys
 from internal.cosmos.fullnode.pod_builder import build_pods, sidecar_image_of
 from internal.cosmos.workload.checksums import CONFIG_CHECKSUM
-from manager.controllers.cosmos_parts import CosmosOptions
+from manager.controllers.cosmos_options import CosmosOptions
 
 from .samples import SIDECAR, node_set
 

@@ -29,9 +29,9 @@ from ctrlruntime.envtest.proxy import LogEntry, Mark
 from ctrlruntime.envtest.users import User, administrator
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
-from internal.cosmos.fullnode.phase import Times
+from internal.cosmos.times import Times
 from manager.controllers.cosmos import add_cosmos
-from manager.controllers.cosmos_parts import CosmosOptions
+from manager.controllers.cosmos_options import CosmosOptions
 from tests.cosmos.servers.comet import CometNode, CometNodes
 from tests.rbac import audited, grant
 

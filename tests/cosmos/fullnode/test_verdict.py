@@ -11,14 +11,8 @@ from ctrlruntime.api import Condition, set_condition
 from ctrlruntime.controller.aggregate_error import TransientError, UnrecoverableError
 from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.events import of_status
-from internal.cosmos.fullnode.phase import (
-    Found,
-    Times,
-    Verdict,
-    conditions,
-    rollout_of,
-    verdict,
-)
+from internal.cosmos.fullnode.phase import Found, Verdict, conditions, rollout_of, verdict
+from internal.cosmos.times import Times
 from internal.cosmos.workload.claims import ClaimProgress, Immutable
 from internal.cosmos.workload.workload import Progress
 from tests.cosmos.fullnode.test_status import NOON

@@ -34,7 +34,8 @@ from ctrlruntime.resources import ORDINAL, OWNER, OWNER_UID
 from ctrlruntime.resources.ownership import owner_key
 from internal.cosmos.labels import COMPONENT, CREATED_BY, FIELD_MANAGER, NAME, claim_name
 from manager.controllers.cosmos_cache import add_cache
-from manager.controllers.cosmos_parts import CosmosOptions, declare_parts
+from manager.controllers.cosmos_options import CosmosOptions
+from manager.controllers.cosmos_parts import declare_parts
 from manager.controllers.cosmos_selfheal import NAME as CONTROLLER
 from manager.controllers.cosmos_selfheal import add_selfhealing
 from tests.cosmos.servers.comet import CometNode, CometNodes

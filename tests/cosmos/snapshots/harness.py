@@ -29,7 +29,8 @@ from ctrlruntime.queue import Request
 from internal.cosmos.cache.observation import Observation
 from internal.cosmos.labels import CREATED_BY, FIELD_MANAGER, INSTANCE, NAME, claim_name, pod_name
 from manager.controllers.cosmos_jobs import add_stateful_jobs
-from manager.controllers.cosmos_parts import CosmosOptions, declare_parts
+from manager.controllers.cosmos_options import CosmosOptions
+from manager.controllers.cosmos_parts import declare_parts
 from manager.controllers.cosmos_snapshots import add_snapshots
 from tests.cosmos.servers.csi import Csi
 from tests.cosmos.servers.snapshotcrds import SNAPSHOT, SNAPSHOT_CRDS, snapshot_class

@@ -1,0 +1,80 @@
+"""JSONPath expressions of `ignoreFields`: which are accepted. Imports the parser, so it is imported on use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+import jsonpath
+from jsonpath import CompoundJSONPath, JSONPath, JSONPathError
+from jsonpath.filter import BaseExpression, FilterQuery, FunctionExtension, RegexLiteral
+from jsonpath.selectors import Filter, JSONPathSelector, KeySelector, KeysFilter, KeysSelector
+
+from internal.tenancy.ignore_fields import IgnoreFieldError
+
+LONGEST_PATH: Final = 512
+"""Characters of one path."""
+
+
+@lru_cache(maxsize=512)
+def compiled(path: str) -> JSONPath | CompoundJSONPath:
+    """Return the path ready to be evaluated. Raises IgnoreFieldError."""
+    text = path.strip()
+    if not text:
+        raise IgnoreFieldError("ignoreFields: a path is empty")
+    if len(text) > LONGEST_PATH:
+        raise IgnoreFieldError(
+            f"ignoreFields: {text[:80]!r}… is too long; at most {LONGEST_PATH} characters"
+        )
+    try:
+        made = jsonpath.compile(text if text.startswith("$") else f"$.{text.lstrip('.')}")
+        _refuse_unsupported(made, text)
+    except (JSONPathError, RecursionError):
+        raise IgnoreFieldError(
+            f"ignoreFields: {text!r} is not a JSONPath; write for example $.spec.replicas or "
+            "$.spec.template.spec.containers[?(@.name=='app')].image"
+        ) from None
+    return made
+
+
+def _refuse_unsupported(path: JSONPath | CompoundJSONPath, text: str) -> None:
+    """Raises IgnoreFieldError for what has no place of its own to keep, or an unbounded cost."""
+    for selector in _selectors(path):
+        if isinstance(selector, KeySelector | KeysSelector | KeysFilter):
+            raise IgnoreFieldError(
+                f"ignoreFields: {text!r} selects keys (~); select the values instead"
+            )
+        if not isinstance(selector, Filter):
+            continue
+        for part in _parts(selector.expression):
+            if isinstance(part, FunctionExtension):
+                raise IgnoreFieldError(
+                    f"ignoreFields: {text!r} uses the function {part.name}(), which is not "
+                    "supported; compare fields with ==, !=, <, <=, >, >=, in, && and ||"
+                )
+            if isinstance(part, RegexLiteral):
+                raise IgnoreFieldError(
+                    f"ignoreFields: {text!r} uses a pattern (=~), which is not supported; compare "
+                    "fields with ==, !=, in, && and ||"
+                )
+
+
+def _selectors(path: JSONPath | CompoundJSONPath) -> Iterator[JSONPathSelector]:
+    if isinstance(path, CompoundJSONPath):
+        yield from _selectors(path.path)
+        for _, other in path.paths:
+            yield from _selectors(other)
+        return
+    for segment in path.segments:
+        yield from segment.selectors
+
+
+def _parts(expression: BaseExpression) -> Iterator[BaseExpression]:
+    yield expression
+    for child in expression.children():
+        yield from _parts(child)
+    if isinstance(expression, FilterQuery):
+        for selector in _selectors(expression.path):
+            if isinstance(selector, Filter):
+                yield from _parts(selector.expression)

@@ -1,0 +1,100 @@
+"""Options of the cloud system. Imports little of it: the command line reads the defaults of every system."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from internal.cloud.pace import Pace
+
+if TYPE_CHECKING:
+    from ctrlruntime.controller.permissions import Permission
+    from internal.cloud.subresource import Subresource
+    from internal.cloud.tasks.definition import TaskDefinition
+
+Provider = Literal["local", "jobs", "cloudrun"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsOptions:
+    """The provider of runs, and its options."""
+
+    provider: Provider = "local"
+    """Processes of this machine, Jobs of the cluster, or jobs of Google Cloud Run."""
+    folder: Path = Path(".run/runs")
+    """local: where the folders of runs are. Runs outlive the manager, and are found there again."""
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Variables for every task, such as what a cloud's tools need."""
+    environment_file: Path | None = None
+    """local: file with lines NAME=VALUE for every task, such as credentials."""
+    command: Sequence[str] = ()
+    """local: the program in place of this manager's own; the name of the task is added."""
+    job_image: str = ""
+    """jobs, cloudrun: the image of runs. Default: the manager's own."""
+    job_service_account: str = ""
+    """jobs: ServiceAccount in each namespace of instances whose token tasks get."""
+    job_priority_class: str = ""
+    """jobs: PriorityClass of the Pods."""
+    job_pull_secrets: tuple[str, ...] = ()
+    """jobs: Secrets with credentials for the image, in each namespace of instances."""
+    job_environment_from: tuple[str, ...] = ()
+    """jobs: Secrets in each namespace of instances whose keys are variables of every task."""
+    job_annotations: Mapping[str, str] = field(default_factory=dict)
+    """jobs: annotations of the Pods."""
+
+    cloud_run_project: str = ""
+    """cloudrun: the project."""
+    cloud_run_location: str = ""
+    """cloudrun: the location, such as us-central1."""
+    cloud_run_bucket: str = ""
+    """cloudrun: Cloud Storage bucket in which runs find their input and leave their result."""
+    cloud_run_service_account: str = ""
+    """cloudrun: email address of the account that tasks run as."""
+
+    def permissions(self) -> Sequence[Permission]:
+        """Rights in the cluster that the provider needs, besides Secrets."""
+        from manager.controllers.runs import plugin_of
+
+        return plugin_of(self.provider).permissions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudOptions:
+    """Options of the cloud system."""
+
+    instance_concurrency: int = 20
+    """Instances worked on at once."""
+    subresource_concurrency: int = 10
+    """Objects of one type of subresource worked on at once; no limit on runs."""
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """By task, runs at once; what is not named keeps its definition's. 0 is without limit."""
+    starts_per_minute: Mapping[str, int] = field(default_factory=dict)
+    """By task, starts in any 60 seconds; what is not named keeps its definition's. 0: no limit."""
+    timeouts: Mapping[str, float] = field(default_factory=dict)
+    """By task, seconds that a run may take; what is not named keeps its definition's."""
+    attempts: Mapping[str, int] = field(default_factory=dict)
+    """By task, attempts for one set of inputs; what is not named keeps its definition's. 0: no limit."""
+    settings_file: Path | None = None
+    """File whose settings take the place of those above, and may change while the manager runs."""
+    runs: RunsOptions = field(default_factory=RunsOptions)
+    """Where runs execute."""
+    pace: Pace = field(default_factory=Pace)
+    """How long the driver waits for what."""
+
+    def limited(self, subresources: Sequence[Subresource[Any]]) -> list[Subresource[Any]]:
+        """The subresources with the limits that the options give them."""
+        return [replace(item, definition=self._definition(item)) for item in subresources]
+
+    def _definition(self, item: Subresource[Any]) -> TaskDefinition:
+        from internal.cloud.tasks.settings import TaskSettings, with_settings
+
+        name = item.definition.name
+        settings = TaskSettings(
+            limit=self.limits.get(name),
+            starts_per_minute=self.starts_per_minute.get(name),
+            timeout_seconds=self.timeouts.get(name),
+            attempts=self.attempts.get(name),
+        )
+        return with_settings(item.definition, settings)

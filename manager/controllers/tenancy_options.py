@@ -1,0 +1,55 @@
+"""Options of the tenancy system. Imports nothing of it: the command line reads the defaults of every system."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ctrlruntime.api.kinds import GroupKind
+
+if TYPE_CHECKING:
+    from internal.tenancy.privileges import Privileges
+
+STATUS_PERIOD = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenancyOptions:
+    """Options of the tenancy system."""
+
+    registry_concurrency: int = 3
+    template_concurrency: int = 5
+    tenant_concurrency: int = 10
+    writes_per_type: int = 16
+    """Writes of one resource type that are under way at once."""
+    writes_total: int = 64
+    """Writes that are under way at once."""
+    sqlite_root: Path | None = None
+    """Directory of the SQLite files that registries may name; None allows none."""
+    tenant_series: int = 500
+    """Most tenants with metric series of their own; only those that are not ready have any."""
+    every_tenant_series: bool = False
+    """Series for every tenant."""
+    status_period: float = STATUS_PERIOD
+    """Seconds that changed counts of tenants wait for more, and between two writes of one status."""
+    allow_foreign_namespaces: frozenset[str] = frozenset()
+    """Namespaces besides the tenant's that templates may write to and make: names, patterns, `own`."""
+    allow_kinds: frozenset[GroupKind] = frozenset()
+    """Kinds that templates may name although they give rights or belong to the whole cluster."""
+    webhooks: bool = False
+    """Validate registries and templates on admission."""
+    protected_namespaces: frozenset[str] = frozenset()
+    """Names or patterns of namespaces that nothing is written to for any tenant, nor to their
+    Namespace objects; `kube-*` are always among them."""
+
+    @property
+    def privileges(self) -> Privileges:
+        """What templates may do."""
+        from internal.tenancy.privileges import ForeignNamespaces, Privileges
+
+        return Privileges(
+            foreign=ForeignNamespaces.parse(self.allow_foreign_namespaces),
+            kinds=self.allow_kinds,
+            protected=self.protected_namespaces,
+        )
