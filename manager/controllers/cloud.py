@@ -137,6 +137,7 @@ def _ledger_keeper(
         ledger=limiter,
         client=parts.manager.live_client,
         subresources=parts.subresources,
+        crds=parts.crds,
         definition_of=lambda item: parts.definitions(item.definition.name),
         clock=utc_now,
         wake=wakeups.wake,

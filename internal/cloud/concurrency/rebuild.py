@@ -11,6 +11,7 @@ from apis.cloud import TaskState
 from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
+from ctrlruntime.resources import Definitions
 from internal.cloud.concurrency.checker import Claim
 from internal.cloud.concurrency.limiter import ConcurrencyLimiter
 from internal.cloud.runs import RunOwner
@@ -36,6 +37,8 @@ class LedgerKeeper:
     client: Client
     """Live: what a cache holds at the start of leadership may be older than the last leader's writes."""
     subresources: Sequence[Subresource[Any]]
+    crds: Definitions
+    """Decides what a 404 means: the kind is gone, or the server does not serve it at the moment."""
     clock: Callable[[], datetime]
     definition_of: Callable[[Subresource[Any]], TaskDefinition] = _own_definition
     """The definition of a subresource's task to use now."""
@@ -88,12 +91,17 @@ class LedgerKeeper:
     async def _list(
         self, subresource: Subresource[Any], namespace: str | None
     ) -> list[dict[str, Any]]:
-        """Return the objects of a kind. One whose CRD was deleted has none, and blocks no other kind."""
+        """Return the objects of a kind. One whose CRD is deleted has none, and blocks no other kind.
+
+        Raises NotFound if the CRD exists, and Forbidden if it may not be read: the kind's runs are unknown.
+        """
+        mapping = subresource.kind.mapping()
         try:
-            found: list[dict[str, Any]] = await self.client.list(
-                subresource.kind.mapping(), namespace
-            )
+            found: list[dict[str, Any]] = await self.client.list(mapping, namespace)
         except NotFound:
+            crd = await self.crds.of(mapping)
+            if crd.exists and not crd.terminating:
+                raise
             return []
         return found
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from apis.cloud import InstanceTerraform, TaskState
+from ctrlruntime.resources import Definitions
 from internal.cloud.concurrency import ConcurrencyLimiter
 from internal.cloud.concurrency.rebuild import LedgerKeeper
 from internal.cloud.runs import RunState
@@ -83,6 +84,7 @@ class Schedule:
             ledger=ledger,
             client=life.cache.live_client,
             subresources=[TERRAFORM],
+            crds=Definitions(life.cache.live_client),
             clock=self.world.clock,
         )
         seat = Seat(life, keeper)

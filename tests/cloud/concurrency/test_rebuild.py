@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from apis.cloud import InstanceTerraform, Phase, TaskState
-from ctrlruntime.client.errors import TransportError
+from ctrlruntime.client.errors import APIError, Forbidden, NotFound, TransportError
 from ctrlruntime.envtest.eventually import eventually_holds
-from ctrlruntime.envtest.proxy import Cut, Match
+from ctrlruntime.envtest.proxy import Cut, Fail, Match
+from ctrlruntime.resources import Definitions
+from ctrlruntime.resources.definitions import CRD
 from internal.cloud.concurrency import ConcurrencyLimiter
 from internal.cloud.concurrency.rebuild import LedgerKeeper
 from internal.cloud.runs import RunOwner, RunState
@@ -33,6 +35,7 @@ def keeper(life: Life, woken: list[RunOwner] | None = None) -> LedgerKeeper:
         ledger=ledger,
         client=life.cache.live_client,
         subresources=[TERRAFORM],
+        crds=Definitions(life.cache.live_client),
         clock=life.world.clock,
         wake=(woken if woken is not None else []).append,
     )
@@ -100,6 +103,51 @@ async def test_nothing_is_known_before_the_read_and_a_failed_read_is_repeated(
         mark = world.env.proxy.log.mark()
         await kept.ready()
         assert world.env.proxy.log.since(mark).select(user="manager").total == 0, "once"
+
+
+@pytest.mark.parametrize(("crd_reads", "error"), [("answered", NotFound), ("refused", Forbidden)])
+async def test_a_404_of_a_kind_that_has_a_crd_is_not_taken_for_no_objects(
+    world: World, crd_reads: str, error: type[APIError]
+) -> None:
+    await world.make()
+    async with world.life() as life:
+        await life.drive(definition=LIMITED)
+    async with world.life() as life:
+        kept = keeper(life)
+        _not_served(world)
+        if crd_reads == "refused":
+            world.env.proxy.add(Fail(code=403), _lists("customresourcedefinitions.*"), times=10)
+        with pytest.raises(error):
+            await kept.ready()
+        with pytest.raises(error):
+            await kept.ready()
+        world.env.proxy.clear()
+        await kept.ready()
+        assert kept.ledger.running("terraform") == 1
+
+
+@pytest.mark.parametrize("crd", ["gone", "terminating"])
+async def test_a_kind_whose_crd_is_deleted_has_no_objects(world: World, crd: str) -> None:
+    name = "instanceterraforms.cloud.ctrlruntime.dev"
+    held = {"metadata": {"finalizers": ["test.ctrlruntime.dev/held"]}}
+    if crd == "terminating":
+        await world.admin.patch(CRD, name, held)
+    async with world.life() as life:
+        await world.admin.delete(CRD, name)
+        if crd == "terminating":
+            _not_served(world)
+        kept = keeper(life)
+        await kept.ready()
+        assert kept.ledger.running("terraform") == 0
+
+
+def _lists(resource: str) -> Match:
+    return Match(user="manager", verb="list", resource=resource)
+
+
+def _not_served(world: World) -> None:
+    """Have the server answer as one that has not loaded its CRDs yet."""
+    world.env.proxy.add(Fail(code=404), _lists("instanceterraforms.*"), times=10)
 
 
 @pytest.mark.criterion("SG-43")
