@@ -14,6 +14,8 @@ WORKERS ?= 4
 BASE ?= 661b417
 TURNS ?= 1
 OBJECTS ?= 50000
+# What the objects of `make rules` are drawn by: another day, other objects.
+SEED ?= $(shell date +%Y%m%d)
 # sample: of the heavy proofs a sample (tests/samples/plan.toml); all: everything.
 TESTS ?= sample
 # What the next clone can use as well.
@@ -21,7 +23,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ctrlruntime
 # Programs that tests start are not compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test coverage checks lint types check-generated pytest envtest-assets test-real requirements scenarios hazards mutants faults \
+.PHONY: help setup run test coverage checks lint types check-generated pytest envtest-assets test-real requirements scenarios hazards mutants rules faults \
         generate manifests build-installer image image-all push deploy wheel sbom docs bench-tenancy bench-plan bench-runtime bench-capacity bench-cloud bench-cosmos bench-stalls bench clean
 
 help: ## Show what there is to make
@@ -97,6 +99,10 @@ coverage: setup ## Measure what a sample of the tests reaches (COVERAGE_ARGS: ot
 
 mutants: setup ## Put one defect at a time into a copy; each must be caught by the test of its ID (part of the test suite)
 	@$(PY) -m tests.mutants
+
+rules: setup ## Accepted means observed, in full: 500 objects of each kind; KIND=Tenant: of one; SEED=20261123: those objects again
+	@echo "SEED=$(SEED)"
+	@.venv/bin/pytest -n 2 tests/rules/test_accepted_means_observed.py --rule-examples 500 --hypothesis-seed=$(SEED) $(if $(KIND),-k '[$(KIND)]') $(PYTEST_ARGS)
 
 faults: setup ## The rules of the design over every kind, in full: 500 objects a kind, 20 seeds a fault (about two hours)
 	@.venv/bin/pytest -n 2 tests/rules --rule-examples 500 $(PYTEST_ARGS)

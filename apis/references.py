@@ -8,10 +8,16 @@ from pydantic import Field, WithJsonSchema
 
 from ctrlruntime.api import ApiModel
 
-__all__ = ["Name", "NumberOrPercentage", "SecretKeyRef", "SecretRef"]
+__all__ = ["Name", "NumberOrPercentage", "SecretKeyRef", "SecretRef", "ServiceAccountName"]
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 """The name of an object."""
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+ServiceAccountName = Annotated[
+    str, Field(min_length=1, max_length=253, pattern=rf"^{_LABEL}(\.{_LABEL})*$")
+]
+"""The name of a ServiceAccount. It becomes part of a header, so no other text may stand for it."""
 
 NumberOrPercentage = Annotated[
     int | str,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
 
-from apis.references import Name, SecretKeyRef
+from apis.references import SecretKeyRef, ServiceAccountName
 from ctrlruntime.api import (
     ApiModel,
     Conditions,
@@ -292,7 +292,7 @@ class JobHook(ApiModel):
     """The command; the image's own if empty."""
     env: dict[str, str] = Field(default_factory=dict)
     """Environment; the places that requests replace are replaced here too."""
-    service_account_name: Name | None = None
+    service_account_name: ServiceAccountName | None = None
     """ServiceAccount in the instance's cluster."""
     pod_annotations: dict[str, str] = Field(default_factory=dict)
     """Annotations of the Pod."""

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from apis.references import Name, SecretKeyRef
+from apis.references import Name, SecretKeyRef, ServiceAccountName
 from ctrlruntime.api import ApiModel, GroupKind, Int32, ListMap, RawExtension
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "PatchStrategy",
     "ResourceLists",
     "SecretKeyRef",
+    "ServiceAccountName",
     "TResource",
     "resource_lists",
 ]

@@ -17,7 +17,7 @@ from ctrlruntime.api import (
     Time,
 )
 
-from .common import GROUP, VERSION, Name, ResourceLists
+from .common import GROUP, VERSION, Name, ResourceLists, ServiceAccountName
 
 __all__ = ["PendingRemoval", "SensitiveVariables", "Tenant", "TenantSpec", "TenantStatus"]
 
@@ -40,7 +40,7 @@ class TenantSpec(ResourceLists):
     """Name of the TenantTemplate, in the same namespace."""
     registry_id: Name | None = None
     """Name of the TenantRegistry, in the same namespace."""
-    service_account_name: Name | None = None
+    service_account_name: ServiceAccountName | None = None
     """ServiceAccount in the tenant's namespace with whose rights resources are written; default: the
     manager's own rights."""
     template_revision: str | None = None

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ctrlruntime.api import ApiModel, Conditions, Immutable, Int32, PrintColumn, Resource
 
-from .common import GROUP, VERSION, Name, ResourceLists
+from .common import GROUP, VERSION, Name, ResourceLists, ServiceAccountName
 from .rollout import RolloutStatus, TemplateRollout
 
 __all__ = ["TenantTemplate", "TenantTemplateSpec", "TenantTemplateStatus"]
@@ -19,7 +19,7 @@ class TenantTemplateSpec(ResourceLists):
 
     registry_id: Annotated[Name, Immutable("registryId is immutable")]
     """Name of the TenantRegistry, in the same namespace."""
-    service_account_name: Name | None = None
+    service_account_name: ServiceAccountName | None = None
     """ServiceAccount in the template's namespace with whose rights resources are written; default:
     the manager's own rights."""
     rollout: TemplateRollout | None = None
