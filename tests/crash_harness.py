@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Kill, Match, Proxy
-from tests.tenancy.manager_forkserver import Child
 
 Holds = Callable[[], Awaitable[bool]]
 MOST_LIVES = 150
@@ -18,7 +18,7 @@ class Lives:
     """Managers that follow one another. `born` starts one; `shown` says what there is, if all does not come about."""
 
     proxy: Proxy
-    born: Callable[[], Awaitable[Child]]
+    born: Callable[[], Awaitable[ChildProcess]]
     shown: Callable[[], Awaitable[str]]
     writes: Match
     """The writes that a manager dies at."""
@@ -66,7 +66,7 @@ class Lives:
             await process.stop(grace=0)
 
     async def _until(
-        self, process: Child, holds: Holds, killed: asyncio.Event | None = None
+        self, process: ChildProcess, holds: Holds, killed: asyncio.Event | None = None
     ) -> None:
         """Until it is killed, or all holds and it has asked for nothing for a while."""
         loop = asyncio.get_running_loop()

@@ -1,6 +1,6 @@
-"""Child processes that never outlive their parent, and the way they say that they are ready.
+"""Child processes that never outlive their parent, and how they report that they are ready.
 
-A child writes one line of JSON to the path given by `--ready` once it serves; parents hand it the
+A child writes one line of JSON to the path given by `--ready` once it serves; parents pass the
 writing end of a pipe (`/dev/fd/N`), scripts may name a file.
 """
 
@@ -10,8 +10,12 @@ import asyncio
 import ctypes
 import os
 import signal
+import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +32,7 @@ class ProcessFailed(RuntimeError):
 def die_with(parent: int) -> Callable[[], None]:
     """A `preexec_fn`: the kernel kills the child when the thread of `parent` that forked it ends.
 
-    Linux only. A parent that is gone before the kernel was told takes the child with it too.
+    Linux only. The child also ends if the parent ended before the call.
     """
 
     def arrange() -> None:
@@ -41,7 +45,7 @@ def die_with(parent: int) -> Callable[[], None]:
 
 
 def report_ready(path: str | None, facts: Mapping[str, Any]) -> None:
-    """Tells whoever started this process that it serves, and where."""
+    """Report to the parent that this process serves, and where."""
     if path is None:
         return
     line = orjson.dumps(dict(facts)) + b"\n"
@@ -55,17 +59,64 @@ def report_ready(path: str | None, facts: Mapping[str, Any]) -> None:
 
 
 class ChildProcess:
-    """A process in its own group, killed with its parent; its output goes to a log file.
+    """A process in its own process group, killed with its parent; its output goes to a log file.
 
-    Groups make sure that what the child itself started goes with it on `stop`.
+    It belongs to no event loop: one loop, or none, may start it and another stop it. Signals go to the
+    group, so that what the child itself started ends with it.
     """
 
     def __init__(
-        self, process: asyncio.subprocess.Process, log: Path, facts: dict[str, Any]
+        self, pid: int, log: Path, ended: Future[int], *, command: Sequence[str] = ()
     ) -> None:
-        self._process = process
+        """`ended` receives the exit code from whoever reaps the process."""
+        self.pid = pid
         self.log = log
-        self.facts = facts
+        self.command = tuple(command)
+        self.facts: dict[str, Any] = {}
+        """What the child reported when it was ready."""
+        self._ended = ended
+
+    @classmethod
+    def spawn(
+        cls,
+        args: Sequence[str],
+        *,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        pass_fds: Sequence[int] = (),
+    ) -> ChildProcess:
+        """Run `args` without waiting until it is ready. Raises OSError if the program cannot be run.
+
+        The kernel ties a child to the thread that forked it: a thread of its own forks and reaps it.
+        """
+        spawned: Future[int] = Future()
+        ended: Future[int] = Future()
+        ended.set_running_or_notify_cancel()  # a cancelled wait does not cancel it
+
+        def keep() -> None:
+            try:
+                with log.open("ab") as output:
+                    process = subprocess.Popen(  # noqa: S603 - the caller's own command
+                        list(args),
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=subprocess.STDOUT,
+                        env=None if env is None else dict(env),
+                        cwd=cwd,
+                        pass_fds=tuple(pass_fds),
+                        start_new_session=True,
+                        preexec_fn=die_with(os.getpid()),
+                    )
+            except Exception as error:  # noqa: BLE001 - the caller's thread raises it
+                spawned.set_exception(error)
+                return
+            spawned.set_result(process.pid)
+            ended.set_result(process.wait())
+
+        name = f"keeper of {Path(args[0]).name}"
+        threading.Thread(target=keep, name=name, daemon=True).start()
+        return cls(spawned.result(), log, ended, command=args)
 
     @classmethod
     async def start(
@@ -78,29 +129,23 @@ class ChildProcess:
         ready: bool = True,
         timeout: float = 30.0,
     ) -> ChildProcess:
-        """Runs `args`, with `--ready` appended if `ready`, and waits until the child reports.
+        """Run `args`, with `--ready` appended if `ready`, and wait until the child reports.
 
         Raises ProcessFailed with the end of the log if it exits before, or after `timeout`
         seconds.
         """
-        read_end, write_end = os.pipe() if ready else (-1, -1)
-        command = [*args, "--ready", f"/dev/fd/{write_end}"] if ready else list(args)
-        with log.open("ab") as output:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=asyncio.subprocess.STDOUT,
-                env=None if env is None else dict(env),
-                cwd=cwd,
-                pass_fds=(write_end,) if ready else (),
-                start_new_session=True,
-                preexec_fn=die_with(os.getpid()),
-            )
-        child = cls(process, log, {})
-        if ready:
+        if not ready:
+            return cls.spawn(args, log=log, env=env, cwd=cwd)
+        read_end, write_end = os.pipe()
+        command = [*args, "--ready", f"/dev/fd/{write_end}"]
+        try:
+            child = cls.spawn(command, log=log, env=env, cwd=cwd, pass_fds=(write_end,))
+        except BaseException:
+            os.close(read_end)
+            raise
+        finally:
             os.close(write_end)
-            await child._wait_ready(read_end, timeout)
+        await child._wait_ready(read_end, timeout)
         return child
 
     async def _wait_ready(self, read_end: int, timeout: float) -> None:
@@ -120,53 +165,56 @@ class ChildProcess:
             await self.stop(grace=0)
             raise ProcessFailed(
                 f"process {self.pid} was not ready within {timeout:g} s or ended "
-                f"(code {self._process.returncode}); its log {self.log} ends:\n{self.log_tail()}"
+                f"(code {self.returncode}); its log {self.log} ends:\n{self.log_tail()}"
             )
         self.facts = orjson.loads(line)
 
     async def _line_or_exit(self, reader: asyncio.StreamReader) -> bytes:
-        """The ready line; empty if the process ends first (its own children may hold the pipe)."""
+        """Return the ready line; empty if the process ends first (its own children may hold the pipe)."""
         line = asyncio.ensure_future(reader.readline())
-        gone = asyncio.ensure_future(self._process.wait())
+        gone = asyncio.ensure_future(self.wait())
         done, _ = await asyncio.wait({line, gone}, return_when=asyncio.FIRST_COMPLETED)
         for waiter in (line, gone):
             waiter.cancel()
         return line.result() if line in done else b""
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
+    def returncode(self) -> int | None:
+        """None while it runs; minus the signal that killed it."""
+        return self._ended.result() if self._ended.done() else None
 
     @property
-    def returncode(self) -> int | None:
-        return self._process.returncode
+    def running(self) -> bool:
+        """Whether it has not ended yet."""
+        return not self._ended.done()
 
     async def wait(self) -> int:
-        return await self._process.wait()
+        """Wait until the process ends; return its exit code."""
+        return await asyncio.wrap_future(self._ended)
 
     async def stop(self, *, grace: float = 10.0) -> int:
-        """SIGTERM, then after `grace` seconds SIGKILL for the whole group; the exit code."""
-        if self._process.returncode is None and grace > 0:
+        """SIGTERM, then after `grace` seconds SIGKILL for the whole group; return the exit code."""
+        if self.running and grace > 0:
             self._signal_group(signal.SIGTERM)
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(grace):
-                    await self._process.wait()
-            except TimeoutError:
-                pass
-        self._signal_group(signal.SIGKILL)
-        return await self._process.wait()
+                    await self.wait()
+        self.kill()
+        return await self.wait()
 
     def kill(self) -> None:
         """SIGKILL for the whole group."""
         self._signal_group(signal.SIGKILL)
 
     def log_tail(self, lines: int = 30) -> str:
-        """The last lines of the log, for messages."""
+        """Return the last lines of the log, for messages."""
+        if not self.log.exists():
+            return ""
         text = self.log.read_text(errors="replace").splitlines()
         return "\n".join(text[-lines:])
 
     def _signal_group(self, number: signal.Signals) -> None:
         try:
-            os.killpg(self._process.pid, number)
+            os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
             return

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from ctrlruntime.client.errors import APIError, Conflict
+from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import (
     Action,
     DelayEvents,
@@ -29,7 +30,7 @@ from ctrlruntime.envtest.proxy import (
 )
 from tests.rules.harness import LIMIT, Harness, mapping_of
 from tests.rules.story import Story, outcome
-from tests.tenancy.manager_forkserver import Child, Nursery
+from tests.tenancy.manager_forkserver import ForkServer
 
 NAMESPACE, NAME = "team-a", "shop"
 FAULTS: dict[str, tuple[Action, str]] = {
@@ -127,10 +128,10 @@ async def list_again(harness: Harness) -> None:
 
 
 @asynccontextmanager
-async def process(harness: Harness, nursery: Nursery) -> AsyncIterator[Child]:
+async def process(harness: Harness, forkserver: ForkServer) -> AsyncIterator[ChildProcess]:
     """A manager as a process of its own."""
     kubeconfig = harness.environment.kubeconfig("manager")
-    child = await nursery.start(
+    child = await forkserver.start(
         [str(kubeconfig), str(harness.folder)],
         log=harness.folder / "process.log",
         entry="tests.rules.manager_main:main",
@@ -150,12 +151,12 @@ async def test_crashes_between_writes_end_like_a_calm_run(
     chance = random.Random(f"crash-{seed}")
     async with (
         Harness.start(tmp_path, nodes=True, manager=False) as harness,
-        Nursery.running() as nursery,
+        ForkServer.running() as forkserver,
     ):
         story = Story(harness, NAMESPACE, NAME)
         await story.begin()
         for life in range(8):
-            async with process(harness, nursery) as child:
+            async with process(harness, forkserver) as child:
                 when = chance.choice(("before", "after"))
                 rule = harness.environment.proxy.add(
                     Kill(pid=child.pid, when="before" if when == "before" else "after"),
@@ -167,11 +168,11 @@ async def test_crashes_between_writes_end_like_a_calm_run(
                 harness.environment.proxy.remove(rule)
             if life == 3:
                 await changed(story)
-        async with process(harness, nursery):
+        async with process(harness, forkserver):
             assert await finished(story) == calm
 
 
-async def _until_killed_or_idle(harness: Harness, child: Child) -> None:
+async def _until_killed_or_idle(harness: Harness, child: ChildProcess) -> None:
     idle = asyncio.create_task(harness.idle(3.0))
     ended = asyncio.create_task(child.wait())
     await asyncio.wait({idle, ended}, return_when=asyncio.FIRST_COMPLETED)

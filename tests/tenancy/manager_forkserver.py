@@ -1,7 +1,7 @@
 """Managers as processes that start at once: forked from one that has imported everything.
 
 A kill is as real as for any other process; only the second of Python imports before it is saved. The
-nursery itself is `python -m tests.tenancy.manager_forkserver`, which reads requests and writes what became of its
+forkserver itself is `python -m tests.tenancy.manager_forkserver`, which reads requests and writes what became of its
 children, one line of JSON each.
 """
 
@@ -15,73 +15,32 @@ import signal
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from ctrlruntime.api.model import ApiModel
-from ctrlruntime.envtest.process import die_with
+from ctrlruntime.envtest.process import ChildProcess, die_with
 from ctrlruntime.fast_imports import fast_imports
 from manager.systems import SYSTEMS, load_systems
 
 MANAGER = "manager.cli:main"
 
 
-class Child:
-    """A manager's process."""
-
-    def __init__(self, pid: int, log: Path) -> None:
-        self.pid = pid
-        self.log = log
-        self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    @property
-    def returncode(self) -> int | None:
-        """None while it runs; minus the signal that killed it."""
-        return self._ended.result() if self._ended.done() else None
-
-    def ended(self, code: int) -> None:
-        """Told by the nursery."""
-        if not self._ended.done():
-            self._ended.set_result(code)
-
-    async def wait(self) -> int:
-        """Until it has ended; its return code."""
-        return await asyncio.shield(self._ended)
-
-    async def stop(self, *, grace: float = 10.0) -> int:
-        """SIGTERM, then after `grace` seconds SIGKILL; the return code."""
-        if grace:
-            self._signal(signal.SIGTERM)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(grace):
-                    return await self.wait()
-        self._signal(signal.SIGKILL)
-        return await self.wait()
-
-    def log_tail(self, lines: int = 30) -> str:
-        """The last lines of the log, for messages."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(self.pid, number)
-
-
-class Nursery:
+class ForkServer:
     """Starts managers by fork. Made by `running`."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
-        self._children: dict[int, Child] = {}
-        self._awaited: deque[asyncio.Future[Child]] = deque()
+        self._children: dict[int, Future[int]] = {}
+        self._awaited: deque[asyncio.Future[ChildProcess]] = deque()
 
     @classmethod
     @asynccontextmanager
-    async def running(cls) -> AsyncIterator[Nursery]:
-        """A nursery; its children end with it."""
+    async def running(cls) -> AsyncIterator[ForkServer]:
+        """A forkserver; its children end with it."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -90,24 +49,24 @@ class Nursery:
             stdout=asyncio.subprocess.PIPE,
             preexec_fn=die_with(os.getpid()),
         )
-        nursery = cls(process)
-        reading = asyncio.create_task(nursery._read())
+        forkserver = cls(process)
+        reading = asyncio.create_task(forkserver._read())
         try:
-            yield nursery
+            yield forkserver
         finally:
             assert process.stdin is not None
             process.stdin.close()
             await process.wait()
             await reading
 
-    async def start(self, args: Sequence[str], *, log: Path, entry: str = MANAGER) -> Child:
+    async def start(self, args: Sequence[str], *, log: Path, entry: str = MANAGER) -> ChildProcess:
         """Run `manager`, or another `module:function`, with these arguments, its output in a log."""
         assert self._process.stdin is not None
         asked = json.dumps({"args": [*args], "log": str(log), "entry": entry})
         self._process.stdin.write(asked.encode() + b"\n")
         born = asyncio.get_running_loop().create_future()
         self._awaited.append(born)
-        child: Child = await born
+        child: ChildProcess = await born
         return child
 
     async def _read(self) -> None:
@@ -115,12 +74,14 @@ class Nursery:
         async for line in self._process.stdout:
             told: dict[str, Any] = json.loads(line)
             if "born" in told:
-                child = self._children[told["born"]] = Child(told["born"], Path(told["log"]))
+                ended = self._children[told["born"]] = Future()
+                ended.set_running_or_notify_cancel()
+                child = ChildProcess(told["born"], Path(told["log"]), ended)
                 self._awaited.popleft().set_result(child)
             else:
-                self._children.pop(told["ended"]).ended(told["code"])
+                self._children.pop(told["ended"]).set_result(told["code"])
         for born in self._awaited:
-            born.set_exception(RuntimeError("the nursery has ended; standard error says why"))
+            born.set_exception(RuntimeError("the forkserver has ended; standard error says why"))
 
 
 def serve() -> None:

@@ -19,6 +19,7 @@ import yaml
 
 from apis.tenancy import Tenant
 from ctrlruntime.client.errors import NotFound
+from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Delay, Kill, Match
 from ctrlruntime.resources import revision
 from tests.tenancy.harness import (
@@ -33,7 +34,7 @@ from tests.tenancy.harness import (
     is_ready,
     mapping,
 )
-from tests.tenancy.manager_forkserver import Child, Nursery
+from tests.tenancy.manager_forkserver import ForkServer
 
 KINDS = (
     CONFIG_MAP,
@@ -58,12 +59,12 @@ QUIET_SECONDS = 2.5
 
 
 @pytest.fixture
-async def nursery() -> AsyncIterator[Nursery]:
-    async with Nursery.running() as nursery:
-        yield nursery
+async def forkserver() -> AsyncIterator[ForkServer]:
+    async with ForkServer.running() as forkserver:
+        yield forkserver
 
 
-async def start(world: World, nursery: Nursery) -> Child:
+async def start(world: World, forkserver: ForkServer) -> ChildProcess:
     command = [
         "run",
         "--system",
@@ -74,16 +75,16 @@ async def start(world: World, nursery: Nursery) -> Child:
     command += ["--allow-sqlite", str(world.folder), "--metrics-bind-address", "0"]
     command += ["--health-probe-bind-address", "0", "--status-period", str(STATUS_PERIOD)]
     command += ["--allow-foreign-namespaces", "*"]
-    return await nursery.start(command, log=world.folder / "manager.log")
+    return await forkserver.start(command, log=world.folder / "manager.log")
 
 
-async def live_once(world: World, nursery: Nursery, when: str) -> bool:
+async def live_once(world: World, forkserver: ForkServer, when: str) -> bool:
     """One life of a manager. True if it was killed at its first write; False if it wrote nothing.
 
     What it sends beside its first write does not arrive: a life does one write, or none.
     """
     born = world.mark()
-    process = await start(world, nursery)
+    process = await start(world, forkserver)
     killed = asyncio.Event()
     proxy = world.environment.proxy
     beside = proxy.add(
@@ -121,10 +122,10 @@ async def settled(world: World) -> bool:
     return all(is_ready(t) and t.metadata.deletion_timestamp is None for t in tenants)
 
 
-async def crash_until_done(world: World, nursery: Nursery) -> int:
+async def crash_until_done(world: World, forkserver: ForkServer) -> int:
     """Kill managers at every write until one finds nothing to do. Returns the number of kills."""
     for kills in range(MOST_LIVES):
-        if not await live_once(world, nursery, "before" if kills % 2 == 0 else "after"):
+        if not await live_once(world, forkserver, "before" if kills % 2 == 0 else "after"):
             return kills
     raise AssertionError(f"not done after {MOST_LIVES} lives of the manager")
 
@@ -212,13 +213,13 @@ async def change(world: World) -> None:
 @pytest.mark.criterion("sigkill-at-each-write")
 @pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.matrix), "after"])
 async def test_a_kill_at_the_nth_write_of_a_tenant_leaves_no_trace(
-    tmp_path: Path, nursery: Nursery, when: Literal["before", "after"]
+    tmp_path: Path, forkserver: ForkServer, when: Literal["before", "after"]
 ) -> None:
     async with World.start(tmp_path, nodes=True, manager=False) as world:
-        calm, _ = await tenant_with_a_kill(world, nursery, "calm", when, nth=10_000)
+        calm, _ = await tenant_with_a_kill(world, forkserver, "calm", when, nth=10_000)
         assert len(calm) == 6, "five resources and the tenant"
         for nth in range(1, MOST_LIVES):
-            found, killed = await tenant_with_a_kill(world, nursery, f"n{nth}", when, nth=nth)
+            found, killed = await tenant_with_a_kill(world, forkserver, f"n{nth}", when, nth=nth)
             assert found == calm, f"killed {when} write {nth}"
             if not killed:
                 break
@@ -226,7 +227,7 @@ async def test_a_kill_at_the_nth_write_of_a_tenant_leaves_no_trace(
 
 
 async def tenant_with_a_kill(
-    world: World, nursery: Nursery, name: str, when: Literal["before", "after"], nth: int
+    world: World, forkserver: ForkServer, name: str, when: Literal["before", "after"], nth: int
 ) -> tuple[dict[str, Any], bool]:
     """Make one tenant under a manager killed at its nth write and another after it.
 
@@ -241,7 +242,7 @@ async def tenant_with_a_kill(
         valueMappings={"uid": "uid", "activate": "active"},
     )
     await world.template(name, registry=name, **host_free_lists())
-    process = await start(world, nursery)
+    process = await start(world, forkserver)
     gone = asyncio.Event()
     rule = world.environment.proxy.add(
         Kill(pid=process.pid, when=when),
@@ -258,7 +259,7 @@ async def tenant_with_a_kill(
         killed.cancel()
         if gone.is_set():
             await process.wait()
-            process = await start(world, nursery)
+            process = await start(world, forkserver)
         await ready
         await world.rest()
     finally:
@@ -283,15 +284,15 @@ def host_free_lists() -> dict[str, Any]:
 @pytest.mark.matrix
 @pytest.mark.criterion("sigkill-at-each-write")
 async def test_a_manager_killed_at_each_of_its_writes_ends_in_the_same_state(
-    tmp_path: Path, nursery: Nursery
+    tmp_path: Path, forkserver: ForkServer
 ) -> None:
     expected = await uninterrupted(tmp_path / "calm")
     async with World.start(tmp_path / "stormy", nodes=True, manager=False) as world:
         await prepare(world)
-        assert await crash_until_done(world, nursery) >= 2 * WRITES_OF_A_FLEET - 1
+        assert await crash_until_done(world, forkserver) >= 2 * WRITES_OF_A_FLEET - 1
         assert await inventory(world) == expected[0]
         await change(world)
-        assert await crash_until_done(world, nursery) >= 2 * WRITES_OF_A_CHANGE - 1
+        assert await crash_until_done(world, forkserver) >= 2 * WRITES_OF_A_CHANGE - 1
         assert await inventory(world) == expected[1]
         with pytest.raises(NotFound):
             await world.client.get(Tenant, "b-web-app", namespace=world.namespace)

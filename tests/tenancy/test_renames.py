@@ -25,7 +25,7 @@ from tests.tenancy.harness import (
     config_map,
     is_ready,
 )
-from tests.tenancy.manager_forkserver import Nursery
+from tests.tenancy.manager_forkserver import ForkServer
 from tests.tenancy.test_crash import start
 from tests.tenancy.test_removal import IMPOSSIBLE
 
@@ -77,9 +77,9 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 @pytest.fixture
-async def nursery() -> AsyncIterator[Nursery]:
-    async with Nursery.running() as nursery:
-        yield nursery
+async def forkserver() -> AsyncIterator[ForkServer]:
+    async with ForkServer.running() as forkserver:
+        yield forkserver
 
 
 async def uids(world: World) -> dict[str, str]:
@@ -532,9 +532,9 @@ async def test_h_a3_a_renamed_registry_with_a_renamed_template_is_waited_for(wor
 # -- a manager that is killed ------------------------------------------------------------------------
 
 
-async def killed_at(world: World, nursery: Nursery, when: str, match: Match) -> None:
+async def killed_at(world: World, forkserver: ForkServer, when: str, match: Match) -> None:
     """One life of a manager that ends, by SIGKILL, at a write."""
-    process = await start(world, nursery)
+    process = await start(world, forkserver)
     done = asyncio.Event()
     rule = world.environment.proxy.add(
         Kill(pid=process.pid, when="before" if when == "before" else "after"),
@@ -554,14 +554,14 @@ async def killed_at(world: World, nursery: Nursery, when: str, match: Match) -> 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("rename", ["uid", "template"])
 async def test_h_a3_a_manager_killed_between_create_and_delete_keeps_the_old_tenant(
-    tmp_path: Path, nursery: Nursery, rename: str
+    tmp_path: Path, forkserver: ForkServer, rename: str
 ) -> None:
     """Killed at the record, at the create, at takeovers and at the delete: the end is always the same."""
     async with World.start(tmp_path, manager=False) as world:
         world.rows("a", "b")
         await world.registry()
         await world.template("app", configMaps=copies())
-        process = await start(world, nursery)
+        process = await start(world, forkserver)
         await world.ready("a-app", "b-app")
         before, since = await uids(world), world.mark()
         await process.stop(grace=0)
@@ -574,25 +574,25 @@ async def test_h_a3_a_manager_killed_between_create_and_delete_keeps_the_old_ten
         ):
             await killed_at(
                 world,
-                nursery,
+                forkserver,
                 when,
                 Match(user="manager", verb="write", resource=TENANTS, name=name),
             )
             assert deleted(world, since) == []
         for when in ("before", "after"):  # while the new tenant's objects are made and taken over
             taken = Match(user="manager", verb="write", resource="configmaps")
-            await killed_at(world, nursery, when, taken)
+            await killed_at(world, forkserver, when, taken)
             assert deleted(world, since) == []
-        process = await start(world, nursery)
+        process = await start(world, forkserver)
         await stays(world, "a-app")
         assert before.items() <= (await uids(world)).items()
         await process.stop(grace=0)
         for name in gates:
             await open_gate(world, name)
         gone = Match(user="manager", verb="delete", resource=TENANTS, name="a-app")
-        await killed_at(world, nursery, "before", gone)
+        await killed_at(world, forkserver, "before", gone)
         await exists(world, "a-app")
-        process = await start(world, nursery)
+        process = await start(world, forkserver)
         await world.gone(Tenant.mapping(), "a-app")
         await world.ready(new)
         await process.stop(grace=0)

@@ -20,9 +20,9 @@ from ctrlruntime.envtest.backends.kube_apiserver import OWN_USER, KubeApiserverB
 from ctrlruntime.envtest.backends.ports import LOOPBACK
 from ctrlruntime.envtest.backends.readiness import answers_of
 from ctrlruntime.envtest.backends.server_on_port import ServerOnPort
-from ctrlruntime.envtest.backends.server_process import ServerProcess
 from ctrlruntime.envtest.backends.versions import parse_version
 from ctrlruntime.envtest.kubeconfig import write_kubeconfig
+from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.users import Identity, User, administrator
 
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?limit=1"
@@ -118,7 +118,7 @@ class ApiextensionsBackend:
         return self._version
 
     @property
-    def processes(self) -> dict[str, ServerProcess]:
+    def processes(self) -> dict[str, ChildProcess]:
         """What runs, by name."""
         process = self._server.process
         own = {} if process is None else {self._server.name: process}

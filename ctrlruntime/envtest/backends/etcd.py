@@ -14,7 +14,7 @@ import aiohttp
 from ctrlruntime.envtest.backends.flags import Flags, flag_list
 from ctrlruntime.envtest.backends.ports import LOOPBACK
 from ctrlruntime.envtest.backends.server_on_port import ServerOnPort
-from ctrlruntime.envtest.backends.server_process import ServerProcess
+from ctrlruntime.envtest.process import ChildProcess
 
 _TIMEOUT = aiohttp.ClientTimeout(total=5)
 
@@ -50,7 +50,7 @@ class Etcd:
         return f"http://{self._server.address}"
 
     @property
-    def process(self) -> ServerProcess:
+    def process(self) -> ChildProcess:
         """Raises RuntimeError before `start`."""
         if self._server.process is None:
             raise RuntimeError("etcd was not started")

@@ -26,10 +26,10 @@ from ctrlruntime.envtest.backends.pki import PKI
 from ctrlruntime.envtest.backends.ports import LOOPBACK
 from ctrlruntime.envtest.backends.readiness import answers_of
 from ctrlruntime.envtest.backends.server_on_port import ServerOnPort
-from ctrlruntime.envtest.backends.server_process import ServerProcess
 from ctrlruntime.envtest.backends.token_review import TokenReviews
 from ctrlruntime.envtest.backends.versions import binary_version, parse_version
 from ctrlruntime.envtest.kubeconfig import write_kubeconfig
+from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.users import Identity, User, administrator, write_token_file
 
 OWN_USER: Final = "envtest-control-plane"
@@ -157,7 +157,7 @@ class KubeApiserverBackend:
         return self._etcd
 
     @property
-    def processes(self) -> dict[str, ServerProcess]:
+    def processes(self) -> dict[str, ChildProcess]:
         """What runs, by name."""
         etcd = {} if self._etcd is None else {"etcd": self._etcd.process}
         servers = (self._apiserver, self._controller_manager)

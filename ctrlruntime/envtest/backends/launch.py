@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ctrlruntime.envtest.backends.ports import free_port
-from ctrlruntime.envtest.backends.server_process import ServerProcess
-from ctrlruntime.envtest.process import ProcessFailed
+from ctrlruntime.envtest.process import ChildProcess, ProcessFailed
 
 TRIES: Final = 5
 _POLL_SECONDS: Final = 0.1
@@ -34,7 +33,7 @@ async def launch(
     log: Path,
     timeout: float,
     first_port: int | None = None,
-) -> tuple[ServerProcess, int]:
+) -> tuple[ChildProcess, int]:
     """Starts a server on a free port and waits until it answers; the process and its port.
 
     `first_port` is tried first. Raises ProcessFailed with the end of its log when it ends, or is not ready in `timeout` seconds.
@@ -51,30 +50,27 @@ async def launch(
 
 async def launch_on(
     name: str, port: int, command: Command, check: Check, *, log: Path, timeout: float
-) -> ServerProcess:
+) -> ChildProcess:
     """The same on one port. Raises PortTaken where it is not free."""
     before = _size(log)
-    process = ServerProcess(command(port), log=log)
     try:
-        process.start()
+        process = ChildProcess.spawn(command(port), log=log)
     except OSError as error:
         raise ProcessFailed(f"{name} cannot be run: {error}") from error
     try:
         await _ready(name, process, port, check, timeout)
     except ProcessFailed:
-        await process.kill()
+        await process.stop(grace=0)
         if _PORT_TAKEN in _written_since(log, before):
             raise PortTaken(f"{name}: port {port} is taken") from None
         raise
     except BaseException:
-        await process.kill()
+        await process.stop(grace=0)
         raise
     return process
 
 
-async def _ready(
-    name: str, process: ServerProcess, port: int, check: Check, timeout: float
-) -> None:
+async def _ready(name: str, process: ChildProcess, port: int, check: Check, timeout: float) -> None:
     deadline = time.monotonic() + timeout
     while True:
         answers = await check(port)

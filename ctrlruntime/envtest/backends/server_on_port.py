@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ctrlruntime.envtest.backends.launch import Check, Command, launch, launch_on
 from ctrlruntime.envtest.backends.ports import LOOPBACK
-from ctrlruntime.envtest.backends.server_process import ServerProcess
+from ctrlruntime.envtest.process import ChildProcess
 
 
 class ServerOnPort:
@@ -30,8 +30,8 @@ class ServerOnPort:
         self.name = name
         self.port = 0
         """0 before the first start."""
-        self.process: ServerProcess | None = None
-        """None before the first start and after `stop`; one that was killed is still told of."""
+        self.process: ChildProcess | None = None
+        """None before the first start and after `stop`; one that was killed is still reported."""
         self._command = command
         self._check = check
         self._log = log
@@ -60,16 +60,16 @@ class ServerOnPort:
     async def stop(self) -> None:
         """SIGTERM, and SIGKILL after `grace`; may be called twice."""
         if self.process is not None:
-            await self.process.stop(self._grace)
+            await self.process.stop(grace=self._grace)
             self.process = None
 
     async def kill(self) -> None:
         """SIGKILL; `restart` brings it back."""
         if self.process is not None:
-            await self.process.kill()
+            await self.process.stop(grace=0)
 
     async def restart(self) -> None:
         """Stops it if it runs, and starts it with the same port."""
         if self.process is not None:
-            await self.process.stop(self._grace)
+            await self.process.stop(grace=self._grace)
         await self.start()

@@ -23,10 +23,11 @@ from apis.cloud import Instance, Phase, UpgradeInstanceTask
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Kill, Match
 from ctrlruntime.generate.discovery import find_kinds, load
 from tests.cloud.rbac import embedded
-from tests.tenancy.manager_forkserver import Child, Nursery
+from tests.tenancy.manager_forkserver import ForkServer
 
 KINDS = find_kinds(load(("apis.cloud",)))
 NAME, NAMESPACE = "src-1", "default"
@@ -41,7 +42,7 @@ class Scene:
     """What outlives managers."""
 
     environment: Environment
-    nursery: Nursery
+    forkserver: ForkServer
     folder: Path
     kills: int = 0
     words: list[str] = field(default_factory=list)
@@ -49,21 +50,21 @@ class Scene:
     @classmethod
     @asynccontextmanager
     async def start(cls, folder: Path) -> AsyncIterator[Scene]:
-        async with embedded("manager", folder=folder) as env, Nursery.running() as nursery:
+        async with embedded("manager", folder=folder) as env, ForkServer.running() as forkserver:
             await env.install_crds(*KINDS)
-            yield cls(env, nursery, folder)
+            yield cls(env, forkserver, folder)
 
     @property
     def client(self) -> Client:
         return self.environment.client("envtest")
 
-    async def born(self) -> Child:
+    async def born(self) -> ChildProcess:
         args = [
             str(self.environment.kubeconfig("manager")),
             str(self.folder / "runs"),
             str(self.folder / "record"),
         ]
-        return await self.nursery.start(
+        return await self.forkserver.start(
             args, log=self.folder / "manager.log", entry="tests.cloud.crash.manager_main:main"
         )
 
@@ -113,7 +114,7 @@ class Scene:
 
     async def _until(
         self,
-        process: Child,
+        process: ChildProcess,
         holds: Callable[[], Awaitable[bool]],
         killed: asyncio.Event | None = None,
     ) -> None:

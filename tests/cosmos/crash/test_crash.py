@@ -19,6 +19,7 @@ import pytest
 from apis.cosmos import ScheduledVolumeSnapshot
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.nodes.addresses import PodNetwork
+from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Match
 from internal.cosmos.labels import NODE
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
@@ -40,7 +41,7 @@ from tests.cosmos.servers.csi import Csi
 from tests.cosmos.servers.snapshotcrds import SNAPSHOT_CRDS
 from tests.cosmos.stepclock import BEGIN
 from tests.crash_harness import Lives
-from tests.tenancy.manager_forkserver import Child, Nursery
+from tests.tenancy.manager_forkserver import ForkServer
 
 SCHEDULE = "hourly"
 OURS = (POD, CLAIM, SERVICE, CONFIG_MAP, SECRET)
@@ -53,7 +54,7 @@ class Scene:
     """What outlives managers."""
 
     environment: Environment
-    nursery: Nursery
+    forkserver: ForkServer
     folder: Path
     place: Place
     lives: Lives = field(init=False)
@@ -74,11 +75,11 @@ class Scene:
         )
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(env)
-            nursery = await stack.enter_async_context(Nursery.running())
+            forkserver = await stack.enter_async_context(ForkServer.running())
             comet = await stack.enter_async_context(CometNodes.start(env.client("envtest")))
             await env.install_crds(*KINDS, *SNAPSHOT_CRDS)
             await stack.enter_async_context(Csi.start(env.config("csi"), claims=False))
-            scene = cls(env, nursery, folder, await World(env, folder, comet).place())
+            scene = cls(env, forkserver, folder, await World(env, folder, comet).place())
             scene.time(BEGIN)
             yield scene
 
@@ -86,10 +87,12 @@ class Scene:
         """What the clock of the next managers says."""
         (self.folder / "time").write_text(moment.isoformat())
 
-    async def born(self) -> Child:
+    async def born(self) -> ChildProcess:
         args = [str(self.environment.kubeconfig("manager")), str(self.folder / "time")]
         log = self.folder / "manager.log"
-        return await self.nursery.start(args, log=log, entry="tests.cosmos.crash.manager_main:main")
+        return await self.forkserver.start(
+            args, log=log, entry="tests.cosmos.crash.manager_main:main"
+        )
 
     async def shown(self) -> str:
         node_set, schedule = await self.place.get(), await self.schedule()
