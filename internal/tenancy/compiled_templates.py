@@ -7,7 +7,8 @@ from pydantic import ValidationError
 
 from apis.tenancy import TenantRegistry, TenantTemplate, TResource, resource_lists
 from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.entry import Entry, Key
+from ctrlruntime.memo import VersionMemo
 from ctrlruntime.rollout import Strategy
 from internal.tenancy.graph import Graph, GraphError, load
 from internal.tenancy.ignore_fields import check
@@ -62,9 +63,9 @@ class Blueprints:
 
     renderer: Renderer
     privileges: Privileges = field(default_factory=Privileges)
-    _prepared: dict[tuple[str, str], tuple[str, Blueprint | None]] = field(default_factory=dict)
-    _strategies: dict[tuple[str, str], tuple[str, Strategy | None]] = field(default_factory=dict)
-    _verdicts: dict[tuple[str, str], tuple[str, Verdict]] = field(default_factory=dict)
+    _prepared: VersionMemo[Key, Blueprint | None] = field(default_factory=VersionMemo)
+    _strategies: VersionMemo[Key, Strategy | None] = field(default_factory=VersionMemo)
+    _verdicts: VersionMemo[Key, Verdict] = field(default_factory=VersionMemo)
 
     def of(self, entries: Iterable[Entry]) -> dict[str, Blueprint]:
         """Blueprints by template name; a template that cannot be read has none."""
@@ -82,48 +83,27 @@ class Blueprints:
 
     def strategy(self, entry: Entry) -> Strategy | None:
         """Return how a template is rolled out; None: to all tenants at once, or it cannot be read."""
-        version = f"{entry.uid}/{entry.generation}"
-        known = self._strategies.get(entry.key)
-        if known is not None and known[0] == version:
-            return known[1]
-        try:
-            rollout = entry.typed(TenantTemplate).spec.rollout
-        except ValidationError:
-            rollout = None
-        made = None if rollout is None else strategy_of(rollout)
-        self._strategies[entry.key] = (version, made)
-        return made
+        return self._strategies.compute(entry.key, _version(entry), lambda: _strategy(entry))
 
     async def verdict(self, entry: Entry) -> Verdict:
         """What is wrong with a template."""
-        version = f"{entry.uid}/{entry.generation}"
-        known = self._verdicts.get(entry.key)
-        if known is not None and known[0] == version:
-            return known[1]
+        version = _version(entry)
+        known = self._verdicts.get(entry.key, version)
+        if known is not None:
+            return known
         try:
             verdict = await self.examine(entry.typed(TenantTemplate))
         except ValidationError as error:
             verdict = Verdict((Problem(describe(error)),), frozenset())
-        self._verdicts[entry.key] = (version, verdict)
-        return verdict
+        return self._verdicts.put(entry.key, version, verdict)
 
     def forget(self, namespace: str, name: str) -> None:
         """The template is gone."""
-        self._prepared.pop((namespace, name), None)
-        self._verdicts.pop((namespace, name), None)
-        self._strategies.pop((namespace, name), None)
+        for memo in (self._prepared, self._verdicts, self._strategies):
+            memo.forget((namespace, name))
 
     def _blueprint(self, entry: Entry) -> Blueprint | None:
-        version = f"{entry.uid}/{entry.generation}"
-        known = self._prepared.get(entry.key)
-        if known is not None and known[0] == version:
-            return known[1]
-        try:
-            made = Blueprint.of(entry.typed(TenantTemplate))
-        except ValidationError:
-            made = None
-        self._prepared[entry.key] = (version, made)
-        return made
+        return self._prepared.compute(entry.key, _version(entry), lambda: _blueprint(entry))
 
     async def examine(self, template: TenantTemplate) -> Verdict:
         """What is wrong with a template as it is, stored or not."""
@@ -202,3 +182,22 @@ def variables_of(registry: TenantRegistry) -> frozenset[str]:
     if registry.spec.value_mappings.host_or_url:
         known |= {"hostOrUrl", "host"}
     return known
+
+
+def _version(entry: Entry) -> tuple[str, int]:
+    return entry.uid, entry.generation
+
+
+def _strategy(entry: Entry) -> Strategy | None:
+    try:
+        rollout = entry.typed(TenantTemplate).spec.rollout
+    except ValidationError:
+        return None
+    return None if rollout is None else strategy_of(rollout)
+
+
+def _blueprint(entry: Entry) -> Blueprint | None:
+    try:
+        return Blueprint.of(entry.typed(TenantTemplate))
+    except ValidationError:
+        return None

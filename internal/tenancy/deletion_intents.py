@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from apis.tenancy import Tenant
-from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.entry import Entry, Key
+from ctrlruntime.memo import VersionMemo
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions
 from internal.tenancy.orphan_requests import OrphanRequests
@@ -19,20 +20,20 @@ class DeletionIntents:
 
     orphan_requests: OrphanRequests
     definitions: Definitions
-    _intents: dict[tuple[str, str], tuple[str, Intent]] = field(default_factory=dict)
+    _intents: VersionMemo[Key, Intent] = field(default_factory=VersionMemo)
 
     async def of(self, entry: Entry) -> Intent:
         """Return what becomes of a tenant's objects."""
         if self.orphan_requests.has(entry):
             return Intent.ORPHAN
-        known = self._intents.get(entry.key)
-        if known is None or known[0] != entry.uid:
-            definition = await self.definitions.of(Tenant.mapping())
-            removed = definition.removes(APPROVE_DELETION)
-            known = entry.uid, Intent.UNINSTALL if removed else Intent.DELETE
-            self._intents[entry.key] = known
-        return known[1]
+        known = self._intents.get(entry.key, entry.uid)
+        if known is not None:
+            return known
+        definition = await self.definitions.of(Tenant.mapping())
+        removed = definition.removes(APPROVE_DELETION)
+        intent = Intent.UNINSTALL if removed else Intent.DELETE
+        return self._intents.put(entry.key, entry.uid, intent)
 
     def forget(self, request: Request) -> None:
         """Forget a tenant that is gone."""
-        self._intents.pop((request.namespace, request.name), None)
+        self._intents.forget((request.namespace, request.name))

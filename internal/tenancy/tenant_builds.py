@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from apis.tenancy import Tenant
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
-from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.entry import Entry, Key
+from ctrlruntime.memo import VersionMemo
 from ctrlruntime.queue import Request
 from internal.tenancy.builder import Build, Variables, build, variables_of
 from internal.tenancy.children import ChildKinds
@@ -23,16 +23,14 @@ _Version = tuple[str, int, str, frozenset[RESTMapping]]
 
 @dataclass(slots=True)
 class TenantBuilds:
-    """Builds tenants' objects and remembers them, so that an event of a child renders nothing again."""
+    """Builds tenants' objects once, so that an event of a child renders nothing again."""
 
     renderer: Renderer
     values: SensitiveValues
     children: ChildKinds
     privileges: Privileges
-    remembered: int = 2000
-    """Builds kept."""
-    _builds: OrderedDict[tuple[str, str], tuple[_Version, Build, Variables]] = field(
-        default_factory=OrderedDict
+    _builds: VersionMemo[Key, tuple[str, Build, Variables]] = field(
+        default_factory=lambda: VersionMemo(2000)
     )
 
     async def of(
@@ -41,11 +39,10 @@ class TenantBuilds:
         """Return the desired objects and variables. Raises VariablesError and GraphError."""
         sensitive = await self.values.of(tenant)
         served = frozenset(mapping for mapping in mappings.values() if mapping is not None)
-        version = (entry.uid, entry.generation, self.values.version(tenant), served)
-        known = self._builds.get(entry.key)
-        if known is not None and known[0] == version:
-            self._builds.move_to_end(entry.key)
-            return known[1], known[2]
+        version: _Version = (entry.uid, entry.generation, self.values.version(tenant), served)
+        known = self._builds.get(entry.key, version)
+        if known is not None:
+            return known[1:]
         variables = variables_of(tenant, sensitive)
         made = explained(
             await build(tenant, variables, self.renderer, mappings.get, self.privileges),
@@ -53,15 +50,13 @@ class TenantBuilds:
         )
         unexplained = [item for item in made.resources if item.missing_kind is not None]
         if not unexplained and not any(item.transient for item in made.resources):
-            self._builds[entry.key] = (version, made, variables)
-            if len(self._builds) > self.remembered:
-                self._builds.popitem(last=False)
+            self._builds.put(entry.key, version, (entry.uid, made, variables))
         return made, variables
 
     def forget(self, request: Request) -> list[Hashable]:
         """Forget a tenant that is gone. Return the UID with each resource's id."""
-        known = self._builds.pop((request.namespace, request.name), None)
+        known = self._builds.forget((request.namespace, request.name))
         if known is None:
             return []
-        (uid, *_), made, _ = known
+        uid, made, _ = known
         return [(uid, item.resource.id) for item in made.resources]

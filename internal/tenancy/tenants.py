@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
-from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.entry import Entry, Key
 from ctrlruntime.controller.annotations import is_paused
+from ctrlruntime.memo import VersionMemo
 from ctrlruntime.resources import (
     OWNER,
     OWNER_UID,
@@ -162,15 +163,15 @@ def _still_used(
 class ExistingTenants:
     """Tenants in the cluster as plans see them; each is decoded once per resourceVersion."""
 
-    _known: dict[tuple[str, str], tuple[str, ExistingTenant]] = field(default_factory=dict)
+    _known: VersionMemo[Key, ExistingTenant] = field(default_factory=VersionMemo)
     _intact: dict[tuple[str, frozenset[str], bytes, str], bool] = field(default_factory=dict)
 
     def of(self, entry: Entry, owner: Owner) -> ExistingTenant:
         """What a plan needs of one tenant. Its Secret is not looked at here."""
-        version = f"{owner.uid}/{entry.uid}/{entry.resource_version}"
-        known = self._known.get(entry.key)
-        if known is not None and known[0] == version:
-            return known[1]
+        version = (owner.uid, entry.uid, entry.resource_version)
+        known = self._known.get(entry.key, version)
+        if known is not None:
+            return known
         spec = entry.field("spec") or {}
         variables = spec.get("variables") or {}
         tenant = ExistingTenant(
@@ -190,12 +191,11 @@ class ExistingTenants:
             change=(change := parse_change(entry.annotations.get(CHANGE, ""))),
             health_since=None if change is None else ready_changed_at(entry),
         )
-        self._known[entry.key] = (version, tenant)
-        return tenant
+        return self._known.put(entry.key, version, tenant)
 
     def forget(self, namespace: str, name: str) -> None:
         """The tenant is gone."""
-        self._known.pop((namespace, name), None)
+        self._known.forget((namespace, name))
 
     def _is_intact(self, entry: Entry, spec: Manifest, owner: Owner) -> bool:
         """Whether every field we applied is still ours. Tenants of one template share the answer."""

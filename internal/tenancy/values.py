@@ -1,7 +1,6 @@
 """Sensitive variables: one Secret per tenant, in which alone their values are kept."""
 
 import base64
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -10,6 +9,7 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.informer import Informer
+from ctrlruntime.memo import VersionMemo
 from internal.tenancy.builder import VariablesError
 from internal.tenancy.labels import VALUES
 
@@ -43,8 +43,7 @@ class SensitiveValues:
     """Reads the values from an informer that sees these Secrets and no others."""
 
     informer: Informer
-    remembered: int = 2000
-    _decoded: OrderedDict[str, tuple[str, dict[str, str]]] = field(default_factory=OrderedDict)
+    _decoded: VersionMemo[str, dict[str, str]] = field(default_factory=lambda: VersionMemo(2000))
 
     async def of(self, tenant: Tenant) -> dict[str, str] | None:
         """The values of a tenant; None if it has none. Raises VariablesError until they are there."""
@@ -58,7 +57,7 @@ class SensitiveValues:
                 f"the Secret {named.secret_name!r} with the sensitive variables is not there; it is "
                 "written with the next sync of the registry"
             )
-        return self._decode(entry)
+        return self._decoded.compute(entry.uid, entry.resource_version, lambda: _decode(entry))
 
     def version(self, tenant: Tenant) -> str:
         """Changes whenever the values may have changed."""
@@ -73,15 +72,7 @@ class SensitiveValues:
             return None
         return self.informer.store.get(named.secret_name, namespace=tenant.metadata.namespace or "")
 
-    def _decode(self, entry: Entry) -> dict[str, str]:
-        known = self._decoded.get(entry.uid)
-        if known is not None and known[0] == entry.resource_version:
-            return known[1]
-        data = entry.field("data") or {}
-        values = {
-            name: base64.b64decode(text).decode("utf-8", "replace") for name, text in data.items()
-        }
-        self._decoded[entry.uid] = (entry.resource_version, values)
-        if len(self._decoded) > self.remembered:
-            self._decoded.popitem(last=False)
-        return values
+
+def _decode(entry: Entry) -> dict[str, str]:
+    data = entry.field("data") or {}
+    return {name: base64.b64decode(text).decode("utf-8", "replace") for name, text in data.items()}

@@ -1,6 +1,5 @@
 """The subresources of an instance as objects: found in the cache, written through a control."""
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +13,7 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.client.patches import difference
+from ctrlruntime.memo import VersionMemo
 from ctrlruntime.resources import Control, Owner
 from ctrlruntime.resources.control import Action
 from ctrlruntime.resources.desired import Desired
@@ -106,23 +106,6 @@ def inputs_for(
     return {**chosen, **more}
 
 
-class _Readings:
-    """What was read last. A pass looks at each object several times, and reading is most of its cost."""
-
-    def __init__(self, remembered: int = 64) -> None:
-        self._known: OrderedDict[tuple[str, str], Object | None] = OrderedDict()
-        self._remembered = remembered
-
-    def __call__(self, entry: Entry, subresource: Subresource[Any]) -> Object | None:
-        """The object as its kind, not to be changed; None if it cannot be read."""
-        key = (entry.uid, entry.resource_version)
-        if key not in self._known:
-            self._known[key] = _read(entry, subresource)
-            if len(self._known) > self._remembered:
-                self._known.popitem(last=False)
-        return self._known[key]
-
-
 @dataclass(slots=True)
 class Children:
     """Reads from the cache, writes only where something differs. Objects it hands out are not to be
@@ -131,11 +114,19 @@ class Children:
     cache: Cache
     client: CachedClient
     control: Control
-    _read: _Readings = field(default_factory=_Readings, init=False)
+    _readings: VersionMemo[str, Object | None] = field(
+        default_factory=lambda: VersionMemo(64), init=False
+    )
+    """A pass reads each object several times, and decoding is most of its cost."""
+
+    def _typed(self, entry: Entry, subresource: Subresource[Any]) -> Object | None:
+        """Return the object as its kind, not to be changed; None if it cannot be read."""
+        version = entry.resource_version
+        return self._readings.compute(entry.uid, version, lambda: _read(entry, subresource))
 
     def find(self, subresource: Subresource[Any], owner: Owner) -> list[Object]:
         """The objects of a kind that are the instance's own; what cannot be read is left out."""
-        found = (self._read(entry, subresource) for entry in self.entries(subresource, owner))
+        found = (self._typed(entry, subresource) for entry in self.entries(subresource, owner))
         return [item for item in found if item is not None]
 
     def entries(self, subresource: Subresource[Any], owner: Owner) -> list[Entry]:
@@ -149,7 +140,7 @@ class Children:
         entry = self.cache.entry(subresource.kind, name, namespace=owner.namespace)
         if entry is None or not self.control.holds(entry, owner):
             return None
-        return self._read(entry, subresource)
+        return self._typed(entry, subresource)
 
     async def keep(self, subresource: Subresource[Any], desired: Desired, owner: Owner) -> Kept:
         """Create the object, or make it again what it should be. What is right is not written."""
@@ -165,7 +156,7 @@ class Children:
             written |= await self._take_away(subresource, desired, entry)
             entry = self.control.look(desired)
         news = written and before != _inputs(entry)
-        return Kept(None if entry is None else self._read(entry, subresource), news)
+        return Kept(None if entry is None else self._typed(entry, subresource), news)
 
     def _is_ours(self, entry: Entry | None, owner: Owner) -> bool:
         return entry is not None and self.control.holds(entry, owner)
@@ -174,7 +165,7 @@ class Children:
         self, subresource: Subresource[Any], desired: Desired, entry: Entry
     ) -> bool:
         """Undo what somebody added: an apply gives back what is ours, and leaves the rest."""
-        found = self._read(entry, subresource)
+        found = self._typed(entry, subresource)
         now = entry.field("spec") or {} if found is None else content(found.spec)
         patch: dict[str, Any] = {}
         if changed := difference(now, desired.manifest["spec"]):
