@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
 from tests.audit.request_recorder import RequestRecorder
 from tests.backends import SKIP_REAL
 from tests.cloud.rbac import SUITE
+from tests.cloud.run_processes import assert_none_remains
 from tests.rbac import SERVERS, Audit
 
 
@@ -18,3 +20,12 @@ def _taken_down(ledger: RequestRecorder) -> None:
     Audit.ledger = ledger
     if os.environ.get(SKIP_REAL) == "1":  # only there is anything listed that is streamed elsewhere
         ledger.lacks(SUITE, SERVERS, ("configmaps", "instances.cloud.ctrlruntime.dev"))
+
+
+@pytest.fixture(autouse=True)
+def _no_run_remains(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No process of a local run outlives its test, be the manager stopped or killed."""
+    folder = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
+    yield
+    if folder is not None:
+        assert_none_remains(folder)

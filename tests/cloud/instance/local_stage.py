@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from internal.cloud.pace import Pace
 from manager.controllers.cloud import add_cloud
 from manager.controllers.cloud_options import CloudOptions, RunsOptions
 from tests.cloud.instance.harness import NAMESPACE, Stage
+from tests.cloud.run_processes import end_runs
 
 STAND_IN = Path(__file__).parents[1] / "tasks" / "terraform" / "stand_in.py"
 
@@ -37,14 +39,18 @@ class LocalStage(Stage):
         await self.client.create(manifest)
 
 
-def local_stage(
+@asynccontextmanager
+async def local_stage(
     folder: Path,
     *,
     environment: Mapping[str, str],
     pace: Pace | None = None,
     runs: Mapping[str, Any] | None = None,
-) -> AbstractAsyncContextManager[LocalStage]:
-    """A stage whose runs find a stand-in for terraform; `environment`: more of their variables."""
+) -> AsyncIterator[LocalStage]:
+    """A stage whose runs find a stand-in for terraform; `environment`: more of their variables.
+
+    Runs that the manager leaves behind are cancelled at the end.
+    """
     binaries = folder / "bin"
     binaries.mkdir()
     script = f'#!/bin/sh\nexec {sys.executable} -I -S {STAND_IN} "$@"\n'
@@ -60,4 +66,10 @@ def local_stage(
         },
         **(runs or {}),
     )
-    return LocalStage.start(folder, options=CloudOptions(runs=options, pace=pace or Pace()))
+    try:
+        async with LocalStage.start(
+            folder, options=CloudOptions(runs=options, pace=pace or Pace())
+        ) as stage:
+            yield stage
+    finally:
+        await asyncio.to_thread(end_runs, folder / "runs")

@@ -14,6 +14,7 @@ from manager.controllers.cloud_options import CloudOptions
 from tests.cloud.instance.e2e_harness import Theatre
 from tests.cloud.instance.harness import instance
 from tests.cloud.instance.local_stage import LocalStage, local_stage
+from tests.cloud.run_processes import processes_of
 
 pytestmark = pytest.mark.criterion("H-B9")
 
@@ -69,6 +70,15 @@ async def test_h_b9_a_deletion_interrupts_and_then_tears_down(tmp_path: Path) ->
         await stage.delete()
         await stage.gone("Instance", timeout=120)
         assert not logs_of(tmp_path, before.run_id), "its folder is gone"
+
+
+async def test_a_run_outlives_its_manager_but_not_its_stage(tmp_path: Path) -> None:
+    async with local_stage(tmp_path, environment=SLOW) as stage:
+        await hangs(stage, tmp_path)
+        await stage.stop_manager()
+        commands = list(processes_of(tmp_path).values())
+        assert len(commands) == 3, commands  # supervisor, task, binary
+    assert not processes_of(tmp_path)
 
 
 async def test_h_b9_a_hung_upgrade_is_interrupted_when_another_version_is_wanted(
