@@ -24,6 +24,10 @@ class RunOptions:
     context: str | None = None
     embedded: bool = False
     """Start an embedded API server with simulated nodes, and use that."""
+    data_plane_kubeconfig: Path | None = None
+    """Kubeconfig of a data plane: it is the manager's own cluster then, and workloads go to the other."""
+    target_namespace: str = ""
+    """The namespace of the hub that the stack is deployed to; by default the Pod's."""
     own_namespace: str = ""
     """The namespace of the manager's own Pod; empty outside of a cluster."""
     systems: tuple[str, ...] = SYSTEMS

@@ -27,6 +27,11 @@ async def run_manager(options: RunOptions) -> None:
         config = await Config.load(kubeconfig, options.context)
         provider = await stack.enter_async_context(exported_traces(os.environ, logger))
         runtime = replace(options.manager_options(), tracer_provider=provider)
+        if options.data_plane_kubeconfig is not None:
+            from manager.stack import run_stack  # what only data planes need
+
+            await run_stack(options, config, runtime, logger)
+            return
         manager = Manager(config, runtime, logger=logger)
         for add in systems:
             await add(manager, options, config)

@@ -18,6 +18,7 @@ from manager.own_image import NoImage, NoSidecarImage
 from manager.privilege_flags import privilege_options
 from manager.run import run_manager
 from manager.serving_flags import metrics_options, webhook_options
+from manager.stack_flags import check_stack, stack_options
 from manager.systems import SYSTEMS
 from manager.test_environment import check_test_environment
 
@@ -32,6 +33,7 @@ _COUNT = click.IntRange(min=0)
 @click.option(
     "--embedded", is_flag=True, help="Start an embedded API server and simulated nodes; use them."
 )
+@stack_options
 @click.option(
     "--system",
     "systems",
@@ -98,6 +100,7 @@ def run(**given: Any) -> None:
     cosmos = take_cosmos_options(given)
     options = RunOptions(tenancy=tenancy, cloud=cloud, cosmos=cosmos, own_namespace=own, **given)
     _check_serving(options)
+    check_stack(options)
     if options.embedded:
         check_test_environment()
     if options.leader_elect:

@@ -86,7 +86,8 @@ class TenantStatus(ApiModel):
     conflicted_resource_ids: Annotated[list[str], ListSet()] = Field(default_factory=list)
     """Ids of the resources in conflict, in order."""
     applied_resources: Annotated[list[str], ListSet()] = Field(default_factory=list)
-    """Keys of the resources that were applied, in order: Kind.group/namespace/name@id."""
+    """Keys of the resources that were applied, in order: Kind.group/namespace/name@id; of those on the hub of
+    a data plane: hub:Kind.group/namespace/name@id."""
     retained_resource_ids: Annotated[list[str], ListSet()] = Field(default_factory=list)
     """Ids of the resources that the last spec that had them wants retained, in order."""
     pending_removals: Annotated[list[PendingRemoval], ListMap("resource")] = Field(
@@ -96,7 +97,7 @@ class TenantStatus(ApiModel):
     conditions: Conditions = Field(default_factory=list)
     """Ready, Progressing, Conflicted and Degraded; PermissionsGranted once a right was missing;
     RemovalPending once an object had to wait for its removal; ValuesConverted once a conversion in a template
-    had lost something."""
+    had lost something; on a data plane HubReady once an object had to go to the hub."""
     last_handled_reconcile: str = ""
     """The value of the annotation ctrlruntime.dev/reconcile-now that was last carried out."""
 

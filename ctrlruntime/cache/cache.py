@@ -561,7 +561,7 @@ class Cache:
                 namespaces = inherited if namespaces is None else namespaces
         return Selection(
             namespaces=None if namespaces is None else frozenset(namespaces),
-            labels=label_text(own.labels if labels is None else labels),
+            labels=_both(self.options.labels, label_text(own.labels if labels is None else labels)),
             fields=field_text(own.fields if fields is None else fields),
         )
 
@@ -672,6 +672,12 @@ class Cache:
     def _check_full(self, kind: KindRef, metadata_only: bool) -> None:
         if not metadata_only and self.metadata_only(kind):
             raise OnlyMetadata(gvk_of(kind))
+
+
+def _both(general: str | None, own: str) -> str:
+    """Return a label selector that demands both."""
+    demanded = [each for each in (general, own) if each]
+    return ",".join(demanded) if demanded else own
 
 
 def _relied_on(informers: Informers, tracked: str | None, indexes: frozenset[str]) -> Informers:

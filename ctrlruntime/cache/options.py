@@ -23,6 +23,8 @@ class CacheOptions:
 
     namespaces: Collection[str] | None = None
     """Where namespaced kinds are watched; None: everywhere."""
+    labels: str | None = None
+    """Label selector that every declaration has besides its own: no object without these labels is cached."""
     kinds: Mapping[GroupVersionKind, KindCacheOptions] = field(default_factory=dict)
     live_kinds: Collection[GroupVersionKind] = ()
     """Kinds that the cached client always reads from the server."""

@@ -141,7 +141,16 @@ class Desired:
 
 
 def owner_reference(owner: Owner) -> dict[str, Any]:
-    """The controller reference to `owner` as it stands in `metadata.ownerReferences`."""
+    """The controller reference to `owner` as it stands in `metadata.ownerReferences`.
+
+    Raises ValueError for an owner in another cluster: a garbage collector deletes what names an owner that
+    its own cluster does not have.
+    """
+    if owner.cluster:
+        raise ValueError(
+            f"{owner.key} is in another cluster: an object of this one cannot have it as its owner "
+            "reference; set reference=False"
+        )
     return {
         "apiVersion": owner.gvk.api_version,
         "kind": owner.gvk.kind,

@@ -20,7 +20,7 @@ from ctrlruntime.api.resource import Resource
 from ctrlruntime.cache.entry import Entry
 
 OWNER: Final = "ctrlruntime.dev/owner"
-"""Annotation: the owner's key, `Kind.group/namespace/name`."""
+"""Annotation: the owner's key, `Kind.group/namespace/name`; of an owner in another cluster with `@` and its id."""
 OWNER_UID: Final = "ctrlruntime.dev/owner-uid"
 """Annotation: the owner's UID at the time of the last write."""
 
@@ -29,7 +29,9 @@ OWNER_UID: Final = "ctrlruntime.dev/owner-uid"
 class Owner:
     """The custom resource on whose behalf objects are written.
 
-    `predecessors` are the UIDs of owners that hand their objects over to this one.
+    `predecessors` are the UIDs of owners that hand their objects over to this one. `cluster` identifies the
+    cluster of the owner where its objects are written to another one, such as by the UID of the namespace
+    `kube-system`; it is part of the key, and no owner reference is possible then. Empty: the same cluster.
     """
 
     gvk: GroupVersionKind
@@ -37,6 +39,7 @@ class Owner:
     name: str
     uid: str
     predecessors: frozenset[str] = frozenset()
+    cluster: str = ""
 
     @classmethod
     def of(cls, obj: Resource[Any, Any] | Manifest | Entry) -> Self:
@@ -59,13 +62,15 @@ class Owner:
 
     @property
     def key(self) -> str:
-        """`Kind.group/namespace/name`: what identifies the owner across a restore."""
-        return owner_key(self.gvk, self.name, namespace=self.namespace)
+        """`Kind.group/namespace/name`, of another cluster with `@` and its id: what identifies the owner
+        across a restore."""
+        return owner_key(self.gvk, self.name, namespace=self.namespace, cluster=self.cluster)
 
 
-def owner_key(gvk: GroupVersionKind, name: str, *, namespace: str) -> str:
-    """The key under which an owner is recorded: `Kind.group/namespace/name`."""
-    return f"{gvk.group_kind}/{namespace}/{name}"
+def owner_key(gvk: GroupVersionKind, name: str, *, namespace: str, cluster: str = "") -> str:
+    """The key under which an owner is recorded: `Kind.group/namespace/name`, or with `@cluster` after it."""
+    key = f"{gvk.group_kind}/{namespace}/{name}"
+    return f"{key}@{cluster}" if cluster else key
 
 
 class Ownership(StrEnum):

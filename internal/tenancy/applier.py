@@ -9,17 +9,15 @@ from structlog.typing import FilteringBoundLogger
 
 from apis.tenancy import Tenant, TResource
 from ctrlruntime.api.conditions import find_condition
-from ctrlruntime.api.kinds import GroupKind, RESTMapping
+from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.errors import OutsideCache
-from ctrlruntime.client.errors import APIError, NotFound
-from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.client.errors import APIError, NotFound, TransportError
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import (
     OWNER,
     REVISION,
     Action,
-    Control,
     Desired,
     Owner,
     Reason,
@@ -28,6 +26,7 @@ from ctrlruntime.resources import (
 from ctrlruntime.resources.control import Outcome as Written
 from ctrlruntime.resources.readiness import Phase, assess
 from internal.tenancy.builder import Build, BuiltResource, not_served
+from internal.tenancy.children import ChildKinds
 from internal.tenancy.ignore_fields import preserve
 from internal.tenancy.labels import hands_over, replaced_by
 from internal.tenancy.missing_permissions import (
@@ -39,12 +38,15 @@ from internal.tenancy.missing_permissions import (
     needed,
     user_of,
 )
-from internal.tenancy.object_reader import ObjectReader
 from internal.tenancy.outcome import MOST_NAMED, Outcome, State, redact, refusal
 from internal.tenancy.policies import adoption_patch, is_orphaned
 from internal.tenancy.pools import Job, WorkerPools
 from internal.tenancy.privileges import Privileges
 from internal.tenancy.readiness import ReadinessTimers
+from internal.tenancy.target_clusters import ClusterTrouble, TargetCluster, TargetClusters
+
+KIND_UNREADABLE = "KindUnreadable"
+"""Reason: another cluster's objects of a kind cannot be read."""
 
 _SATISFIED = frozenset({State.READY})
 _FAILED = frozenset({State.FAILED, State.CONFLICTED, State.SKIPPED})
@@ -64,15 +66,17 @@ class ApplyResult:
     """Rights that were denied."""
     unseen: set[Grant] = field(default_factory=set)
     """Those of them to watch a kind."""
+    troubles: list[ClusterTrouble] = field(default_factory=list)
+    """Why another cluster has not got an object."""
+    further: bool = False
+    """Whether an object belongs in another cluster."""
 
 
 @dataclass(slots=True)
 class Applier:
     """Applies the resources of tenants. Shared by all tenants of a process."""
 
-    control: Control
-    patcher: ObjectPatcher
-    objects: ObjectReader
+    targets: TargetClusters
     pools: WorkerPools
     timers: ReadinessTimers
     grants: Grants
@@ -124,20 +128,21 @@ class _Pass:
         self._request = Request(
             tenant.metadata.name or "", namespace=tenant.metadata.namespace or ""
         )
-        self._control, self._patcher, self._account = walker.control, walker.patcher, ""
-        self._objects = walker.objects
+        self._targets, self._account = walker.targets, ""
         namespace, account = tenant.metadata.namespace or "", tenant.spec.service_account_name
         if account:
-            user = user_of(namespace, account)
             self._account = f"{namespace}/{account}"
-            self._control = self._control.impersonating(user)
-            self._patcher = self._patcher.impersonating(user)
+            self._targets = self._targets.impersonating(user_of(namespace, account))
 
     async def run(self) -> ApplyResult:
         for level in self._build.levels():
             jobs: list[Job[Outcome]] = []
             for item in level:
-                settled = self._out_of_reach(item) or self._without_applying(item)
+                settled = (
+                    self._unreadable_there(item)
+                    or self._out_of_reach(item)
+                    or self._without_applying(item)
+                )
                 if settled is not None:
                     self._take(settled)
                 elif item.desired is not None:
@@ -157,12 +162,46 @@ class _Pass:
 
     # -- before applying ---------------------------------------------------------------------
 
+    def _unreadable_there(self, item: BuiltResource) -> Outcome | None:
+        """The outcome of a resource whose kind cannot be read in another cluster that gets it."""
+        if item.desired is None:
+            return None
+        kind = item.desired.mapping.gvk
+        for target in self._of(item):
+            if target.is_local:
+                continue
+            self._found.further = True
+            if target.kinds.readable(kind) is None:
+                trouble = target.unreachable() or ClusterTrouble(
+                    KIND_UNREADABLE, unreadable_message(target.name, kind, target.kinds)
+                )
+                return self._troubled(item, trouble)
+        return None
+
+    def _of(self, item: BuiltResource) -> list[TargetCluster]:
+        """The clusters that get a resource."""
+        return [self._targets[name] for name in item.clusters]
+
+    def _entries(self, item: BuiltResource, desired: Desired) -> list[Entry | None]:
+        """The objects of a resource as the caches have them, one for each cluster that gets it."""
+        return [target.control.look(desired) for target in self._of(item)]
+
+    def _troubled(self, item: BuiltResource, trouble: ClusterTrouble) -> Outcome:
+        """Another cluster does not take the object: record why, and retry later."""
+        self._found.troubles.append(trouble)
+        self._found.retry = True
+        name = item.resource.id
+        self._logger.warning(
+            "Object not placed", resource=name, reason=trouble.reason, message=trouble.message
+        )
+        return Outcome(name, State.FAILED, self._known_key(name), trouble.message)
+
     def _out_of_reach(self, item: BuiltResource) -> Outcome | None:
         """The outcome of a resource in a namespace that this manager does not watch."""
         if item.desired is None:
             return None
         try:
-            self._walker.control.look(item.desired)
+            self._entries(item, item.desired)
         except OutsideCache:
             message = (
                 f"namespace {item.desired.namespace!r} is not watched; add it to the manager's "
@@ -177,7 +216,7 @@ class _Pass:
         if not self._walker.privileges.must_own(place, home):
             return None
         found = self._walker.namespaces(place)
-        if found is not None and self._walker.control.holds(found, self._owner):
+        if found is not None and self._targets.local.control.holds(found, self._owner):
             return None
         key = self._known_key(resource.id)
         if found is None or self._is_handed_over(found):
@@ -197,7 +236,7 @@ class _Pass:
                 self._found.unseen.add(item.grant)
             return Outcome(resource.id, State.FAILED, self._known_key(resource.id), item.problem)
         states = [self._states[name] for name in self._build.graph.dependencies(resource.id)]
-        if all(state in _SATISFIED for state in states) or self._is_as_rendered(item.desired):
+        if all(state in _SATISFIED for state in states) or self._is_as_rendered(item, item.desired):
             return None
         if any(state in _FAILED for state in states) and resource.skip_on_dependency_failure:
             message = self._failed_ancestors(resource.id)
@@ -219,10 +258,12 @@ class _Pass:
         """Whether a resource failed by itself, rather than for what it depends on."""
         return self._states[name] in _FAILED - {State.SKIPPED}
 
-    def _is_as_rendered(self, desired: Desired) -> bool:
+    def _is_as_rendered(self, item: BuiltResource, desired: Desired) -> bool:
         """Whether this content was applied before: then it is kept up whatever its dependencies do."""
-        entry = self._walker.control.look(desired)
-        return entry is not None and entry.annotations.get(REVISION) == desired.revision
+        return all(
+            entry is not None and entry.annotations.get(REVISION) == desired.revision
+            for entry in self._entries(item, desired)
+        )
 
     def _known_key(self, resource_id: str) -> str:
         suffix = f"@{resource_id}"
@@ -231,13 +272,39 @@ class _Pass:
     # -- applying ------------------------------------------------------------------------------
 
     async def _apply(self, item: BuiltResource, desired: Desired) -> Outcome:
+        """Apply to one cluster after the other, until one has not got the object."""
+        outcome = Outcome(item.resource.id, State.FAILED)
+        keys = [str(item.key_in(name)) for name in item.clusters]
+        further = tuple(key for key in keys if key in self._applied_before)
+        for target in self._of(item):
+            mapping = target.kinds.readable(desired.mapping.gvk) or desired.mapping
+            there = target.desired(desired, mapping)
+            key = str(item.key_in(target.name))
+            outcome = await self._apply_to(target, item, there, key)
+            if outcome.state is not State.READY:
+                break
+            further = (*further, outcome.key)
+        return replace(outcome, further=further) if len(item.clusters) > 1 else outcome
+
+    async def _apply_to(
+        self, target: TargetCluster, item: BuiltResource, desired: Desired, key: str
+    ) -> Outcome:
         resource = item.resource
-        denied = self._known_to_be_denied(desired)
-        if denied is not None and self._is_pending(item, desired):
+        target.check(desired.mapping.gvk.group_kind)
+        trouble = target.unreachable()
+        if trouble is not None:
+            return self._troubled(item, trouble)
+        denied = self._known_to_be_denied(desired) if target.is_local else None
+        if denied is not None and self._is_pending(target, desired, key):
             return self._denied(item, denied)
         try:
-            written = await self._ensure(item, desired)
-        except APIError as error:
+            written = await self._ensure(target, item, desired, key)
+        except (APIError, TransportError) as error:
+            trouble = target.explain(error, desired.namespace)
+            if trouble is not None:
+                return self._troubled(item, trouble)
+            if not isinstance(error, APIError):
+                raise
             self._count(desired, resource, None)
             denied = missing(
                 error, desired.mapping, account=self._account, namespace=desired.namespace
@@ -254,10 +321,12 @@ class _Pass:
             self._found.conflicts.append((desired.mapping, desired.namespace, desired.name))
             if self._is_handed_over(written.entry):
                 return _handed_over(resource, written.entry)
-            key = str(item.key) if str(item.key) in self._applied_before else ""
+            # What holds it in another cluster may be out of sight, and so is its end.
+            self._found.retry |= not target.is_local
+            key = key if key in self._applied_before else ""
             message = redact(written.conflict, self._hidden)
             return Outcome(resource.id, State.CONFLICTED, key, message)
-        return self._judge(item, desired, written)
+        return self._judge(item, desired, written, key)
 
     def _is_handed_over(self, entry: Entry | None) -> bool:
         """Whether an object was taken over by a tenant that takes the place of this one."""
@@ -266,25 +335,27 @@ class _Pass:
             return False
         kind, namespace = self._owner.gvk, self._owner.namespace
         heirs = {owner_key(kind, name, namespace=namespace) for name in replaced_by(annotations)}
-        return entry.annotations.get(OWNER) in heirs
+        return entry.annotations.get(OWNER, "").partition("@")[0] in heirs
 
-    async def _ensure(self, item: BuiltResource, desired: Desired) -> Written:
-        control, owner = self._control, self._owner
-        wrote = str(item.key) in self._applied_before
+    async def _ensure(
+        self, target: TargetCluster, item: BuiltResource, desired: Desired, key: str
+    ) -> Written:
+        control, owner = target.control, target.owner(self._owner)
+        wrote = key in self._applied_before
         current = wrote and self._was_complete
         entry = control.look(desired)
         known = entry is not None and (desired.force or control.holds(entry, owner))
         if entry is not None and known and is_orphaned(entry.labels):
-            await self._patcher.patch_metadata(
+            await target.patcher.patch_metadata(
                 desired.mapping,
                 entry,
                 adoption_patch()["metadata"],
-                metadata_only=self._objects.metadata_only(desired.mapping),
+                metadata_only=target.objects.metadata_only(desired.mapping),
             )
         elif entry is not None and item.resource.ignore_fields:
             if not control.pending(desired, owner, wrote=wrote, current=current):
                 return Written(Action.UNCHANGED, entry)
-            live = await self._objects.read(desired.mapping, entry)
+            live = await target.objects.read(desired.mapping, entry)
             if live is not None:
                 desired = _with_live_values(desired, item.resource, live)
         return await control.ensure(desired, owner, wrote=wrote, current=current)
@@ -304,10 +375,11 @@ class _Pass:
         key = self._known_key(item.resource.id)
         return Outcome(item.resource.id, State.FAILED, key, not_served(desired.mapping.gvk))
 
-    def _is_pending(self, item: BuiltResource, desired: Desired) -> bool:
-        wrote = str(item.key) in self._applied_before
+    def _is_pending(self, target: TargetCluster, desired: Desired, key: str) -> bool:
+        wrote = key in self._applied_before
         current = wrote and self._was_complete
-        return self._control.pending(desired, self._owner, wrote=wrote, current=current)
+        owner = target.owner(self._owner)
+        return target.control.pending(desired, owner, wrote=wrote, current=current)
 
     def _known_to_be_denied(self, desired: Desired) -> Grant | None:
         """The right that another tenant found missing and tries for again."""
@@ -327,8 +399,8 @@ class _Pass:
 
     # -- after applying --------------------------------------------------------------------
 
-    def _judge(self, item: BuiltResource, desired: Desired, written: Written) -> Outcome:
-        resource, key, now = item.resource, str(item.key), self._walker.clock()
+    def _judge(self, item: BuiltResource, desired: Desired, written: Written, key: str) -> Outcome:
+        resource, now = item.resource, self._walker.clock()
         timer = (self._owner.uid, resource.id)
         if written.action is Action.TERMINATING:
             message = _terminating(written.entry)
@@ -364,6 +436,13 @@ class _Pass:
             return
         kind = desired.mapping.gvk.group_kind
         self._walker.on_apply(kind, action, resource.conflict_policy.value)
+
+
+def unreadable_message(cluster: str, kind: GroupVersionKind, kinds: ChildKinds) -> str:
+    """Say that a kind cannot be read in another cluster, and why."""
+    trouble = kinds.trouble(kind)
+    why = trouble.message if trouble is not None else f"{kind.kind} is not served"
+    return f"{cluster}: {why}"
 
 
 def _handed_over(resource: TResource, entry: Entry | None) -> Outcome:

@@ -20,7 +20,7 @@ from internal.tenancy.graph import Graph, dependencies_of, load
 from internal.tenancy.ignore_fields import IgnoreFieldError, drift_paths
 from internal.tenancy.labels import RESOURCE_ID
 from internal.tenancy.missing_permissions import Grant
-from internal.tenancy.naming import IllegalName, ResourceKey, check_name
+from internal.tenancy.naming import LOCAL, IllegalName, ResourceKey, check_name
 from internal.tenancy.policies import NAMESPACE, Tie, tracking
 from internal.tenancy.privileges import Privileges, Refused
 from internal.tenancy.rendering import Manifest, Renderer, RenderError, combine
@@ -61,8 +61,21 @@ class BuiltResource:
     missing_kind: GroupVersionKind | None = None
     grant: Grant | None = None
     transient: bool = False
+    clusters: tuple[str, ...] = (LOCAL,)
+    """The clusters that get the object, in the order of writing."""
     lost: tuple[str, ...] = ()
     """What conversions in its templates lost, each with its place."""
+
+    @property
+    def further(self) -> tuple[ResourceKey, ...]:
+        """The keys of the object in clusters after the first."""
+        if self.key is None:
+            return ()
+        return tuple(replace(self.key, cluster=name) for name in self.clusters[1:])
+
+    def key_in(self, cluster: str) -> ResourceKey | None:
+        """The key of the object in one of its clusters."""
+        return None if self.key is None else replace(self.key, cluster=cluster)
 
 
 @dataclass(frozen=True, slots=True)

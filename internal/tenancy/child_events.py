@@ -56,5 +56,5 @@ def owning_tenant(entry: Entry) -> Request | None:
     key = entry.annotations.get(OWNER, "")
     if not key.startswith(_TENANT):
         return None
-    namespace, _, name = key.removeprefix(_TENANT).partition("/")
+    namespace, _, name = key.removeprefix(_TENANT).partition("@")[0].partition("/")
     return Request(name, namespace=namespace)

@@ -132,6 +132,16 @@ class ChildKinds:
         self._wait(gvk, informer, user)
         return None
 
+    def readable(self, gvk: GroupVersionKind) -> RESTMapping | None:
+        """The mapping of a kind that is watched and listed."""
+        watched = self._watched.get(gvk)
+        listed = watched is not None and watched.handle.informer.synced
+        return watched.mapping if watched is not None and listed else None
+
+    def users(self) -> frozenset[Hashable]:
+        """Everybody who uses a kind."""
+        return frozenset(user for user, kinds in self._users.items() if kinds)
+
     def trouble(self, gvk: GroupVersionKind) -> Trouble | None:
         """Why a kind cannot be used although the server serves it; None if it can."""
         return self._unreadable.get(gvk)

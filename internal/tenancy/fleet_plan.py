@@ -9,6 +9,7 @@ from enum import StrEnum
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.resources import Reason
 from ctrlruntime.resources.dry_run import PlannedWrite
+from internal.tenancy.naming import LOCAL
 from internal.tenancy.plan_diff import FieldChange, general, masked
 from internal.tenancy.removal_decisions import Place
 
@@ -126,7 +127,7 @@ class Grouping:
         """Take a change into its group. Creates of one resource are one group, whatever their content."""
         kind = write.mapping.gvk.group_kind
         if write.reason is Reason.ADOPTION:
-            self.adopted.add((kind, write.namespace, write.name))
+            self.adopted.add((kind, write.namespace, write.name, LOCAL))
         common = () if verb is Verb.CREATE else general(changes, context.values)
         key = (verb, kind, context.template, resource, reason, common)
         group = self._groups.get(key)

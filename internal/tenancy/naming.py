@@ -10,6 +10,8 @@ from ctrlruntime.api.kinds import GroupKind
 
 LONGEST_NAME = 253
 LONGEST_LABEL = 63
+LOCAL = ""
+"""The name of the cluster that has the tenants."""
 
 _SUBDOMAIN = re.compile(
     r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII
@@ -59,7 +61,8 @@ def label_value(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ResourceKey:
-    """One resource of a tenant: `Deployment.apps/namespace/name@id`; no namespace if it has none.
+    """One resource of a tenant: `Deployment.apps/namespace/name@id`; no namespace if it has none. In another
+    cluster than the tenant's, the cluster's name comes first: `hub:Deployment.apps/namespace/name@id`.
 
     The group makes every kind deletable later, custom kinds included; the version is left to the
     server's choice, since it may have moved on by then.
@@ -69,9 +72,11 @@ class ResourceKey:
     namespace: str
     name: str
     id: str
+    cluster: str = LOCAL
 
     def __str__(self) -> str:
-        return f"{self.kind}/{self.namespace}/{self.name}@{self.id}"
+        key = f"{self.kind}/{self.namespace}/{self.name}@{self.id}"
+        return f"{self.cluster}:{key}" if self.cluster else key
 
     @classmethod
     def parse(cls, text: str) -> ResourceKey:
@@ -80,5 +85,6 @@ class ResourceKey:
         parts = place.split("/")
         if not at or len(parts) != 3 or not parts[0] or not parts[2]:
             raise ValueError(f"{text!r} is not a resource key (Kind.group/namespace/name@id)")
-        kind, _, group = parts[0].partition(".")
-        return cls(GroupKind(group, kind), parts[1], parts[2], resource)
+        cluster, _, kind = parts[0].rpartition(":")
+        kind, _, group = kind.partition(".")
+        return cls(GroupKind(group, kind), parts[1], parts[2], resource, cluster)

@@ -70,6 +70,8 @@ class Outcome:
     state: State
     key: str = ""
     message: str = ""
+    further: tuple[str, ...] = ()
+    """Keys of the same object in other clusters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def summarize(
     status.skipped_resource_ids = sorted(o.id for o in by_state[State.SKIPPED])
     status.failed_resource_ids = sorted(o.id for o in by_state[State.FAILED])
     status.conflicted_resource_ids = sorted(o.id for o in by_state[State.CONFLICTED])
-    status.applied_resources = sorted({o.key for o in outcomes if o.key})
+    status.applied_resources = sorted({key for o in outcomes for key in (o.key, *o.further) if key})
     for condition in (
         _ready(by_state, len(outcomes), removals),
         _progressing(by_state),

@@ -8,10 +8,10 @@ from functools import partial
 from ctrlruntime.api.kinds import GroupKind, RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError
-from ctrlruntime.resources import Control, Owner, Ownership
+from ctrlruntime.resources import Owner, Ownership
 from internal.tenancy.graph import load
 from internal.tenancy.labels import RESOURCE_ID
-from internal.tenancy.naming import ResourceKey
+from internal.tenancy.naming import LOCAL, ResourceKey
 from internal.tenancy.outcome import refusal
 from internal.tenancy.policies import (
     OrphanReason,
@@ -27,12 +27,35 @@ from internal.tenancy.removal_decisions import (
     LiveObject,
     Place,
     Reason,
+    Unreadable,
     Wanted,
     decide,
     pending,
+    place_of,
 )
+from internal.tenancy.target_clusters import ClusterTrouble, TargetCluster, TargetClusters
 
-Found = tuple[RESTMapping, Entry]
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An object that records the tenant as its owner, and the cluster that has it."""
+
+    mapping: RESTMapping
+    entry: Entry
+    cluster: str = LOCAL
+
+    @property
+    def place(self) -> Place:
+        """Which object it is."""
+        kind, entry = self.mapping.gvk.group_kind, self.entry
+        return kind, entry.namespace, entry.name, self.cluster
+
+    @property
+    def key(self) -> ResourceKey:
+        """The key of the object as a status lists it."""
+        kind, entry = self.mapping.gvk.group_kind, self.entry
+        return ResourceKey(kind, entry.namespace, entry.name, resource_id(entry), self.cluster)
+
 
 _ORPHAN_REASONS = {
     Reason.TENANT_ORPHANED: OrphanReason.TENANT_ORPHANED,
@@ -51,6 +74,8 @@ class Removed:
     """The decisions that were carried out."""
     refused: list[tuple[RESTMapping, str, APIError]] = field(default_factory=list)
     """What the server did not allow: mapping, namespace, why."""
+    troubles: list[ClusterTrouble] = field(default_factory=list)
+    """Why objects in another cluster could not be removed."""
 
     @property
     def pending(self) -> list[Decision]:
@@ -78,7 +103,7 @@ class Scope:
 class Remover:
     """Removes objects of tenants."""
 
-    control: Control
+    targets: TargetClusters
     pools: WorkerPools
     clock: Callable[[], datetime]
 
@@ -88,7 +113,7 @@ class Remover:
         observe: Callable[[], list[Found]],
         scope: Scope,
         *,
-        unreadable: Mapping[GroupKind, str],
+        unreadable: Unreadable,
     ) -> Removed:
         """Decide and carry out until nothing is left to do in this pass.
 
@@ -97,46 +122,52 @@ class Remover:
         """
         await load()
         result = Removed()
-        control = self.control if scope.user is None else self.control.impersonating(scope.user)
+        targets = self.targets.impersonating(scope.user)
         tried: set[Place] = set()
         refused: dict[Place, str] = {}
         while True:
-            found = {place_of(mapping, entry): (mapping, entry) for mapping, entry in observe()}
+            found = {item.place: item for item in observe()}
             result.decisions = decide(
                 wanted,
-                [self._look(mapping, entry, scope) for mapping, entry in found.values()],
+                [self._look(item, scope) for item in found.values()],
                 scope.applied,
                 refused=refused,
                 unreadable=unreadable,
             )
             todo = [
-                (item, found[place])
+                (item, found[place_of(item.key)])
                 for item in result.decisions
                 if item.action in {Action.DELETE, Action.RELEASE}
-                and (place := (item.key.kind, item.key.namespace, item.key.name)) not in tried
+                and place_of(item.key) not in tried
             ]
             if not todo:
                 return result
-            tried.update(place_of(*where) for _, where in todo)
-            refused |= await self._carry_out(control, todo, scope, result)
+            tried.update(where.place for _, where in todo)
+            refused |= await self._carry_out(targets, todo, scope, result)
 
     async def _carry_out(
         self,
-        control: Control,
+        targets: TargetClusters,
         todo: list[tuple[Decision, Found]],
         scope: Scope,
         result: Removed,
     ) -> dict[Place, str]:
         """Delete and release. Returns what was refused, with the server's message."""
         jobs = [
-            Job(item.key.kind, partial(self._one, control, item, where, scope))
+            Job(item.key.kind, partial(self._one, targets[where.cluster], item, where, scope))
             for item, where in todo
         ]
         refused: dict[Place, str] = {}
-        for (item, (mapping, entry)), outcome in zip(todo, await self.pools.run(jobs), strict=True):
+        for (item, where), outcome in zip(todo, await self.pools.run(jobs), strict=True):
+            if isinstance(outcome, Exception):
+                trouble = targets[where.cluster].explain(outcome, where.entry.namespace)
+                if trouble is not None:
+                    result.troubles.append(trouble)
+                    refused[where.place] = trouble.message
+                    continue
             if isinstance(outcome, APIError):
-                result.refused.append((mapping, entry.namespace, outcome))
-                refused[place_of(mapping, entry)] = refusal(outcome, scope.hidden)
+                result.refused.append((where.mapping, where.entry.namespace, outcome))
+                refused[where.place] = refusal(outcome, scope.hidden)
                 continue
             if isinstance(outcome, Exception):
                 raise outcome
@@ -145,26 +176,34 @@ class Remover:
             result.retained += item.action is Action.RELEASE
         return refused
 
-    async def _one(self, control: Control, item: Decision, where: Found, scope: Scope) -> None:
-        mapping, entry = where
+    async def _one(self, target: TargetCluster, item: Decision, where: Found, scope: Scope) -> None:
+        mapping, entry, owner = where.mapping, where.entry, target.owner(scope.owner)
         if item.action is Action.DELETE:
-            await control.delete(mapping, entry, scope.owner)
+            await target.control.delete(mapping, entry, owner)
             return
         reason = _ORPHAN_REASONS.get(item.reason, scope.reason)
         patch = orphan_patch(reason, self.clock())["metadata"]
-        await control.release(
-            mapping, entry, scope.owner, labels=patch["labels"], annotations=patch["annotations"]
+        await target.control.release(
+            mapping, entry, owner, labels=patch["labels"], annotations=patch["annotations"]
         )
 
-    def _look(self, mapping: RESTMapping, entry: Entry, scope: Scope) -> LiveObject:
+    def _look(self, found: Found, scope: Scope) -> LiveObject:
         """What a decision needs of one object."""
-        key, owner = key_of(mapping, entry), scope.owner
+        mapping, entry, key, target = (
+            found.mapping,
+            found.entry,
+            found.key,
+            self.targets[found.cluster],
+        )
+        owner = target.owner(scope.owner)
         policy = deletion_policy(entry.annotations)
-        tied = needs_reference(policy, mapping.gvk.group_kind, entry.namespace, owner.namespace)
+        tied = target.is_local and needs_reference(
+            policy, mapping.gvk.group_kind, entry.namespace, owner.namespace
+        )
         return LiveObject(
             key=key,
             uid=entry.uid,
-            foreign=self.control.judge(entry, owner).standing is Ownership.FOREIGN,
+            foreign=target.control.judge(entry, owner).standing is Ownership.FOREIGN,
             protected=scope.protects(mapping.gvk.group_kind, entry.name),
             written=entry.owned is not None or key in scope.applied,
             released=is_orphaned(entry.labels),
@@ -184,14 +223,13 @@ def _is_referenced(entry: Entry, owner: Owner) -> bool:
     )
 
 
-def place_of(mapping: RESTMapping, entry: Entry) -> Place:
-    """Which object an entry is."""
-    return mapping.gvk.group_kind, entry.namespace, entry.name
-
-
-def key_of(mapping: RESTMapping, entry: Entry) -> ResourceKey:
-    """The key of an object as a status lists it."""
-    return ResourceKey(mapping.gvk.group_kind, entry.namespace, entry.name, resource_id(entry))
+def owned_objects(targets: TargetClusters, owner: Owner) -> list[Found]:
+    """Every object in any cluster that records the owner, as the caches have them."""
+    return [
+        Found(mapping, entry, target.name)
+        for target in targets
+        for mapping, entry in target.kinds.owned_by(target.owner(owner).key)
+    ]
 
 
 def resource_id(entry: Entry) -> str:

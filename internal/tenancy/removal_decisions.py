@@ -19,8 +19,10 @@ from internal.tenancy.graph import ancestors, digraph
 from internal.tenancy.naming import ResourceKey
 from internal.tenancy.outcome import LONGEST_CAUSE, State
 
-Place = tuple[GroupKind, str, str]
-"""Kind, namespace and name: one object, whatever its id in the template."""
+Place = tuple[GroupKind, str, str, str]
+"""Kind, namespace, name and cluster: one object, whatever its id in the template."""
+Unreadable = Mapping[tuple[str, GroupKind], str]
+"""Kinds that cannot be read, each by the name of its cluster, with the cause."""
 
 
 class Action(StrEnum):
@@ -115,11 +117,13 @@ class SpecResource:
     """A resource of the tenant's spec.
 
     `key` is None when it cannot be rendered, or was not rendered since the tenant is deleted.
-    `state` and `message` are the result of this pass.
+    `state` and `message` are the result of this pass. `further` are the keys of the same object in
+    other clusters.
     """
 
     id: str
     key: ResourceKey | None = None
+    further: tuple[ResourceKey, ...] = ()
     state: State | None = None
     message: str = ""
     depends_on: tuple[str, ...] = ()
@@ -161,7 +165,10 @@ class _View:
     def __post_init__(self) -> None:
         self.resources = {item.id: item for item in self.wanted.resources}
         self.places = frozenset(
-            place_of(item.key) for item in self.wanted.resources if item.key is not None
+            place_of(key)
+            for item in self.wanted.resources
+            if item.key is not None
+            for key in (item.key, *item.further)
         )
 
     def ids(self, item: LiveObject) -> set[str]:
@@ -172,7 +179,7 @@ class _View:
 
 def place_of(key: ResourceKey) -> Place:
     """Which object a key names."""
-    return key.kind, key.namespace, key.name
+    return key.kind, key.namespace, key.name, key.cluster
 
 
 def decide(
@@ -181,7 +188,7 @@ def decide(
     applied: Iterable[ResourceKey],
     *,
     refused: Mapping[Place, str] | None = None,
-    unreadable: Mapping[GroupKind, str] | None = None,
+    unreadable: Unreadable | None = None,
 ) -> tuple[Decision, ...]:
     """Decide for every object, and for what was applied of kinds that cannot be read.
 
@@ -199,10 +206,13 @@ def decide(
     seen = {item.place for item in objects}
     decisions += [
         Decision(
-            key=key, action=Action.WAIT, reason=Reason.KIND_UNREADABLE, message=unreadable[key.kind]
+            key=key,
+            action=Action.WAIT,
+            reason=Reason.KIND_UNREADABLE,
+            message=unreadable[key.cluster, key.kind],
         )
         for key in sorted(set(keys))
-        if unreadable and key.kind in unreadable and _is_unseen(view, key, seen)
+        if unreadable and (key.cluster, key.kind) in unreadable and _is_unseen(view, key, seen)
     ]
     return _in_order(view, decisions)
 

@@ -9,7 +9,7 @@ from ctrlruntime.api import parse_time
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.cache.entry import Entry
 from internal.tenancy.builder import Build
-from internal.tenancy.naming import ResourceKey
+from internal.tenancy.naming import LOCAL, ResourceKey
 from internal.tenancy.outcome import Outcome
 from internal.tenancy.removal_decisions import (
     Action,
@@ -31,6 +31,7 @@ def wanted_by_living(
         SpecResource(
             id=item.resource.id,
             key=item.key if item.desired is not None else None,
+            further=item.further,
             state=found[item.resource.id].state if item.resource.id in found else None,
             message=found[item.resource.id].message if item.resource.id in found else "",
             depends_on=tuple(item.resource.depend_ids),
@@ -91,9 +92,9 @@ def applied_keys(status: TenantStatus) -> list[ResourceKey]:
     return found
 
 
-def applied_kinds(status: TenantStatus) -> frozenset[GroupKind]:
-    """The kinds of what the status lists as applied."""
-    return frozenset(key.kind for key in applied_keys(status))
+def applied_kinds(status: TenantStatus, cluster: str = LOCAL) -> frozenset[GroupKind]:
+    """The kinds of what the status lists as applied in a cluster."""
+    return frozenset(key.kind for key in applied_keys(status) if key.cluster == cluster)
 
 
 def still_there(decisions: Iterable[Decision]) -> set[str]:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass, field
+from functools import partial
 
 from apis.tenancy import Tenant
-from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.entry import Entry, Key
 from ctrlruntime.memo import VersionMemo
 from ctrlruntime.queue import Request
 from internal.tenancy.builder import Build, Variables, build, variables_of
-from internal.tenancy.children import ChildKinds
 from internal.tenancy.privileges import Privileges
 from internal.tenancy.rendering import Renderer
-from internal.tenancy.tenant_kinds import explained
+from internal.tenancy.target_clusters import KindMappings, TargetClusters, any_mapping
+from internal.tenancy.tenant_kinds import explained, placed
 from internal.tenancy.values import SensitiveValues
 
-_Version = tuple[str, int, str, frozenset[RESTMapping]]
-"""UID, generation, version of the sensitive values, and how the kinds are served."""
+_Version = tuple[str, int, str, frozenset[tuple[str, RESTMapping]]]
+"""UID, generation, version of the sensitive values, and how the kinds are served in each cluster."""
 
 
 @dataclass(slots=True)
@@ -27,31 +28,35 @@ class TenantBuilds:
 
     renderer: Renderer
     values: SensitiveValues
-    children: ChildKinds
+    targets: TargetClusters
     privileges: Privileges
     _builds: VersionMemo[Key, tuple[str, Build, Variables]] = field(
         default_factory=lambda: VersionMemo(2000)
     )
 
     async def of(
-        self, tenant: Tenant, entry: Entry, mappings: Mapping[GroupVersionKind, RESTMapping | None]
+        self, tenant: Tenant, entry: Entry, mappings: KindMappings
     ) -> tuple[Build, Variables]:
         """Return the desired objects and variables. Raises VariablesError and GraphError."""
         sensitive = await self.values.of(tenant)
-        served = frozenset(mapping for mapping in mappings.values() if mapping is not None)
+        served = frozenset(
+            (cluster, mapping)
+            for cluster, kinds in mappings.items()
+            for mapping in kinds.values()
+            if mapping is not None
+        )
         version: _Version = (entry.uid, entry.generation, self.values.version(tenant), served)
         known = self._builds.get(entry.key, version)
         if known is not None:
-            return known[1:]
+            return placed(known[1], tenant, self.targets), known[2]
         variables = variables_of(tenant, sensitive)
-        made = explained(
-            await build(tenant, variables, self.renderer, mappings.get, self.privileges),
-            self.children,
-        )
+        lookup = partial(any_mapping, mappings)
+        made = await build(tenant, variables, self.renderer, lookup, self.privileges)
+        made = explained(made, self.targets)
         unexplained = [item for item in made.resources if item.missing_kind is not None]
         if not unexplained and not any(item.transient for item in made.resources):
             self._builds.put(entry.key, version, (entry.uid, made, variables))
-        return made, variables
+        return placed(made, tenant, self.targets), variables
 
     def forget(self, request: Request) -> list[Hashable]:
         """Forget a tenant that is gone. Return the UID with each resource's id."""

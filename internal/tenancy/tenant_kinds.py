@@ -7,30 +7,43 @@ from dataclasses import replace
 
 from apis.tenancy import Tenant
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
-from internal.tenancy.builder import Build
+from ctrlruntime.resources import ObjectKey
+from internal.tenancy.builder import Build, BuiltResource
 from internal.tenancy.children import ChildKinds
 from internal.tenancy.labels import KINDS, kinds_of, parse_kinds
+from internal.tenancy.naming import LOCAL
 from internal.tenancy.privileges import Privileges
-from internal.tenancy.removal_view import applied_kinds
+from internal.tenancy.removal_view import applied_keys, applied_kinds
+from internal.tenancy.target_clusters import KindMappings, TargetClusters
 
 
 async def mappings_of(
     tenant: Tenant,
     annotations: Mapping[str, str],
     user: Hashable,
-    children: ChildKinds,
+    targets: TargetClusters,
     privileges: Privileges,
-) -> dict[GroupVersionKind, RESTMapping | None]:
-    """Return how the kinds of a tenant are served, each watched for `user` and its first list here."""
-    applied = applied_kinds(tenant.status)
-    kinds = frozenset(
-        gvk
-        for gvk in kinds_of(tenant) | parse_kinds(annotations.get(KINDS, ""))
-        if privileges.allows(gvk.group_kind) or gvk.group_kind in applied
-    )
-    children.use(user, kinds)
-    await children.release_unused()
-    return {gvk: await _mapping(gvk, user, applied, children, privileges) for gvk in sorted(kinds)}
+) -> KindMappings:
+    """Return how the kinds of a tenant are served in each cluster that may have its objects, each watched
+    for `user` and its first list here."""
+    named = kinds_of(tenant) | parse_kinds(annotations.get(KINDS, ""))
+    possible = targets.possible({gvk.group_kind for gvk in named})
+    found: dict[str, dict[GroupVersionKind, RESTMapping | None]] = {}
+    for target in targets:
+        applied = applied_kinds(tenant.status, target.name)
+        kinds = frozenset(
+            gvk
+            for gvk in named
+            if gvk.group_kind in applied
+            or (target.name in possible[gvk.group_kind] and privileges.allows(gvk.group_kind))
+        )
+        target.kinds.use(user, kinds)
+        await target.kinds.release_unused()
+        found[target.name] = {
+            gvk: await _mapping(gvk, user, applied, target.kinds, privileges)
+            for gvk in sorted(kinds)
+        }
+    return found
 
 
 async def _mapping(
@@ -50,13 +63,51 @@ async def _mapping(
     return await children.mapping(gvk, user)
 
 
-def explained(made: Build, children: ChildKinds) -> Build:
+def explained(made: Build, targets: TargetClusters) -> Build:
     """Return the build with the cause for each kind that is served and cannot be read."""
     items = [
         replace(item, problem=trouble.message, grant=trouble.grant)
         if item.missing_kind is not None
-        and (trouble := children.trouble(item.missing_kind)) is not None
+        and (trouble := targets.local.kinds.trouble(item.missing_kind)) is not None
         else item
         for item in made.resources
     ]
     return Build(tuple(items), made.graph)
+
+
+def unreadable(targets: TargetClusters) -> dict[tuple[str, GroupKind], str]:
+    """Return the kinds that cannot be read, by cluster, with the cause."""
+    return {
+        (target.name, gvk.group_kind): trouble.message
+        for target in targets
+        for gvk, trouble in target.kinds.unreadable().items()
+    }
+
+
+def placed(made: Build, tenant: Tenant, targets: TargetClusters) -> Build:
+    """Return the build with the clusters that get each object.
+
+    While a resource cannot be rendered, what it needs is unknown: objects stay where they were applied.
+    """
+    if targets.placement is None:
+        return made
+    rendered = [item.desired for item in made.resources if item.desired is not None]
+    found = targets.placement.clusters_of(rendered)
+    applied: dict[tuple[object, ...], list[str]] = {}
+    if len(rendered) < len(made.resources):
+        for key in applied_keys(tenant.status):
+            if key.cluster != LOCAL or LOCAL in targets.possible([key.kind])[key.kind]:
+                applied.setdefault((key.kind, key.namespace, key.name), []).append(key.cluster)
+    return Build(tuple(_placed(item, found, applied) for item in made.resources), made.graph)
+
+
+def _placed(
+    item: BuiltResource,
+    found: Mapping[ObjectKey, tuple[str, ...]],
+    applied: Mapping[tuple[object, ...], list[str]],
+) -> BuiltResource:
+    if item.desired is None or item.key is None:
+        return item
+    before = applied.get((item.key.kind, item.key.namespace, item.key.name))
+    clusters = tuple(sorted(before)) if before else found[item.desired.key]
+    return replace(item, clusters=clusters, key=replace(item.key, cluster=clusters[0]))

@@ -4,34 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
 from apis.tenancy import Tenant
-from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions, Owner, Reason, missing_leaves
 from ctrlruntime.resources.dry_run import DryRunControl, Operation, PlannedWrite
 from internal.tenancy.applier import Applier, ApplyResult
 from internal.tenancy.builder import Build, Variables, VariablesError, build, variables_of
-from internal.tenancy.children import ChildKinds
 from internal.tenancy.fleet_plan import Context, Grouping, Verb
 from internal.tenancy.graph import GraphError
 from internal.tenancy.labels import RESOURCE_ID
+from internal.tenancy.naming import LOCAL
 from internal.tenancy.outcome import State
 from internal.tenancy.plan_diff import FieldChange, field_changes
 from internal.tenancy.policies import APPROVE_DELETION, OrphanReason
 from internal.tenancy.preview import with_metadata
 from internal.tenancy.privileges import Privileges
-from internal.tenancy.removal import Found, Remover, Scope, place_of
-from internal.tenancy.removal_decisions import Action, Intent, Place, Wanted
+from internal.tenancy.removal import Found, Remover, Scope, owned_objects
+from internal.tenancy.removal_decisions import Action, Intent, Place, Wanted, place_of
 from internal.tenancy.removal_decisions import Reason as RemovalReason
 from internal.tenancy.removal_view import applied_keys, wanted_by_deleted, wanted_by_living
 from internal.tenancy.rendering import Renderer
 from internal.tenancy.sync_planner import Objects
-from internal.tenancy.tenant_kinds import explained, mappings_of
+from internal.tenancy.target_clusters import KindMappings, TargetClusters, any_mapping
+from internal.tenancy.tenant_kinds import explained, mappings_of, unreadable
 from internal.tenancy.tenant_reconciler import impersonated
 
 _VERBS = {Operation.CREATE: Verb.CREATE, Operation.UPDATE: Verb.UPDATE}
@@ -64,7 +66,7 @@ class TenantPlanner:
     control: DryRunControl
     applier: Applier
     remover: Remover
-    children: ChildKinds
+    targets: TargetClusters
     renderer: Renderer
     privileges: Privileges
     templates: Objects
@@ -80,7 +82,7 @@ class TenantPlanner:
         tenant = planned.tenant
         context = context_of(tenant, planned.sensitive)
         mappings = await mappings_of(
-            tenant, planned.annotations, planned.request, self.children, self.privileges
+            tenant, planned.annotations, planned.request, self.targets, self.privileges
         )
         try:
             made, variables = await self._build(tenant, planned.sensitive, mappings)
@@ -107,7 +109,7 @@ class TenantPlanner:
         tenant = planned.tenant
         context = context_of(tenant, planned.sensitive)
         await mappings_of(
-            tenant, planned.annotations, planned.request, self.children, self.privileges
+            tenant, planned.annotations, planned.request, self.targets, self.privileges
         )
         if self._intent is None:
             definition = await self.definitions.of(Tenant.mapping())
@@ -125,11 +127,12 @@ class TenantPlanner:
         self,
         tenant: Tenant,
         sensitive: Mapping[str, str] | None,
-        mappings: Mapping[GroupVersionKind, RESTMapping | None],
+        mappings: KindMappings,
     ) -> tuple[Build, Variables]:
         variables = variables_of(tenant, sensitive)
-        made = await build(tenant, variables, self.renderer, mappings.get, self.privileges)
-        return explained(made, self.children), variables
+        lookup = partial(any_mapping, mappings)
+        made = await build(tenant, variables, self.renderer, lookup, self.privileges)
+        return explained(made, self.targets), variables
 
     # -- what is applied -------------------------------------------------------------------------
 
@@ -137,7 +140,7 @@ class TenantPlanner:
         self,
         planned: PlannedTenant,
         made: Build,
-        mappings: Mapping[GroupVersionKind, RESTMapping | None],
+        mappings: KindMappings,
         context: Context,
     ) -> None:
         now = _manifests(made)
@@ -160,7 +163,7 @@ class TenantPlanner:
         self.writes.clear()
 
     async def _manifests_before(
-        self, planned: PlannedTenant, mappings: Mapping[GroupVersionKind, RESTMapping | None]
+        self, planned: PlannedTenant, mappings: KindMappings
     ) -> dict[str, Manifest]:
         """Return the manifests that the tenant's present spec makes, by resource."""
         if planned.before is None:
@@ -209,13 +212,11 @@ class TenantPlanner:
                 protects=self.privileges.protects,
                 hidden=context.hidden,
             ),
-            unreadable=self._unreadable(),
+            unreadable=unreadable(self.targets),
         )
-        decided = {
-            (item.key.kind, item.key.namespace, item.key.name): item for item in removed.done
-        }
+        decided = {place_of(item.key): item for item in removed.done}
         for write in self.writes:
-            item = decided[write.mapping.gvk.group_kind, write.namespace, write.name]
+            item = decided[_place(write)]
             verb = Verb.RELEASE
             if write.operation is Operation.DELETE:
                 verb = Verb.REPLACE if item.reason is RemovalReason.REPLACED else delete
@@ -229,16 +230,14 @@ class TenantPlanner:
 
     def _remaining(self, owner: Owner, kept: frozenset[Place]) -> list[Found]:
         """Return the owner's objects but for those that the plan has removed."""
-        gone = {(each.mapping.gvk.group_kind, each.namespace, each.name) for each in self.writes}
-        return [
-            (mapping, entry)
-            for mapping, entry in self.children.owned_by(owner.key)
-            if place_of(mapping, entry) not in gone and place_of(mapping, entry) not in kept
-        ]
+        gone = {_place(each) for each in self.writes}
+        found = owned_objects(self.targets, owner)
+        return [each for each in found if each.place not in gone and each.place not in kept]
 
-    def _unreadable(self) -> dict[GroupKind, str]:
-        found = self.children.unreadable()
-        return {gvk.group_kind: trouble.message for gvk, trouble in found.items()}
+
+def _place(write: PlannedWrite) -> Place:
+    """Return which object a write is to."""
+    return write.mapping.gvk.group_kind, write.namespace, write.name, LOCAL
 
 
 def context_of(tenant: Tenant, sensitive: Mapping[str, str] | None) -> Context:

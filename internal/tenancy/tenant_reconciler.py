@@ -7,7 +7,6 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from apis.tenancy import Tenant
-from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.annotations import is_paused, requested
 from ctrlruntime.controller.debounce import Debounce
@@ -17,11 +16,12 @@ from ctrlruntime.queue.limiters import ItemExponential
 from ctrlruntime.resources import Owner
 from internal.tenancy.applier import Applier, ApplyResult
 from internal.tenancy.builder import Build, Variables, VariablesError
-from internal.tenancy.children import ChildKinds, Trouble
+from internal.tenancy.children import Trouble
 from internal.tenancy.conflict_waiters import Claims
 from internal.tenancy.deletion_intents import DeletionIntents
 from internal.tenancy.deps import TenancyStores, Writers
 from internal.tenancy.graph import GraphError
+from internal.tenancy.hub_condition import report_hub
 from internal.tenancy.labels import FINALIZER
 from internal.tenancy.missing_permissions import Grant, Grants, missing, tell, user_of
 from internal.tenancy.outcome import (
@@ -37,7 +37,7 @@ from internal.tenancy.outcome import (
 )
 from internal.tenancy.policies import OrphanReason
 from internal.tenancy.privileges import Privileges
-from internal.tenancy.removal import Removed, Remover, Scope
+from internal.tenancy.removal import Removed, Remover, Scope, owned_objects
 from internal.tenancy.removal_decisions import Wanted
 from internal.tenancy.removal_view import (
     applied_keys,
@@ -50,8 +50,9 @@ from internal.tenancy.removal_view import (
 )
 from internal.tenancy.replacement_marks import predecessors_of
 from internal.tenancy.reports import TenantReports
+from internal.tenancy.target_clusters import KindMappings, TargetClusters
 from internal.tenancy.tenant_builds import TenantBuilds
-from internal.tenancy.tenant_kinds import mappings_of
+from internal.tenancy.tenant_kinds import mappings_of, unreadable
 
 FIRST_RETRY = 2.0
 LAST_RETRY = 300.0
@@ -68,7 +69,7 @@ class TenantReconciler:
 
     stores: TenancyStores
     writers: Writers
-    children: ChildKinds
+    targets: TargetClusters
     privileges: Privileges
     builds: TenantBuilds
     applier: Applier
@@ -136,18 +137,18 @@ class TenantReconciler:
         )
         removed = await self._remove_unwanted(tenant, owner, made, walked, variables)
         walked.missing |= denied(tenant, removed)
-        walked.retry |= bool(removed.refused)
+        walked.retry |= bool(removed.refused or removed.troubles)
+        walked.troubles += removed.troubles
         wait = self.debounce.remaining(request, pending=is_under_way(walked.outcomes))
         if wait <= 0:
             await self._report(tenant, entry, made, walked, removed)
-        lags = None in mappings.values() and self.children.discovery_lags()
+        local = self.targets.local
+        lags = None in mappings[local.name].values() and local.kinds.discovery_lags()
         return self._next(tenant, request, walked, wait, lags=lags)
 
-    async def _mappings(
-        self, tenant: Tenant, entry: Entry, request: Request
-    ) -> dict[GroupVersionKind, RESTMapping | None]:
+    async def _mappings(self, tenant: Tenant, entry: Entry, request: Request) -> KindMappings:
         """How the kinds of the tenant are served, each watched and its first list here."""
-        return await mappings_of(tenant, entry.annotations, request, self.children, self.privileges)
+        return await mappings_of(tenant, entry.annotations, request, self.targets, self.privileges)
 
     # -- what is no longer wanted ------------------------------------------------------------
 
@@ -174,7 +175,7 @@ class TenantReconciler:
     ) -> Removed:
         removed = await self.remover.remove(
             wanted,
-            lambda: self.children.owned_by(owner.key),
+            lambda: owned_objects(self.targets, owner),
             Scope(
                 owner=owner,
                 applied=applied_keys(tenant.status),
@@ -183,10 +184,7 @@ class TenantReconciler:
                 protects=self.privileges.protects,
                 hidden=hidden,
             ),
-            unreadable={
-                gvk.group_kind: trouble.message
-                for gvk, trouble in self.children.unreadable().items()
-            },
+            unreadable=unreadable(self.targets),
         )
         self.reports.removed(tenant, removed)
         return removed
@@ -217,7 +215,7 @@ class TenantReconciler:
             await self.writers.patcher.remove_finalizer(Tenant.mapping(), entry, FINALIZER)
             return None
         await self._report_teardown(tenant, entry, removed, grants)
-        if removed.refused and not grants:
+        if (removed.refused or removed.troubles) and not grants:
             return Result(requeue_after=self.retries.when(request))
         # Otherwise the next object to go, or a right that is granted, starts another pass.
         return None if again is None else Result(requeue_after=again)
@@ -225,7 +223,7 @@ class TenantReconciler:
     def _out_of_sight(self, tenant: Tenant) -> list[Trouble]:
         """Why kinds that something was applied of cannot be read: what is left of it is not known."""
         applied = applied_kinds(tenant.status)
-        kinds = self.children.unreadable()
+        kinds = self.targets.local.kinds.unreadable()
         return [trouble for gvk, trouble in kinds.items() if gvk.group_kind in applied]
 
     async def _report_teardown(
@@ -236,6 +234,7 @@ class TenantReconciler:
         removals = pending_removals(tenant.status, removed.decisions, now)
         status = report_teardown(tenant.status, removals, entry.generation, now)
         tell(status.conditions, grants, entry.generation, now)
+        report_hub(status.conditions, removed.troubles, entry.generation, now, used=False)
         await self.writers.statuses.write(Tenant.mapping(), entry, tenant.status, status)
 
     # -- telling ---------------------------------------------------------------------------
@@ -261,6 +260,7 @@ class TenantReconciler:
         status.retained_resource_ids = remembered_ids(tenant, removed.decisions)
         status.last_handled_reconcile = requested(entry.annotations)
         tell(status.conditions, walked.missing, entry.generation, now)
+        report_hub(status.conditions, walked.troubles, entry.generation, now, used=walked.further)
         await self.writers.statuses.write(Tenant.mapping(), entry, tenant.status, status)
         self.reports.walked(tenant, walked.outcomes, status)
 
@@ -294,7 +294,8 @@ class TenantReconciler:
         self.retries.forget(request)
         self.lookups.forget(request)
         self.debounce.forget(request)
-        self.children.leave(request)
+        for target in self.targets:
+            target.kinds.leave(request)
         self.grants.forget(request)
         self.reports.gone(request)
 

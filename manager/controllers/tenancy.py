@@ -24,7 +24,6 @@ from internal.tenancy.applier import Applier
 from internal.tenancy.awaited_tenants import AwaitedTenants, HandOvers
 from internal.tenancy.deletion_intents import DeletionIntents
 from internal.tenancy.labels import FIELD_MANAGER, VALUES
-from internal.tenancy.object_reader import ObjectReader
 from internal.tenancy.orphan_requests import OrphanRequests
 from internal.tenancy.queries import Queries
 from internal.tenancy.query_schedule import QuerySchedule
@@ -58,6 +57,7 @@ from manager.controllers.tenancy_watches import (
 
 if TYPE_CHECKING:
     from ctrlruntime.generate.webhook import Webhook
+    from manager.controllers.hub import Hub
 
 CRD: RESTMapping = BUILTIN[
     GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
@@ -66,9 +66,10 @@ STATUS_DEBOUNCE = 1.0
 """Seconds that a status of mere progress is held back: what is over by then is never written."""
 
 
-def add_tenancy(manager: Manager, options: TenancyOptions) -> None:
-    """Add the controllers of registries, templates and tenants to a manager."""
-    parts = make_parts(manager, options)
+def add_tenancy(manager: Manager, options: TenancyOptions, hub: "Hub | None" = None) -> None:
+    """Add the controllers of registries, templates and tenants to a manager. `hub`: where workloads go,
+    if the manager's own cluster is a data plane."""
+    parts = make_parts(manager, options, hub)
     counting = TenantCounting(parts.records.tally, parts.wakeups.counts_changed)
     parts.informers.tenants.informer.add_handler(HandOvers(parts.wakeups.takes_over))
     parts.informers.tenants.informer.add_handler(counting)
@@ -125,16 +126,16 @@ def _add_tenant_controller(parts: TenancyParts) -> None:
 
 
 def _tenant_reconciler(parts: TenancyParts, intents: DeletionIntents) -> TenantReconciler:
-    children, privileges = parts.objects.kinds, parts.options.privileges
+    targets, privileges = parts.objects.targets, parts.options.privileges
     values = SensitiveValues(parts.informers.values.informer)
     return TenantReconciler(
         stores=parts.stores,
         writers=parts.writers,
-        children=children,
+        targets=targets,
         privileges=privileges,
-        builds=TenantBuilds(parts.renderer, values, children, privileges),
+        builds=TenantBuilds(parts.renderer, values, targets, privileges),
         applier=_applier(parts),
-        remover=Remover(parts.writers.control, parts.writers.pools, utc_now),
+        remover=Remover(targets, parts.writers.pools, utc_now),
         intents=intents,
         claims=parts.objects.claims,
         grants=parts.records.grants,
@@ -147,9 +148,7 @@ def _tenant_reconciler(parts: TenancyParts, intents: DeletionIntents) -> TenantR
 def _applier(parts: TenancyParts) -> Applier:
     children = parts.objects.kinds
     return Applier(
-        control=parts.writers.control,
-        patcher=parts.writers.patcher,
-        objects=ObjectReader(parts.manager.cache),
+        targets=parts.objects.targets,
         pools=parts.writers.pools,
         timers=ReadinessTimers(),
         grants=parts.records.grants,
@@ -318,6 +317,7 @@ class _Closing:
         try:
             await asyncio.Event().wait()
         finally:
-            await self.parts.objects.kinds.close()
+            for target in self.parts.objects.targets:
+                await target.kinds.close()
             await self.parts.renderer.close()
             await self.parts.sources.close()

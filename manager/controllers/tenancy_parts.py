@@ -1,14 +1,18 @@
 """What the controllers of the tenancy system share: declared informers and collaborators."""
 
+from __future__ import annotations
+
 import time
-from collections.abc import Hashable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.clock import utc_now
+from ctrlruntime.cluster import Cluster
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
@@ -22,6 +26,7 @@ from internal.tenancy.labels import FIELD_MANAGER, VALUES
 from internal.tenancy.metrics import TenancyMetrics
 from internal.tenancy.missing_permissions import Grants
 from internal.tenancy.neighbours import REGISTRY_INDEX, registry_of
+from internal.tenancy.object_reader import ObjectReader
 from internal.tenancy.pools import WorkerPools
 from internal.tenancy.rendering import Renderer
 from internal.tenancy.replacement_marks import REPLACED_BY_INDEX, replacements_of
@@ -29,9 +34,13 @@ from internal.tenancy.rollout import Rollouts
 from internal.tenancy.sources import Sources
 from internal.tenancy.statuses import StatusWriter
 from internal.tenancy.tally import Tally
+from internal.tenancy.target_clusters import TargetCluster, TargetClusters
 from internal.tenancy.values import SECRET
 from manager.controllers.tenancy_options import TenancyOptions
 from manager.controllers.tenancy_watches import owning_registry
+
+if TYPE_CHECKING:
+    from manager.controllers.hub import Hub
 
 NAMESPACE = GroupVersionKind("", "v1", "Namespace")
 
@@ -47,7 +56,7 @@ class TenancyInformers:
     """Secrets with sensitive values."""
 
     @classmethod
-    def declare(cls, manager: Manager) -> "TenancyInformers":
+    def declare(cls, manager: Manager) -> TenancyInformers:
         """Declare them, with their indexes."""
         declare = manager.cache.declare
         made = cls(
@@ -104,6 +113,12 @@ class Wakeups:
             if isinstance(user, Request):
                 self.tenants.enqueue(user, "a kind can be read")
 
+    def hub_changed(self, users: frozenset[Hashable]) -> None:
+        """Queue the tenants that have objects on the hub, which answers no longer, or again."""
+        for user in users:
+            if isinstance(user, Request):
+                self.tenants.enqueue(user, "the hub answers no longer, or again")
+
     def rights_changed(self, template: Request) -> None:
         """Queue a template whose tenants miss other rights than before."""
         self.templates.enqueue(template, "missing rights changed")
@@ -126,25 +141,62 @@ class Wakeups:
 class TenantObjects:
     """The objects of the kinds that templates name."""
 
-    kinds: ChildKinds
+    targets: TargetClusters
     events: ChildEvents
     claims: Claims
 
+    @property
+    def kinds(self) -> ChildKinds:
+        """Those of the cluster that has the tenants."""
+        return self.targets.local.kinds
+
     @classmethod
-    def watched_by(cls, manager: Manager, wakeups: Wakeups) -> "TenantObjects":
-        """Prepare to watch kinds as tenants name them."""
+    def watched_by(
+        cls,
+        manager: Manager,
+        wakeups: Wakeups,
+        writers: Writers,
+        alive: Callable[[str], bool],
+        hub: Hub | None,
+    ) -> TenantObjects:
+        """Prepare to watch kinds as tenants name them, in the hub too if there is one."""
         claims = Claims()
         events = ChildEvents(claims)
-        mapper = manager.live_client.mapper
-        kinds = ChildKinds(
-            manager.cache,
-            mapper.resolve,
-            FIELD_MANAGER,
-            events.deliver,
-            wakeups.kind_readable,
-            discover=mapper.discover,
+
+        def kinds_of(cluster: Cluster) -> ChildKinds:
+            return ChildKinds(
+                cluster.cache,
+                cluster.mapper.resolve,
+                FIELD_MANAGER,
+                events.deliver,
+                wakeups.kind_readable,
+                discover=cluster.mapper.discover,
+            )
+
+        local = TargetCluster(
+            control=writers.control,
+            patcher=writers.patcher,
+            objects=ObjectReader(manager.cache),
+            kinds=kinds_of(manager.cluster),
         )
-        return cls(kinds, events, claims)
+        if hub is None:
+            return cls(TargetClusters(local), events, claims)
+        cluster = hub.cluster
+        further = TargetCluster(
+            name=cluster.name,
+            control=Control(cluster, field_manager=FIELD_MANAGER, alive=alive),
+            patcher=ObjectPatcher(cluster.client, FIELD_MANAGER),
+            objects=ObjectReader(cluster.cache),
+            kinds=kinds_of(cluster),
+            owner_cluster=hub.data_plane,
+            labels=hub.labels,
+            explain=hub.explain,
+            unreachable=hub.unreachable,
+        )
+        local = replace(local, check=hub.check_data_plane)
+        targets = TargetClusters(local, {cluster.name: further}, hub.placement)
+        hub.monitor.on_change = lambda: wakeups.hub_changed(further.kinds.users())
+        return cls(targets, events, claims)
 
 
 @dataclass(slots=True)
@@ -168,17 +220,18 @@ class TenancyParts:
     clocks: Clocks
 
 
-def make_parts(manager: Manager, options: TenancyOptions) -> TenancyParts:
-    """Declare what is read, and make what is shared."""
+def make_parts(manager: Manager, options: TenancyOptions, hub: Hub | None = None) -> TenancyParts:
+    """Declare what is read, and make what is shared. `hub`: where workloads go, if to another cluster."""
     informers, wakeups = TenancyInformers.declare(manager), Wakeups(options.status_period)
+    writers = _writers(manager, options, informers)
     renderer = Renderer()
     return TenancyParts(
         manager=manager,
         options=options,
         informers=informers,
         stores=informers.stores,
-        objects=TenantObjects.watched_by(manager, wakeups),
-        writers=_writers(manager, options, informers),
+        objects=TenantObjects.watched_by(manager, wakeups, writers, informers.exists, hub),
+        writers=writers,
         definitions=Definitions(manager.live_client),
         renderer=renderer,
         blueprints=Blueprints(renderer, options.privileges),

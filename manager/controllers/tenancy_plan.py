@@ -45,6 +45,7 @@ from internal.tenancy.rows import Reading, mapping_problems
 from internal.tenancy.secrets import WatchedSecrets
 from internal.tenancy.sources import Sources, SourceTypes
 from internal.tenancy.sync_planner import SyncPlanner
+from internal.tenancy.target_clusters import TargetCluster, TargetClusters
 from internal.tenancy.tenant_planner import TenantPlanner
 from internal.tenancy.values import SECRET, SensitiveValues
 from manager.controllers.tenancy_options import TenancyOptions
@@ -162,8 +163,8 @@ class _Parts:
         tenants = TenantPlanner(
             control=control,
             applier=self._applier(control),
-            remover=Remover(control, self._pools, utc_now),
-            children=self.children,
+            remover=Remover(self._targets(control), self._pools, utc_now),
+            targets=self._targets(control),
             renderer=self.renderer,
             privileges=self.options.privileges,
             templates=self.templates,
@@ -183,11 +184,18 @@ class _Parts:
         stores = (self.tenants.informer.store, self.registries.informer.store)
         return any(store.count("uid", uid) for store in stores)
 
-    def _applier(self, control: DryRunControl) -> Applier:
-        return Applier(
+    def _targets(self, control: DryRunControl) -> TargetClusters:
+        local = TargetCluster(
             control=control,
             patcher=_NoPatches(self.cluster.client, FIELD_MANAGER),
             objects=ObjectReader(self.cluster.cache),
+            kinds=self.children,
+        )
+        return TargetClusters(local)
+
+    def _applier(self, control: DryRunControl) -> Applier:
+        return Applier(
+            targets=self._targets(control),
             pools=self._pools,
             timers=ReadinessTimers(),
             grants=Grants(lambda _request, _why: None, lambda _request: None),

@@ -33,8 +33,11 @@ from ctrlruntime.resources.ordinal import ORDINAL
 from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.waves import MONTHLY, TYPES
 from internal.cosmos.workload.checksums import CONFIG_CHECKSUM
+from internal.fleet import hub
 from internal.tenancy import (
+    applier,
     deletion_guard,
+    hub_condition,
     metrics,
     missing_permissions,
     outcome,
@@ -275,6 +278,7 @@ def test_labels_and_annotations_are_all_listed() -> None:
 SPOKEN = (
     outcome, registry_status, template_reconciler, statuses, deletion_guard, plan, errors, queries,
     query_schedule, registry_planner, registry_reports, registry_teardown, reports, rollout_status, missing_permissions,
+    hub_condition, applier, hub,
 )  # fmt: skip
 """Modules whose CamelCase words end up in conditions and events."""
 ACTIONS = {"Query", "Plan", "Build", "Validate", "Retain", "Apply", "Skip"}

@@ -17,6 +17,7 @@ from internal.tenancy.removal_decisions import (
     Decision,
     Intent,
     LiveObject,
+    Place,
     Reason,
     SpecResource,
     Wanted,
@@ -163,7 +164,7 @@ def test_objects_of_a_cycle_do_not_wait_for_each_other_when_the_tenant_goes() ->
 
 @pytest.mark.criterion("H-A6")
 def test_h_a6_a_kind_that_cannot_be_read_is_not_taken_for_gone() -> None:
-    (found,) = decide(GONE, [], [key("x", "x")], unreadable={KIND: "it cannot be watched"})
+    (found,) = decide(GONE, [], [key("x", "x")], unreadable={("", KIND): "it cannot be watched"})
     assert (found.action, found.reason) == (Action.WAIT, Reason.KIND_UNREADABLE)
 
 
@@ -228,7 +229,7 @@ def test_h_a2_in_doubt_nothing_is_deleted(
     spec: Wanted,
     items: list[LiveObject],
     applied: list[ResourceKey],
-    refused: dict[tuple[GroupKind, str, str], str],
+    refused: dict[Place, str],
 ) -> None:
     decisions = decide(spec, items, applied, refused=refused)
     by_id = {item.id: item for item in spec.resources}

@@ -1,0 +1,1 @@
+"""The fleet system: one hub, many data planes."""

@@ -1,0 +1,156 @@
+"""The hub as the stack of a data plane sees it: what its errors mean, and whether it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from apis.fleet.labels import PARALLEL_PREFIX
+from ctrlruntime.client.errors import (
+    APIError,
+    Forbidden,
+    NotFound,
+    ServerTimeout,
+    ServiceUnavailable,
+    TransportError,
+)
+
+GRACE: Final = 10.0
+"""Seconds without an answer after which the hub counts as unreachable."""
+PROBE_PERIOD: Final = 2.0
+"""Seconds between two probes, which are sent only while requests have failed."""
+
+_NOT_GRANTED: Final = re.compile(r'cannot \S+ resource "[^"]+".* in the namespace "')
+
+
+class HubReason(StrEnum):
+    """Why the hub has not got an object: a reason of the condition HubReady."""
+
+    UNREACHABLE = "HubUnreachable"
+    NAMESPACE_MISSING = "NamespaceMissing"
+    NAMESPACE_NOT_GRANTED = "NamespaceNotGranted"
+
+
+@dataclass(frozen=True, slots=True)
+class HubTrouble:
+    """A reason, and what to do about it."""
+
+    reason: HubReason
+    message: str
+
+
+def parallel_label(target_namespace: str) -> str:
+    """Return the label of the hub namespaces in which the stack of a target namespace may write."""
+    return f"{PARALLEL_PREFIX}{target_namespace}"
+
+
+def explain(error: Exception, namespace: str, target_namespace: str) -> HubTrouble | None:
+    """Return what is wrong with the hub, from an error of a write in a namespace; None: the object is."""
+    if isinstance(error, TransportError | ServiceUnavailable | ServerTimeout):
+        return unreachable(str(error))
+    grant = f"kubectl label namespace {namespace} {parallel_label(target_namespace)}=true"
+    if _is_missing_namespace(error, namespace):
+        return HubTrouble(
+            HubReason.NAMESPACE_MISSING,
+            f"The hub has no namespace {namespace!r} for the workloads of this one; its owner creates it: "
+            f"kubectl create namespace {namespace} && {grant}",
+        )
+    if namespace and isinstance(error, Forbidden) and _NOT_GRANTED.search(error.message):
+        return HubTrouble(
+            HubReason.NAMESPACE_NOT_GRANTED,
+            f"The stack of {target_namespace} may not write in the namespace {namespace!r} of the hub, or it does "
+            f"not exist. To create it: kubectl create namespace {namespace}. To allow it: {grant}",
+        )
+    return None
+
+
+def unreachable(error: str) -> HubTrouble:
+    """Return that the hub gave no usable answer."""
+    return HubTrouble(
+        HubReason.UNREACHABLE,
+        f"The hub does not answer ({error}): workloads run on as they are, and are looked at again once it "
+        "does. Objects that are only on the data plane are reconciled",
+    )
+
+
+def _is_missing_namespace(error: Exception, namespace: str) -> bool:
+    if not isinstance(error, NotFound) or not namespace:
+        return False
+    named = (error.details.get("kind"), error.details.get("name"))
+    return named == ("namespaces", namespace)
+
+
+class HubMonitor:
+    """Finds out whether the hub answers, without a request while it does.
+
+    Failed watches and writes are reported to it; it then probes until the hub answers again.
+    """
+
+    needs_leader_election = False
+
+    def __init__(
+        self,
+        *,
+        grace: float = GRACE,
+        period: float = PROBE_PERIOD,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`grace`: seconds without an answer after which the hub is unreachable; `period`: between probes."""
+        self._grace = grace
+        self._period = period
+        self._clock = clock
+        self._suspect = asyncio.Event()
+        self._since: float | None = None
+        self._trouble: HubTrouble | None = None
+        self.probe: Callable[[], Awaitable[object]] | None = None
+        """Sends one request. Raises TransportError for none or no answer."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when the hub has become unreachable, and when it answers again."""
+
+    def __repr__(self) -> str:
+        return "HubMonitor()"
+
+    def failed(self, error: Exception) -> None:
+        """Take in the error of a request or watch."""
+        if isinstance(error, TransportError | TimeoutError):
+            self._suspect.set()
+
+    def unreachable(self) -> HubTrouble | None:
+        """Return that the hub has not answered for a while; None: it answers."""
+        return self._trouble
+
+    async def start(self) -> None:
+        """Probe while something has failed, until cancelled."""
+        while True:
+            await self._suspect.wait()
+            await self._until_answered()
+
+    async def _until_answered(self) -> None:
+        self._since = self._clock()
+        while (error := await self._probe()) is not None:
+            if self._trouble is None and self._clock() - self._since >= self._grace:
+                self._trouble = unreachable(error)
+                self.on_change()
+            await asyncio.sleep(self._period)
+        self._suspect.clear()
+        self._since = None
+        if self._trouble is not None:
+            self._trouble = None
+            self.on_change()
+
+    async def _probe(self) -> str | None:
+        """Return why there was no answer, or None; a refusal is an answer."""
+        if self.probe is None:
+            return None
+        try:
+            await self.probe()
+        except (TransportError, TimeoutError, ServiceUnavailable, ServerTimeout) as error:
+            return str(error) or type(error).__name__
+        except APIError:
+            return None
+        return None

@@ -1,0 +1,209 @@
+"""Which server an object goes to: workloads to the hub, everything else to the data plane.
+
+Pure. A data plane runs no containers, so workloads, what they reference and what selects them go to
+the hub; Namespaces go to both, the rest to the data plane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from ctrlruntime.api.kinds import GroupKind, Manifest
+from ctrlruntime.resources.desired import ObjectKey
+from internal.fleet.pods import (
+    WORKLOADS,
+    mappings,
+    matches,
+    path,
+    pod_template,
+    references,
+    text,
+)
+
+NAMESPACE: Final = GroupKind("", "Namespace")
+CONFIG_MAP: Final = GroupKind("", "ConfigMap")
+SERVICE: Final = GroupKind("", "Service")
+INGRESS: Final = GroupKind("networking.k8s.io", "Ingress")
+NETWORK_POLICY: Final = GroupKind("networking.k8s.io", "NetworkPolicy")
+DISRUPTION_BUDGET: Final = GroupKind("policy", "PodDisruptionBudget")
+POD_AUTOSCALER: Final = GroupKind("autoscaling", "HorizontalPodAutoscaler")
+VERTICAL_AUTOSCALER: Final = GroupKind("autoscaling.k8s.io", "VerticalPodAutoscaler")
+
+SELECTORS: Final = frozenset({SERVICE, NETWORK_POLICY, DISRUPTION_BUDGET})
+"""Kinds that select Pods by label."""
+SCALERS: Final = frozenset({POD_AUTOSCALER, VERTICAL_AUTOSCALER})
+"""Kinds that name a workload."""
+FOLLOWERS: Final = (
+    SELECTORS
+    | SCALERS
+    | {
+        INGRESS,
+        CONFIG_MAP,
+        GroupKind("", "Secret"),
+        GroupKind("", "ServiceAccount"),
+        GroupKind("", "PersistentVolumeClaim"),
+        GroupKind("", "PersistentVolume"),
+        GroupKind("storage.k8s.io", "StorageClass"),
+        GroupKind("scheduling.k8s.io", "PriorityClass"),
+        GroupKind("node.k8s.io", "RuntimeClass"),
+    }
+)
+"""Kinds whose objects go with a workload that references them, or that they select."""
+
+
+class Plane(StrEnum):
+    """Where an object goes."""
+
+    DATA = "data"
+    HUB = "hub"
+    BOTH = "both"
+
+    @property
+    def on_hub(self) -> bool:
+        """Whether the hub gets the object."""
+        return self is not Plane.DATA
+
+    @property
+    def on_data_plane(self) -> bool:
+        """Whether the data plane gets the object."""
+        return self is not Plane.HUB
+
+
+class WorkloadOnDataPlane(ValueError):
+    """A workload would be written to a data plane, which runs no containers."""
+
+
+def check_plane(kind: GroupKind, plane: Plane) -> None:
+    """Raise WorkloadOnDataPlane if objects of this kind must not go there."""
+    if kind in WORKLOADS and plane.on_data_plane:
+        raise WorkloadOnDataPlane(
+            f"a {kind} is a workload: it goes to the hub, not to a data plane"
+        )
+
+
+def possible_planes(kinds: Collection[GroupKind]) -> dict[GroupKind, Plane]:
+    """Return where objects of these kinds may go; BOTH where that depends on what is rendered.
+
+    `kinds` are all that one owner has: what references nothing without a workload stays on its data plane.
+    """
+    busy = not WORKLOADS.isdisjoint(kinds)
+    return {kind: _possible(kind, busy=busy) for kind in kinds}
+
+
+def _possible(kind: GroupKind, *, busy: bool) -> Plane:
+    if kind in WORKLOADS:
+        return Plane.HUB
+    return Plane.BOTH if kind == NAMESPACE or (busy and kind in FOLLOWERS) else Plane.DATA
+
+
+def key_of(manifest: Manifest) -> ObjectKey:
+    """Return the identity of a rendered object. Raises ValueError for one without a kind or name."""
+    metadata = manifest.get("metadata")
+    name = text(metadata, "name")
+    if not name:
+        raise ValueError("a rendered object needs metadata.name")
+    return ObjectKey(_kind(manifest), name, namespace=text(metadata, "namespace"))
+
+
+def route(rendered: Iterable[Manifest]) -> dict[ObjectKey, Plane]:
+    """Return where each rendered object of one owner goes, whatever their order.
+
+    Namespaced objects have their namespace. Raises ValueError for one without a kind or name.
+    """
+    objects = {key_of(each): each for each in rendered}
+    on_hub = _closure(objects)
+    found = {key: _plane(key, on_hub) for key in objects}
+    for key, plane in found.items():
+        check_plane(key.kind, plane)
+    return found
+
+
+def _plane(key: ObjectKey, on_hub: Collection[ObjectKey]) -> Plane:
+    if key.kind == NAMESPACE:
+        return Plane.BOTH
+    return Plane.HUB if key in on_hub else Plane.DATA
+
+
+def _closure(objects: Mapping[ObjectKey, Manifest]) -> set[ObjectKey]:
+    """Return the workloads, what leads to them, and what all of these reference."""
+    found = {key for key in objects if key.kind in WORKLOADS}
+    found |= {key for key in objects if _leads_to_pods(key, objects, found)}
+    pending = list(found)
+    while pending:
+        key = pending.pop()
+        new = {each for each in _references(key, objects[key]) if each in objects} - found
+        found |= new
+        pending += new
+        if key.kind == SERVICE:  # a Service that a workload names brings its Ingresses
+            new = {each for each in objects if key in _backends(each, objects[each])} - found
+            found |= new
+            pending += new
+    return found
+
+
+def _leads_to_pods(
+    key: ObjectKey, objects: Mapping[ObjectKey, Manifest], workloads: Collection[ObjectKey]
+) -> bool:
+    manifest = objects[key]
+    if key.kind in SCALERS:
+        return any(each in workloads for each in _scaled(key, manifest))
+    if key.kind not in SELECTORS:
+        return False
+    labels = (
+        path(pod_template(each.kind, objects[each]), "metadata", "labels")
+        for each in workloads
+        if each.namespace == key.namespace
+    )
+    selector = _selector(key.kind, manifest)
+    return selector is not None and any(matches(selector, each) for each in labels)
+
+
+def _selector(kind: GroupKind, manifest: Manifest) -> Mapping[str, Any] | None:
+    """Return the label selector of Pods; None if nothing is selected."""
+    if kind == SERVICE:
+        chosen = path(manifest, "spec", "selector")
+        return {"matchLabels": chosen} if chosen else None
+    field = "podSelector" if kind == NETWORK_POLICY else "selector"
+    spec = path(manifest, "spec")
+    return path(spec, field) if isinstance(spec.get(field), Mapping) else None
+
+
+def _scaled(key: ObjectKey, manifest: Manifest) -> Iterator[ObjectKey]:
+    for field in ("scaleTargetRef", "targetRef"):
+        target = path(manifest, "spec", field)
+        name, kind = text(target, "name"), text(target, "kind")
+        group = text(target, "apiVersion").rpartition("/")[0]
+        if name and kind:
+            yield ObjectKey(GroupKind(group, kind), name, namespace=key.namespace)
+
+
+def _references(key: ObjectKey, manifest: Manifest) -> Iterator[ObjectKey]:
+    """Yield what an object of the hub names."""
+    if key.kind == INGRESS:
+        yield from _backends(key, manifest)
+    for kind, name in references(key.kind, manifest):
+        namespaced = not kind.group.startswith(("storage", "scheduling", "node"))
+        namespaced = namespaced and kind.kind != "PersistentVolume"
+        yield ObjectKey(kind, name, namespace=key.namespace if namespaced else "")
+
+
+def _backends(key: ObjectKey, manifest: Manifest) -> set[ObjectKey]:
+    """Return the Services of an Ingress."""
+    if key.kind != INGRESS:
+        return set()
+    spec = path(manifest, "spec")
+    backends = [path(spec, "defaultBackend")]
+    for rule in mappings(spec.get("rules")):
+        backends += [path(each, "backend") for each in mappings(path(rule, "http").get("paths"))]
+    names = {text(path(each, "service"), "name") for each in backends} - {""}
+    return {ObjectKey(SERVICE, name, namespace=key.namespace) for name in names}
+
+
+def _kind(manifest: Manifest) -> GroupKind:
+    group, _, version = text(manifest, "apiVersion").rpartition("/")
+    kind = text(manifest, "kind")
+    if not kind or not version:
+        raise ValueError("a rendered object needs apiVersion and kind")
+    return GroupKind(group, kind)

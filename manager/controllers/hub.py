@@ -1,0 +1,106 @@
+"""The hub as a second cluster of a manager whose own cluster is a data plane."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from apis.fleet.labels import DATA_PLANE
+from ctrlruntime.api.kinds import GroupKind, GroupVersionKind
+from ctrlruntime.cache.cache import CacheOptions
+from ctrlruntime.cache.informer import InformerOptions
+from ctrlruntime.client.config import Config
+from ctrlruntime.cluster import Cluster, ClusterOptions
+from ctrlruntime.manager import Manager
+from ctrlruntime.resources import Desired, ObjectKey
+from internal.fleet.hub import GRACE, PROBE_PERIOD, HubMonitor, HubTrouble, explain
+from internal.fleet.routing import Plane, check_plane, possible_planes, route
+from internal.tenancy.naming import LOCAL
+from internal.tenancy.target_clusters import ClusterTrouble
+
+HUB = "hub"
+"""The name of the hub's cluster: in logs, metrics and keys of applied resources."""
+PROBE_TIMEOUT = 5.0
+
+_CLUSTERS = {Plane.DATA: (LOCAL,), Plane.HUB: (HUB,), Plane.BOTH: (LOCAL, HUB)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackOptions:
+    """Options of a stack. Times in seconds."""
+
+    data_plane: str
+    """The id of the data plane: the UID of its namespace `kube-system`."""
+    target_namespace: str
+    """The namespace of the hub that the stack is deployed to."""
+    grace: float = GRACE
+    """Without an answer of the hub before tenants report that."""
+    probe_period: float = PROBE_PERIOD
+
+
+class HubPlacement:
+    """Where objects of tenants go, by the routing of the fleet system."""
+
+    def possible(self, kinds: Collection[GroupKind]) -> Mapping[GroupKind, Collection[str]]:
+        """Return the clusters in which objects of the kinds of one tenant may be."""
+        return {kind: _CLUSTERS[plane] for kind, plane in possible_planes(kinds).items()}
+
+    def clusters_of(self, rendered: Sequence[Desired]) -> Mapping[ObjectKey, tuple[str, ...]]:
+        """Return the clusters that get each object."""
+        planes = route(each.manifest for each in rendered)
+        return {key: _CLUSTERS[plane] for key, plane in planes.items()}
+
+
+@dataclass(slots=True)
+class Hub:
+    """The hub's cluster, and what the tenancy system needs to know of it."""
+
+    cluster: Cluster
+    options: StackOptions
+    monitor: HubMonitor
+    placement: HubPlacement = field(default_factory=HubPlacement)
+
+    @property
+    def data_plane(self) -> str:
+        """The id of the data plane."""
+        return self.options.data_plane
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Of every object on the hub; every informer selects them."""
+        return {DATA_PLANE: self.options.data_plane}
+
+    def explain(self, error: Exception, namespace: str) -> ClusterTrouble | None:
+        """Return what is wrong with the hub, from an error of a write."""
+        self.monitor.failed(error)
+        return _as_trouble(explain(error, namespace, self.options.target_namespace))
+
+    def unreachable(self) -> ClusterTrouble | None:
+        """Return that the hub has not answered for a while."""
+        return _as_trouble(self.monitor.unreachable())
+
+    def check_data_plane(self, kind: GroupKind) -> None:
+        """Raise WorkloadOnDataPlane for a workload."""
+        check_plane(kind, Plane.DATA)
+
+
+async def add_hub(manager: Manager, config: Config, options: StackOptions) -> Hub:
+    """Engage the hub. Nothing waits for it: what is only on the data plane is reconciled without it."""
+    monitor = HubMonitor(grace=options.grace, period=options.probe_period)
+
+    def failed(_kind: GroupVersionKind, error: Exception) -> None:
+        monitor.failed(error)
+
+    cache = CacheOptions(
+        labels=f"{DATA_PLANE}={options.data_plane}", informers=InformerOptions(on_error=failed)
+    )
+    cluster = manager.new_cluster(HUB, config, ClusterOptions(cache=cache))
+    transport = cluster.live_client.transport
+    monitor.probe = lambda: transport.request("GET", "/version", timeout=PROBE_TIMEOUT)
+    manager.add(monitor)
+    await manager.engage(cluster)
+    return Hub(cluster, options, monitor)
+
+
+def _as_trouble(found: HubTrouble | None) -> ClusterTrouble | None:
+    return None if found is None else ClusterTrouble(found.reason.value, found.message)

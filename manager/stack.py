@@ -1,0 +1,76 @@
+"""The stack of a data plane: a manager whose own cluster that is, with the hub as a second one."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import replace
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from apis.fleet.labels import LEASE, PLANE_NAMESPACE
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.config import Config
+from ctrlruntime.client.errors import APIError, TransportError
+from ctrlruntime.client.kubeconfig import Kubeconfig
+from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.manager.election import default_identity
+from manager.controllers.hub import StackOptions, add_hub
+from manager.controllers.tenancy import add_tenancy
+from manager.options import LEADER_ELECTION_ID, RunOptions
+
+NAMESPACE: Final = BUILTIN[GroupVersionKind("", "v1", "Namespace")]
+IDENTITY: Final = "kube-system"
+"""The namespace whose UID is the id of a cluster."""
+RETRY: Final = 5.0
+"""Seconds between two attempts to reach the data plane at the start."""
+
+
+async def run_stack(
+    options: RunOptions, hub: Config, runtime: ManagerOptions, logger: FilteringBoundLogger
+) -> None:
+    """Run until SIGTERM or SIGINT. Raises ConfigError, and what made the manager stop."""
+    assert options.data_plane_kubeconfig is not None  # noqa: S101 - the caller's condition
+    data_plane = Config.of_kubeconfig(Kubeconfig.read([options.data_plane_kubeconfig]))
+    target = options.target_namespace or options.own_namespace
+    stack = StackOptions(data_plane=await cluster_id(data_plane, logger), target_namespace=target)
+    manager = Manager(data_plane, elected(runtime, hub, target), logger=logger)
+    add_tenancy(manager, options.tenancy, await add_hub(manager, hub, stack))
+    await manager.start()
+
+
+def elected(runtime: ManagerOptions, hub: Config, target_namespace: str) -> ManagerOptions:
+    """Return the options with an election by the Lease on the data plane, which keeps stacks of other hubs out.
+
+    The identity begins with the hub and the namespace that the stack is deployed to.
+    """
+    own_lease = runtime.leader_election_id not in {"", LEADER_ELECTION_ID}
+    return replace(
+        runtime,
+        leader_election=True,
+        leader_election_id=runtime.leader_election_id if own_lease else LEASE,
+        leader_election_namespace=runtime.leader_election_namespace or PLANE_NAMESPACE,
+        leader_election_identity=f"{holder_prefix(hub, target_namespace)}{default_identity()}",
+    )
+
+
+def holder_prefix(hub: Config, target_namespace: str) -> str:
+    """Return how the Lease names candidates of one stack: by the hub's address and authority, and its namespace."""
+    authority = hub.ca_data or b""
+    digest = hashlib.sha256(hub.host.encode() + b"\0" + bytes(authority)).hexdigest()[:12]
+    return f"{digest}/{target_namespace}/"
+
+
+async def cluster_id(config: Config, logger: FilteringBoundLogger) -> str:
+    """Return the id of a cluster, as soon as it answers: the UID of its namespace `kube-system`."""
+    async with Client.connect(config, logger=logger) as client:
+        while True:
+            try:
+                found = await client.get(NAMESPACE, IDENTITY, metadata_only=True)
+                return str(found["metadata"]["uid"])
+            except (APIError, TransportError) as error:
+                logger.error("The data plane cannot be identified; trying again", error=str(error))
+            await asyncio.sleep(RETRY)

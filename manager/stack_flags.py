@@ -1,0 +1,52 @@
+"""Flags of `manager run` for the stack of a data plane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from manager.flags import with_options
+from manager.options import RunOptions
+from manager.systems import SYSTEMS
+
+SUPPORTED = ("tenancy",)
+"""Systems that run on data planes."""
+
+
+def stack_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags."""
+    return with_options(
+        command,
+        click.option(
+            "--data-plane-kubeconfig",
+            type=click.Path(path_type=Path),
+            help="Kubeconfig of a data plane: objects are there, and workloads in the cluster of "
+            "--kubeconfig, the hub. Only the tenancy system runs.",
+        ),
+        click.option(
+            "--target-namespace",
+            default="",
+            help="Namespace of the hub that this stack is deployed to; default: the Pod's.",
+        ),
+    )
+
+
+def check_stack(options: RunOptions) -> None:
+    """Raise UsageError for options that do not go with a data plane."""
+    if options.data_plane_kubeconfig is None:
+        if options.target_namespace:
+            raise click.UsageError("--target-namespace needs --data-plane-kubeconfig")
+        return
+    if options.embedded:
+        raise click.UsageError("--embedded and --data-plane-kubeconfig exclude each other")
+    if options.systems != SYSTEMS and not set(options.systems) <= set(SUPPORTED):
+        raise click.UsageError(
+            f"only {', '.join(SUPPORTED)} runs on data planes: leave the other --system out"
+        )
+    if not (options.target_namespace or options.own_namespace):
+        raise click.UsageError(
+            "--data-plane-kubeconfig outside of a cluster needs --target-namespace"
+        )

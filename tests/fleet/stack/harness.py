@@ -1,0 +1,278 @@
+"""A hub, data planes, and the stack of each, for tests: every server over HTTP, through its proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from apis.fleet.labels import DATA_PLANE
+from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.conditions import Condition, find_condition
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import NotFound
+from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.backends import EmbeddedBackend
+from ctrlruntime.envtest.proxy import Counts, Mark
+from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.manager.logs import make_logger
+from manager.controllers.hub import StackOptions, add_hub
+from manager.controllers.tenancy import add_tenancy
+from manager.controllers.tenancy_options import TenancyOptions
+
+LONG = 120.0
+"""Seconds that nothing takes, not even on a machine that has much else to do."""
+
+
+def builtin(api_version: str, kind: str) -> RESTMapping:
+    """Return how a built-in kind is served."""
+    return BUILTIN[GroupVersionKind.parse(api_version, kind)]
+
+
+CONFIG_MAP = builtin("v1", "ConfigMap")
+SECRET = builtin("v1", "Secret")
+SERVICE = builtin("v1", "Service")
+NAMESPACE = builtin("v1", "Namespace")
+DEPLOYMENT = builtin("apps/v1", "Deployment")
+
+
+@dataclass(slots=True)
+class Server:
+    """One API server, hub or data plane."""
+
+    environment: Environment
+    id: str = ""
+    """UID of kube-system."""
+
+    @property
+    def client(self) -> Client:
+        """A client past the proxy; it is not counted."""
+        return self.environment.client("envtest")
+
+    async def get(
+        self, kind: RESTMapping, name: str, namespace: str = "default"
+    ) -> dict[str, Any] | None:
+        """Return an object, or None."""
+        try:
+            return await self.client.get(
+                kind, name, namespace=namespace if kind.namespaced else None
+            )
+        except NotFound:
+            return None
+
+    async def names(self, kind: RESTMapping, namespace: str = "default") -> set[str]:
+        """Return the names of all objects of a kind that a stack has made."""
+        found = await self.client.list(kind, namespace if kind.namespaced else None)
+        owned = "ctrlruntime.dev/owner"
+        return {
+            item["metadata"]["name"]
+            for item in found
+            if owned in (item["metadata"].get("annotations") or {})
+        }
+
+    def mark(self) -> Mark:
+        """Return now, in the log of requests."""
+        return self.environment.proxy.log.mark()
+
+    def counts(self, since: Mark) -> Counts:
+        """Return what managers requested since then."""
+        return self.environment.proxy.log.since(since).select(user="manager")
+
+    async def stop(self) -> None:
+        """Have the server answer no more; it keeps what it had."""
+        assert isinstance(self.environment.backend, EmbeddedBackend)
+        server = self.environment.backend.server
+        server.options = replace(server.options, port=server.port)
+        await server.stop()
+
+    async def restart(self) -> None:
+        """Have it answer again."""
+        assert isinstance(self.environment.backend, EmbeddedBackend)
+        await self.environment.backend.server.start()
+
+
+@contextlib.asynccontextmanager
+async def server(folder: Path, *, plane: bool, **options: Any) -> AsyncIterator[Server]:
+    """An API server; a data plane with the CRDs of the tenancy system. `folder` exists."""
+    async with Environment(proxy=True, folder=folder, **options) as env:
+        made = Server(env)
+        if plane:
+            await env.install_crds(Tenant, TenantTemplate, TenantRegistry)
+        namespace = await made.get(NAMESPACE, "kube-system")
+        assert namespace is not None
+        made.id = namespace["metadata"]["uid"]
+        yield made
+
+
+@dataclass(slots=True)
+class Fleet:
+    """A hub and its data planes."""
+
+    folder: Path
+    hub: Server
+    planes: list[Server]
+    _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
+
+    @property
+    def plane(self) -> Server:
+        """The first data plane."""
+        return self.planes[0]
+
+    @contextlib.asynccontextmanager
+    async def running(self, plane: Server | None = None, **options: Any) -> AsyncIterator[Manager]:
+        """Run the stack of a data plane on this loop."""
+        plane = plane or self.plane
+        name = f"plane-{self.planes.index(plane)}"
+        with (self.folder / f"{name}.log").open("a") as log:
+            manager = Manager(
+                plane.environment.config("manager"),
+                ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
+                logger=make_logger(format="console", stream=log),
+            )
+            stack = StackOptions(data_plane=plane.id, target_namespace=name, **options)
+            hub = await add_hub(manager, self.hub.environment.config("manager"), stack)
+            add_tenancy(manager, tenancy(), hub)
+            async with manager.running():
+                yield manager
+
+
+def tenancy() -> TenancyOptions:
+    """Options of the tenancy system that let templates make Namespaces."""
+    return TenancyOptions(allow_foreign_namespaces=frozenset({"own"}), status_period=0.1)
+
+
+@contextlib.asynccontextmanager
+async def fleet(folder: Path, planes: int = 1, **hub: Any) -> AsyncIterator[Fleet]:
+    """Start a hub and data planes, without stacks."""
+    async with contextlib.AsyncExitStack() as stack:
+        places = [folder / name for name in ("hub", *(f"plane-{each}" for each in range(planes)))]
+        for place in places:
+            place.mkdir()
+        made = await stack.enter_async_context(server(places[0], plane=False, **hub))
+        started = [
+            await stack.enter_async_context(server(place, plane=True)) for place in places[1:]
+        ]
+        yield Fleet(folder, made, started)
+
+
+# -- tenants --------------------------------------------------------------------------------------
+
+
+def entry(name: str, kind: str, api_version: str = "v1", **fields: Any) -> dict[str, Any]:
+    """Make an entry of a tenant's resources."""
+    more: dict[str, Any] = {
+        key: fields.pop(key) for key in ("dependIds", "targetNamespace") if key in fields
+    }
+    spec = {"apiVersion": api_version, "kind": kind, **fields}
+    return {"id": name, "nameTemplate": name, "waitForReady": False, "spec": spec, **more}
+
+
+def deployment(name: str = "web", *, config: str = "", replicas: int = 1) -> dict[str, Any]:
+    """Make a Deployment, whose Pods read a ConfigMap if one is named."""
+    container: dict[str, Any] = {"name": "app", "image": "nginx:1"}
+    if config:
+        container["envFrom"] = [{"configMapRef": {"name": config}}]
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    return entry(name, "Deployment", "apps/v1", spec=spec)
+
+
+def config_map(name: str, **data: str) -> dict[str, Any]:
+    """Make a ConfigMap."""
+    return entry(name, "ConfigMap", data=data or {"k": "v"})
+
+
+def tenant(
+    *resources: Mapping[str, Any], name: str = "acme", namespace: str = "default"
+) -> dict[str, Any]:
+    """Make a tenant of these resources."""
+    lists: dict[str, list[Any]] = {}
+    for each in resources:
+        kind = str(each["spec"]["kind"])
+        lists.setdefault(f"{kind[0].lower()}{kind[1:]}s", []).append(dict(each))
+    return {
+        "apiVersion": Tenant.gvk().api_version,
+        "kind": "Tenant",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"uid": name, "templateRef": "web", **lists},
+    }
+
+
+async def read(plane: Server, name: str = "acme", namespace: str = "default") -> Tenant | None:
+    """Return a tenant, or None."""
+    try:
+        return await plane.client.get(Tenant, name, namespace=namespace)
+    except NotFound:
+        return None
+
+
+async def change(plane: Server, manifest: Mapping[str, Any]) -> None:
+    """Replace the spec of a tenant."""
+    metadata = manifest["metadata"]
+    live = await plane.client.get(Tenant, metadata["name"], namespace=metadata["namespace"])
+    stored = live.to_manifest()
+    await plane.client.update({**stored, "spec": manifest["spec"]})
+
+
+async def eventually(
+    look: Callable[[], Any], holds: Callable[[Any], bool] = bool, timeout: float = LONG
+) -> Any:
+    """Look again until it holds; AssertionError with what was seen last."""
+    seen: Any = None
+    try:
+        async with asyncio.timeout(timeout):
+            while True:
+                seen = await look()
+                if holds(seen):
+                    return seen
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError(f"not within {timeout:g} s; last seen: {seen!r}") from None
+
+
+def is_ready(found: Tenant | None) -> bool:
+    """Whether a tenant is ready for its generation."""
+    if found is None or found.status.observed_generation != found.metadata.generation:
+        return False
+    ready = find_condition(found.status.conditions, "Ready")
+    return ready is not None and ready.status == "True"
+
+
+async def ready(plane: Server, name: str = "acme") -> Tenant:
+    """Wait until a tenant is ready for its generation."""
+    found: Tenant = await eventually(partial(read, plane, name), is_ready)
+    return found
+
+
+async def condition(
+    plane: Server, kind: str, status: str, reason: str, name: str = "acme"
+) -> Condition:
+    """Wait until a condition of a tenant says this."""
+
+    async def look() -> Condition | None:
+        found = await read(plane, name)
+        return None if found is None else find_condition(found.status.conditions, kind)
+
+    def holds(seen: Condition | None) -> bool:
+        return seen is not None and (seen.status, seen.reason) == (status, reason)
+
+    found: Condition = await eventually(look, holds)
+    return found
+
+
+async def gone(plane: Server, name: str = "acme") -> None:
+    """Delete a tenant, and wait until it is gone."""
+    await plane.client.delete(Tenant, name, namespace="default")
+    await eventually(partial(read, plane, name), lambda found: found is None)
+
+
+def planes_of(objects: Iterable[dict[str, Any]]) -> set[str]:
+    """Return the ids of the data planes that objects are labelled with."""
+    return {str((each["metadata"].get("labels") or {}).get(DATA_PLANE)) for each in objects}
