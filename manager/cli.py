@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "instance": "manager.instance",
     "ephemeral": "manager.ephemeral",
     "node": "manager.node",
+    "operator": "manager.operator",
     "uninstall": "manager.uninstall",
     "graph": "manager.graph",
     "render": "manager.render",

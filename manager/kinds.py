@@ -11,9 +11,10 @@ from apis.cloud import (
     UpgradeInstanceTask,
 )
 from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob
+from apis.fleet import FleetConfig
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 
-KINDS: Final = (
+PLANE_KINDS: Final = (
     TenantRegistry,
     TenantTemplate,
     Tenant,
@@ -27,4 +28,6 @@ KINDS: Final = (
     ScheduledVolumeSnapshot,
     StatefulJob,
 )
+"""What a data plane serves: all but the kind of the hub."""
+KINDS: Final = (FleetConfig, *PLANE_KINDS)
 GROUPS: Final = frozenset(kind.gvk().group for kind in KINDS)

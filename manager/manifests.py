@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
+from apis.fleet.labels import KUBECONFIG_SECRET
 from apis.tenancy import LIST_KINDS
+from ctrlruntime import __version__
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.generate import (
@@ -19,6 +21,7 @@ from ctrlruntime.generate import (
 )
 from ctrlruntime.generate.discovery import find_kinds, load
 from ctrlruntime.generate.layout import (
+    METRICS_AUTH,
     SYSTEM,
     RBACLayout,
     binding,
@@ -30,13 +33,16 @@ from ctrlruntime.generate.permissions import Rule, leads, policy_rules, writes_e
 from ctrlruntime.generate.setup import declarations_of
 from ctrlruntime.generate.webhook import serves_webhooks
 from ctrlruntime.manager import Manager
+from internal.fleet.stack_builder import StackOptions
 from internal.tenancy.missing_permissions import AGGREGATE, verbs_for
 from manager.controllers.cloud import add_cloud
 from manager.controllers.cloud_options import CloudOptions, RunsOptions
 from manager.controllers.cosmos import add_cosmos
 from manager.controllers.cosmos_options import CosmosOptions
+from manager.controllers.fleet import OperatorOptions, add_operator
 from manager.controllers.tenancy import add_tenancy, webhooks
 from manager.controllers.tenancy_options import TenancyOptions
+from manager.operator_run import OPERATOR_LEASE
 from manager.options import LEADER_ELECTION_ID, RunOptions
 
 LABELS = {"app.kubernetes.io/name": "ctrlruntime", "app.kubernetes.io/managed-by": "kustomize"}
@@ -99,6 +105,22 @@ SYSTEMS: Mapping[str, System] = {
 }
 
 
+FLEET = "apis.fleet"
+"""The kind of the operator, a program of its own."""
+
+
+def operator_rules() -> list[Rule]:
+    """Return the rights that the operator needs on the hub: of Secrets those of one name."""
+    stack = StackOptions(image="none")
+    declared_rules = declarations_of(
+        lambda manager: add_operator(manager, OperatorOptions(stack=stack))
+    ).rules
+    return [
+        replace(rule, names=(KUBECONFIG_SECRET,)) if rule.resources == ("secrets",) else rule
+        for rule in declared_rules
+    ]
+
+
 def rules_of(name: str) -> list[Rule]:
     """Return the rights that the manager needs for one system."""
     system = SYSTEMS[name]
@@ -110,7 +132,7 @@ def files(directory: Path) -> dict[str, str]:
 
     The samples and the namespaces of the overlay `namespaced` are read there.
     """
-    kinds = find_kinds(load([system.module for system in SYSTEMS.values()]))
+    kinds = find_kinds(load([FLEET, *(system.module for system in SYSTEMS.values())]))
     rbac = RBACLayout(
         kinds=kinds,
         rules=[rule for system in SYSTEMS for rule in rules_of(system)],
@@ -123,6 +145,7 @@ def files(directory: Path) -> dict[str, str]:
         **crd_layout(kinds),
         **rbac_layout(rbac),
         **_webhook_layout(),
+        **_operator_layout(),
         **{name: text for system in SYSTEMS for name, text in _overlay(system).items()},
         **namespaced_overlay(directory / "namespaced" / "namespaces.txt"),
         "samples/kustomization.yaml": kustomization(_samples(directory / "samples")),
@@ -158,6 +181,43 @@ def _webhook_layout() -> dict[str, str]:
     return {**files, "webhook/kustomization.yaml": kustomization([*names, "service.yaml"])}
 
 
+def _operator_layout() -> dict[str, str]:
+    """The folder of the operator, a program with rights of its own. Its Deployment is written by hand."""
+    account = "fleet-operator"
+    own = [*leads(OPERATOR_LEASE), READS_OWN_POD]
+    made = {
+        "service_account": {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": account, "namespace": SYSTEM},
+        },
+        "role": roles([*operator_rules(), *METRICS_AUTH], "fleet-operator-role")[0],
+        "role_binding": binding("fleet-operator-rolebinding", "fleet-operator-role", account),
+        "own_role": {
+            **roles([replace(rule, namespace=SYSTEM) for rule in own], "fleet-operator-own-role")[0]
+        },
+        "own_role_binding": binding(
+            "fleet-operator-own-rolebinding", "fleet-operator-own-role", account, kind="Role"
+        ),
+    }
+    labelled = {
+        name: {**each, "metadata": {**each["metadata"], "labels": LABELS}}
+        for name, each in made.items()
+    }
+    head = {
+        "namespace": NAMESPACE,
+        "namePrefix": "ctrlruntime-",
+        "images": [{"name": "controller", "newName": IMAGE, "newTag": __version__}],
+    }
+    resources = [*(f"{name}.yaml" for name in made), "operator.yaml"]
+    return {
+        **{f"operator/{name}.yaml": to_yaml([each]) for name, each in labelled.items()},
+        "operator/kustomization.yaml": kustomization(resources, **head),
+    }
+
+
+IMAGE = "registry.example.com/ctrlruntime-manager"
+"""The manager's image in every overlay."""
 NAMESPACE = "ctrlruntime-system"
 """The manager's own namespace in every overlay."""
 CLUSTER_SCOPED = frozenset(
@@ -251,7 +311,8 @@ def _bound(namespace: str, name: str, kind: str, role: str) -> Manifest:
 
 def _overlay(system: str) -> dict[str, str]:
     """The folder of an installation with one system: its CRDs, its roles, and no other rights."""
-    others = find_kinds(load([each.module for name, each in SYSTEMS.items() if name != system]))
+    modules = [each.module for name, each in SYSTEMS.items() if name != system]
+    others = find_kinds(load([FLEET, *modules]))
     role, *_ = roles(rules_of(system))
     names = "|".join(sorted(kind.gvk().kind.lower() for kind in others))
     removed = [("ClusterRole", f"ctrlruntime-({names})-(admin|editor|viewer)-role")]

@@ -12,6 +12,7 @@ import yaml
 
 from apis.cloud import Instance
 from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob
+from apis.fleet import FleetConfig
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.api.resource import Resource
@@ -51,6 +52,7 @@ FOLDERS = (
     "only-cloud",
     "only-cosmos",
     "namespaced",
+    "operator",
     "argocd",
 )
 KINDS: tuple[type[Resource[Any, Any]], ...] = (
@@ -61,6 +63,7 @@ KINDS: tuple[type[Resource[Any, Any]], ...] = (
     CosmosFullNode,
     ScheduledVolumeSnapshot,
     StatefulJob,
+    FleetConfig,
 )
 """What people write; subresources of an instance are the manager's own."""
 DEFINITIONS = "CustomResourceDefinition"

@@ -1,0 +1,130 @@
+"""FleetConfig: which namespaces get a stack of controllers, and how each of them is."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from ctrlruntime.api import CEL, ApiModel, Conditions, PrintColumn, Resource, Time
+
+from .common import GROUP, VERSION
+
+__all__ = [
+    "DEFAULT_NAMESPACE",
+    "LONGEST_MESSAGE",
+    "NAME",
+    "FleetConfig",
+    "FleetConfigSpec",
+    "FleetConfigStatus",
+    "Reason",
+    "ScaleMode",
+    "TargetNamespace",
+    "TargetResult",
+]
+
+NAME = "fleet"
+"""The name of the only FleetConfig."""
+DEFAULT_NAMESPACE = "fleet"
+"""Where the stack goes if nothing else is given."""
+LONGEST_MESSAGE = 256
+"""Characters of a target namespace's message."""
+
+
+class ScaleMode(ApiModel):
+    """One stack of controllers for each data plane."""
+
+    enabled: bool = False
+    """Deploy to every namespace that is labelled fleet.ctrlruntime.dev/data-plane=true."""
+
+
+class FleetConfigSpec(ApiModel):
+    """Where stacks are deployed: to one namespace, or in scale mode to those that are labelled."""
+
+    target_namespace: Annotated[str, Field(max_length=63)] = ""
+    """The namespace of the only stack, which works on this cluster. Default fleet. Not with scaleMode.enabled."""
+    scale_mode: ScaleMode = Field(default_factory=ScaleMode)
+    """A stack for each data plane."""
+
+
+class TargetResult(StrEnum):
+    """Whether a stack is deployed and healthy."""
+
+    FAILURE = "Failure"
+    SUCCESS = "Success"
+
+
+class Reason(StrEnum):
+    """Why a target namespace has its result."""
+
+    SUCCESSFUL_DEPLOYMENT = "SuccessfulDeployment"
+    """The stack is deployed, and its controllers hold the Lease on their data plane."""
+    DEPLOYMENT_FAILURE = "DeploymentFailure"
+    """The hub refused an object of the stack."""
+    KUBECONFIG_SECRET_MISSING = "KubeconfigSecretMissing"  # noqa: S105 - a reason
+    """There is no Secret data-plane-kubeconfig."""
+    KUBECONFIG_INVALID = "KubeconfigInvalid"
+    """The Secret holds no kubeconfig that can be used."""
+    STACK_NOT_AVAILABLE = "StackNotAvailable"
+    """Pods of the stack are missing, or its controllers do not hold the Lease on the data plane."""
+    UNREACHABLE = "DataPlaneUnreachable"
+    """The data plane does not answer."""
+    FORBIDDEN = "DataPlaneForbidden"
+    """The data plane refuses the credentials, or they lack rights."""
+    NOT_PREPARED = "DataPlaneNotPrepared"
+    """CRDs or the namespace fleet-system are missing on the data plane, or old."""
+    NOT_UNIQUE = "DataPlaneNotUnique"
+    """Another target namespace has the same data plane."""
+    CHANGED = "DataPlaneChanged"
+    """The kubeconfig leads to another data plane than the one that the stack was deployed for."""
+    FULL = "DataPlaneFull"
+    """The data plane takes no more writes."""
+
+
+class TargetNamespace(ApiModel):
+    """One stack."""
+
+    name: str
+    """The namespace."""
+    result: TargetResult
+    """Success or Failure."""
+    reason: str
+    """Why, for programs."""
+    message: Annotated[str, Field(max_length=LONGEST_MESSAGE)] = ""
+    """Why, for people."""
+    last_transition_time: Time
+    """When result or reason last changed."""
+
+
+class FleetConfigStatus(ApiModel):
+    """How the stacks are."""
+
+    observed_generation: int = 0
+    """The metadata.generation that was looked at last."""
+    target_namespaces: list[TargetNamespace] = Field(default_factory=list)
+    """Each target namespace, failures first, then by name."""
+    conditions: Conditions = Field(default_factory=list)
+    """Ready, TeardownComplete."""
+
+
+class FleetConfig(
+    Resource[FleetConfigSpec, FleetConfigStatus],
+    group=GROUP,
+    version=VERSION,
+    plural="fleetconfigs",
+    scope="Cluster",
+    categories=("fleet",),
+    print_columns=(
+        PrintColumn("Ready", '.status.conditions[?(@.type=="Ready")].status', "string"),
+        PrintColumn("Message", '.status.conditions[?(@.type=="Ready")].message', "string"),
+        PrintColumn("Age", ".metadata.creationTimestamp", "date"),
+    ),
+    rules=(
+        CEL(
+            f"self.metadata.name == '{NAME}'",
+            message=f"there is one FleetConfig only: name it {NAME}",
+        ),
+    ),
+):
+    """Deploys stacks of controllers: one for this cluster, or in scale mode one for each data plane."""

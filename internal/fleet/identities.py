@@ -1,0 +1,62 @@
+"""Which namespace has which data plane: one each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from apis.fleet import Reason
+from apis.fleet.labels import DATA_PLANE, DATA_PLANE_ID
+from ctrlruntime.cache.entry import Entry
+from internal.fleet.targets import TargetError
+
+
+@dataclass(slots=True)
+class Identities:
+    """Keeps two namespaces from one data plane, by the annotation that records whose it is."""
+
+    namespaces: Iterable[Entry]
+    """All namespaces of the hub, as the cache has them when they are iterated."""
+    _claims: dict[str, str] = field(default_factory=dict)
+
+    def holder(self, identity: str) -> str:
+        """Return the namespace that has the data plane; of several the oldest. Empty if there is none."""
+        claimed = self._claims.get(identity)
+        if claimed is not None:
+            return claimed
+        holders = [
+            (entry.creation_timestamp, entry.name)
+            for entry in self.namespaces
+            if entry.annotations.get(DATA_PLANE_ID) == identity
+        ]
+        return min(holders)[1] if holders else ""
+
+    def check(self, name: str, identity: str) -> None:
+        """Raise TargetError if another namespace has the data plane."""
+        holder = self.holder(identity)
+        if holder not in {"", name}:
+            raise TargetError(
+                Reason.NOT_UNIQUE,
+                f"namespace {holder} has the same data plane, and one stack only may work on it; remove the label "
+                f"{DATA_PLANE} from one of the two, or correct its kubeconfig",
+            )
+
+    def claim(self, name: str, identity: str) -> None:
+        """Keep others from the data plane until the annotation is written. Raises TargetError."""
+        self.check(name, identity)
+        self._claims[identity] = name
+
+    def release(self, identity: str) -> None:
+        """End a claim: the annotation is written, or could not be."""
+        self._claims.pop(identity, None)
+
+
+def check_same(entry: Entry, identity: str) -> None:
+    """Raise TargetError if the namespace's stack was deployed for another data plane than this one."""
+    recorded = entry.annotations.get(DATA_PLANE_ID)
+    if recorded and identity and recorded != identity:
+        raise TargetError(
+            Reason.CHANGED,
+            f"the kubeconfig leads to data plane {identity}, the stack was deployed for {recorded}, and is left as it "
+            f"is; correct the kubeconfig, or remove the label {DATA_PLANE} and set it again after the teardown",
+        )

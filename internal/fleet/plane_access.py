@@ -1,0 +1,99 @@
+"""The kubeconfig of a data plane, as its Secret has it. Pure but for the time."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from apis.fleet import Reason
+from apis.fleet.labels import KUBECONFIG_KEY, KUBECONFIG_SECRET
+from ctrlruntime.client.config import Config, ConfigError
+from ctrlruntime.client.kubeconfig import Kubeconfig
+from internal.fleet.targets import TargetError
+
+LARGEST: Final = 256 * 1024
+"""Bytes of a kubeconfig. One with one context takes less than 10 KiB."""
+MISSING: Final = f"Data plane kubeconfig secret {KUBECONFIG_SECRET} is missing"
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneAccess:
+    """How to reach a data plane."""
+
+    digest: str
+    """Hash of the kubeconfig."""
+    config: Config
+    expires: datetime | None
+    """When the client certificate ends."""
+
+    def check(self, now: datetime) -> None:
+        """Raise TargetError if the client certificate has expired."""
+        if self.expires is not None and self.expires <= now:
+            raise TargetError(
+                Reason.KUBECONFIG_INVALID,
+                f"the client certificate in Secret {KUBECONFIG_SECRET} expired at {self.expires:%Y-%m-%dT%H:%M:%SZ}; "
+                "put a kubeconfig with a new one into the Secret",
+            )
+
+
+def access_of(data: Mapping[str, Any]) -> PlaneAccess:
+    """Read the `data` of the Secret. Raises TargetError, which shows none of the content."""
+    encoded = data.get(KUBECONFIG_KEY)
+    if not encoded:
+        raise _refused(
+            f"Secret {KUBECONFIG_SECRET} has no key {KUBECONFIG_KEY!r}; put the kubeconfig there"
+        )
+    try:
+        content = base64.b64decode(str(encoded), validate=True)
+    except (binascii.Error, ValueError):
+        raise _refused(f"Secret {KUBECONFIG_SECRET} is not base64; write it again") from None
+    if len(content) > LARGEST:
+        raise _refused(
+            f"the kubeconfig in Secret {KUBECONFIG_SECRET} has {len(content):,} bytes, at most {LARGEST:,} are "
+            "read; leave one context in it (kubectl config view --raw --minify)"
+        )
+    try:
+        config = _config(content)
+        certificate = config.auth.certificate
+        expires = None if certificate is None else _end_of(certificate.certificate)
+    except ConfigError as error:
+        raise _refused(f"{error}") from None
+    digest = hashlib.sha256(content).hexdigest()[:32]
+    return PlaneAccess(digest, config, expires)
+
+
+def _config(content: bytes) -> Config:
+    """Raises ConfigError."""
+    try:
+        parsed = Kubeconfig.parse(content, f"Secret {KUBECONFIG_SECRET}")
+        config = Config.of_kubeconfig(parsed)
+        if not config.host.startswith(("https://", "http://")):
+            raise ConfigError("the kubeconfig's server is no URL; write it as https://host:port")
+        config.ssl_context()
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ConfigError(
+            "it is no kubeconfig, its fields have other types; write it by kubectl config view --raw --flatten"
+        ) from error
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise ConfigError(
+            f"its certificates cannot be used ({type(error).__name__}); write them as PEM in base64"
+        ) from error
+    return config
+
+
+def _end_of(certificate: bytes) -> datetime:
+    from cryptography import x509  # 20 MiB, only where a certificate is given
+
+    try:
+        return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+    except ValueError as error:
+        raise ConfigError("its client certificate is no PEM; write it as PEM in base64") from error
+
+
+def _refused(message: str) -> TargetError:
+    return TargetError(Reason.KUBECONFIG_INVALID, message)

@@ -1,0 +1,144 @@
+"""Whether a data plane can be used: it answers, it is prepared, it takes writes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from apis.fleet import Reason
+from apis.fleet.labels import KUBECONFIG_SECRET, LEASE, PLANE_NAMESPACE
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.client.auth import AuthError
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import APIError, Forbidden, NotFound, TransportError, Unauthorized
+from internal.fleet.targets import Outcome, TargetError
+
+NAMESPACE: Final = BUILTIN[GroupVersionKind("", "v1", "Namespace")]
+LEASES: Final = BUILTIN[GroupVersionKind("coordination.k8s.io", "v1", "Lease")]
+CRD: Final = BUILTIN[GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")]
+IDENTITY: Final = "kube-system"
+"""The namespace whose UID identifies a data plane: every API server has one, and it is never replaced."""
+CHECKED: Final = "fleet.ctrlruntime.dev/checked-at"
+"""Annotation of the Lease on a data plane, written to find out whether writes are taken."""
+FAILURES: Final = (APIError, TransportError, AuthError, OSError, TimeoutError)
+"""What a request to a data plane may raise."""
+PREPARE: Final = "apply config/data-plane to it"
+
+
+async def identify(client: Client) -> str:
+    """Return the id of a data plane. Raises the client's errors."""
+    found = await client.get(NAMESPACE, IDENTITY)
+    return str(found["metadata"]["uid"])
+
+
+async def check_plane(client: Client, crds: Sequence[Manifest], *, write: bool = False) -> str:
+    """Return the id of a data plane that is prepared, and with `write` takes writes. Raises TargetError."""
+    try:
+        identity = await identify(client)
+        await _check_namespace(client)
+        for expected in crds:
+            await _check_crd(client, expected)
+        if write:
+            await _check_writes(client)
+    except FAILURES as error:
+        raise TargetError(*_parts(outcome_of(error))) from error
+    return identity
+
+
+async def _check_namespace(client: Client) -> None:
+    try:
+        await client.get(NAMESPACE, PLANE_NAMESPACE)
+    except NotFound:
+        raise _unprepared(f"namespace {PLANE_NAMESPACE} is missing on the data plane") from None
+
+
+async def _check_crd(client: Client, expected: Manifest) -> None:
+    name = expected["metadata"]["name"]
+    try:
+        found = await client.get(CRD, name)
+    except NotFound:
+        raise _unprepared(f"CRD {name} is missing on the data plane") from None
+    field = missing_field(_schema(expected), _schema(found))
+    if field:
+        raise _unprepared(f"CRD {name} on the data plane is old: it lacks {field}")
+
+
+async def _check_writes(client: Client) -> None:
+    """Write to the Lease, if there is one: an annotation, which election does not read."""
+    annotations = {CHECKED: str(int(time.time()))}
+    patch = {"metadata": {"annotations": annotations}}
+    try:
+        await client.patch(LEASES, LEASE, patch, namespace=PLANE_NAMESPACE)
+    except NotFound:
+        return
+
+
+def missing_field(expected: Mapping[str, Any], found: Mapping[str, Any], path: str = "") -> str:
+    """Return the path of the first field of a schema that another one lacks; empty if there is none."""
+    there = found.get("properties") or {}
+    for name, schema in (expected.get("properties") or {}).items():
+        place = f"{path}.{name}"
+        if name not in there:
+            return place
+        if missing := missing_field(schema, there[name], place):
+            return missing
+    for key in ("items", "additionalProperties"):
+        inner, other = expected.get(key), found.get(key)
+        if isinstance(inner, Mapping) and isinstance(other, Mapping):
+            missing = missing_field(inner, other, f"{path}[]")
+            if missing:
+                return missing
+    return ""
+
+
+def outcome_of(error: BaseException) -> Outcome:
+    """Return what an error of a request to a data plane means."""
+    if isinstance(error, APIError) and _is_full(error):
+        return Outcome(
+            Reason.FULL,
+            f"the data plane takes no more writes ({error.message}); delete objects there, or enlarge it",
+        )
+    if isinstance(error, Unauthorized):
+        return Outcome(
+            Reason.FORBIDDEN,
+            f"the data plane refuses the credentials; put valid ones into Secret {KUBECONFIG_SECRET}",
+        )
+    if isinstance(error, Forbidden):
+        return Outcome(Reason.FORBIDDEN, f"{error.message}; grant it: {PREPARE}")
+    if isinstance(error, APIError):
+        return Outcome(
+            Reason.UNREACHABLE,
+            f"the data plane answers with errors ({error.code} {error.message}); look at its API server",
+        )
+    why = "it does not answer in time" if isinstance(error, TimeoutError) else str(error)
+    return Outcome(
+        Reason.UNREACHABLE,
+        f"the data plane cannot be reached ({why}); look at its API server and the network",
+    )
+
+
+def _is_full(error: APIError) -> bool:
+    """Return whether the server has no room: by its code, as etcd words it, or by a quota."""
+    message = error.message.lower()
+    if error.code == 507 or (error.code >= 500 and "space exceeded" in message):
+        return True
+    return isinstance(error, Forbidden) and "exceeded quota" in message
+
+
+def _schema(crd: Manifest) -> Mapping[str, Any]:
+    """Return the schema of the stored version."""
+    stored: Mapping[str, Any] = next(
+        (each for each in crd["spec"]["versions"] if each.get("storage")), {}
+    )
+    schema: Mapping[str, Any] = (stored.get("schema") or {}).get("openAPIV3Schema") or {}
+    return schema
+
+
+def _unprepared(what: str) -> TargetError:
+    return TargetError(Reason.NOT_PREPARED, f"{what}; {PREPARE}")
+
+
+def _parts(outcome: Outcome) -> tuple[Reason, str]:
+    return outcome.reason, outcome.message

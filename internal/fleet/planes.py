@@ -1,0 +1,127 @@
+"""Data planes that have a stack: a cluster each, in which the Lease of its controllers is watched."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from apis.fleet.labels import LEASE, PLANE_NAMESPACE
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.events import DeleteEvent, Event
+from ctrlruntime.client.config import Config
+from ctrlruntime.cluster import Cluster, ClusterOptions, Engager
+from ctrlruntime.controller.predicates import entry_of
+from internal.fleet.plane_check import IDENTITY, LEASES, NAMESPACE
+
+Changed = Callable[[str, str], None]
+"""Receives the namespace and a reason when a data plane's state has changed."""
+UNRENEWED: Final = 60.0
+"""Seconds without a renewal after which the controllers on a data plane count as gone."""
+
+
+@dataclass(slots=True)
+class Plane:
+    """What the watches of one data plane show. Times by the clock of `Planes`."""
+
+    digest: str
+    """Of the kubeconfig."""
+    engaged_at: float
+    renewed_at: float | None = None
+    """When the last renewal of the Lease was seen."""
+    renewal: str = ""
+    identity: str = ""
+    """The data plane's id as the watch shows it; empty before that."""
+    was_stale: bool = False
+    """Whether a look at it found the Lease stale: the next renewal is news."""
+
+    def stale_in(self, now: float, unrenewed: float) -> float:
+        """Return the seconds until the Lease counts as given up; 0 or less: it does."""
+        since = self.renewed_at if self.renewed_at is not None else self.engaged_at
+        return since + unrenewed - now
+
+
+@dataclass(slots=True)
+class Planes:
+    """Engages a cluster for each data plane, and notes renewals of its Lease. No request but the watches is made."""
+
+    engager: Engager
+    changed: Changed
+    options: ClusterOptions = field(default_factory=ClusterOptions)
+    unrenewed: float = UNRENEWED
+    clock: Callable[[], float] = time.monotonic
+    _planes: dict[str, Plane] = field(default_factory=dict)
+
+    def find(self, name: str) -> Plane | None:
+        """Return the data plane of a namespace, if its cluster is engaged."""
+        return self._planes.get(name)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The namespaces whose data planes are engaged."""
+        return frozenset(self._planes)
+
+    async def engage(self, name: str, digest: str, config: Config) -> Plane:
+        """Engage the cluster of a namespace; again if the kubeconfig is another one."""
+        plane = self._planes.get(name)
+        if plane is not None and plane.digest == digest:
+            return plane
+        await self.disengage(name)
+        cluster = self.engager.new_cluster(name, config, self.options)
+        plane = Plane(digest, self.clock())
+        self._watch(cluster, name, plane)
+        await self.engager.engage(cluster)
+        self._planes[name] = plane
+        return plane
+
+    async def disengage(self, name: str) -> None:
+        """Disengage the cluster of a namespace, if it has one."""
+        if self._planes.pop(name, None) is not None:
+            await self.engager.disengage(name)
+
+    def is_stale(self, plane: Plane) -> bool:
+        """Return whether the Lease has not been renewed for too long."""
+        plane.was_stale = plane.stale_in(self.clock(), self.unrenewed) <= 0
+        return plane.was_stale
+
+    def _watch(self, cluster: Cluster, name: str, plane: Plane) -> None:
+        leases = cluster.cache.declare(
+            LEASES, namespaces=[PLANE_NAMESPACE], fields=f"metadata.name={LEASE}"
+        )
+        identity = cluster.cache.declare(
+            NAMESPACE, fields=f"metadata.name={IDENTITY}", metadata_only=True
+        )
+        leases.informer.add_handler(lambda event: self._lease(name, plane, event))
+        identity.informer.add_handler(lambda event: self._identity(name, plane, event))
+
+    def _lease(self, name: str, plane: Plane, event: Event) -> None:
+        entry = entry_of(event)
+        if entry is None:
+            return
+        if isinstance(event, DeleteEvent):
+            plane.renewal = ""
+            return
+        renewal = _renewal(entry)
+        if not renewal or renewal == plane.renewal:
+            return
+        first, plane.renewal = plane.renewed_at is None, renewal
+        plane.renewed_at = self.clock()
+        if first or plane.was_stale:
+            plane.was_stale = False
+            self.changed(name, "its controllers hold the Lease")
+
+    def _identity(self, name: str, plane: Plane, event: Event) -> None:
+        entry = entry_of(event)
+        if entry is None or isinstance(event, DeleteEvent) or entry.uid == plane.identity:
+            return
+        first, plane.identity = not plane.identity, entry.uid
+        if not first:
+            self.changed(name, "another data plane answers")
+
+
+def _renewal(entry: Entry) -> str:
+    """Return holder and time of a Lease; empty for one without a holder."""
+    spec = entry.field("spec") or {}
+    holder = spec.get("holderIdentity") or ""
+    return f"{holder} {spec.get('renewTime')}" if holder else ""

@@ -1,0 +1,186 @@
+"""The objects of one stack. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from apis.fleet.labels import (
+    KUBECONFIG_KEY,
+    KUBECONFIG_MOUNT,
+    KUBECONFIG_PATH,
+    KUBECONFIG_SECRET,
+    LEASE,
+    PLANE_NAMESPACE,
+)
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.resources import Desired
+from internal.fleet.labels import (
+    ACCOUNT,
+    ADMISSION,
+    CONTROLLERS,
+    KUBECONFIG_HASH,
+    NAME,
+    SELECTED,
+    WORKERS,
+)
+
+DEPLOYMENT: Final = BUILTIN[GroupVersionKind("apps", "v1", "Deployment")]
+STATEFUL_SET: Final = BUILTIN[GroupVersionKind("apps", "v1", "StatefulSet")]
+SERVICE: Final = BUILTIN[GroupVersionKind("", "v1", "Service")]
+SERVICE_ACCOUNT: Final = BUILTIN[GroupVersionKind("", "v1", "ServiceAccount")]
+WORKLOADS: Final = (DEPLOYMENT, STATEFUL_SET)
+SUPPORT: Final = (SERVICE, SERVICE_ACCOUNT)
+VOLUME: Final = "data-plane-kubeconfig"
+WEBHOOK_PORT: Final = 9443
+PROBE_PORT: Final = 8081
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackOptions:
+    """How stacks are deployed."""
+
+    image: str
+    """Image of all containers: the manager's."""
+    controllers: int = 2
+    """Pods of the controllers, of which one is elected."""
+    admission: int = 1
+    workers: int = 1
+    arguments: tuple[str, ...] = ()
+    """Further arguments of `manager run`."""
+    local_pods: bool = False
+    """Let simulated nodes run the Pods as local processes; for test environments alone."""
+
+
+def build_stack(namespace: str, options: StackOptions, digest: str) -> list[Desired]:
+    """Return the objects of a stack. An empty `digest`: no data plane, it works on this cluster."""
+    made = [
+        (SERVICE_ACCOUNT, _object(SERVICE_ACCOUNT, ACCOUNT, namespace), 0),
+        (SERVICE, _service(ADMISSION, namespace, {"port": 443, "targetPort": WEBHOOK_PORT}), 1),
+        (SERVICE, _service(WORKERS, namespace, None), 1),
+        (DEPLOYMENT, _deployment(CONTROLLERS, namespace, options.controllers), 2),
+        (DEPLOYMENT, _deployment(ADMISSION, namespace, options.admission), 2),
+        (STATEFUL_SET, _stateful_set(namespace, options.workers), 2),
+    ]
+    desired = []
+    for mapping, manifest, ordinal in made:
+        if mapping in WORKLOADS:
+            manifest["spec"]["template"] = _template(manifest["metadata"]["name"], options, digest)
+        desired.append(
+            Desired(mapping=mapping, manifest=manifest, ordinal=ordinal, reference=False)
+        )
+    return desired
+
+
+def _object(mapping: RESTMapping, name: str, namespace: str, **fields: Any) -> Manifest:
+    metadata = {"name": name, "namespace": namespace, "labels": _labels(name)}
+    gvk = mapping.gvk
+    return {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata, **fields}
+
+
+def _labels(name: str) -> dict[str, str]:
+    return {NAME: name, **SELECTED}
+
+
+def _deployment(name: str, namespace: str, replicas: int) -> Manifest:
+    spec = {"replicas": replicas, "selector": {"matchLabels": _labels(name)}}
+    return _object(DEPLOYMENT, name, namespace, spec=spec)
+
+
+def _stateful_set(namespace: str, replicas: int) -> Manifest:
+    spec = {
+        "replicas": replicas,
+        "serviceName": WORKERS,
+        "podManagementPolicy": "Parallel",
+        "selector": {"matchLabels": _labels(WORKERS)},
+    }
+    return _object(STATEFUL_SET, WORKERS, namespace, spec=spec)
+
+
+def _service(name: str, namespace: str, port: dict[str, Any] | None) -> Manifest:
+    spec: dict[str, Any] = {"selector": _labels(name)}
+    if port is None:
+        spec["clusterIP"] = "None"
+        port = {"port": PROBE_PORT}
+    spec["ports"] = [{"name": "webhooks" if "targetPort" in port else "probes", **port}]
+    return _object(SERVICE, name, namespace, spec=spec)
+
+
+def _template(name: str, options: StackOptions, digest: str) -> Manifest:
+    annotations = {"kubectl.kubernetes.io/default-container": "manager"}
+    if options.local_pods:
+        annotations["ctrlruntime.dev/run-local"] = "true"
+    spec: dict[str, Any] = {
+        "serviceAccountName": ACCOUNT,
+        "terminationGracePeriodSeconds": 45,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "runAsGroup": 65532,
+            "fsGroup": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(name, options, digest)],
+    }
+    if digest:
+        annotations[KUBECONFIG_HASH] = digest
+        source = {
+            "secretName": KUBECONFIG_SECRET,
+            "defaultMode": 0o440,
+            "items": [{"key": KUBECONFIG_KEY, "path": KUBECONFIG_KEY}],
+        }
+        spec["volumes"] = [{"name": VOLUME, "secret": source}]
+    return {"metadata": {"labels": _labels(name), "annotations": annotations}, "spec": spec}
+
+
+def _container(name: str, options: StackOptions, digest: str) -> Manifest:
+    probe = {"httpGet": {"path": "/healthz", "port": "probes"}}
+    container: dict[str, Any] = {
+        "name": "manager",
+        "image": options.image,
+        "args": arguments_of(name, options, digest),
+        "ports": [
+            {"name": "metrics", "containerPort": 8443, "protocol": "TCP"},
+            {"name": "probes", "containerPort": PROBE_PORT, "protocol": "TCP"},
+        ],
+        "securityContext": {
+            "readOnlyRootFilesystem": True,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "startupProbe": {**probe, "periodSeconds": 2, "failureThreshold": 30},
+        "livenessProbe": {**probe, "periodSeconds": 20, "timeoutSeconds": 5},
+        "readinessProbe": {
+            "httpGet": {"path": "/readyz", "port": "probes"},
+            "periodSeconds": 10,
+            "timeoutSeconds": 5,
+        },
+        "resources": {
+            "limits": {"cpu": "2", "memory": "1Gi"},
+            "requests": {"cpu": "100m", "memory": "256Mi"},
+        },
+    }
+    if digest:
+        mount = {"name": VOLUME, "mountPath": KUBECONFIG_MOUNT, "readOnly": True}
+        container["volumeMounts"] = [mount]
+    return container
+
+
+def arguments_of(name: str, options: StackOptions, digest: str) -> Sequence[str]:
+    """Return the arguments of a workload's container."""
+    arguments = ["run", f"--role={name.removeprefix('fleet-')}"]
+    if digest:
+        arguments.append(f"--data-plane-kubeconfig={KUBECONFIG_PATH}")
+    if name == CONTROLLERS:
+        arguments += ["--leader-elect", f"--leader-election-id={LEASE}"]
+        if digest:
+            arguments.append(f"--leader-election-namespace={PLANE_NAMESPACE}")
+    arguments += [
+        f"--health-probe-bind-address=:{PROBE_PORT}",
+        "--metrics-bind-address=:8443",
+        "--metrics-secure",
+        *options.arguments,
+    ]
+    return arguments

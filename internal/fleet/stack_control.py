@@ -1,0 +1,118 @@
+"""Applies and deletes the objects of stacks, and reads how their workloads are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from apis.fleet import Reason
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.cache.cache import Cache
+from ctrlruntime.cache.entry import Entry, EntryDecoder
+from ctrlruntime.client.client import Client
+from ctrlruntime.resources import Action, Control, Desired, Owner, Ownership
+from internal.fleet.labels import FIELD_MANAGER, KUBECONFIG_HASH, SELECTED
+from internal.fleet.stack_builder import SUPPORT, WORKLOADS
+from internal.fleet.targets import TargetError
+
+POD: Final = BUILTIN[GroupVersionKind("", "v1", "Pod")]
+
+
+@dataclass(frozen=True, slots=True)
+class StackControl:
+    """What stacks consist of, in the cache of the hub and on its server."""
+
+    cache: Cache
+    live_client: Client
+    control: Control
+
+    def digests(self, namespace: str) -> set[str]:
+        """Return the hashes of kubeconfigs that workloads were deployed with: each was proved to work then."""
+        found = set()
+        for entry in self._workloads(namespace):
+            template = (entry.field("spec") or {}).get("template") or {}
+            annotations = (template.get("metadata") or {}).get("annotations") or {}
+            found.add(annotations.get(KUBECONFIG_HASH, ""))
+        return found - {""}
+
+    async def ensure(self, desired: Sequence[Desired], owner: Owner) -> bool:
+        """Apply what differs. Return whether anything was written. Raises TargetError for conflicts."""
+        wrote = False
+        conflicts: list[str] = []
+        for item in sorted(desired, key=lambda each: (each.ordinal, each.key)):
+            outcome = await self.control.ensure(item, owner)
+            if outcome.action is Action.CONFLICT:
+                conflicts.append(f"{item.mapping.gvk.kind} {item.name} is left: {outcome.conflict}")
+            elif outcome.action is Action.TERMINATING:
+                conflicts.append(f"{item.mapping.gvk.kind} {item.name} is being deleted still")
+            wrote |= outcome.action in {Action.CREATED, Action.UPDATED}
+        if conflicts:
+            raise TargetError(
+                Reason.DEPLOYMENT_FAILURE,
+                f"{', '.join(conflicts)}; rename or remove what is in the way",
+            )
+        return wrote
+
+    def check_available(self, namespace: str, desired: Sequence[Desired]) -> None:
+        """Raise TargetError if Pods of workloads are missing."""
+        missing: list[str] = []
+        for item in desired:
+            if item.mapping not in WORKLOADS:
+                continue
+            entry = self.control.look(item)
+            wanted = int(item.manifest["spec"]["replicas"])
+            there = 0 if entry is None else _available(entry)
+            if there < wanted:
+                missing.append(f"{item.name} has {there} of {wanted} Pods")
+        if missing:
+            raise TargetError(
+                Reason.STACK_NOT_AVAILABLE,
+                f"{', '.join(missing)}; look at its Pods (kubectl -n {namespace} describe pods)",
+            )
+
+    async def delete_workloads(self, namespace: str, owner: Owner) -> int:
+        """Delete the workloads of the owner. Return how many there were."""
+        return await self._delete(WORKLOADS, namespace, owner)
+
+    async def delete_support(self, namespace: str, owner: Owner) -> int:
+        """Delete all other objects of the owner. Return how many there were."""
+        return await self._delete(SUPPORT, namespace, owner)
+
+    async def count_pods(self, namespace: str) -> int:
+        """Return how many Pods of the stack there are, those that are ending included."""
+        found = await self.live_client.list(POD, namespace, labels=SELECTED, metadata_only=True)
+        return len(found)
+
+    async def _delete(self, mappings: Sequence[RESTMapping], namespace: str, owner: Owner) -> int:
+        count = 0
+        for mapping in mappings:
+            for entry in await self._inventory(mapping, namespace, owner):
+                count += 1
+                if entry.deletion_timestamp is None:
+                    await self.control.delete(mapping, entry, owner)
+        return count
+
+    async def _inventory(self, mapping: RESTMapping, namespace: str, owner: Owner) -> list[Entry]:
+        """Read what the owner has of a kind, from the server: labels that were removed hide nothing."""
+        found = await self.live_client.list(mapping, namespace, metadata_only=True)
+        decoder = EntryDecoder(mapping.gvk, metadata_only=True, track_manager=FIELD_MANAGER)
+        entries = [decoder.decode_manifest(item) for item in found]
+        return [
+            entry
+            for entry in entries
+            if self.control.judge(entry, owner).standing is not Ownership.FOREIGN
+        ]
+
+    def _workloads(self, namespace: str) -> list[Entry]:
+        return [
+            entry
+            for mapping in WORKLOADS
+            for entry in self.cache.entries(mapping, namespace, labels=SELECTED)
+        ]
+
+
+def _available(entry: Entry) -> int:
+    status = entry.field("status") or {}
+    return int(status.get("availableReplicas") or 0)

@@ -1,0 +1,184 @@
+"""Deploys the stack of one namespace, and finds out how it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from apis.fleet import Reason
+from apis.fleet.labels import DATA_PLANE_ID, LEASE, PLANE_NAMESPACE, TARGET_NAMESPACE
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.resources import Owner
+from internal.fleet.identities import Identities, check_same
+from internal.fleet.plane_access import MISSING, PlaneAccess, access_of
+from internal.fleet.plane_check import NAMESPACE
+from internal.fleet.plane_checks import PlaneChecks
+from internal.fleet.planes import Plane, Planes
+from internal.fleet.stack_builder import StackOptions, build_stack
+from internal.fleet.stack_control import StackControl
+from internal.fleet.targets import TRUE, KnownTargets, Mode, Outcome, TargetError
+
+DEPLOYED = Outcome(Reason.SUCCESSFUL_DEPLOYMENT, "Namespace deployed successfully")
+LONGEST = 3600.0
+"""Seconds until a healthy stack is looked at again, which takes no request."""
+
+
+@dataclass(slots=True)
+class Look:
+    """One look at a namespace: what came out, and when to look again."""
+
+    outcome: Outcome | None = None
+    """None: not known yet."""
+    again: float | None = None
+    """Seconds."""
+
+    def within(self, seconds: float) -> None:
+        """Look again within that time."""
+        self.again = max(0.01, seconds if self.again is None else min(self.again, seconds))
+
+
+@dataclass(slots=True)
+class StackDeployer:
+    """Deploys stacks, one namespace independent of the other."""
+
+    secret_of: Callable[[str], Mapping[str, Any] | None]
+    """Returns the `data` of a namespace's Secret; None if there is no Secret."""
+    stack: StackControl
+    patcher: ObjectPatcher
+    identities: Identities
+    checks: PlaneChecks
+    planes: Planes
+    known: KnownTargets
+    options: StackOptions
+    clock: Callable[[], datetime]
+    _accesses: dict[str, tuple[object, PlaneAccess]] = field(default_factory=dict)
+
+    async def deploy(self, entry: Entry, mode: Mode, owner: Owner) -> Look:
+        """Deploy the stack. Raises the client's errors of the hub; what is wrong otherwise is the outcome."""
+        look = Look()
+        try:
+            await self._mark(entry)
+            if mode.scale:
+                look.outcome = await self._deploy_for_plane(entry, owner, look)
+            else:
+                look.outcome = await self._deploy_here(entry, owner)
+        except TargetError as error:
+            look.outcome = error.outcome
+            if error.outcome.reason is Reason.DEPLOYMENT_FAILURE:
+                look.within(self.checks.times.longest_retry)
+        return look
+
+    async def forget(self, name: str) -> None:
+        """Forget all about a namespace's data plane."""
+        self.checks.forget(name)
+        self._accesses.pop(name, None)
+        await self.planes.disengage(name)
+
+    async def _mark(self, entry: Entry) -> None:
+        """Label the namespace before anything is made there: what has the label is torn down later."""
+        if entry.labels.get(TARGET_NAMESPACE) != TRUE:
+            await self._patch(entry, labels={TARGET_NAMESPACE: TRUE})
+
+    async def _deploy_here(self, entry: Entry, owner: Owner) -> Outcome:
+        await self.forget(entry.name)
+        desired = build_stack(entry.name, self.options, "")
+        await self.stack.ensure(desired, owner)
+        self.stack.check_available(entry.name, desired)
+        return DEPLOYED
+
+    async def _deploy_for_plane(self, entry: Entry, owner: Owner, look: Look) -> Outcome | None:
+        access = self._access(entry.name, look)
+        identity = await self._prove(entry, access, look)
+        if identity is None:
+            return None
+        plane = await self.planes.engage(entry.name, access.digest, access.config)
+        self._check_identity(entry, plane)
+        desired = build_stack(entry.name, self.options, access.digest)
+        wrote = await self.stack.ensure(desired, owner)
+        now = self.planes.clock()
+        if self.planes.is_stale(plane):
+            self._check_stale(entry, access, plane, look)
+            return None
+        look.within(min(plane.stale_in(now, self.planes.unrenewed), LONGEST))
+        if plane.renewed_at is None and not wrote and entry.name not in self.known.outcomes:
+            return None  # after a start: what was reported before stands until the watch shows more
+        self.stack.check_available(entry.name, desired)
+        if plane.renewed_at is None:
+            raise _unheld("hold the Lease")
+        return DEPLOYED
+
+    def _access(self, name: str, look: Look) -> PlaneAccess:
+        """Read the kubeconfig. Raises TargetError."""
+        data = self.secret_of(name)
+        if data is None:
+            raise TargetError(Reason.KUBECONFIG_SECRET_MISSING, MISSING)
+        known, access = self._accesses.get(name, (None, None))
+        if access is None or known != data:
+            access = access_of(data)
+            self._accesses[name] = (data, access)
+        now = self.clock()
+        access.check(now)
+        if access.expires is not None:
+            look.within((access.expires - now).total_seconds())
+        return access
+
+    async def _prove(self, entry: Entry, access: PlaneAccess, look: Look) -> str | None:
+        """Return the id of the data plane if the kubeconfig is known to work, None if it is not known yet.
+
+        A kubeconfig that workloads were deployed with is not checked again. Raises TargetError.
+        """
+        recorded = entry.annotations.get(DATA_PLANE_ID, "")
+        if recorded and access.digest in self.stack.digests(entry.name):
+            self.identities.check(entry.name, recorded)
+            return recorded
+        result = self.checks.result(entry.name, access)
+        if result is None or result.failure is not None:
+            look.within(self.checks.request(entry.name, access))
+            if result is not None and result.failure is not None:
+                raise TargetError(result.failure.reason, result.failure.message)
+            return None
+        try:
+            check_same(entry, result.identity)
+            self.identities.check(entry.name, result.identity)
+        except TargetError:
+            look.within(self.checks.request(entry.name, access))
+            raise
+        if not recorded:
+            await self._claim(entry, result.identity)
+        return result.identity
+
+    async def _claim(self, entry: Entry, identity: str) -> None:
+        self.identities.claim(entry.name, identity)
+        try:
+            await self._patch(entry, annotations={DATA_PLANE_ID: identity})
+        finally:
+            self.identities.release(identity)
+
+    def _check_identity(self, entry: Entry, plane: Plane) -> None:
+        """Raise TargetError if the watch shows another data plane than the one recorded."""
+        check_same(entry, plane.identity)
+
+    def _check_stale(self, entry: Entry, access: PlaneAccess, plane: Plane, look: Look) -> None:
+        """Find out why the Lease is not renewed. Raises TargetError once that is known."""
+        result = self.checks.result(entry.name, access)
+        look.within(self.checks.request(entry.name, access, write=True))
+        since = self.planes.clock() + plane.stale_in(self.planes.clock(), self.planes.unrenewed)
+        if result is None or result.at < since:
+            return
+        if result.failure is not None:
+            raise TargetError(result.failure.reason, result.failure.message)
+        check_same(entry, result.identity)
+        raise _unheld(f"have renewed the Lease for {self.planes.unrenewed:.0f} s")
+
+    async def _patch(self, entry: Entry, **metadata: Mapping[str, str]) -> None:
+        await self.patcher.patch_metadata(NAMESPACE, entry, metadata, metadata_only=True)
+
+
+def _unheld(what: str) -> TargetError:
+    return TargetError(
+        Reason.STACK_NOT_AVAILABLE,
+        f"no controllers {what} {PLANE_NAMESPACE}/{LEASE} on the data plane; look at the log of the Pods of {LEASE}",
+    )

@@ -1,0 +1,267 @@
+"""The operator of the fleet system, wired to the runtime."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from apis.fleet import GROUP, FleetConfig, Reason
+from apis.fleet.fleetconfig import DEFAULT_NAMESPACE, NAME
+from apis.fleet.labels import DATA_PLANE, KUBECONFIG_SECRET, TARGET_NAMESPACE
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.events import DeleteEvent, Event, UpdateEvent
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.config import Config
+from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.clock import utc_now
+from ctrlruntime.cluster import ClusterOptions
+from ctrlruntime.controller import Builder, ControllerOptions, Request
+from ctrlruntime.controller.event_dispatch import EventQueue
+from ctrlruntime.controller.handlers import enqueue_map_func
+from ctrlruntime.controller.predicates import entries_of, generation_changed
+from ctrlruntime.controller.request_source import RequestSource
+from ctrlruntime.generate.crd import crds_of
+from ctrlruntime.manager import Manager
+from ctrlruntime.resources import Control
+from internal.fleet.config_reconciler import ConfigReconciler
+from internal.fleet.identities import Identities
+from internal.fleet.labels import FIELD_MANAGER, SELECTED
+from internal.fleet.metrics import FleetMetrics
+from internal.fleet.namespace_reconciler import NamespaceReconciler, releases_plane
+from internal.fleet.plane_check import NAMESPACE, check_plane
+from internal.fleet.plane_checks import CheckTimes, PlaneChecks
+from internal.fleet.planes import UNRENEWED, Planes
+from internal.fleet.stack_builder import SUPPORT, WORKLOADS, StackOptions
+from internal.fleet.stack_control import POD, StackControl
+from internal.fleet.stack_deployer import StackDeployer
+from internal.fleet.stack_teardown import StackTeardown
+from internal.fleet.targets import KnownTargets
+from manager.controllers.error_status import with_error_status
+from manager.kinds import PLANE_KINDS
+
+SECRET: Final = BUILTIN[GroupVersionKind("", "v1", "Secret")]
+ONLY: Final = f"metadata.name={KUBECONFIG_SECRET}"
+"""Field selector: no other Secret is read."""
+CHANGES: Final = ("create", "delete", "get", "patch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorOptions:
+    """Options of the operator. Times in seconds."""
+
+    stack: StackOptions
+    concurrency: int = 50
+    """Namespaces worked on at once; none of them waits for a data plane."""
+    timeout: float = 30.0
+    """For the work on one namespace."""
+    status_delay: float = 1.0
+    """Until changes are written to the status, so that many are one write."""
+    unrenewed: float = UNRENEWED
+    """Without a renewal of the Lease, until the controllers on a data plane count as gone."""
+    checks: CheckTimes = field(default_factory=CheckTimes)
+    clusters: ClusterOptions = field(default_factory=ClusterOptions)
+    clock: Callable[[], datetime] = utc_now
+    monotonic: Callable[[], float] = time.monotonic
+    kinds: Sequence[Any] = PLANE_KINDS
+    """The kinds that a data plane has to serve."""
+
+
+def add_operator(manager: Manager, options: OperatorOptions) -> None:
+    """Add the controllers of the operator to a manager. From within its loop."""
+    manager.cache.declare(FleetConfig)
+    manager.cache.declare(NAMESPACE, metadata_only=True)
+    changes = RequestSource("what is known of target namespaces")
+    looks = RequestSource("what data planes show")
+
+    def status_changed() -> None:
+        changes.enqueue(Request(NAME), "a stack has changed", after=options.status_delay)
+
+    def look(name: str, reason: str) -> None:
+        looks.enqueue(Request(name), reason)
+
+    known = KnownTargets(status_changed)
+    reconciler = _namespace_reconciler(manager, options, known, look)
+    _add_configs(manager, options, known, changes)
+    _add_namespaces(manager, options, reconciler, looks)
+    manager.add(Closing(reconciler.deployer.checks))
+
+
+class Closing:
+    """A runnable that ends the checks of data planes with the manager."""
+
+    def __init__(self, checks: PlaneChecks) -> None:
+        self._checks = checks
+
+    async def start(self) -> None:
+        """Wait for the end."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self._checks.close()
+
+
+def _add_configs(
+    manager: Manager, options: OperatorOptions, known: KnownTargets, changes: RequestSource
+) -> None:
+    store = manager.cache.informer(FleetConfig).store
+    reconciler = ConfigReconciler(
+        configs=store,
+        namespaces=manager.cache.informer(NAMESPACE).store,
+        known=known,
+        patcher=ObjectPatcher(manager.client, FIELD_MANAGER),
+        metrics=FleetMetrics(manager.metrics.registry),
+        clock=options.clock,
+    )
+
+    def config(_entry: Entry) -> Iterable[Request]:
+        return [Request(NAME)]
+
+    builder = (
+        Builder(manager)
+        .for_(FleetConfig, predicates=[generation_changed])
+        .watches(NAMESPACE, enqueue_map_func(config), metadata_only=True, predicates=[is_relevant])
+        .watches_raw(changes)
+        .explicit_permissions()
+        .permission(GROUP, "fleetconfigs/status", "patch")
+    )
+    builder.build(
+        with_error_status(
+            manager,
+            reconciler,
+            store,
+            FleetConfig.mapping(),
+            field_manager=FIELD_MANAGER,
+            clock=options.clock,
+        )
+    )
+
+
+def _add_namespaces(
+    manager: Manager,
+    options: OperatorOptions,
+    reconciler: NamespaceReconciler,
+    looks: RequestSource,
+) -> None:
+    namespaces = manager.cache.informer(NAMESPACE).store
+
+    def all_targets(event: Event, queue: EventQueue) -> None:
+        names = {entry.name for entry in namespaces if is_labelled(entry)}
+        for entry in entries_of(event):
+            names.add((entry.field("spec") or {}).get("targetNamespace") or DEFAULT_NAMESPACE)
+        for name in sorted(names):
+            queue.add(Request(name))
+
+    def those_waiting(event: Event, queue: EventQueue) -> None:
+        old = event.old if isinstance(event, UpdateEvent | DeleteEvent) else None
+        new = event.new if isinstance(event, UpdateEvent) else None
+        if old is None or not releases_plane(old, new):
+            return
+        for name, outcome in reconciler.known.outcomes.items():
+            if outcome.reason is Reason.NOT_UNIQUE:
+                queue.add(Request(name))
+
+    def its_namespace(entry: Entry) -> Iterable[Request]:
+        return [Request(entry.namespace)]
+
+    builder = (
+        Builder(manager)
+        .named("fleetnamespace")
+        .for_(NAMESPACE, metadata_only=True)
+        .watches(NAMESPACE, those_waiting, metadata_only=True)
+        .watches(FleetConfig, all_targets, predicates=[generation_changed])
+        .watches(SECRET, enqueue_map_func(its_namespace), fields=ONLY)
+        .watches(POD, enqueue_map_func(its_namespace), labels=SELECTED, metadata_only=True)
+        .watches_raw(looks)
+        .explicit_permissions()
+        .permission("", "namespaces", "patch")
+        .permission("", "services", *CHANGES)
+        .permission("", "serviceaccounts", *CHANGES)
+        .permission("apps", "deployments", *CHANGES)
+        .permission("apps", "statefulsets", *CHANGES)
+        .options(
+            ControllerOptions(
+                max_concurrent_reconciles=options.concurrency,
+                reconciliation_timeout=options.timeout,
+            )
+        )
+    )
+    for mapping in (*WORKLOADS, *SUPPORT):
+        builder.watches(
+            mapping,
+            enqueue_map_func(its_namespace),
+            labels=SELECTED,
+            track_manager=FIELD_MANAGER,
+            metadata_only=mapping in SUPPORT,
+        )
+    builder.build(reconciler)
+
+
+def is_labelled(entry: Entry) -> bool:
+    """Return whether a namespace has a label of this group."""
+    return DATA_PLANE in entry.labels or TARGET_NAMESPACE in entry.labels
+
+
+def is_relevant(event: Event) -> bool:
+    """Predicate: namespaces with a label of this group, before or after the change."""
+    return any(is_labelled(entry) for entry in entries_of(event))
+
+
+def _namespace_reconciler(
+    manager: Manager,
+    options: OperatorOptions,
+    known: KnownTargets,
+    look: Callable[[str, str], None],
+) -> NamespaceReconciler:
+    cache = manager.cache
+    namespaces = cache.informer(NAMESPACE).store
+    stack = StackControl(cache, manager.live_client, Control(cache, field_manager=FIELD_MANAGER))
+    patcher = ObjectPatcher(manager.client, FIELD_MANAGER)
+
+    def secret_of(namespace: str) -> Mapping[str, Any] | None:
+        entry = cache.entry(SECRET, KUBECONFIG_SECRET, namespace=namespace)
+        return None if entry is None else entry.field("data") or {}
+
+    def warn(entry: Entry, note: str) -> None:
+        manager.recorder.event(entry, "Warning", "LabelInvalid", "Discover", note)
+
+    deployer = StackDeployer(
+        secret_of=secret_of,
+        stack=stack,
+        patcher=patcher,
+        identities=Identities(namespaces),
+        checks=PlaneChecks(_checking(options), look, options.checks, options.monotonic),
+        planes=Planes(manager, look, options.clusters, options.unrenewed, options.monotonic),
+        known=known,
+        options=options.stack,
+        clock=options.clock,
+    )
+    return NamespaceReconciler(
+        configs=cache.informer(FleetConfig).store,
+        namespaces=namespaces,
+        deployer=deployer,
+        teardown=StackTeardown(stack, patcher),
+        known=known,
+        warn=warn,
+    )
+
+
+def _checking(options: OperatorOptions) -> Callable[[Config, bool], Any]:
+    """Return how a data plane is checked: by a client of its own, for what this program's kinds need."""
+
+    @functools.cache
+    def crds() -> list[Manifest]:
+        return crds_of(options.kinds)
+
+    async def check(config: Config, write: bool) -> str:
+        expected = await asyncio.to_thread(crds)
+        async with Client.connect(config) as client:
+            return await check_plane(client, expected, write=write)
+
+    return check

@@ -1,0 +1,94 @@
+"""Options of `manager operator`, and its run: connect, add the controllers, run until it is stopped."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal
+
+from ctrlruntime.client.config import Config
+from ctrlruntime.manager import GCOptions, Manager, ManagerOptions, MetricsServing
+from ctrlruntime.manager.logs import configure
+from ctrlruntime.manager.options import SERVICE_ACCOUNT_NAMESPACE
+from internal.fleet.stack_builder import StackOptions
+from manager.controllers.fleet import OperatorOptions, add_operator
+from manager.own_image import OwnImageUnknown, own_image
+from manager.tracing import exported_traces
+
+OPERATOR_LEASE: Final = "fleet-operator.ctrlruntime.dev"
+
+
+class NoStackImage(ValueError):
+    """The image of stacks is not known. The message has the flag that names it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorRun:
+    """What `manager operator` was given."""
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    stack_image: str = ""
+    stack_workers: int = 1
+    leader_elect: bool = False
+    leader_election_id: str = OPERATOR_LEASE
+    leader_election_namespace: str = ""
+    metrics_bind_address: str = ":8080"
+    metrics_secure: bool = False
+    metrics_cert_path: Path | None = None
+    metrics_cert_name: str = "tls.crt"
+    metrics_cert_key: str = "tls.key"
+    health_probe_bind_address: str = ":8081"
+    log_format: Literal["json", "console"] = "json"
+    log_level: str = "info"
+
+    def manager_options(self) -> ManagerOptions:
+        """Return the runtime's part of the options."""
+        return ManagerOptions(
+            name="fleet-operator",
+            leader_election=self.leader_elect,
+            leader_election_id=self.leader_election_id,
+            leader_election_namespace=self.leader_election_namespace,
+            metrics_bind_address=self.metrics_bind_address,
+            metrics=MetricsServing(
+                secure=self.metrics_secure,
+                authorize=self.metrics_secure,
+                certificate_folder=self.metrics_cert_path,
+                certificate_name=self.metrics_cert_name,
+                key_name=self.metrics_cert_key,
+            ),
+            health_bind_address=self.health_probe_bind_address,
+            gc=GCOptions(manage=True),
+            handle_signals=True,
+        )
+
+
+async def run_operator(options: OperatorRun) -> None:
+    """Run until SIGTERM or SIGINT. Raises what made the operator stop."""
+    logger = configure(format=options.log_format, level=options.log_level)
+    async with AsyncExitStack() as stack:
+        config = await Config.load(options.kubeconfig, options.context)
+        image = options.stack_image or await _own_image(config)
+        provider = await stack.enter_async_context(exported_traces(os.environ, logger))
+        runtime = replace(options.manager_options(), tracer_provider=provider)
+        manager = Manager(config, runtime, logger=logger)
+        stacks = StackOptions(image=image, workers=options.stack_workers)
+        add_operator(manager, OperatorOptions(stack=stacks))
+        await manager.start()
+
+
+async def _own_image(config: Config) -> str:
+    """Return the image of this process. Raises NoStackImage."""
+    advice = "name the image of stacks with --stack-image"
+    try:
+        namespace = SERVICE_ACCOUNT_NAMESPACE.read_text().strip()
+    except OSError:
+        raise NoStackImage(
+            f"outside of a cluster there is no image of the operator: {advice}"
+        ) from None
+    try:
+        return await own_image(config, namespace)
+    except OwnImageUnknown as error:
+        raise NoStackImage(f"stacks run in the operator's image, but {error}: {advice}") from error
