@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Self
 
-from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.cache import Cache, CachedClient
 from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.cache.versions import number, version
@@ -56,7 +56,6 @@ from ctrlruntime.resources.revision import REVISION
 
 FIRST_CONTACT: Final = "1"
 """An apply with this resourceVersion creates, or answers 409 when anything is there."""
-REFUSES_FIRST_CONTACT: Final = "resourceVersion should not be set on objects to be created"
 
 
 ATTEMPTS: Final = 4
@@ -133,8 +132,6 @@ class Control:
         self._alive = alive
         self._settled: OrderedDict[ObjectKey, Settled] = OrderedDict()
         self._remembered = remembered
-        self._posted: set[GroupVersionKind] = set()
-        """Kinds whose first contact cannot be an apply with a version."""
 
     def impersonating(self, user: str) -> Self:
         """The same control, memory included, whose writes are made as another user.
@@ -410,42 +407,9 @@ class Control:
         return self._written(desired, owner, answer, Action.CREATED, None)
 
     async def _apply_first(self, desired: Desired, body: Manifest) -> Manifest:
-        """An apply that creates, or raises Conflict or AlreadyExists when anything is there.
-
-        Before 1.21 servers refuse it for Services: those are posted, and what the post recorded is
-        turned into what an apply would have.
-        """
-        gvk = desired.mapping.gvk
-        if gvk not in self._posted:
-            versioned = {**body, "metadata": {**body["metadata"], "resourceVersion": FIRST_CONTACT}}
-            try:
-                return await self._apply(desired, versioned, force=desired.force)
-            except InternalError as error:
-                if REFUSES_FIRST_CONTACT not in error.message:
-                    raise
-                self._posted.add(gvk)
-        posted = await self._client.create(
-            body, kind=desired.mapping, field_manager=self._field_manager
-        )
-        operations: list[dict[str, Any]] = [
-            {"op": "test", "path": "/metadata/uid", "value": posted["metadata"]["uid"]},
-            {
-                "op": "test",
-                "path": "/metadata/managedFields/0/manager",
-                "value": self._field_manager,
-            },
-            {"op": "replace", "path": "/metadata/managedFields/0/operation", "value": "Apply"},
-        ]
-        applied: Manifest = await self._client.patch(
-            desired.mapping,
-            desired.name,
-            operations,
-            namespace=desired.namespace or None,
-            type=PatchType.JSON,
-            field_manager=self._field_manager,
-            metadata_only=self._cache.metadata_only(desired.mapping),
-        )
-        return applied
+        """An apply that creates, or raises Conflict or AlreadyExists when anything is there."""
+        versioned = {**body, "metadata": {**body["metadata"], "resourceVersion": FIRST_CONTACT}}
+        return await self._apply(desired, versioned, force=desired.force)
 
     async def _update(
         self, desired: Desired, entry: Entry, owner: Owner, reason: Reason

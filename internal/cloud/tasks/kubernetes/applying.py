@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from ctrlruntime.api.kinds import GroupKind, Manifest, RESTMapping
 from ctrlruntime.client import Client
@@ -11,7 +11,6 @@ from ctrlruntime.client.errors import (
     AlreadyExists,
     BadRequest,
     Conflict,
-    InternalError,
     Invalid,
     NoKindMatch,
     NotFound,
@@ -26,7 +25,6 @@ FIELD_MANAGER: Final = "cloud-bundle"
 _Names: TypeAlias = tuple[str, bool]
 """Plural, and whether it is namespaced."""
 _FIRST_CONTACT: Final = "1"
-_REFUSES_FIRST_CONTACT: Final = "resourceVersion should not be set on objects to be created"
 
 
 @dataclass(slots=True)
@@ -113,13 +111,7 @@ class Objects:
         """A first apply creates, or fails with Conflict if somebody else was faster."""
         first = copy.copy(manifest)
         first["metadata"] = {**manifest["metadata"], "resourceVersion": _FIRST_CONTACT}
-        options: dict[str, Any] = {"kind": located.mapping, "field_manager": FIELD_MANAGER}
-        try:
-            return await self._client.apply(first, **options)
-        except (BadRequest, InternalError) as error:
-            if _REFUSES_FIRST_CONTACT not in str(error) and not isinstance(error, InternalError):
-                raise
-            return await self._client.apply(manifest, **options)
+        return await self._client.apply(first, kind=located.mapping, field_manager=FIELD_MANAGER)
 
     def _stamped(self, located: Located) -> Manifest:
         manifest = copy.deepcopy(located.document.manifest)
