@@ -12,6 +12,9 @@ Work = Callable[[], Awaitable[None]]
 CONCURRENT: Final = 16
 """How much of it runs at a time in a controller."""
 
+WAITING: Final = 10_000
+"""How much of it waits for its next attempt in a controller."""
+
 
 class DeferredWork:
     """Runs what is added, at most ``limit`` at a time. The work handles its own exceptions."""
@@ -20,6 +23,7 @@ class DeferredWork:
         self._limit = limit
         self._waiting: deque[Work] = deque()
         self._running: set[asyncio.Task[None]] = set()
+        self._later: set[asyncio.TimerHandle] = set()
         self._closed = False
 
     def add(self, work: Work) -> None:
@@ -28,10 +32,26 @@ class DeferredWork:
             self._waiting.append(work)
             self._fill()
 
+    def add_later(self, delay: float, work: Work) -> bool:
+        """Add ``work`` in ``delay`` seconds. False if too much waits already, or after :meth:`close`."""
+        if self._closed or len(self._later) >= WAITING:
+            return False
+
+        def due() -> None:
+            self._later.discard(timer)
+            self.add(work)
+
+        timer = asyncio.get_running_loop().call_later(delay, due)
+        self._later.add(timer)
+        return True
+
     async def close(self) -> None:
         """Cancel what runs and drop what waits."""
         self._closed = True
         self._waiting.clear()
+        for timer in self._later:
+            timer.cancel()
+        self._later.clear()
         running = list(self._running)
         for task in running:
             task.cancel()

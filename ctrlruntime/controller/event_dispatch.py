@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Generic
+from functools import partial
+from typing import Any, Final, Generic
 
 from structlog.typing import FilteringBoundLogger
 
+from ctrlruntime.backoff import exponential
 from ctrlruntime.cache.entry import KindT
 from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
 from ctrlruntime.cache.usercode import EXITS
@@ -19,6 +21,12 @@ from ctrlruntime.tracing import Tracing
 
 LOW_PRIORITY = -100
 """Priority of what need not be done at once: the initial list, and replays without a change."""
+
+ATTEMPTS: Final = 12
+"""How often asynchronous work of a handler is run before its event is lost."""
+RETRY_BASE: Final = 0.5
+RETRY_CAP: Final = 60.0
+"""Seconds before its second attempt, doubled for each one after, and most seconds between two."""
 
 
 class EventQueue(Generic[RequestT]):
@@ -69,7 +77,8 @@ class EventQueue(Generic[RequestT]):
     def defer(self, work: Work) -> None:
         """Run ``work`` soon, and not in the informer's turn: it may await, and adds requests later.
 
-        At most 16 run at a time in a controller. What one raises costs this event only.
+        At most 16 run at a time in a controller. One that raises is retried with a growing delay, for about
+        six minutes; what it raises then costs this event only.
         """
         if self._defer is None:
             raise RuntimeError("this queue has no controller that could run asynchronous work")
@@ -134,19 +143,28 @@ class EventDispatcher:
         self._metrics.event_failed()
         self._logger.error("Event handler failed; the event is lost", change=change, exc_info=error)
 
-    def _defer(self, change: str, work: Work) -> None:
-        async def guarded() -> None:
-            try:
-                await work()
-            except asyncio.CancelledError as error:
-                task = asyncio.current_task()
-                if task is not None and task.cancelling():
-                    raise
-                self._lose(change, error)
-            except Exception as error:  # noqa: BLE001 - the user's function, which costs this event only
-                self._lose(change, error)
+    async def _attempt(self, change: str, work: Work, failures: int = 0) -> None:
+        try:
+            await work()
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            self._retry(change, work, failures, error)
+        except Exception as error:  # noqa: BLE001 - the user's function, which costs this event only
+            self._retry(change, work, failures, error)
 
-        self._deferred.add(guarded)
+    def _retry(self, change: str, work: Work, failures: int, error: BaseException) -> None:
+        """Run ``work`` again after a delay: what awaits fails when a server does, and recovers with it."""
+        again = partial(self._attempt, change, work, failures + 1)
+        delay = exponential(RETRY_BASE, RETRY_CAP, failures)
+        if failures + 1 >= ATTEMPTS or not self._deferred.add_later(delay, again):
+            self._lose(change, error)
+            return
+        self._metrics.event_retried()
+        if failures == 0:
+            message = "Event handler failed; it is retried"
+            self._logger.error(message, change=change, exc_info=error)
 
     def _queue_for(self, event: Event, cluster: str, reason: str, link: Any) -> EventQueue[Any]:
         return EventQueue(
@@ -155,7 +173,7 @@ class EventDispatcher:
             default_priority=LOW_PRIORITY if is_unremarkable(event) else 0,
             reason=reason,
             link=link,
-            defer=lambda work: self._defer(reason, work),
+            defer=lambda work: self._deferred.add(partial(self._attempt, reason, work)),
         )
 
 

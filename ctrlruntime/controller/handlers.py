@@ -60,7 +60,8 @@ def enqueue_map_func(
     Requests without a ``cluster`` are for the one given here, where "" is the manager's own, and by
     default for the source's. ``fn`` may be a coroutine function,
     which reads from a server or a database; it runs beside the informer, at most 16 at a time in a
-    controller, and the requests are added when it returns. An exception of ``fn`` loses this event only.
+    controller, and the requests are added when it returns. An exception of ``fn`` loses this event only:
+    at once, or, where ``fn`` awaits, after it was retried for about six minutes.
     """
     if is_coroutine_function(fn):
         asynchronous = cast("AsyncMapFunc[KindT, RequestT]", fn)

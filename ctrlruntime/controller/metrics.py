@@ -27,6 +27,10 @@ class ControllerMetrics(Observer, Protocol):
         """Count an event lost to a handler, map function or predicate that raised."""
         ...
 
+    def event_retried(self) -> None:
+        """Count another attempt of a map function that awaits, after one that raised."""
+        ...
+
 
 class NoMetrics:
     """Reports nothing."""
@@ -46,3 +50,5 @@ class NoMetrics:
     def active(self, change: int) -> None: ...
 
     def event_failed(self) -> None: ...
+
+    def event_retried(self) -> None: ...

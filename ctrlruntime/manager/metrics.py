@@ -81,6 +81,7 @@ class ControllerSeries:
         self.timeouts = 0
         self.active_workers = 0
         self.lost_events = 0
+        self.retried_events = 0
         self.reconcile_time = Durations(RECONCILE_BUCKETS)
         self.queue_time = Durations(QUEUE_BUCKETS)
         self.work_time = Durations(QUEUE_BUCKETS)
@@ -110,6 +111,9 @@ class ControllerSeries:
 
     def event_failed(self) -> None:
         self.lost_events += 1
+
+    def event_retried(self) -> None:
+        self.retried_events += 1
 
 
 class _ControllerCollector:
@@ -145,7 +149,13 @@ class _ControllerCollector:
             "Events lost to a handler, map function or predicate that raised.",
             labels=["controller"],
         )
+        retried = CounterMetricFamily(
+            "ctrlruntime_controller_retried_events",
+            "Further attempts of map functions that await, after one that raised.",
+            labels=["controller"],
+        )
         for name, series in list(self.series.items()):
+            retried.add_metric([name], series.retried_events)
             lost.add_metric([name], series.lost_events)
             for outcome, count in series.outcomes.items():
                 total.add_metric([name, outcome], count)
@@ -156,7 +166,7 @@ class _ControllerCollector:
             _add_durations(seconds, [name], series.reconcile_time)
             limit.add_metric([name], series.workers)
             active.add_metric([name], series.active_workers)
-        return [total, *families.values(), seconds, limit, active, lost]
+        return [total, *families.values(), seconds, limit, active, lost, retried]
 
 
 class _EndedQueues:

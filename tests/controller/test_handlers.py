@@ -414,3 +414,77 @@ async def test_user_code_that_raises_costs_that_event_and_is_counted(
     ]
     intake.deliver(CreateEvent(entry("b")), enqueue_object, [], kind="ConfigMap")
     assert (await queue.get()).request == Request("b", namespace="default")
+
+
+@pytest.mark.criterion("LV-1")
+@pytest.mark.looptime
+@pytest.mark.parametrize("error", [KeyError("plan"), asyncio.CancelledError()], ids=repr)
+async def test_a_map_function_that_awaits_is_retried_until_it_returns(
+    queue: PriorityQueue, error: BaseException
+) -> None:
+    failures = [error, error]
+
+    async def owners(found: Entry) -> list[Request]:
+        if found.name == "a" and failures:
+            raise failures.pop()
+        return [Request(found.name, namespace="default")]
+
+    metrics = ControllerSeries("test", 1)
+    intake = EventDispatcher(queue, structlog.get_logger(), metrics=metrics)
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    with capture_logs() as logs:
+        for name in ("a", "b"):
+            intake.deliver(CreateEvent(entry(name)), enqueue_map_func(owners), [], kind="ConfigMap")
+        assert (await asyncio.wait_for(queue.get(), 3600)).request == Request(
+            "b", namespace="default"
+        )
+        assert loop.time() - start < 0.5, "another object's event does not wait"
+        assert (await asyncio.wait_for(queue.get(), 3600)).request == Request(
+            "a", namespace="default"
+        )
+    assert loop.time() - start == pytest.approx(1.5)
+    assert (metrics.retried_events, metrics.lost_events) == (2, 0)
+    assert [(line["change"], line["exc_info"]) for line in logs] == [
+        ("ConfigMap default/a created", error)
+    ]
+
+
+@pytest.mark.criterion("LV-1")
+@pytest.mark.looptime
+async def test_a_map_function_that_always_raises_loses_its_event_and_is_counted(
+    queue: PriorityQueue,
+) -> None:
+    attempts = []
+
+    async def owners(found: Entry) -> list[Request]:
+        attempts.append(found.name)
+        raise KeyError("plan")
+
+    metrics = ControllerSeries("test", 1)
+    intake = EventDispatcher(queue, structlog.get_logger(), metrics=metrics)
+    with capture_logs() as logs:
+        intake.deliver(CreateEvent(entry("a")), enqueue_map_func(owners), [], kind="ConfigMap")
+        await asyncio.sleep(3600)
+    assert (len(attempts), metrics.retried_events, metrics.lost_events) == (12, 11, 1)
+    assert [line["event"] for line in logs] == [
+        "Event handler failed; it is retried",
+        "Event handler failed; the event is lost",
+    ]
+
+
+@pytest.mark.looptime
+async def test_retries_of_map_functions_end_with_the_controller(queue: PriorityQueue) -> None:
+    attempts = []
+
+    async def owners(found: Entry) -> list[Request]:
+        attempts.append(found.name)
+        raise KeyError("plan")
+
+    intake = EventDispatcher(queue, structlog.get_logger())
+    intake.deliver(CreateEvent(entry("a")), enqueue_map_func(owners), [], kind="ConfigMap")
+    await asyncio.sleep(1)
+    await intake.close()
+    seen = len(attempts)
+    await asyncio.sleep(3600)
+    assert len(attempts) == seen == 2
