@@ -16,6 +16,7 @@ __all__ = [
     "Canary",
     "CanarySelector",
     "MaintenanceWindow",
+    "OnHalt",
     "RolloutPhase",
     "RolloutStatus",
     "TemplateRollout",
@@ -65,6 +66,13 @@ class MaintenanceWindow(ApiModel):
         return min(parse_duration(self.duration), LONGEST_WINDOW)
 
 
+class OnHalt(StrEnum):
+    """What a halt does to the tenants that have changed."""
+
+    HOLD = "Hold"
+    ROLLBACK = "Rollback"
+
+
 class TemplateRollout(ApiModel):
     """How a change of the template's content reaches its tenants. Changes of rows do not wait for it."""
 
@@ -83,15 +91,22 @@ class TemplateRollout(ApiModel):
     ) = None
     """Tenants that change first; the others follow once all of these are ready and have soaked."""
     soak_seconds: Annotated[Int32, Field(ge=0, le=604800)] = 0
-    """How long the canary has to be ready before the others follow."""
+    """How long the canary has to be ready before the others follow, and how long after its deadline a
+    changed tenant that loses health still counts as failed."""
     progress_deadline_seconds: Annotated[Int32, Field(ge=1, le=86400)] = 600
     """How long a changed tenant may take to become ready. Then it counts as failed and no longer as changing."""
     pause: bool = False
     """Stop changing tenants; those that are changing finish."""
     halt_on_failures: NumberOrPercentage | None = None
     """Halt once so many changed tenants have failed: a number, or a percentage of the template's tenants
-    (rounded down, at least 1). Default: never. The rollout continues when fewer have failed, when the limit is
-    raised, or with other content."""
+    (rounded down, at least 1). Default: never, and 1 with onHalt Rollback. The rollout continues when fewer have
+    failed, when the limit is raised, or with other content."""
+    on_halt: OnHalt = OnHalt.HOLD
+    """What a halt does to the tenants that have changed. Hold: they stay as they are. Rollback: each gets the
+    content back that it had before."""
+    irreversible: bool = False
+    """The present content cannot be taken back, a migration for example: a halt holds whatever onHalt is, and
+    what changes while this is set is never rolled back."""
     maintenance_windows: Annotated[list[MaintenanceWindow], Field(max_length=16)] = Field(
         default_factory=list
     )
@@ -104,6 +119,8 @@ class RolloutPhase(StrEnum):
     PROGRESSING = "Progressing"
     PAUSED = "Paused"
     HALTED = "Halted"
+    ROLLING_BACK = "RollingBack"
+    ROLLED_BACK = "RolledBack"
     WAITING_FOR_WINDOW = "WaitingForWindow"
     COMPLETE = "Complete"
 
@@ -112,7 +129,7 @@ class RolloutStatus(ApiModel):
     """How far the template's content has reached its tenants."""
 
     phase: RolloutPhase
-    """Progressing, Paused, Halted, WaitingForWindow or Complete."""
+    """Progressing, Paused, Halted, RollingBack, RolledBack, WaitingForWindow or Complete."""
     target_revision: str
     """Revision of the content that is rolled out."""
     total: Int32 = 0
@@ -125,6 +142,10 @@ class RolloutStatus(ApiModel):
     """Those that changed and failed, or did not become ready in time."""
     waiting: Int32 = 0
     """Those that wait for the revision."""
+    rolled_back: Int32 = 0
+    """Those that a halt returned to the content before."""
+    kept: Int32 = 0
+    """Those that a halt would return and cannot; the message has the reasons."""
     waiting_reason: str = ""
     """Why most of them wait: Paused, Halted, Window, Wave, Budget or MemberPaused; empty: none waits."""
     message: str = ""

@@ -65,6 +65,14 @@ class Decision:
     failed: tuple[str, ...] = ()
     halted: str = ""
     """Why the rollout is halted; empty if it is not."""
+    returning: tuple[str, ...] = ()
+    """The members that a rollback returns, now or once the budget allows it."""
+    returned: int = 0
+    """The members that a rollback has returned from the target."""
+    kept: Mapping[str, str] = field(default_factory=dict)
+    """The changed members that a rollback leaves in the target, and why."""
+    watched_until: datetime | None = None
+    """Until when health that a changed member loses counts as a failure; None: no longer."""
     wave: str = ""
     """The wave in progress; empty if all members have the target."""
     look_again: datetime | None = None
@@ -112,9 +120,10 @@ class _Pass:
         }
         old = [item for item in old if not item.paused]
         changes: list[Assignment] = []
+        kept, returning = self._kept(halted)
         stopped = self._stopped(halted)
-        if halted and self.strategy.on_halt is OnHalt.ROLLBACK and not self.strategy.paused:
-            changes = self._restored()
+        if returning and not self.strategy.paused:
+            changes = self._restored(returning)
         if stopped is not None:
             waiting |= {item.name: stopped for item in old}
         else:
@@ -128,7 +137,11 @@ class _Pass:
             updated=sum(item.version == self.target for item in self.members),
             changing=len(self._changing()),
             failed=tuple(item.name for item in failed),
-            halted=halted,
+            halted=halted + _left(kept),
+            returning=tuple(item.name for item in returning),
+            returned=len(self._returned()),
+            kept=kept,
+            watched_until=self._watched_until(),
             wave=wave.name if old else "",
             look_again=self._look_again(bool(old)),
             for_new=self._for_new(halted),
@@ -157,6 +170,27 @@ class _Pass:
     def _soak(self) -> timedelta:
         return max([self.strategy.soak, *(wave.soak for wave in self.strategy.waves)])
 
+    def _returned(self) -> list[Member]:
+        """The members that a rollback has returned from the target."""
+        return [
+            item
+            for item in self.members
+            if item.change is not None
+            and item.change.kind is ChangeKind.ROLLBACK
+            and item.change.refused == self.target
+        ]
+
+    def _watched_until(self) -> datetime | None:
+        if self.strategy.halt_on_failures is None:
+            return None
+        span = self.strategy.progress_deadline + self._soak()
+        ends = [
+            item.change.at + span
+            for item in self._changed()
+            if item.change is not None and not item.change.is_fix and self._counts(item)
+        ]
+        return max((end for end in ends if end > self.now), default=None)
+
     def _has_failed(self, member: Member) -> bool:
         fix = member.change is not None and member.change.is_fix
         deadline = self.strategy.progress_deadline
@@ -172,14 +206,7 @@ class _Pass:
     # -- what stops everything ---------------------------------------------------------------
 
     def _halted(self, failed: Sequence[Member]) -> str:
-        back = [
-            item.name
-            for item in self.members
-            if item.change is not None
-            and item.change.kind is ChangeKind.ROLLBACK
-            and item.change.refused == self.target
-            and self._counts(item)
-        ]
+        back = [item.name for item in self._returned() if self._counts(item)]
         if back:
             return f"{_number(back)} rolled back from this version: {_named(back)}"
         limit = self.strategy.halt_on_failures
@@ -281,22 +308,55 @@ class _Pass:
         """A slot that the member has is kept; what fails without one is a fix."""
         broken, before = self._is_broken(member), member.change
         in_slot = member.is_changing(self.now, self.strategy.progress_deadline)
-        never_ready = broken and before is not None and before.previous not in {"", self.target}
-        previous = before.previous if never_ready and before is not None else member.version
-        change = Change(ChangeKind.ROLLOUT, self.now, previous, is_fix=broken and not in_slot)
+        irreversible = self.strategy.irreversible
+        previous = member.version
+        if broken and before is not None and before.previous not in {"", self.target}:
+            previous = before.previous  # the member was never ready in the version that it has
+            irreversible |= before.is_irreversible
+        change = Change(
+            ChangeKind.ROLLOUT,
+            self.now,
+            previous,
+            is_irreversible=irreversible,
+            is_fix=broken and not in_slot,
+        )
         return Assignment(member.name, self.target, change)
 
     # -- back --------------------------------------------------------------------------------
 
-    def _restored(self) -> list[Assignment]:
-        """The changed members that go back now: at once if they are not ready, else within the budget."""
+    def _kept(self, halted: str) -> tuple[dict[str, str], list[Member]]:
+        """The changed members that a rollback leaves, with the reason, and those that it returns."""
+        if not halted or self.strategy.on_halt is not OnHalt.ROLLBACK:
+            return {}, []
+        kept: dict[str, str] = {}
+        returning: list[Member] = []
+        for item in self._ordered(self._changed()):
+            why = self._why_kept(item)
+            if why:
+                kept[item.name] = why
+            else:
+                returning.append(item)
+        return kept, returning
+
+    def _why_kept(self, member: Member) -> str:
+        change = member.change
+        if change is None or change.previous in {"", self.target}:
+            return "no version before is recorded"
+        if self.strategy.irreversible or change.is_irreversible:
+            return "the change is irreversible"
+        restorable = self.strategy.restorable
+        if restorable is not None and change.previous not in restorable:
+            return f"the content of version {change.previous} is not recorded"
+        return "the member is paused" if member.paused else ""
+
+    def _restored(self, returning: Sequence[Member]) -> list[Assignment]:
+        """The members that go back now: at once if they are not ready, else within the budget."""
         deadline = self.strategy.progress_deadline
         slots, _ = self._slots()
         found: list[Assignment] = []
-        changed = [item for item in self._ordered(self._changed()) if not item.paused]
-        for item in sorted(changed, key=lambda each: each.is_ready):
+        for item in sorted(returning, key=lambda each: each.is_ready):
             change = item.change
-            if change is None or change.previous in {"", self.target}:
+            if change is None:
                 continue
             if item.is_ready and slots is not None:
                 if slots <= 0:
@@ -332,6 +392,17 @@ class _Pass:
             updated = [item for item in self._changed() if item.is_ready]
             moments += filter(None, (item.soaked_at(soak) for item in updated for soak in soaks))
         return min((moment for moment in moments if moment > self.now), default=None)
+
+
+def _left(kept: Mapping[str, str]) -> str:
+    """What is not rolled back, and why, as the end of a sentence."""
+    reasons: dict[str, list[str]] = {}
+    for name, why in kept.items():
+        reasons.setdefault(why, []).append(name)
+    return "".join(
+        f"; {_number(names)} not rolled back, {why}: {_named(names)}"
+        for why, names in sorted(reasons.items())
+    )
 
 
 def _number(names: Sequence[str]) -> str:

@@ -34,6 +34,8 @@ class Change:
     """The version to roll back to; empty: there is none."""
     refused: str = ""
     """For a rollback: the version that the member left."""
+    is_irreversible: bool = False
+    """Whether a rollback leaves the member in the version that this change gave it."""
     is_fix: bool = False
     """Whether the member had failed before: it is counted apart from the budget and from the failures."""
 

@@ -54,7 +54,8 @@ class Strategy:
     """How members get a target version. All members follow once the last of `waves` is done.
 
     `max_skew` bounds how many change at once; None is no bound. `halt_on_failures` failed members halt the
-    rollout; None never does. Failures and rollbacks up to `resumed_at` do not count.
+    rollout; None never does. Failures and rollbacks up to `resumed_at` do not count. An `irreversible` change
+    to the target is never rolled back; `restorable` are the versions that a rollback can give, None: any.
     """
 
     waves: tuple[Wave, ...] = ()
@@ -64,6 +65,8 @@ class Strategy:
     """How long after its deadline a member that loses health still counts as a failure of its change."""
     halt_on_failures: NumberOrPercent | None = None
     on_halt: OnHalt = OnHalt.HOLD
+    irreversible: bool = False
+    restorable: frozenset[str] | None = None
     paused: bool = False
     windows: tuple[Window, ...] = ()
     resumed_at: datetime | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 
 from pydantic import ValidationError
 
@@ -10,7 +10,7 @@ from apis.tenancy import Tenant
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.resources import revision
 from internal.tenancy.labels import kinds_of
-from internal.tenancy.plan_inputs import DesiredTenant, ExistingTenant
+from internal.tenancy.plan_inputs import ExistingTenant
 from internal.tenancy.tenants import Blueprint
 
 _OF_THE_ROW = frozenset(
@@ -19,25 +19,24 @@ _OF_THE_ROW = frozenset(
 
 
 def earlier_content(
-    wanted: Iterable[DesiredTenant],
+    template: str,
+    versions: Set[str],
     existing: Iterable[ExistingTenant],
     entry_of: Callable[[str], Entry | None],
-) -> dict[tuple[str, str], Blueprint]:
-    """Return the content of the versions that tenants keep, by template and version.
-
-    A version that no tenant has unchanged is left out.
-    """
-    missing = {(item.template.name, item.version) for item in wanted if item.version}
-    found: dict[tuple[str, str], Blueprint] = {}
+) -> dict[str, Blueprint]:
+    """Return the content of versions of a template. One that no tenant has unchanged is left out."""
+    missing = set(versions)
+    found: dict[str, Blueprint] = {}
     for tenant in existing:
-        key = (tenant.template, tenant.version)
-        if key in missing and (entry := entry_of(tenant.name)) is not None:
-            blueprint = _blueprint(entry, *key)
-            if blueprint is not None:
-                found[key] = blueprint
-                missing.discard(key)
         if not missing:
             break
+        if tenant.template != template or tenant.version not in missing:
+            continue
+        entry = entry_of(tenant.name)
+        blueprint = None if entry is None else _blueprint(entry, template, tenant.version)
+        if blueprint is not None:
+            found[tenant.version] = blueprint
+            missing.discard(tenant.version)
     return found
 
 

@@ -28,6 +28,8 @@ HANDS_OVER: Final = f"{GROUP}/hands-over"
 """Annotation of a tenant that goes once they are ready: `true`, they may take its objects over."""
 CHANGE: Final = f"{GROUP}/rollout-change"
 """Annotation of a tenant: the last change by a rollout of its template, as JSON."""
+RESUMED_AT: Final = f"{GROUP}/rollout-resumed-at"
+"""Annotation of a template: failures and rollbacks up to this time do not halt its rollout."""
 KINDS: Final = f"{GROUP}/kinds"
 """Annotation of a tenant: every kind that may have been applied for it, so that none is forgotten
 between an apply and the status that tells of it."""

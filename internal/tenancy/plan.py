@@ -30,6 +30,7 @@ class UpdateReason(StrEnum):
     DATA = "DataUpdated"
     TEMPLATE = "TemplateApplied"
     EDITED = "SpecRestored"
+    ROLLBACK = "TemplateRolledBack"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,8 @@ class Plan:
     problems: tuple[str, ...] = ()
     replacements: tuple[Replacement, ...] = ()
     unpaired: tuple[str, ...] = ()
+    unchanged: tuple[DesiredTenant, ...] = ()
+    """Tenants that are as they should be."""
 
     @property
     def replaced(self) -> tuple[Replacement, ...]:
@@ -98,6 +101,7 @@ def plan(
         for tenant in kept
         if not tenant.deleting and (reasons := _changes(desired[tenant.name], tenant))
     ]
+    outdated = {item.tenant.name for item in updates}
     leaving = decide_departures(
         reading, desired, templates, existing, guard or Guard(), elsewhere or Elsewhere()
     )
@@ -112,6 +116,11 @@ def plan(
         tuple(problems),
         _with_creates(leaving.replacements, {item.name for item in creates}),
         leaving.unpaired,
+        tuple(
+            desired[tenant.name]
+            for tenant in sorted(kept, key=lambda item: item.name)
+            if not tenant.deleting and tenant.name not in outdated
+        ),
     )
 
 

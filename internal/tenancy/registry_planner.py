@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 
 from apis.tenancy import TenantRegistry
@@ -11,17 +12,20 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.store import Store
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
+from ctrlruntime.rollout import OnHalt
 from internal.tenancy.compiled_templates import Blueprints
 from internal.tenancy.deletion_guard import Guard
 from internal.tenancy.deps import Clocks
 from internal.tenancy.earlier_content import earlier_content
+from internal.tenancy.labels import RESUMED_AT
 from internal.tenancy.plan import Plan
 from internal.tenancy.registry_state import RegistryState
 from internal.tenancy.rollout import Rollouts
 from internal.tenancy.rows import Reading
 from internal.tenancy.sync_planner import Sync, SyncPlanner
-from internal.tenancy.template_rollouts import StagedTemplate, stage
-from internal.tenancy.tenants import TenantBuilder
+from internal.tenancy.template_revisions import TemplateRevisions, WantedRevisions
+from internal.tenancy.template_rollouts import StagedTemplate, stage, versions_of
+from internal.tenancy.tenants import Blueprint, TenantBuilder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +39,8 @@ class RegistryPlan:
     templates: Sequence[Entry]
     troubles: list[str]
     """What waits, one sentence each."""
+    revisions: Sequence[WantedRevisions] = ()
+    """The content to record before tenants change."""
 
 
 @dataclass(slots=True)
@@ -45,6 +51,7 @@ class RegistryPlanner:
     tenants: Store
     blueprints: Blueprints
     rollouts: Rollouts
+    revisions: TemplateRevisions
     recorder: EventRecorder
     clocks: Clocks
 
@@ -54,7 +61,8 @@ class RegistryPlanner:
         """Plan with the rows of `reading`; record the plan in the state and for the templates."""
         guard = self._guard(registry, entry, state.released)
         decided = await self.sync.decide(registry, entry, reading, guard)
-        made = self._stage(decided, state)
+        staged, unusable = self._staged(decided)
+        made = self._stage(decided, staged, state)
         state.synced.plan, state.synced.templates = made, len(decided.templates)
         request = Request(entry.name, namespace=entry.namespace)
         self.rollouts.planned(request, made.missing(item.name for item in decided.templates))
@@ -67,16 +75,34 @@ class RegistryPlanner:
             allowed=allowed,
             builder=decided.builder,
             templates=decided.templates,
-            troubles=[*paused, *lost, *waiting, *decided.moved_troubles],
+            troubles=[*paused, *lost, *waiting, *decided.moved_troubles, *unusable],
+            revisions=self._wanted_revisions(decided, staged),
         )
+
+    async def record(self, planned: RegistryPlan) -> tuple[dict[str, str], list[str]]:
+        """Record the content of templates with a rollout.
+
+        Returns the templates whose tenants must not change before it is recorded, with the reason, and what
+        could not be recorded of the others, one sentence each.
+        """
+        held: dict[str, str] = {}
+        troubles: list[str] = []
+        for wanted in planned.revisions:
+            trouble = await self.revisions.record(wanted)
+            name = wanted.template.name
+            if trouble and wanted.required:
+                held[name] = trouble
+            elif trouble:
+                troubles.append(f"template {name!r}: {trouble}")
+        return held, troubles
 
     async def invalid(self, planned: RegistryPlan, registry: TenantRegistry) -> dict[str, str]:
         """Return the templates that must not be rolled out, with the first reason."""
         return await self.blueprints.invalid(planned.templates, registry)
 
     def is_staging(self, request: Request) -> bool:
-        """Return whether a rollout of the registry's templates is not complete."""
-        return self.rollouts.is_staging(request)
+        """Return whether a rollout of the registry's templates is not complete, or may still halt."""
+        return self.rollouts.is_staging(request, self.clocks.now())
 
     def forget(self, request: Request) -> None:
         """Forget a registry that is gone."""
@@ -92,23 +118,80 @@ class RegistryPlanner:
 
         return self.sync.guard(registry, entry, released, refused)
 
-    def _stage(self, decided: Sync, state: RegistryState) -> Plan:
+    def _staged(self, decided: Sync) -> tuple[dict[str, StagedTemplate], list[str]]:
+        """The templates with a rollout, and annotations that cannot be used, one sentence each."""
+        staged: dict[str, StagedTemplate] = {}
+        unusable: list[str] = []
+        for item in decided.templates:
+            strategy = self.blueprints.strategy(item)
+            if strategy is None:
+                continue
+            target = decided.builder.version(item.name)
+            contents = self._contents(decided, item, target)
+            resumed = item.annotations.get(RESUMED_AT, "")
+            if resumed and _moment(resumed) is None:
+                unusable.append(f"template {item.name!r}: the annotation {RESUMED_AT} is no time")
+            strategy = replace(
+                strategy, restorable=frozenset(contents), resumed_at=_moment(resumed)
+            )
+            staged[item.name] = StagedTemplate(target, strategy, contents)
+        return staged, unusable
+
+    def _contents(self, decided: Sync, template: Entry, target: str) -> dict[str, Blueprint]:
+        """Earlier content of a template: as recorded, else from a tenant that has it."""
+        versions = versions_of(decided.existing, template.name, target)
+        if not versions:
+            return {}
+        recorded = self.revisions.recorded(template)
+        found = {version: recorded[version] for version in versions & recorded.keys()}
+        missing = versions - found.keys()
+        entry_of = partial(self.tenants.get, namespace=decided.builder.namespace)
+        return found | earlier_content(template.name, missing, decided.existing, entry_of)
+
+    def _stage(
+        self, decided: Sync, staged: Mapping[str, StagedTemplate], state: RegistryState
+    ) -> Plan:
         """Return the plan with the changes that the templates' rollouts allow now."""
-        builder, existing = decided.builder, decided.existing
-        staged = {
-            item.name: StagedTemplate(builder.version(item.name), strategy)
-            for item in decided.templates
-            if (strategy := self.blueprints.strategy(item)) is not None
-        }
         now = self.clocks.now()
-        made, decisions = stage(decided.plan, existing, staged, now)
+        made, decisions = stage(decided.plan, decided.existing, staged, now)
+        builder = decided.builder
         registry = Request(builder.registry.metadata.name or "", namespace=builder.namespace)
         self.rollouts.decided(registry, decisions)
         moments = [item.look_again for item in decisions.values() if item.look_again is not None]
         wait = (min(moments) - now).total_seconds() if moments else float("inf")
         state.rollout_due = self.clocks.monotonic() + wait
-        tenants = [*made.creates, *(item.tenant for item in made.updates)]
-        builder.earlier = earlier_content(
-            tenants, existing, partial(self.tenants.get, namespace=builder.namespace)
-        )
+        builder.earlier = {
+            (name, version): content
+            for name, item in staged.items()
+            for version, content in item.contents.items()
+        }
         return made
+
+    def _wanted_revisions(
+        self, decided: Sync, staged: Mapping[str, StagedTemplate]
+    ) -> list[WantedRevisions]:
+        """What to record of each template: the present content, and what its tenants have."""
+        found: list[WantedRevisions] = []
+        for item in decided.templates:
+            present = decided.builder.blueprints.get(item.name)
+            if item.name not in staged or item.name in decided.paused or present is None:
+                continue
+            rollout = staged[item.name]
+            wanted = WantedRevisions(
+                item,
+                present,
+                rollout.contents,
+                versions_of(decided.existing, item.name, present.revision) | {present.revision},
+                required=rollout.strategy.on_halt is OnHalt.ROLLBACK,
+            )
+            found.append(wanted)
+        return found
+
+
+def _moment(text: str) -> datetime | None:
+    """The time of an annotation; None if it is none."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None

@@ -107,10 +107,13 @@ class RegistryReconciler:
         state.released = planned.whole.released(state.released)
         allowed, unrecorded = await self.tenants.record_replacements(planned.allowed, owner)
         invalid = await self.planner.invalid(planned, registry)
-        refused = await self.tenants.carry_out(allowed, planned.builder, owner, frozenset(invalid))
-        state.record_refusals([*unrecorded, *refused], self.clocks.monotonic())
+        held, unsaved = await self.planner.record(planned)
+        held_back = frozenset(invalid) | frozenset(held)
+        refused = await self.tenants.carry_out(allowed, planned.builder, owner, held_back)
+        refused += [f"template {name!r} is not rolled out: {why}" for name, why in held.items()]
+        state.record_refusals([*unrecorded, *unsaved, *refused], self.clocks.monotonic())
         skipped = [f"template {name!r} is not rolled out: {why}" for name, why in invalid.items()]
-        state.synced.troubles = [*planned.troubles, *unrecorded, *skipped, *refused]
+        state.synced.troubles = [*planned.troubles, *unrecorded, *unsaved, *skipped, *refused]
         await self.tenants.secrets.clean(owner, planned.whole)
 
     def _state(self, request: Request) -> RegistryState:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from ctrlruntime.queue import Request
 from ctrlruntime.rollout import Decision
@@ -35,9 +36,12 @@ class Rollouts:
         """Return the last decision for a template; None if there is none."""
         return self._decisions.get(registry, {}).get(template)
 
-    def is_staging(self, registry: Request) -> bool:
-        """Return whether a rollout of the registry's templates is not complete."""
-        return any(not item.is_complete for item in self._decisions.get(registry, {}).values())
+    def is_staging(self, registry: Request, now: datetime) -> bool:
+        """Return whether a rollout of the registry's templates is not complete, or may still halt."""
+        return any(
+            not item.is_complete or (item.watched_until or now) > now
+            for item in self._decisions.get(registry, {}).values()
+        )
 
     def planned(self, registry: Request, missing: Mapping[str, Set[str]]) -> None:
         """Record a plan: the names of the tenants to make, by template, with an empty set for none."""

@@ -17,6 +17,10 @@ def format_change(change: Change) -> str:
         "previous": change.previous,
         "fix": change.is_fix,
     }
+    if change.refused:
+        record["refused"] = change.refused
+    if change.is_irreversible:
+        record["irreversible"] = True
     return json.dumps(record, separators=(",", ":"))
 
 
@@ -26,7 +30,14 @@ def parse_change(text: str) -> Change | None:
         record = json.loads(text)
         at = datetime.fromisoformat(record["at"])
         kind = ChangeKind(record["kind"])
-        change = Change(kind, at, str(record["previous"]), is_fix=record["fix"] is True)
+        change = Change(
+            kind,
+            at,
+            str(record["previous"]),
+            refused=str(record.get("refused", "")),
+            is_irreversible=record.get("irreversible") is True,
+            is_fix=record["fix"] is True,
+        )
     except (ValueError, KeyError, TypeError):
         return None
     return None if at.tzinfo is None else change

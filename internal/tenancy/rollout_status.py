@@ -17,6 +17,10 @@ _PHASES: Final = {
     Reason.PAUSED: RolloutPhase.PAUSED,
     Reason.WINDOW: RolloutPhase.WAITING_FOR_WINDOW,
 }
+_HALT_REASONS: Final = {
+    RolloutPhase.ROLLING_BACK: "RollingBack",
+    RolloutPhase.ROLLED_BACK: "RolledBack",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,11 @@ def report_rollout(
     status.rollout = rollout_status(decision)
     halted = bool(decision.halted)
     message = f"The rollout is halted: {decision.halted}." if halted else "No halt."
-    reason = "TooManyFailures" if halted else "NotHalted"
+    reason = _HALT_REASONS.get(status.rollout.phase, "TooManyFailures")
+    if decision.kept:
+        reason = "RollbackHeld"
+    if not halted:
+        reason = "NotHalted"
     set_condition(status.conditions, _condition(halted, reason, message, generation), now)
 
 
@@ -68,7 +76,9 @@ def rollout_status(decision: Decision) -> RolloutStatus:
         failed=len(decision.failed),
         waiting=len(decision.waiting),
         waiting_reason="" if blocked is None else blocked.reason.value,
-        message="" if blocked is None else shorten(blocked.message),
+        rolled_back=decision.returned,
+        kept=len(decision.kept),
+        message=shorten(_message(decision)),
         waiting_until=None if blocked is None else blocked.until,
     )
 
@@ -84,6 +94,10 @@ def rollout_event(before: RolloutStatus | None, after: RolloutStatus | None) -> 
     match after.phase:
         case RolloutPhase.HALTED:
             return RolloutEvent("Warning", "RolloutHalted", f"{text}; {after.message}")
+        case RolloutPhase.ROLLING_BACK:
+            return RolloutEvent("Warning", "RolloutRollingBack", f"{text}; {after.message}")
+        case RolloutPhase.ROLLED_BACK:
+            return RolloutEvent("Warning", "RolloutRolledBack", f"{text}; {after.message}")
         case RolloutPhase.COMPLETE:
             return None if before is None else RolloutEvent("Normal", "RolloutComplete", text)
         case RolloutPhase.PROGRESSING:
@@ -92,14 +106,23 @@ def rollout_event(before: RolloutStatus | None, after: RolloutStatus | None) -> 
 
 
 def _phase(decision: Decision) -> RolloutPhase:
+    if decision.halted:
+        if decision.returning:
+            return RolloutPhase.ROLLING_BACK
+        return RolloutPhase.ROLLED_BACK if decision.returned else RolloutPhase.HALTED
     if decision.is_complete:
         return RolloutPhase.COMPLETE
-    if decision.halted:
-        return RolloutPhase.HALTED
     blocked = decision.blocked_by
     if blocked is None:
         return RolloutPhase.PROGRESSING
     return _PHASES.get(blocked.reason, RolloutPhase.PROGRESSING)
+
+
+def _message(decision: Decision) -> str:
+    """Why the rollout is halted, or what most tenants wait for."""
+    if decision.halted:
+        return f"the rollout is halted, {decision.halted}"
+    return "" if decision.blocked_by is None else decision.blocked_by.message
 
 
 def _condition(holds: bool, reason: str, message: str, generation: int) -> Condition:

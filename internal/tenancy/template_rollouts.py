@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from apis.tenancy import TemplateRollout
 from ctrlruntime.rollout import (
+    Assignment,
     BadWindow,
-    Change,
+    ChangeKind,
     Decision,
     Health,
     Member,
+    OnHalt,
     Strategy,
     Wave,
     Window,
@@ -23,6 +25,7 @@ from ctrlruntime.rollout import (
 from internal.tenancy.plan import Plan, Update, UpdateReason
 from internal.tenancy.plan_inputs import DesiredTenant, ExistingTenant
 from internal.tenancy.tally import TenantState
+from internal.tenancy.tenants import Blueprint
 
 CANARY: Final = "canary"
 
@@ -35,10 +38,11 @@ _HEALTH: Final = {
 
 @dataclass(frozen=True, slots=True)
 class StagedTemplate:
-    """A template with a rollout: the version to reach, and how."""
+    """A template with a rollout: the version to reach, how, and the earlier content that is known by version."""
 
     version: str
     strategy: Strategy
+    contents: Mapping[str, Blueprint] = field(default_factory=dict)
 
 
 def window_problems(rollout: TemplateRollout | None) -> list[str]:
@@ -58,12 +62,17 @@ def strategy_of(rollout: TemplateRollout) -> Strategy:
         windows = _windows(rollout)
     except BadWindow:
         return Strategy(paused=True)
+    on_halt, limit = OnHalt(rollout.on_halt.value), rollout.halt_on_failures
+    if limit is None and on_halt is OnHalt.ROLLBACK:
+        limit = 1
     return Strategy(
         waves=_waves(rollout),
         max_skew=rollout.max_skew or None,
         progress_deadline=timedelta(seconds=rollout.progress_deadline_seconds),
         soak=timedelta(seconds=rollout.soak_seconds),
-        halt_on_failures=rollout.halt_on_failures,
+        halt_on_failures=limit,
+        on_halt=on_halt,
+        irreversible=rollout.irreversible,
         paused=rollout.pause,
         windows=windows,
     )
@@ -106,6 +115,17 @@ def member_of(tenant: ExistingTenant) -> Member:
     )
 
 
+def versions_of(tenants: Sequence[ExistingTenant], template: str, target: str) -> frozenset[str]:
+    """Return the earlier versions of a template that its tenants have, or that a rollback gives them."""
+    found: set[str] = set()
+    for tenant in tenants:
+        if tenant.template == template and not tenant.deleting:
+            found.add(tenant.version)
+            if tenant.change is not None:
+                found.add(tenant.change.previous)
+    return frozenset(found - {"", target})
+
+
 def stage(
     made: Plan,
     existing: Sequence[ExistingTenant],
@@ -129,11 +149,12 @@ def stage(
         for name, item in staged.items()
     }
     versions = {tenant.name: tenant.version for tenant in existing}
-    changes = {item.name: item.change for each in decisions.values() for item in each.changes}
-    updates = (
+    changes = {item.name: item for each in decisions.values() for item in each.changes}
+    updates = [
         _staged_update(item, changes, versions) if item.tenant.template.name in staged else item
         for item in made.updates
-    )
+    ]
+    updates += (_rolled_back(item, changes.get(item.name)) for item in made.unchanged)
     return replace(
         made,
         updates=tuple(item for item in updates if item is not None),
@@ -147,15 +168,25 @@ def _staged_create(tenant: DesiredTenant, decisions: Mapping[str, Decision]) -> 
 
 
 def _staged_update(
-    update: Update, changes: Mapping[str, Change], versions: Mapping[str, str]
+    update: Update, changes: Mapping[str, Assignment], versions: Mapping[str, str]
 ) -> Update | None:
     """The update as it is made now; None if there is nothing to do before the tenant's turn."""
+    name = update.tenant.name
+    change = changes.get(name)
+    if change is not None:
+        tenant = replace(update.tenant, version=change.version, change=change.change)
+        return replace(update, tenant=tenant)
     if UpdateReason.TEMPLATE not in update.reasons:
         return update
-    name = update.tenant.name
-    if name in changes:
-        return replace(update, tenant=replace(update.tenant, change=changes[name]))
     reasons = tuple(each for each in update.reasons if each is not UpdateReason.TEMPLATE)
     if not reasons:
         return None
     return Update(replace(update.tenant, version=versions[name]), reasons)
+
+
+def _rolled_back(tenant: DesiredTenant, change: Assignment | None) -> Update | None:
+    """The update of a tenant that a rollback returns; None for any other."""
+    if change is None or change.change.kind is not ChangeKind.ROLLBACK:
+        return None
+    back = replace(tenant, version=change.version, change=change.change)
+    return Update(back, (UpdateReason.ROLLBACK,))

@@ -10,6 +10,7 @@ from apis.tenancy import GROUP, Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.api.resource import Resource
+from ctrlruntime.cache.events import DeleteEvent, Event
 from ctrlruntime.cache.store import Store
 from ctrlruntime.clock import utc_now
 from ctrlruntime.controller.builder import Builder
@@ -38,6 +39,7 @@ from internal.tenancy.secrets import WatchedSecrets
 from internal.tenancy.sources import SourceTypes
 from internal.tenancy.sync_planner import SyncPlanner
 from internal.tenancy.template_reconciler import TemplateReconciler
+from internal.tenancy.template_revisions import TemplateRevisions
 from internal.tenancy.tenant_builds import TenantBuilds
 from internal.tenancy.tenant_counts import TenantCounting
 from internal.tenancy.tenant_reconciler import TenantReconciler
@@ -228,6 +230,8 @@ def _add_registry_controller(parts: TenancyParts) -> None:
         .permission(GROUP, "tenantregistries/status", "patch")
         .permission(GROUP, "tenantregistries/finalizers", "update")  # as owner of tenants
         .permission(GROUP, "tenants", "create", "delete", "patch")
+        .permission(GROUP, "tenanttemplates/finalizers", "update")  # as owner of its revisions
+        .permission("apps", "controllerrevisions", "create", "delete", "patch")
         .watches_raw(wakeups)
         .options(ControllerOptions(max_concurrent_reconciles=parts.options.registry_concurrency))
         .build(_guarded(parts, reconciler, TenantRegistry, parts.stores.registries))
@@ -248,6 +252,7 @@ def _registry_reconciler(
             tenants=stores.tenants,
             blueprints=parts.blueprints,
             rollouts=parts.records.rollouts,
+            revisions=_template_revisions(parts),
             recorder=recorder,
             clocks=parts.clocks,
         ),
@@ -266,6 +271,17 @@ def _registry_reconciler(
         ),
         clocks=parts.clocks,
     )
+
+
+def _template_revisions(parts: TenancyParts) -> TemplateRevisions:
+    revisions = TemplateRevisions(parts.informers.revisions.informer.store, parts.writers)
+
+    def forget(event: Event) -> None:
+        if isinstance(event, DeleteEvent):
+            revisions.forget(event.old.namespace, event.old.name)
+
+    parts.informers.revisions.informer.add_handler(forget)
+    return revisions
 
 
 def _sync_planner(parts: TenancyParts, types: SourceTypes) -> SyncPlanner:

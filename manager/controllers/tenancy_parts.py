@@ -22,7 +22,7 @@ from internal.tenancy.children import OWNER_INDEX, ChildKinds, owner_keys
 from internal.tenancy.compiled_templates import Blueprints
 from internal.tenancy.conflict_waiters import Claims
 from internal.tenancy.deps import Clocks, TenancyRecords, TenancyStores, Writers
-from internal.tenancy.labels import FIELD_MANAGER, VALUES
+from internal.tenancy.labels import FIELD_MANAGER, TEMPLATE, VALUES
 from internal.tenancy.metrics import TenancyMetrics
 from internal.tenancy.missing_permissions import Grants
 from internal.tenancy.neighbours import REGISTRY_INDEX, registry_of
@@ -35,6 +35,7 @@ from internal.tenancy.sources import Sources
 from internal.tenancy.statuses import StatusWriter
 from internal.tenancy.tally import Tally
 from internal.tenancy.target_clusters import TargetCluster, TargetClusters
+from internal.tenancy.template_revisions import CONTROLLER_REVISION
 from internal.tenancy.values import SECRET
 from manager.controllers.tenancy_options import TenancyOptions
 from manager.controllers.tenancy_watches import owning_registry
@@ -54,6 +55,8 @@ class TenancyInformers:
     templates: InformerHandle
     values: InformerHandle
     """Secrets with sensitive values."""
+    revisions: InformerHandle
+    """Recorded content of templates."""
 
     @classmethod
     def declare(cls, manager: Manager) -> TenancyInformers:
@@ -64,8 +67,14 @@ class TenancyInformers:
             registries=declare(TenantRegistry),
             templates=declare(TenantTemplate, indexes={REGISTRY_INDEX: registry_of}),
             values=declare(SECRET, labels=f"{VALUES}=true"),
+            revisions=declare(
+                CONTROLLER_REVISION,
+                labels=TEMPLATE,
+                track_manager=FIELD_MANAGER,
+                indexes={OWNER_INDEX: owner_keys},
+            ),
         )
-        for handle in (made.tenants, made.registries):
+        for handle in (made.tenants, made.registries, made.templates):
             handle.informer.store.add_index("uid", lambda entry: (entry.uid,))
         made.tenants.informer.store.add_index(REPLACED_BY_INDEX, replacements_of)
         return made
@@ -81,7 +90,11 @@ class TenancyInformers:
 
     def exists(self, uid: str) -> bool:
         """Return whether an owner with the UID exists."""
-        stores = (self.tenants.informer.store, self.registries.informer.store)
+        stores = (
+            self.tenants.informer.store,
+            self.registries.informer.store,
+            self.templates.informer.store,
+        )
         return any(store.count("uid", uid) for store in stores)
 
     def has_tenant(self, namespace: str, name: str, registry: str) -> bool:

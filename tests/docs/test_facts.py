@@ -285,7 +285,7 @@ ACTIONS = {"Query", "Plan", "Build", "Validate", "Retain", "Apply", "Skip"}
 """What events say was being done."""
 ELSEWHERE = {
     "TenantTemplate", "TenantRegistry", "DeletionsHeld", "DataUpdated", "TemplateApplied",
-    "SpecRestored", "RowGoneOrInactive", "TemplateGone",
+    "SpecRestored", "TemplateRolledBack", "RowGoneOrInactive", "TemplateGone",
 }  # fmt: skip
 """Kinds, and reasons that only logs give."""
 

@@ -17,7 +17,8 @@ SECOND = timedelta(seconds=1)
 class Simulation:
     """Runs passes over a fleet whose health is seen up to `delay` seconds late.
 
-    `bad` versions never become ready, and `stuck` members never do in any version but `first`.
+    `bad` versions never become ready, and `stuck` members never do in any version but `first`. `sick` members
+    lose health `sick_after` seconds after they became ready in another version than `first`.
     """
 
     members: dict[str, Member]
@@ -27,10 +28,13 @@ class Simulation:
     delay: int = 0
     bad: frozenset[str] = frozenset()
     stuck: frozenset[str] = frozenset()
+    sick: frozenset[str] = frozenset()
+    sick_after: int = 30
     first: str = "v1"
     slowest: int = 8
     now: datetime = START
     ready_at: dict[str, datetime] = field(default_factory=dict)
+    sick_at: dict[str, datetime] = field(default_factory=dict)
     assigned: list[Assignment] = field(default_factory=list)
     most_changing: int = 0
     last: Decision | None = None
@@ -98,6 +102,7 @@ class Simulation:
         self.members[item.name] = after
         self._views[item.name] = deque([after], maxlen=self.delay + 1)
         self.assigned.append(item)
+        self.sick_at.pop(item.name, None)
         self.ready_at[item.name] = self.now + self._random.randint(1, self.slowest) * SECOND
 
     def _become_ready(self) -> None:
@@ -110,6 +115,13 @@ class Simulation:
                 health = Health.FAILED if broken else Health.READY
                 since = member.health_since if broken else self.now
                 self.members[name] = replace(member, health=health, health_since=since)
+                if name in self.sick and member.version != self.first:
+                    self.sick_at[name] = self.now + self.sick_after * SECOND
+            if name in self.sick_at and self.sick_at[name] <= self.now:
+                del self.sick_at[name]
+                self.members[name] = replace(
+                    self.members[name], health=Health.FAILED, health_since=self.now
+                )
             views = self._views.setdefault(name, deque(maxlen=self.delay + 1))
             views.append(self.members[name])
 

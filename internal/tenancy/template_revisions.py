@@ -1,0 +1,191 @@
+"""Recorded content of templates with a rollout: ControllerRevisions that belong to the template."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Final
+
+from pydantic import ValidationError
+
+from apis.tenancy import TenantTemplate
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.store import Store
+from ctrlruntime.client.errors import APIError
+from ctrlruntime.memo import VersionMemo
+from ctrlruntime.resources import Desired, Owner, revision
+from internal.tenancy.children import OWNER_INDEX
+from internal.tenancy.deps import Writers
+from internal.tenancy.labels import TEMPLATE, kinds_of
+from internal.tenancy.naming import LONGEST_NAME, label_value
+from internal.tenancy.tenants import Blueprint
+
+CONTROLLER_REVISION: Final[RESTMapping] = BUILTIN[
+    GroupVersionKind("apps", "v1", "ControllerRevision")
+]
+HISTORY_LIMIT: Final = 10
+"""Revisions that are kept of a template besides those in use, as many as of a StatefulSet by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionWrite:
+    """A revision to record, with its number in the history."""
+
+    version: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class WantedRevisions:
+    """The content of a template that has to be recorded before its tenants change.
+
+    `earlier` is content that its tenants have, `in_use` are the versions that are kept in any case. With
+    `required`, no tenant changes before all of it is recorded.
+    """
+
+    template: Entry
+    present: Blueprint
+    earlier: Mapping[str, Blueprint] = field(default_factory=dict)
+    in_use: frozenset[str] = frozenset()
+    required: bool = False
+
+    def content(self, version: str) -> Blueprint:
+        """Return the content of one of the versions. Raises KeyError."""
+        return self.present if version == self.present.revision else self.earlier[version]
+
+
+def plan_history(
+    recorded: Mapping[str, int], target: str, earlier: Set[str], in_use: Set[str]
+) -> tuple[list[RevisionWrite], list[str]]:
+    """Return the revisions to write, and the versions to delete. Pure.
+
+    `recorded` are the numbers by version. The target has the highest number, as of a Deployment.
+    """
+    numbers = dict(recorded)
+    writes: list[RevisionWrite] = []
+    for version in [*sorted(set(earlier) - set(recorded) - {target}), target]:
+        highest = max(numbers.values(), default=0)
+        if version not in numbers or numbers[version] < highest:
+            numbers[version] = highest + 1
+            writes.append(RevisionWrite(version, highest + 1))
+    newest = sorted(numbers, key=lambda each: -numbers[each])
+    return writes, [name for name in newest[HISTORY_LIMIT:] if name not in in_use]
+
+
+@dataclass(slots=True)
+class TemplateRevisions:
+    """Records the content of templates, and reads it back."""
+
+    store: Store
+    writers: Writers
+    _read: VersionMemo[tuple[str, str], Blueprint | None] = field(default_factory=VersionMemo)
+
+    def recorded(self, template: Entry) -> dict[str, Blueprint]:
+        """Return the recorded content of a template by version; what was changed by hand is left out."""
+        found: dict[str, Blueprint] = {}
+        for entry in self._entries(template):
+            blueprint = self._blueprint(entry, template)
+            if blueprint is not None:
+                found[blueprint.revision] = blueprint
+        return found
+
+    async def record(self, wanted: WantedRevisions) -> str:
+        """Write what is not recorded yet and delete the oldest. Return what prevents it."""
+        owner = Owner.of(wanted.template)
+        numbers = {
+            blueprint.revision: number_of(entry)
+            for entry in self._entries(wanted.template)
+            if (blueprint := self._blueprint(entry, wanted.template)) is not None
+        }
+        writes, deletes = plan_history(
+            numbers, wanted.present.revision, wanted.earlier.keys(), wanted.in_use
+        )
+        try:
+            for write in writes:
+                desired = _desired(wanted.content(write.version), write.number, wanted.template)
+                conflict = await self.writers.ensure(desired, owner)
+                if conflict:
+                    return f"a ControllerRevision {desired.name!r} is in the way: {conflict}"
+            await self._delete(wanted.template, deletes, owner)
+        except APIError as error:
+            return f"its content cannot be recorded: {error.message}"
+        return ""
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Forget a revision that is gone."""
+        self._read.forget((namespace, name))
+
+    async def _delete(self, template: Entry, versions: Sequence[str], owner: Owner) -> None:
+        names = {revision_name(template.name, version) for version in versions}
+        for entry in self._entries(template):
+            if entry.name in names:
+                await self.writers.control.delete(CONTROLLER_REVISION, entry, owner)
+
+    def _entries(self, template: Entry) -> list[Entry]:
+        found = self.store.by_index(OWNER_INDEX, Owner.of(template).key)
+        return [entry for entry in found if entry.deletion_timestamp is None]
+
+    def _blueprint(self, entry: Entry, template: Entry) -> Blueprint | None:
+        version = f"{entry.uid}/{entry.resource_version}"
+        return self._read.compute(entry.key, version, lambda: content_of(entry, template.name))
+
+
+def revision_name(template: str, version: str) -> str:
+    """The name of a template's revision. `version` has eight digits, so no two pairs share a name."""
+    name = f"{template}-{version}"
+    if len(name) <= LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(template.encode()).hexdigest()[:16]
+    return f"{template[:200].rstrip('-.')}-{digest}-{version}"
+
+
+def number_of(entry: Entry) -> int:
+    """Return the place of a revision in the history; 0 if it has none."""
+    number = entry.field("revision")
+    return number if isinstance(number, int) else 0
+
+
+def content_of(entry: Entry, template: str) -> Blueprint | None:
+    """Return the content that a revision records; None if it is not what its name and hash say."""
+    lists = (entry.field("data") or {}).get("spec")
+    if not isinstance(lists, dict):
+        return None
+    version = revision(lists)
+    if entry.name != revision_name(template, version):
+        return None
+    return blueprint_of(template, lists, version)
+
+
+def blueprint_of(template: str, lists: Manifest, version: str) -> Blueprint | None:
+    """Return a template's content from its lists; None if they cannot be read."""
+    gvk = TenantTemplate.gvk()
+    manifest: Manifest = {
+        "apiVersion": gvk.api_version,
+        "kind": gvk.kind,
+        "metadata": {"name": template},
+        "spec": {**lists, "registryId": "any"},
+    }
+    try:
+        kinds = kinds_of(TenantTemplate.from_manifest(manifest))
+    except ValidationError:
+        return None
+    return Blueprint(template, 0, lists, kinds, version)
+
+
+def _desired(content: Blueprint, number: int, template: Entry) -> Desired:
+    gvk = CONTROLLER_REVISION.gvk
+    manifest: Manifest = {
+        "apiVersion": gvk.api_version,
+        "kind": gvk.kind,
+        "metadata": {
+            "name": revision_name(template.name, content.revision),
+            "namespace": template.namespace,
+            "labels": {TEMPLATE: label_value(template.name)},
+        },
+        "data": {"spec": content.lists},
+        "revision": number,
+    }
+    return Desired(mapping=CONTROLLER_REVISION, manifest=manifest, force=True)
