@@ -4,6 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ctrlruntime.json import json_patch
     from ctrlruntime.webhook.admission import (
         AdmissionRequest,
         AdmissionResponse,
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from ctrlruntime.webhook.declaration import AdmissionOptions, defaults, validates
     from ctrlruntime.webhook.defaulting import Defaulting
     from ctrlruntime.webhook.findings import FieldError, FieldErrorList
-    from ctrlruntime.webhook.jsonpatch import json_patch
     from ctrlruntime.webhook.review import Review, Step
     from ctrlruntime.webhook.validating import Validating
 
@@ -59,7 +59,7 @@ _SOURCES = {
     "declaration": "AdmissionOptions defaults validates",
     "defaulting": "Defaulting",
     "findings": "FieldError FieldErrorList",
-    "jsonpatch": "json_patch",
+    ".json": "json_patch",
     "review": "Review Step",
     "validating": "Validating",
 }
@@ -73,5 +73,5 @@ def __getattr__(name: str) -> object:
     source = _SOURCE_OF.get(name)
     if source is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{source}"), name)
+    value = globals()[name] = getattr(import_module(f".{source}", __name__), name)
     return value

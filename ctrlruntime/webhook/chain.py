@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import orjson
 
+from ctrlruntime.json import apply_json_patch
 from ctrlruntime.webhook.admission import AdmissionRequest, AdmissionResponse, Handler
-from ctrlruntime.webhook.jsonpatch import patched
 
 __all__ = ["Chain"]
 
@@ -49,5 +49,5 @@ class Chain:
 
 
 def _changed(request: AdmissionRequest, patch: Sequence[Mapping[str, Any]]) -> AdmissionRequest:
-    changed = orjson.dumps(patched(orjson.loads(bytes(request.object)), patch))
+    changed = orjson.dumps(apply_json_patch(orjson.loads(bytes(request.object)), patch))
     return msgspec.structs.replace(request, object=msgspec.Raw(changed))

@@ -22,9 +22,9 @@ from pydantic import ValidationError
 
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, Manifest
 from ctrlruntime.api.resource import Resource
+from ctrlruntime.json import json_patch
 from ctrlruntime.webhook.admission import ReviewError
 from ctrlruntime.webhook.findings import findings_of
-from ctrlruntime.webhook.jsonpatch import json_patch
 
 __all__ = [
     "Conversion",

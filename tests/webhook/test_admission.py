@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.errors import TooManyRequests
+from ctrlruntime.json import PatchError, apply_json_patch, carried
 from ctrlruntime.webhook import (
     AdmissionRequest,
     AdmissionResponse,
@@ -29,7 +30,6 @@ from ctrlruntime.webhook import (
     validates,
 )
 from ctrlruntime.webhook.application import LARGEST_BODY
-from ctrlruntime.webhook.jsonpatch import PatchError, carried, patched
 from tests.webhook.posting import posting, review
 from tests.webhook.webhook_kinds import operations, websites
 
@@ -131,7 +131,7 @@ async def test_the_patch_gives_the_defaulted_object_and_leaves_unknown_fields() 
     expected = orjson.loads(orjson.dumps(sent))
     expected["spec"]["ports"][0]["name"] = "http"
     expected["spec"]["tier"] = "small"
-    assert patched(sent, answer.patch) == expected
+    assert apply_json_patch(sent, answer.patch) == expected
 
 
 @pytest.mark.criterion("WH-03")
@@ -192,7 +192,7 @@ JSON_VALUES = st.recursive(
 @given(before=JSON_VALUES, after=JSON_VALUES)
 def test_a_patch_leads_from_any_document_to_any_other(before: Any, after: Any) -> None:
     patch = json_patch(before, after)
-    assert canonical(patched(before, patch)) == canonical(after)
+    assert canonical(apply_json_patch(before, patch)) == canonical(after)
     assert (patch == []) == (canonical(before) == canonical(after))
 
 
@@ -219,11 +219,16 @@ def test_all_operations_of_a_json_patch() -> None:
         {"op": "move", "from": "/a/1", "path": "/a/0"},
         {"op": "add", "path": "/a/-", "value": 3},
     ]
-    assert patched({"a": [1, 2]}, patch) == {"a": [2, 1, 3], "b": 1}
-    wrongs: list[Any] = [{"op": "test", "path": "/a", "value": 2}, {"op": "replace", "path": "/b"}]
+    assert apply_json_patch({"a": [1, 2]}, patch) == {"a": [2, 1, 3], "b": 1}
+    wrongs: list[Any] = [
+        {"op": "test", "path": "/a", "value": 2},
+        {"op": "replace", "path": "/b"},
+        {"op": "remove", "path": "/b"},
+        {"op": "increment", "path": "/a", "value": 1},
+    ]
     for wrong in wrongs:
         with pytest.raises(PatchError, match="does not fit"):
-            patched({"a": 1}, [wrong])
+            apply_json_patch({"a": 1}, [wrong])
 
 
 # -- validating -----------------------------------------------------------------------------
@@ -387,7 +392,7 @@ async def test_patches_and_warnings_of_a_chain_are_joined() -> None:
     sent = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}  # no data yet
     async with posting(lambda app: app.handle("/chain", chain)) as client:
         answer = await client.post("/chain", review(sent))
-    assert patched(sent, answer.patch)["data"] == {"a": "3", "b": "2"}
+    assert apply_json_patch(sent, answer.patch)["data"] == {"a": "3", "b": "2"}
     assert answer.response["warnings"] == ["one", "two", "three"]
 
 

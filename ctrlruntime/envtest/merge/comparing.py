@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from ctrlruntime.envtest.merge import fields
 from ctrlruntime.envtest.merge.fields import FieldSet, Path
-from ctrlruntime.envtest.merge.typed import ListType, MapType, TypeNode, equal
+from ctrlruntime.envtest.merge.typed import ListType, MapType, TypeNode
+from ctrlruntime.json import equal
 
 _MISSING: Final = object()
 

@@ -6,13 +6,13 @@ unchanged parts with it. Errors carry the code, reason and wording of the API se
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import orjson
 
 from ctrlruntime.client.strategic import PatchError, strategic_merge
-from ctrlruntime.envtest.merge.typed import equal
+from ctrlruntime.json import PatchError as Mismatch
+from ctrlruntime.json import apply_json_patch
 
 __all__ = ["PatchError", "json_patch", "merge_patch", "strategic_merge"]
 
@@ -54,10 +54,10 @@ def json_patch(doc: Any, ops: Any) -> Any:
         )
     for operation in ops:
         _check_operation(operation)
-    root = {"": copy.deepcopy(doc)}
-    for operation in ops:
-        _run(root, operation)
-    return root[""]
+    try:
+        return apply_json_patch(doc, ops)
+    except Mismatch as error:
+        raise PatchError(_REJECTED, code=422, reason="Invalid") from error
 
 
 def _json_kind(value: Any) -> str:
@@ -95,105 +95,3 @@ def _check_operation(operation: Any) -> None:
         raise PatchError(
             f"invalid operation {shown}: missing {missing[0]}", code=400, reason="BadRequest"
         )
-
-
-def _run(root: dict[str, Any], operation: dict[str, Any]) -> None:
-    op, path = operation["op"], _pointer(operation["path"])
-    if op == "add":
-        _add(root, path, copy.deepcopy(operation["value"]))
-    elif op == "remove":
-        _take(root, path)
-    elif op == "replace":
-        _put(root, path, copy.deepcopy(operation["value"]))
-    elif op == "test":
-        _test(root, path, operation["value"])
-    elif op == "copy":
-        _add(root, path, copy.deepcopy(_member(root, _pointer(operation["from"]))))
-    else:
-        _add(root, path, _take(root, _pointer(operation["from"])))
-
-
-def _failed() -> PatchError:
-    return PatchError(_REJECTED, code=422, reason="Invalid")
-
-
-def _pointer(text: Any) -> list[str]:
-    if not isinstance(text, str) or (text and not text.startswith("/")):
-        raise _failed()
-    return [part.replace("~1", "/").replace("~0", "~") for part in ("" + text).split("/")]
-
-
-def _index(step: str, length: int) -> int:
-    if step == "0" or (step.isascii() and step.isdigit() and not step.startswith("0")):
-        index = int(step)
-        if index < length:
-            return index
-    elif step[:1] == "-" and step[1:].isdigit() and 0 < int(step[1:]) <= length:
-        return length - int(step[1:])
-    raise _failed()
-
-
-def _child(container: Any, token: str) -> Any:
-    if isinstance(container, dict):
-        if token in container:
-            return container[token]
-    elif isinstance(container, list):
-        return container[_index(token, len(container))]
-    raise _failed()
-
-
-def _find(root: Any, path: list[str]) -> Any:
-    value = root
-    for token in path:
-        value = _child(value, token)
-    return value
-
-
-def _member(root: Any, path: list[str]) -> Any:
-    """Return what is there; an absent member of an object that is there is null."""
-    container = _find(root, path[:-1])
-    if isinstance(container, dict):
-        return container.get(path[-1])
-    return _child(container, path[-1])
-
-
-def _test(root: Any, path: list[str], expected: Any) -> None:
-    if not equal(_member(root, path), expected):
-        raise _failed()
-
-
-def _add(root: Any, path: list[str], value: Any) -> None:
-    if len(path) == 1:
-        raise _failed()  # the whole document is replaced or nothing
-    container = _find(root, path[:-1])
-    step = path[-1]
-    if isinstance(container, dict):
-        container[step] = value
-    elif isinstance(container, list):
-        if step == "-":
-            container.append(value)
-        else:
-            container.insert(_index(step, len(container) + 1), value)
-    else:
-        raise _failed()
-
-
-def _put(root: Any, path: list[str], value: Any) -> None:
-    """Replace, or add a member that is absent, as the server's library does."""
-    container = _find(root, path[:-1])
-    if isinstance(container, list):
-        container[_index(path[-1], len(container))] = value
-    elif isinstance(container, dict):
-        container[path[-1]] = value
-    else:
-        raise _failed()
-
-
-def _take(root: Any, path: list[str]) -> Any:
-    container = _find(root, path[:-1])
-    value = _child(container, path[-1])
-    if isinstance(container, list):
-        del container[_index(path[-1], len(container))]
-    else:
-        del container[path[-1]]
-    return value

@@ -157,19 +157,6 @@ class TypeMismatch(ValueError):
             super().__init__("\n".join(["errors:", *(f"  {message}" for message in messages)]))
 
 
-def equal(left: Any, right: Any) -> bool:
-    """Equality of JSON values: ``1`` equals ``1.0``, but never ``true``."""
-    return left is right or (bool(left == right) and _same_booleans(left, right))
-
-
-def _same_booleans(left: Any, right: Any) -> bool:
-    if isinstance(left, dict):
-        return all(_same_booleans(value, right[key]) for key, value in left.items())
-    if isinstance(left, list):
-        return all(_same_booleans(a, b) for a, b in zip(left, right, strict=True))
-    return (left is True or left is False) == (right is True or right is False)
-
-
 def field_set(value: Any, node: TypeNode) -> FieldSet:
     """The fields that ``value`` sets, as an apply owns them.
 

@@ -16,13 +16,13 @@ from functools import lru_cache
 from typing import Any, Final
 
 from ctrlruntime.api.cel_names import cel_name
-from ctrlruntime.envtest.merge.typed import equal
 from ctrlruntime.envtest.schema import causes
 from ctrlruntime.envtest.schema.causes import Cause
 from ctrlruntime.envtest.schema.cel_library import FUNCTIONS, NATIVE, SIZE
 from ctrlruntime.envtest.schema.evaluator import cel
 from ctrlruntime.envtest.schema.structural import Structural
 from ctrlruntime.envtest.schema.validation import ABSENT, NOWHERE, kind_of, partner_items
+from ctrlruntime.json import equal
 
 RULES = "x-kubernetes-validations"
 

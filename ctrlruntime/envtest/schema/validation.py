@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import orjson
 
-from ctrlruntime.envtest.merge.typed import equal
 from ctrlruntime.envtest.schema import causes
 from ctrlruntime.envtest.schema.causes import Cause
 from ctrlruntime.envtest.schema.formats import FORMATS, go_regex
+from ctrlruntime.json import equal
 
 ABSENT: Final = object()
 NOWHERE = "<nil>"

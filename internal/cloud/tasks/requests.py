@@ -12,7 +12,7 @@ import orjson
 
 from apis.cloud import Expectation, HTTPRequest
 from apis.references import SecretKeyRef
-from ctrlruntime.webhook.jsonpatch import equal
+from ctrlruntime.json import equal
 from internal.cloud.tasks.http import (
     BadAddress,
     ExchangeError,
