@@ -21,6 +21,8 @@ from ctrlruntime.envtest.server.protobuf_table import KINDS, TABLE
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\x00"
+_DELETE_OPTIONS: Final = "DeleteOptions"
+"""Every group has them, and clients name their own (helm: v1, where it deletes its Secrets)."""
 
 
 class _Undecodable(Exception):
@@ -40,7 +42,7 @@ def decode(body: bytes) -> Manifest | None:
         envelope: Any = _messages()["Unknown"].FromString(body[len(_MAGIC) :])
         api_version, kind = envelope.typeMeta.apiVersion, envelope.typeMeta.kind
         group, _, version = api_version.rpartition("/")
-        if kind not in KINDS.get(group, ()):
+        if kind != _DELETE_OPTIONS and kind not in KINDS.get(group, ()):
             return None
         named = f"{kind}{version.title()}"
         message = _messages()[named if named in TABLE else kind]
