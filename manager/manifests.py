@@ -233,15 +233,17 @@ default
 """
 
 
-def namespaced_rules(namespaces: Collection[str]) -> list[Rule]:
+def namespaced_rules(
+    namespaces: Collection[str], systems: Collection[str] = tuple(SYSTEMS)
+) -> list[Rule]:
     """Return what the manager needs where it watches these namespaces alone."""
-    declared_rules = [rule for name in SYSTEMS for rule in rules_of(name)]
+    declared_rules = [rule for name in systems for rule in rules_of(name)]
     kept = [
         rule for rule in declared_rules if not OMITTED & {*product(rule.groups, rule.resources)}
     ]
     own = [
         *writes_events(NAMESPACE),  # about its Lease
-        *(replace(rule, namespace=NAMESPACE) for s in SYSTEMS.values() for rule in s.own),
+        *(replace(rule, namespace=NAMESPACE) for s in systems for rule in SYSTEMS[s].own),
     ]
     return limit_to_namespaces([*kept, *own], namespaces, CLUSTER_SCOPED)
 

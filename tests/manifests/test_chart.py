@@ -1,0 +1,315 @@
+"""The Helm chart: what it installs is what kustomize does, and it leaves the CRDs when it goes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from apis.tenancy import Tenant
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import NotFound
+from ctrlruntime.envtest import Environment, administrator
+from manager import manifests as made
+from tests.backends import kube_apiserver
+from tests.manifests.installation import NAMESPACE, ROOT, Manifest, kustomized
+from tests.manifests.test_kustomize import MONITORS, RULES, accepted
+
+pytestmark = pytest.mark.xdist_group("manifests")
+
+CHART = ROOT / "charts" / "ctrlruntime-manager"
+DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
+CRD = "CustomResourceDefinition"
+EVERYTHING = {
+    "webhooks": {"enabled": True},
+    "podDisruptionBudget": {"enabled": True},
+    "networkPolicy": {"enabled": True, "egress": [{"ports": [{"port": 443}]}]},
+    "metrics": {
+        "serviceMonitor": {"enabled": True},
+        "rules": {"enabled": True, "runbookBaseURL": "https://docs.example.com/"},
+        "dashboards": {"enabled": True},
+    },
+    "priorityClassName": "system-cluster-critical",
+    "env": [{"name": "HTTPS_PROXY", "value": "http://proxy.example.com:3128"}],
+    "args": ["--protected-namespace=production"],
+}
+
+
+def _run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHON": sys.executable}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def helm() -> str:
+    """Return the path of the helm that `make chart` uses."""
+    found = _run(ROOT / "hack" / "helm.sh")
+    assert found.returncode == 0, found.stderr
+    return found.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def chart(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the folder of the chart as it is packaged."""
+    packed = _run(ROOT / "hack" / "chart.sh", "--folder", tmp_path_factory.mktemp("chart"))
+    assert packed.returncode == 0, packed.stderr
+    return packed.stdout.strip()
+
+
+class Rendered:
+    """What `helm template` makes of values."""
+
+    def __init__(self, helm: str, chart: str, folder: Path) -> None:
+        self._command = [helm, "template", "ctrlruntime", chart, "--namespace", NAMESPACE]
+        self._values = folder / "values.json"
+
+    def run(self, values: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+        """Run it."""
+        self._values.write_text(json.dumps(values))
+        return _run(*self._command, "--values", self._values)
+
+    def __call__(self, values: dict[str, Any]) -> list[Manifest]:
+        done = self.run(values)
+        assert done.returncode == 0, done.stderr
+        return [each for each in yaml.load_all(done.stdout, yaml.CSafeLoader) if each]
+
+
+@pytest.fixture
+def rendered(helm: str, chart: str, tmp_path: Path) -> Rendered:
+    """Return what renders the chart."""
+    return Rendered(helm, chart, tmp_path)
+
+
+def comparable(manifests: list[Manifest]) -> dict[tuple[str, str, str], Manifest]:
+    """Return manifests by kind, namespace and name, without what says which tool made them."""
+    found = {}
+    for each in manifests:
+        kind, metadata = each["kind"], each["metadata"]
+        if kind == "Namespace":  # the release's own; helm makes it with --create-namespace
+            continue
+        for tool in ("managed-by", "version", "instance", "name"):
+            metadata.get("labels", {}).pop(f"app.kubernetes.io/{tool}", None)
+        metadata.get("labels", {}).pop("helm.sh/chart", None)
+        metadata.get("annotations", {}).pop("helm.sh/resource-policy", None)
+        for empty in ("labels", "annotations"):
+            if not metadata.get(empty, True):
+                del metadata[empty]
+        text = json.dumps(each).replace('"app.kubernetes.io/instance": "ctrlruntime", ', "")
+        key = (kind, metadata.get("namespace", ""), metadata["name"])
+        assert key not in found, key
+        found[key] = json.loads(text)
+    return found
+
+
+SAME = {
+    "default": {},
+    "with-webhooks": {"webhooks": {"enabled": True}},
+    "only-tenancy": {"systems": ["tenancy"]},
+    "only-cloud": {"systems": ["cloud"]},
+    "only-cosmos": {"systems": ["cosmos"]},
+    "namespaced": {
+        "namespaces": made.read_namespaces(ROOT / "config" / "namespaced" / "namespaces.txt")
+    },
+}
+
+
+@pytest.mark.parametrize(("folder", "values"), SAME.items(), ids=SAME)
+def test_it_installs_what_kustomize_does(
+    folder: str, values: dict[str, Any], rendered: Rendered
+) -> None:
+    by_helm, by_kustomize = comparable(rendered(values)), comparable(kustomized(folder))
+    assert by_helm.keys() == by_kustomize.keys()
+    for key, manifest in by_kustomize.items():
+        assert by_helm[key] == manifest, key
+
+
+@pytest.mark.parametrize(
+    ("folder", "values", "kinds"),
+    [
+        ("guard", {"guard": {"enabled": True}}, {"ValidatingAdmissionPolicy"}),
+        ("network-policy", {"networkPolicy": {"enabled": True}}, {"NetworkPolicy"}),
+        (
+            "prometheus",
+            {"metrics": {"serviceMonitor": {"enabled": True}, "rules": {"enabled": True}}},
+            {"ServiceMonitor", "PrometheusRule"},
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_switched_on_is_what_kustomize_adds(
+    folder: str, values: dict[str, Any], kinds: set[str], rendered: Rendered
+) -> None:
+    theirs = {each["kind"]: each["spec"] for each in kustomized(folder) if each["kind"] in kinds}
+    ours = {each["kind"]: each["spec"] for each in rendered(values) if each["kind"] in kinds}
+    assert json.dumps(ours, sort_keys=True).replace(
+        '"app.kubernetes.io/instance": "ctrlruntime", ', ""
+    ) == json.dumps(theirs, sort_keys=True)
+
+
+def test_crds_are_kept_unless_asked_otherwise(rendered: Rendered) -> None:
+    def policies(values: dict[str, Any]) -> set[str | None]:
+        crds = [each for each in rendered(values) if each["kind"] == CRD]
+        annotations = (each["metadata"].get("annotations", {}) for each in crds)
+        return {found.get("helm.sh/resource-policy") for found in annotations}
+
+    assert policies({}) == {"keep"}
+    assert policies({"crds": {"keep": False}}) == {None}
+    assert policies({"crds": {"install": False}}) == set()
+
+
+def test_systems_can_be_combined(rendered: Rendered) -> None:
+    found = comparable(rendered({"systems": ["cosmos", "tenancy"]}))
+    groups = {m["spec"]["group"] for (kind, *_), m in found.items() if kind == CRD}
+    assert groups == {"cosmos.ctrlruntime.dev", "tenancy.ctrlruntime.dev"}
+    rules = found["ClusterRole", "", "ctrlruntime-manager-role"]["rules"]
+    assert {g for rule in rules for g in rule["apiGroups"]}.isdisjoint({"cloud.ctrlruntime.dev"})
+    assert any("cosmosfullnodes" in rule["resources"] for rule in rules)
+    (container,) = found["Deployment", NAMESPACE, "ctrlruntime-controller-manager"]["spec"][
+        "template"
+    ]["spec"]["containers"]
+    assert [a for a in container["args"] if "system" in a] == [
+        "--system=cosmos",
+        "--system=tenancy",
+    ]
+
+
+def test_a_watched_namespace_may_be_that_of_the_manager(rendered: Rendered) -> None:
+    found = comparable(rendered({"namespaces": [NAMESPACE]}))
+    rules = found["Role", NAMESPACE, "ctrlruntime-manager-role"]["rules"]
+    resources = {name for rule in rules for name in rule["resources"]}
+    assert {"pods", "tenants", "events"} <= resources
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"system": ["tenancy"]}, "system"),
+        ({"systems": ["tenants"]}, "systems.0"),
+        ({"image": {"digest": "sha256:abc"}}, "image.digest"),
+        ({"namespaces": ["Default"]}, "namespaces.0"),
+        ({"args": ["leader-elect"]}, "args.0"),
+        ({"metrics": {"rules": {"runbookBaseURL": "docs"}}}, "runbookBaseURL"),
+    ],
+    ids=str,
+)
+def test_a_value_that_cannot_be_meant_is_refused(
+    values: dict[str, Any], message: str, rendered: Rendered
+) -> None:
+    done = rendered.run(values)
+    assert done.returncode != 0
+    assert message in done.stderr
+
+
+def test_every_value_is_in_the_schema_and_on_its_page() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    assert {*schema["properties"]} - {"global"} == {*values}
+    page = (ROOT / "docs" / "helm.md").read_text()
+    assert {*re.findall(r"^\| `([a-zA-Z]+)", page, re.MULTILINE)} == {*values}
+
+
+def test_helm_finds_nothing_to_complain_about(helm: str, chart: str) -> None:
+    done = _run(helm, "lint", "--strict", chart)
+    assert done.returncode == 0, done.stdout
+
+
+def test_image_and_alerts_say_what_the_values_do(rendered: Rendered) -> None:
+    digest = "sha256:" + "0" * 64
+    found = rendered({**EVERYTHING, "image": {"repository": "r.example.com/m", "digest": digest}})
+    (deployment,) = (each for each in found if each["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"r.example.com/m@{digest}"
+    (alerts,) = (each for each in found if each["kind"] == "PrometheusRule")
+    urls = [
+        rule["annotations"]["runbook_url"]
+        for group in alerts["spec"]["groups"]
+        for rule in group["rules"]
+        if "alert" in rule
+    ]
+    assert urls
+    assert all(url.startswith("https://docs.example.com/docs/runbooks/") for url in urls)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_the_real_server_takes_all_that_can_be_switched_on(
+    rendered: Rendered, real: Environment, installation: Client
+) -> None:
+    await real.install_crds(MONITORS, RULES)
+    manifests = rendered(EVERYTHING)
+    assert {"PodDisruptionBudget", "ServiceMonitor"} <= {each["kind"] for each in manifests}
+    for manifest in manifests:
+        await accepted(installation, manifest, NAMESPACE)
+
+
+TENANT: Manifest = {
+    "apiVersion": "tenancy.ctrlruntime.dev/v1",
+    "kind": "Tenant",
+    "metadata": {"name": "kept", "namespace": "default"},
+    "spec": {"uid": "kept", "templateRef": "none"},
+}
+
+
+async def served(client: Client) -> Manifest:
+    """Make the tenant, as soon as its kind is served: a real server takes a moment after its CRD came."""
+    async with asyncio.timeout(120):
+        while True:
+            with contextlib.suppress(NotFound):
+                return dict(await client.create(TENANT))
+            await asyncio.sleep(0.2)
+
+
+@contextlib.asynccontextmanager
+async def server(backend: str, folder: Path) -> AsyncIterator[Environment]:
+    """A server of the test's own: the release has its CRDs."""
+    users = (administrator("admin"),)
+    async with contextlib.AsyncExitStack() as stack:
+        if backend == "embedded":
+            environment = Environment("embedded-process", users=users, folder=folder)
+        else:
+            started = kube_apiserver(folder / "kube-apiserver", controller_manager=False)
+            shared = await asyncio.to_thread(stack.enter_context, started)
+            environment = shared.environment(users=users, folder=folder)
+        yield await stack.enter_async_context(environment)
+
+
+@pytest.mark.parametrize("backend", ["embedded", "kube-apiserver"])
+async def test_a_release_is_installed_upgraded_and_uninstalled_and_the_tenants_stay(
+    backend: str, helm: str, chart: str, tmp_path: Path
+) -> None:
+    async with server(backend, tmp_path) as environment:
+        client = environment.client("admin")
+        config = ("--kubeconfig", str(environment.kubeconfig("admin")), "--namespace", NAMESPACE)
+
+        async def run(*arguments: str) -> None:
+            process = await asyncio.create_subprocess_exec(
+                helm, *arguments, *config,
+                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+                env={**os.environ, "HOME": str(tmp_path), "HELM_CACHE_HOME": str(tmp_path / "helm")},
+            )  # fmt: skip
+            output, _ = await process.communicate()
+            assert process.returncode == 0, output.decode()
+
+        await run("install", "ctrlruntime", chart, "--create-namespace")
+        name = "ctrlruntime-controller-manager"
+        installed = await client.get(DEPLOYMENT, name, namespace=NAMESPACE)
+        tenant = await served(client)
+        await run("upgrade", "ctrlruntime", chart, "--set", "replicas=3,webhooks.enabled=true")
+        upgraded = await client.get(DEPLOYMENT, name, namespace=NAMESPACE)
+        assert upgraded["metadata"]["uid"] == installed["metadata"]["uid"]
+        assert upgraded["spec"]["replicas"] == 3
+        await run("uninstall", "ctrlruntime")
+        with pytest.raises(NotFound):
+            await client.get(DEPLOYMENT, name, namespace=NAMESPACE)
+        left = await client.get(Tenant, "kept", namespace="default")
+        assert left.metadata.uid == tenant["metadata"]["uid"]
