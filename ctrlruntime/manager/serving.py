@@ -85,7 +85,7 @@ class MetricsServer(HTTPServer):
                 options.certificate_folder, tls, certificates, logger, *names
             )
         else:
-            from ctrlruntime.webhook.authority import pem, self_signed
+            from ctrlruntime.pki import pem, self_signed
 
             pair = self_signed(["localhost", "127.0.0.1"], datetime.now(UTC), SELF_SIGNED)
             tls.load(pem(pair.certificate), pair.key_pem)

@@ -18,7 +18,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from ctrlruntime.webhook.authority import (
+from ctrlruntime.pki import (
     BACKDATE,
     KeyPair,
     cross_sign,

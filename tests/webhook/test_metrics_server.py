@@ -31,7 +31,7 @@ from ctrlruntime.manager import (
 )
 from ctrlruntime.manager.authorization import RequestFilter
 from ctrlruntime.manager.http_routes import Routes
-from ctrlruntime.webhook.authority import KeyPair, issue, make_authority, pem
+from ctrlruntime.pki import KeyPair, issue, make_authority, pem
 from ctrlruntime.webhook.tls import CertificateError
 from tests.manager.http_server import http_server
 from tests.webhook.handshakes import handshake, unchecked, until

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 from ctrlruntime.client.config import Config
 from ctrlruntime.envtest.server.certificates import Authority
 from ctrlruntime.manager import Group, Manager, ManagerOptions
-from ctrlruntime.webhook.authority import KeyPair, issue, make_authority, pem
+from ctrlruntime.pki import KeyPair, issue, make_authority, pem
 from ctrlruntime.webhook.options import WebhookOptions
 from ctrlruntime.webhook.tls import CertificateError
 from tests.webhook.handshakes import handshake, until

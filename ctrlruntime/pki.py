@@ -1,4 +1,4 @@
-"""Certificate authorities and the certificates they sign. Pure but for the keys; the time is given."""
+"""Certificate authorities and the certificates they sign. Only keys are random; the time is passed in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-__all__ = ["BACKDATE", "KeyPair", "cross_sign", "issue", "make_authority", "pem", "self_signed"]
+__all__ = [
+    "BACKDATE",
+    "KeyPair",
+    "cross_sign",
+    "issue",
+    "issue_client",
+    "make_authority",
+    "pem",
+    "self_signed",
+]
 
 BACKDATE = timedelta(hours=1)
 """Certificates are valid a little before they are made, for those whose clocks are behind."""
@@ -26,7 +35,13 @@ class KeyPair:
     key: ec.EllipticCurvePrivateKey
 
     @property
+    def certificate_pem(self) -> bytes:
+        """The certificate in PEM."""
+        return pem(self.certificate)
+
+    @property
     def key_pem(self) -> bytes:
+        """The private key in PEM (PKCS #8), unencrypted."""
         return self.key.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
@@ -35,7 +50,7 @@ class KeyPair:
 
 
 def pem(*certificates: x509.Certificate) -> bytes:
-    """The certificates one after the other."""
+    """Return the certificates in PEM, one after the other."""
     return b"".join(c.public_bytes(serialization.Encoding.PEM) for c in certificates)
 
 
@@ -63,28 +78,46 @@ def cross_sign(new: KeyPair, old: KeyPair, now: datetime) -> x509.Certificate:
 
 
 def issue(authority: KeyPair, hosts: Sequence[str], now: datetime, lifetime: timedelta) -> KeyPair:
-    """A serving certificate for host names and addresses, never outliving its authority."""
+    """Return a serving certificate for host names and addresses; it never outlives its authority."""
+    names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+    subject = _common_name(hosts[0][:64])
+    return _signed(authority, subject, ExtendedKeyUsageOID.SERVER_AUTH, names, now, lifetime)
+
+
+def issue_client(
+    authority: KeyPair, user: str, groups: Sequence[str], now: datetime, lifetime: timedelta
+) -> KeyPair:
+    """Return a certificate that API servers accept for a user of groups; it never outlives its authority."""
+    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+    subject = x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, user)])
+    return _signed(authority, subject, ExtendedKeyUsageOID.CLIENT_AUTH, None, now, lifetime)
+
+
+def _signed(
+    authority: KeyPair,
+    subject: x509.Name,
+    purpose: x509.ObjectIdentifier,
+    names: x509.SubjectAlternativeName | None,
+    now: datetime,
+    lifetime: timedelta,
+) -> KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
     until = min(now + lifetime, authority.certificate.not_valid_after_utc)
-    builder = _builder(
-        _common_name(hosts[0][:64]),
-        authority.certificate.subject,
-        key.public_key(),
-        x509.random_serial_number(),
-        now,
-        until,
-    )
-    builder = _as_server(builder, hosts).add_extension(_issuer_key(authority), False)
+    issuer, serial = authority.certificate.subject, x509.random_serial_number()
+    builder = _builder(subject, issuer, key.public_key(), serial, now, until)
+    builder = _as_leaf(builder, purpose, names).add_extension(_issuer_key(authority), False)
     return KeyPair(builder.sign(authority.key, hashes.SHA256()), key)
 
 
 def self_signed(hosts: Sequence[str], now: datetime, lifetime: timedelta) -> KeyPair:
-    """A serving certificate that nobody vouches for."""
+    """Return a self-signed serving certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = _common_name(hosts[0][:64])
     serial = x509.random_serial_number()
     builder = _builder(name, name, key.public_key(), serial, now, now + lifetime)
-    return KeyPair(_as_server(builder, hosts).sign(key, hashes.SHA256()), key)
+    names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+    builder = _as_leaf(builder, ExtendedKeyUsageOID.SERVER_AUTH, names)
+    return KeyPair(builder.sign(key, hashes.SHA256()), key)
 
 
 def _common_name(name: str) -> x509.Name:
@@ -117,14 +150,18 @@ def _as_authority(builder: x509.CertificateBuilder) -> x509.CertificateBuilder:
     )
 
 
-def _as_server(builder: x509.CertificateBuilder, hosts: Sequence[str]) -> x509.CertificateBuilder:
-    names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
-    return (
-        builder.add_extension(names, False)
-        .add_extension(x509.BasicConstraints(False, None), True)
+def _as_leaf(
+    builder: x509.CertificateBuilder,
+    purpose: x509.ObjectIdentifier,
+    names: x509.SubjectAlternativeName | None,
+) -> x509.CertificateBuilder:
+    """Add the extensions that strict verifiers, Python's from 3.13 on, require."""
+    builder = (
+        builder.add_extension(x509.BasicConstraints(False, None), True)
         .add_extension(_usage(signs=False), True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False)
+        .add_extension(x509.ExtendedKeyUsage([purpose]), False)
     )
+    return builder if names is None else builder.add_extension(names, False)
 
 
 def _usage(*, signs: bool) -> x509.KeyUsage:
