@@ -1,8 +1,10 @@
-"""Labels, annotations and finalizers of the cloud system."""
+"""Labels, annotations and finalizers of the cloud system, and which annotations keep an object from being reconciled."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from apis.cloud import GROUP
+from ctrlruntime.controller import annotations as annotation_keys
 
 FIELD_MANAGER: Final = "cloud-manager"
 """Field manager of what the Instance controller applies: its subresources."""
@@ -62,3 +64,25 @@ CONTROL: Final = frozenset(
     {PAUSED, RETRY, CONTROL_PLANE_MODE, SUPERSEDED, DELETION_PROTECTION, TEARDOWN_APPROVED}
 )
 """Annotations that steer the controllers and are no inputs of a task."""
+
+
+def pausing_annotation(annotations: Mapping[str, str]) -> str:
+    """Return the annotation that keeps new work on the object from starting, or an empty text."""
+    if annotations.get(PAUSED, "").lower() == "true":
+        return PAUSED
+    return annotation_keys.PAUSED if annotation_keys.is_paused(annotations) else ""
+
+
+def is_paused(annotations: Mapping[str, str]) -> bool:
+    """Whether no new work may start for the object."""
+    return bool(pausing_annotation(annotations))
+
+
+def is_superseded_upgrade(annotations: Mapping[str, str]) -> bool:
+    """Whether the object is an upgrade to what is no longer wanted."""
+    return annotations.get(SUPERSEDED, "").lower() == "true"
+
+
+def is_extracted(annotations: Mapping[str, str]) -> bool:
+    """Whether nothing at all may be written for the instance and its subresources."""
+    return annotations.get(CONTROL_PLANE_MODE, "").lower() == "false"

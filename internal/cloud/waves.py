@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import semver
+
 from apis.cloud import Instance, ReleaseChannel
 from ctrlruntime.api import is_condition_true
-from internal.cloud.labels import INSTANCE_TYPE
-from internal.cloud.pausing import is_extracted, pausing_annotation
-from internal.cloud.versions import is_newer
+from internal.cloud.labels import INSTANCE_TYPE, is_extracted, pausing_annotation
 
 INTERNAL: Final = "internal"
 TRIAL: Final = "trial"
@@ -179,3 +179,21 @@ def _canary_hash(instance: Instance, to: str) -> str:
 def place_of(instance: Instance) -> str:
     """Namespace and name."""
     return f"{instance.metadata.namespace}/{instance.metadata.name}"
+
+
+def is_newer(version: str, than: str) -> bool:
+    """Whether `version` comes after `than`; False if either is no version.
+
+    A release candidate is newer than the release before its own and older than its own. `5.2` is
+    `5.2.0`, and a leading `v` does not count.
+    """
+    one, other = parse(version), parse(than)
+    return one is not None and other is not None and one.compare(other) > 0
+
+
+def parse(text: str) -> semver.Version | None:
+    """Return the version, or None for a text that is none, such as the name of a branch."""
+    try:
+        return semver.Version.parse(text.removeprefix("v"), optional_minor_and_patch=True)
+    except ValueError:
+        return None

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from apis.cloud import Phase, TaskOutcome
 from apis.cosmos import FullNodePhase, SnapshotPhase
 from ctrlruntime.manager.metrics import Metrics
-from internal.cloud.taskdriver.metrics import TaskMetrics
+from internal.cloud.taskdriver.deps import TaskMetrics
 from internal.cosmos.cache.metrics import STATES, CacheMetrics
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
 from internal.cosmos.selfheal.metrics import SelfHealMetrics

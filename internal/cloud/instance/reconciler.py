@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from apis.cloud import Instance, InstanceKubernetes, InstanceStatus, Phase
 from ctrlruntime.cache.cache import CachedClient
@@ -18,15 +18,13 @@ from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions, Owner
 from internal.cloud.instance.bundles import BundleMissing, Bundles
 from internal.cloud.instance.domains import held
-from internal.cloud.instance.events import tell_phase
 from internal.cloud.instance.lease import lease_of
 from internal.cloud.instance.order import Child, Object, kind_of
 from internal.cloud.instance.reading import read
 from internal.cloud.instance.status import Facts, Hindrance, is_news, leaving, summarize
 from internal.cloud.instance.teardown import PROTECTED, is_protected, next_to_go, progress
 from internal.cloud.instance.walk import Walk
-from internal.cloud.labels import APPROVE_DELETION, FINALIZER, RETRY
-from internal.cloud.pausing import is_extracted, is_paused
+from internal.cloud.labels import APPROVE_DELETION, FINALIZER, RETRY, is_extracted, is_paused
 from internal.cloud.subresource import Subresource
 
 LONGEST_NAME = 63
@@ -45,7 +43,7 @@ class Instances(Protocol):
 
 @dataclass(slots=True)
 class InstanceReconciler:
-    """Makes an instance's subresources what its spec says, one after another.
+    """Reconciles an instance's subresources with its spec, one after another.
 
     Everything is read from the cache; an instance that is as it should be costs no request.
     """
@@ -239,7 +237,7 @@ def _held_back(entry: Entry) -> str:
 
 
 def retry_asked(instance: Instance) -> str:
-    """The value of the annotation that asks for another attempt; empty if there is none."""
+    """Return the value of the annotation that requests another attempt; empty if there is none."""
     return (instance.metadata.annotations or {}).get(RETRY, "")
 
 
@@ -249,4 +247,26 @@ def _nothing(instance: Instance, entry: Entry) -> Facts:
         generation=entry.generation,
         version=instance.status.version,
         handled_retry=instance.status.last_handled_retry,
+    )
+
+
+ACTION: Final = "Reconcile"
+AT_WORK: Final = frozenset({Phase.PENDING, Phase.WAITING, Phase.RUNNING})
+"""One and the same here: its subresources tell which it is, each with events of its own."""
+TROUBLE: Final = frozenset({Phase.FAILED, Phase.RETRYING})
+
+
+def tell_phase(
+    recorder: EventRecorder, entry: Entry, before: InstanceStatus, after: InstanceStatus
+) -> None:
+    """One event for a phase that was just written, if it is another than before. Its reason is the
+    phase, its note the sentence of the status. A first roll-out is reported when it ends."""
+    if before.phase is after.phase or {before.phase, after.phase} <= AT_WORK:
+        return
+    recorder.event(
+        entry,
+        "Warning" if after.phase in TROUBLE else "Normal",
+        after.phase.value,
+        ACTION,
+        after.message,
     )

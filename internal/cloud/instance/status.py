@@ -1,13 +1,16 @@
 """The status of an instance: what its subresources say, in one sentence that a human can act on. Pure."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from apis.cloud import (
     ChildSummary,
+    GCPStatus,
     InstanceStatus,
+    NamedResource,
     Phase,
     Waiting,
     WaitingReason,
@@ -16,7 +19,6 @@ from ctrlruntime.api import Condition, remove_condition, set_condition
 from ctrlruntime.api.conditions import new_condition
 from ctrlruntime.api.omit_empty import status_fields
 from internal.cloud.instance.order import Child, outputs
-from internal.cloud.instance.platform import gcp_of
 from internal.cloud.subresource import ObjectStrategy
 from internal.cloud.taskdriver.record import is_live
 
@@ -280,3 +282,35 @@ def _conditions(word: _Word, facts: Facts) -> list[Condition]:
             new_condition(LEASE_ENDED, True, "LeaseEnded", facts.lease, generation=facts.generation)
         )
     return found
+
+
+PROJECT = "project_id"
+REGION = "region"
+CLUSTERS = "gke_clusters"
+DATABASES = "cloudsql_instances"
+
+
+def gcp_of(outputs: Mapping[str, str]) -> GCPStatus | None:
+    """Project, region, clusters and databases; None if the outputs tell of none of them.
+
+    Names are a JSON list of texts, or one text.
+    """
+    if not any(outputs.get(name) for name in (PROJECT, REGION, CLUSTERS, DATABASES)):
+        return None
+    return GCPStatus(
+        project_id=outputs.get(PROJECT, ""),
+        region=outputs.get(REGION, ""),
+        gke_clusters=_names(outputs.get(CLUSTERS, "")),
+        cloud_sql=_names(outputs.get(DATABASES, "")),
+    )
+
+
+def _names(text: str) -> list[NamedResource]:
+    if not text:
+        return []
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = text
+    items = found if isinstance(found, list) else [text]
+    return [NamedResource(name=str(item)) for item in items]

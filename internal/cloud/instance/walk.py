@@ -13,7 +13,7 @@ from internal.cloud.instance.order import Child, Object, outputs, outputs_secret
 from internal.cloud.instance.upgrades import Plan, Upgrade, deployed, plan, rolled_back, upgrade_of
 from internal.cloud.labels import PAUSED, ROLLED_BACK, SUPERSEDED
 from internal.cloud.subresource import ObjectStrategy, Subresource, Upstream
-from internal.cloud.taskdriver.readiness import is_ready
+from internal.cloud.taskdriver.inputs import is_ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

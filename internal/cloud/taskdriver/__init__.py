@@ -2,11 +2,9 @@
 
 from internal.cloud.pace import Pace
 
-from .deps import OpenRuns, Tools, shared
+from .deps import OpenRuns, TaskMetrics, Tools, shared
 from .ensure import EnsureOptions, Progress, ensure
-from .inputs import Inputs, inputs_of
-from .metrics import TaskMetrics
-from .readiness import is_ready
+from .inputs import Inputs, inputs_of, is_ready
 
 __all__ = [
     "EnsureOptions",

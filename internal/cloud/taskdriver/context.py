@@ -8,8 +8,8 @@ from enum import StrEnum
 from apis.cloud import TaskCondition, TaskOperation, TaskRun, TaskStatus
 from internal.cloud.pace import Pace
 from internal.cloud.runs import RunName, RunOwner
-from internal.cloud.taskdriver.identity import Identity, Slot, slot_at
 from internal.cloud.taskdriver.inputs import Inputs
+from internal.cloud.taskdriver.record import Identity, Slot, slot_at
 from internal.cloud.tasks.definition import TaskDefinition
 
 

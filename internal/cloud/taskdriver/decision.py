@@ -8,10 +8,10 @@ from apis.cloud import TaskOperation, TaskOutcome, TaskRun, TaskState, TaskStatu
 from internal.cloud.concurrency import Denial
 from internal.cloud.runs import Run, RunState
 from internal.cloud.taskdriver.context import Decision, Leaving, Rest, Situation
-from internal.cloud.taskdriver.identity import Identity
-from internal.cloud.taskdriver.readiness import is_current
+from internal.cloud.taskdriver.inputs import is_current
 from internal.cloud.taskdriver.record import (
     End,
+    Identity,
     advance,
     finish,
     how_it_ended,

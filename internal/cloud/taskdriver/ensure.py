@@ -17,8 +17,7 @@ from ctrlruntime.api import Resource
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.controller.reconcile import Result
 from internal.cloud.concurrency import Claim, Denial
-from internal.cloud.labels import RETRY, RUNS_FINALIZER
-from internal.cloud.pausing import is_superseded_upgrade, pausing_annotation
+from internal.cloud.labels import RETRY, RUNS_FINALIZER, is_superseded_upgrade, pausing_annotation
 from internal.cloud.runs import Run, RunInput, RunRefused, RunRequest
 from internal.cloud.taskdriver.context import CleanUp, Decision, Hold, Leaving, Rest, Situation
 from internal.cloud.taskdriver.decision import (
@@ -32,15 +31,19 @@ from internal.cloud.taskdriver.decision import (
     resume,
 )
 from internal.cloud.taskdriver.deps import Opened, Tools, opening
-from internal.cloud.taskdriver.identity import owner_of
 from internal.cloud.taskdriver.inputs import inputs_of
-from internal.cloud.taskdriver.outputs import SECRET, OutputsRefused, keep_outputs
 from internal.cloud.taskdriver.reading import trusted
-from internal.cloud.taskdriver.record import is_live
+from internal.cloud.taskdriver.record import is_live, owner_of
 from internal.cloud.taskdriver.reports import report_hold, tell_end, tell_steps
 from internal.cloud.taskdriver.scheduling import next_run
-from internal.cloud.taskdriver.statuses import remove_finalizer, write_status
 from internal.cloud.taskdriver.summary import summarize
+from internal.cloud.taskdriver.writes import (
+    SECRET,
+    OutputsRefused,
+    keep_outputs,
+    remove_finalizer,
+    write_status,
+)
 from internal.cloud.tasks.definition import Supersede, TaskDefinition
 
 R = TypeVar("R", bound=Resource[Any, TaskStatus])

@@ -1,12 +1,12 @@
-"""What a task is carried out for: its inputs, named and compared."""
+"""The inputs of an object, and whether its present ones are carried out: the one definition of it. Pure."""
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from apis.cloud import TaskStatus
-from ctrlruntime.api import Resource
+from apis.cloud import TaskOutcome, TaskRun, TaskState, TaskStatus, TaskSuccess
+from ctrlruntime.api import Resource, find_condition
 from ctrlruntime.resources.revision import canonical
 from internal.cloud.content import content
 from internal.cloud.labels import CONTROL
@@ -60,3 +60,75 @@ def _counts(key: str) -> bool:
 def digest(value: Any) -> str:
     """SHA-1 of the canonical JSON, 40 hexadecimal digits. A name, not a protection."""
     return hashlib.sha1(canonical(value), usedforsecurity=False).hexdigest()
+
+
+READY: Final = "Ready"
+
+
+def is_ready(resource: Resource[Any, TaskStatus], *, once: bool = False) -> bool:
+    """Whether an object is ready for the inputs that it has now.
+
+    The condition Ready and the record have to agree, both for the present generation. A status that
+    was written for earlier inputs is never ready. `once`: the task runs once in the object's life,
+    whatever becomes of its inputs.
+    """
+    metadata, status = resource.metadata, resource.status
+    if metadata.deletion_timestamp is not None:
+        return False
+    if not once and not _is_observed(resource):
+        return False
+    condition = find_condition(status.conditions, READY)
+    reported = condition is not None and condition.status == "True"
+    return reported and is_fulfilled(status, inputs_of(resource), once=once)
+
+
+def _is_observed(resource: Resource[Any, TaskStatus]) -> bool:
+    generation = resource.metadata.generation or 0
+    condition = find_condition(resource.status.conditions, READY)
+    seen = None if condition is None else condition.observed_generation
+    return resource.status.observed_generation == generation and seen in (None, generation)
+
+
+def is_fulfilled(status: TaskStatus, inputs: Inputs, *, once: bool) -> bool:
+    """Return whether these inputs are recorded as carried out and no later attempt failed.
+
+    This is what the condition Ready is computed from. A periodic task stays ready while its next run
+    is under way, and is not ready from a failed run until one has succeeded.
+    """
+    if once:
+        return status.succeeded is not None
+    return is_carried_out(status, inputs) and not _has_failed_since(status)
+
+
+def is_carried_out(status: TaskStatus, inputs: Inputs) -> bool:
+    """Whether these inputs were the last that a run may have changed anything for, successfully."""
+    done = status.succeeded
+    return done is not None and is_current(done, inputs) and not _was_undone(status, done)
+
+
+def is_current(done: TaskSuccess, inputs: Inputs) -> bool:
+    """Whether what was carried out is what is wanted: the same inputs, or the same content."""
+    return done.inputs_version == inputs.version or (
+        bool(done.inputs_hash) and done.inputs_hash == inputs.hash
+    )
+
+
+def _was_undone(status: TaskStatus, done: TaskSuccess) -> bool:
+    """Whether a later run for other inputs may have changed what was carried out."""
+    last = status.run
+    if last is None or last.run_id == done.run_id:
+        return False
+    return last.inputs_version != done.inputs_version
+
+
+def _has_failed_since(status: TaskStatus) -> bool:
+    ended = _last_ended(status)
+    return ended is not None and ended.outcome is not TaskOutcome.SUCCEEDED
+
+
+def _last_ended(status: TaskStatus) -> TaskRun | None:
+    """The newest run that ended; a run under way does not make up for the failure before it."""
+    run = status.run
+    if run is not None and run.state is TaskState.DONE:
+        return run
+    return next(iter(status.history), None)

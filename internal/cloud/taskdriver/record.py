@@ -1,18 +1,114 @@
-"""The record of runs in a status, and how it moves on. Pure: nothing here knows a server or a clock.
+"""The record of runs in a status, and how it moves on. Pure: no server and no clock.
 
 The states of a run are passed through in order and never back. Several that are noticed at once are
 recorded at once, each with a condition of its own.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Final
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
-from apis.cloud import TaskCondition, TaskOutcome, TaskRun, TaskState, TaskStatus, TaskSuccess
-from internal.cloud.runs import Run, RunOwner, RunState
-from internal.cloud.taskdriver.identity import Identity
+from apis.cloud import (
+    TaskCondition,
+    TaskOperation,
+    TaskOutcome,
+    TaskRun,
+    TaskState,
+    TaskStatus,
+    TaskSuccess,
+)
+from ctrlruntime.api import Resource, format_time, parse_time
+from ctrlruntime.resources.revision import canonical
+from internal.cloud.runs import Run, RunName, RunOwner, RunState
 from internal.cloud.tasks.definition import Retries
+
+
+def owner_of(resource: Resource[Any, TaskStatus]) -> RunOwner:
+    """The owner that runs of the object are kept under."""
+    return RunOwner(
+        api_version=resource.api_version,
+        kind=resource.kind,
+        namespace=resource.metadata.namespace or "",
+        name=resource.metadata.name or "",
+        uid=resource.metadata.uid or "",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What a run is for. There is at most one live run of each, however often it is started."""
+
+    owner_uid: str
+    operation: TaskOperation
+    inputs_version: str
+    attempt: int
+    slot: str = ""
+
+    @classmethod
+    def of(cls, owner: RunOwner, run: TaskRun) -> "Identity":
+        """The inputs that a recorded run names."""
+        return cls(
+            owner_uid=owner.uid,
+            operation=run.operation,
+            inputs_version=run.inputs_version,
+            attempt=run.attempt,
+            slot=run.slot,
+        )
+
+    def run_id(self, task: str) -> RunName:
+        """`<task>-<12 hex>`."""
+        parts = [self.owner_uid, self.operation, self.inputs_version, self.attempt, self.slot]
+        return f"{task}-{hashlib.sha256(canonical(parts)).hexdigest()[:12]}"
+
+    def following(self, count: int) -> Iterator["Identity"]:
+        """This one and the attempts after it."""
+        for attempt in range(self.attempt, self.attempt + count):
+            yield replace(self, attempt=attempt)
+
+    def continues(self, run: TaskRun) -> bool:
+        """Whether a recorded run was an attempt at the same thing."""
+        return (run.operation, run.inputs_version, run.slot) == (
+            self.operation,
+            self.inputs_version,
+            self.slot,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One period of one object."""
+
+    name: str
+    """Its start as time; later slots sort after earlier ones."""
+    end: datetime
+    """When the next one begins."""
+
+
+def slot_at(now: datetime, period: float, uid: str) -> Slot:
+    """The slot of an object at a time. `period` in seconds, at least one.
+
+    Slots of different objects begin at different times, spread over the period by UID, so that a
+    fleet does not run all at once.
+    """
+    seconds = max(1, int(period))
+    offset = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8], "big") % seconds
+    since = int(now.timestamp()) - offset
+    start = since - since % seconds + offset
+    return Slot(
+        format_time(datetime.fromtimestamp(start, UTC)),
+        datetime.fromtimestamp(start + seconds, UTC),
+    )
+
+
+def covers(done: str, slot: Slot) -> bool:
+    """Whether what was done in the slot named `done` counts for `slot`. Nonsense counts for none."""
+    try:
+        return parse_time(done) >= parse_time(slot.name) and parse_time(done) < slot.end
+    except ValueError:
+        return False
+
 
 CONDITIONS: Final = 20
 """Task conditions that are kept."""
@@ -33,7 +129,7 @@ ENDS: Final = {
     TaskOutcome.FAILED: "Task failed",
     TaskOutcome.REJECTED: "Task rejected its inputs",
     TaskOutcome.TIMED_OUT: "Task took too long",
-    TaskOutcome.LOST: "Execution is gone, and nobody knows how it ended",
+    TaskOutcome.LOST: "Execution is gone, and how it ended is unknown",
     TaskOutcome.CANCELLED: "Task was cancelled",
 }
 """What is said of the last step."""
@@ -56,7 +152,7 @@ def is_live(run: TaskRun | None) -> bool:
 
 
 def is_named_rightly(run: TaskRun, owner: RunOwner, task: str) -> bool:
-    """Whether a recorded run has the name that follows from what it says it is for.
+    """Return whether a recorded run has the name that follows from its inputs.
 
     A run that was found under way without a record has no inputs version, and any name.
     """
@@ -86,8 +182,8 @@ def advance(
 
 
 def finish(status: TaskStatus, end: End, now: datetime) -> list[TaskCondition]:
-    """Record the end of the run. A state that nobody saw is passed over: a run that is lost before
-    it was seen running never ran, as far as anybody knows."""
+    """Record the end of the run. A state that was not observed is skipped: a run that is lost before
+    it was seen running counts as one that never ran."""
     run = status.run
     if run is None or run.state is TaskState.DONE:
         return []
@@ -132,7 +228,7 @@ def how_it_ended(seen: Run, run: TaskRun, now: datetime) -> End:
 
 
 def retry_time(run: TaskRun, retries: Retries, tries: int) -> datetime | None:
-    """When the next attempt is due after a run that ended; None if none follows by itself."""
+    """Return when the next attempt is scheduled after a run that ended; None if none follows by itself."""
     if run.outcome in (TaskOutcome.SUCCEEDED, TaskOutcome.REJECTED, None):
         return None
     if retries.exhausted(tries) or run.finished_at is None:

@@ -10,7 +10,7 @@ from apis.cloud import TaskCondition, TaskOutcome, TaskRun, TaskState, TaskStatu
 from ctrlruntime.api import Resource, find_condition
 from internal.cloud.taskdriver.context import Hold, Situation
 from internal.cloud.taskdriver.deps import Tools
-from internal.cloud.taskdriver.readiness import READY
+from internal.cloud.taskdriver.inputs import READY
 
 REASON: Final = "taskdriver.Ensure"
 """Reason of all events of the driver."""

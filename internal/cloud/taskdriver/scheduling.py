@@ -13,9 +13,8 @@ from internal.cloud.taskdriver.context import (
     Situation,
     Wanted,
 )
-from internal.cloud.taskdriver.identity import Identity, covers
-from internal.cloud.taskdriver.readiness import is_carried_out
-from internal.cloud.taskdriver.record import last_attempt, retry_time, tries_of
+from internal.cloud.taskdriver.inputs import is_carried_out
+from internal.cloud.taskdriver.record import Identity, covers, last_attempt, retry_time, tries_of
 from internal.cloud.tasks.definition import Supersede
 
 

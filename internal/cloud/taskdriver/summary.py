@@ -15,7 +15,7 @@ from apis.cloud import (
 from ctrlruntime.api import Condition, format_time, set_condition
 from internal.cloud.labels import RETRY, TEARDOWN_APPROVED
 from internal.cloud.taskdriver.context import Leaving, Situation
-from internal.cloud.taskdriver.readiness import READY, is_fulfilled
+from internal.cloud.taskdriver.inputs import READY, is_fulfilled
 from internal.cloud.taskdriver.record import ENDS, is_live
 from internal.cloud.taskdriver.scheduling import is_interrupted
 

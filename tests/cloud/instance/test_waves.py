@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apis.cloud import Instance
-from internal.cloud.versions import is_newer
-from internal.cloud.waves import MONTHLY, PATCH, TYPES, plan
+from internal.cloud.waves import MONTHLY, PATCH, TYPES, is_newer, plan
 
 
 def instance(name: str, kind: str, version: str = "5.1.0", **more: Any) -> Instance:

@@ -9,7 +9,7 @@ import pytest
 
 from internal.cloud.runs.local import LocalOptions, LocalRuns
 from internal.cloud.taskdriver.deps import shared
-from internal.cloud.taskdriver.identity import owner_of
+from internal.cloud.taskdriver.record import owner_of
 from tests.cloud.runs.benches import request_of
 from tests.cloud.taskdriver.harness import World, run_of
 

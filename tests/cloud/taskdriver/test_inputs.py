@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from apis.cloud import InstanceTerraform, TaskOperation
 from internal.cloud.labels import CLOUDSQL_MODE, CONTROL, ENABLE_CMEK
-from internal.cloud.taskdriver.identity import Identity, covers, slot_at
 from internal.cloud.taskdriver.inputs import inputs_of
+from internal.cloud.taskdriver.record import Identity, covers, slot_at
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 

@@ -13,8 +13,7 @@ import internal.cloud
 from apis.cloud import InstanceTerraform, TaskState, TaskStatus
 from ctrlruntime.api import find_condition
 from internal.cloud.instance.walk import is_ready_for
-from internal.cloud.labels import PAUSED
-from internal.cloud.pausing import is_paused, pausing_annotation
+from internal.cloud.labels import PAUSED, is_paused, pausing_annotation
 from internal.cloud.runs import RunState
 from internal.cloud.taskdriver import inputs_of, is_ready
 from tests.cloud.taskdriver.harness import World, run_of

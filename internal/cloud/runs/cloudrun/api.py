@@ -1,13 +1,19 @@
 """Requests to Google's APIs: a token, JSON, and errors by their status."""
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import aiohttp
 import orjson
 
-from ctrlruntime.client.fence import Fence
-from internal.cloud.runs.cloudrun.fenced_request import fenced
+from ctrlruntime.client.fence import READS, Fence
+
+if TYPE_CHECKING:
+    from aiohttp.abc import AbstractStreamWriter
+    from aiohttp.client_reqrep import ClientResponse
+    from aiohttp.connector import Connection
 
 __all__ = ["CloudAPI", "CloudError", "TokenSource", "metadata_token"]
 
@@ -121,3 +127,29 @@ def _error_of(status: int, body: bytes) -> CloudError:
         return CloudError(status, str(error.get("status", "")), str(error["message"]))
     except (ValueError, KeyError, TypeError, AttributeError):
         return CloudError(status, "", body[:500].decode("utf-8", "replace"))
+
+
+def fenced(fence: Fence) -> type[aiohttp.ClientRequest]:
+    """A request class for one session: checks the fence, then passes the bytes to the socket at once."""
+
+    class FencedRequest(aiohttp.ClientRequest):
+        """Without a body a request is sent by `send`, with one by `write_bytes`, often turns later."""
+
+        async def send(self, conn: Connection) -> ClientResponse:
+            if self.method not in READS:
+                fence()
+            return await super().send(conn)
+
+        async def write_bytes(
+            self, writer: AbstractStreamWriter, conn: Connection, content_length: int | None = None
+        ) -> None:
+            if self.method not in READS:
+                try:
+                    fence()
+                except Exception as error:  # noqa: BLE001 - it is raised where the answer is awaited
+                    if conn.protocol is not None:
+                        conn.protocol.set_exception(error)
+                    return
+            await super().write_bytes(writer, conn, content_length)
+
+    return FencedRequest

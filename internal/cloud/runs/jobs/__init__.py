@@ -1,6 +1,6 @@
 """Runs as Kubernetes Jobs."""
 
-from .options import JobOptions
+from .manifest import JobOptions
 from .provider import JobRuns
 
 __all__ = ["JobOptions", "JobRuns"]

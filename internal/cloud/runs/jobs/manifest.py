@@ -1,12 +1,15 @@
 """The Job of a run and the Secret with its input. No I/O."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from internal.cloud import labels as label_keys
 from internal.cloud.runs import env_vars
-from internal.cloud.runs.jobs.options import JobOptions
 from internal.cloud.runs.provider import RunOwner, RunRequest
 
 __all__ = [
@@ -16,6 +19,7 @@ __all__ = [
     "POD",
     "SEAL_KEY",
     "SECRET",
+    "JobOptions",
     "input_of",
     "job_of",
     "owner_from",
@@ -206,7 +210,7 @@ def _container(request: RunRequest, options: JobOptions) -> Manifest:
 
 
 def _volumes(request: RunRequest) -> list[Manifest]:
-    """A Secret that is not there keeps no Pod from its start: the task says better what is missing."""
+    """A Secret that is not there keeps no Pod from its start: the task reports better what is missing."""
     volumes: list[Manifest] = [
         {"name": "input", "secret": {"secretName": request.run_id, "defaultMode": _READ_ONLY}},
         {"name": "work", "emptyDir": {}},
@@ -230,3 +234,40 @@ def _volumes(request: RunRequest) -> list[Manifest]:
         projected = {"sources": sources, "defaultMode": _READ_ONLY}
         volumes.append({"name": "secrets", "projected": projected})
     return volumes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOptions:
+    """The parts of a Job that an installation decides. Times in seconds."""
+
+    image: str
+    """The manager's own image, or one with its program and more tools."""
+    command: Sequence[str] = ()
+    """The program; empty for the image's own entrypoint."""
+    arguments: Sequence[str] = ("task", "run")
+    """Before the name of the task."""
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Variables for every task."""
+    environment_from: Sequence[Manifest] = ()
+    """More of them, as `envFrom` of a container."""
+    service_account: str = ""
+    """ServiceAccount in the namespace of the runs, whose token tasks get; empty: they get none."""
+    resources: Manifest = field(default_factory=dict)
+    """Requests and limits of the container."""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: Sequence[Manifest] = ()
+    affinity: Manifest = field(default_factory=dict)
+    priority_class: str = ""
+    image_pull_policy: str = ""
+    image_pull_secrets: Sequence[str] = ()
+    """Names of Secrets in the namespace of the runs."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Of the Pods."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of the Pods."""
+    grace: int = 90
+    """How long a cancelled run may take to end."""
+    patience: int = 600
+    """How long a Pod may wait for its node, on top of the time its run may take."""
+    keep: int = 7 * 86400
+    """How long Jobs are kept whose manager never came back; it deletes them itself."""

@@ -19,11 +19,11 @@ from internal.cloud.runs.jobs.manifest import (
     POD,
     SEAL_KEY,
     SECRET,
+    JobOptions,
     input_of,
     job_of,
     owner_from,
 )
-from internal.cloud.runs.jobs.options import JobOptions
 from internal.cloud.runs.jobs.status import finished_by_now, is_over, is_sealed, run_of
 from internal.cloud.runs.provider import Run, RunName, RunOwner, RunRefused, RunRequest
 from internal.cloud.runs.sealing import CannotOpen, new_key, open_sealed

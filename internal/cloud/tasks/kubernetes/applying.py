@@ -1,7 +1,7 @@
 """Objects of one instance in its cluster: applied, pruned, and never those of others."""
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -17,7 +17,6 @@ from ctrlruntime.client.errors import (
 )
 from internal.cloud.tasks.kubernetes.documents import Document, ObjectRef, unique
 from internal.cloud.tasks.kubernetes.inventory import OWNER, annotations_of, prunable
-from internal.cloud.tasks.kubernetes.ordering import rank
 from internal.cloud.tasks.task import TaskError, TaskRejected
 
 FIELD_MANAGER: Final = "cloud-bundle"
@@ -192,3 +191,32 @@ def _defined(manifest: Manifest) -> tuple[GroupKind, _Names] | None:
 
 def _version(manifest: Manifest) -> str:
     return str(manifest["metadata"].get("resourceVersion", ""))
+
+
+_FIRST: Final[Sequence[frozenset[str]]] = (
+    frozenset({"Namespace"}),
+    frozenset({"CustomResourceDefinition"}),
+    frozenset({"PriorityClass", "StorageClass", "IngressClass", "RuntimeClass"}),
+    frozenset({"ResourceQuota", "LimitRange", "NetworkPolicy"}),
+    frozenset({"ServiceAccount", "ClusterRole", "Role"}),
+    frozenset({"ClusterRoleBinding", "RoleBinding"}),
+    frozenset({"ConfigMap", "Secret"}),
+    frozenset({"PersistentVolume", "PersistentVolumeClaim"}),
+    frozenset({"Service"}),
+    frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Pod", "Job", "CronJob"}),
+    frozenset({"PodDisruptionBudget", "HorizontalPodAutoscaler", "Ingress"}),
+)
+_WEBHOOKS: Final = frozenset({"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"})
+
+AWAITED: Final = frozenset({"Namespace", "CustomResourceDefinition"})
+"""Kinds that must be ready before anything of a later rank is applied."""
+
+
+def rank(kind: str) -> int:
+    """Lower ranks first. Kinds of one's own come after the known ones, webhooks last of all."""
+    if kind in _WEBHOOKS:
+        return len(_FIRST) + 1
+    for number, kinds in enumerate(_FIRST):
+        if kind in kinds:
+            return number
+    return len(_FIRST)

@@ -8,7 +8,14 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.client import Client
 from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
-from internal.cloud.tasks.kubernetes.applying import FIELD_MANAGER, Applied, Located, Objects
+from internal.cloud.tasks.kubernetes.applying import (
+    AWAITED,
+    FIELD_MANAGER,
+    Applied,
+    Located,
+    Objects,
+    rank,
+)
 from internal.cloud.tasks.kubernetes.documents import Document, ObjectRef
 from internal.cloud.tasks.kubernetes.inventory import (
     INVENTORY,
@@ -20,7 +27,6 @@ from internal.cloud.tasks.kubernetes.inventory import (
     former_label,
     inventory_name,
 )
-from internal.cloud.tasks.kubernetes.ordering import AWAITED, rank
 from internal.cloud.tasks.kubernetes.waiting import PollOptions, until_gone, until_ready
 from internal.cloud.tasks.task import TaskError, TaskRejected
 

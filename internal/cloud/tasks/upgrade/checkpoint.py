@@ -1,16 +1,16 @@
 """Which steps of an upgrade are done: kept in the instance's cluster, so that any attempt finds it."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
 from apis.cloud import GROUP
-from ctrlruntime.api.scalars import format_time
+from ctrlruntime.api.scalars import format_time, parse_time
 from ctrlruntime.client import Client
 from ctrlruntime.client.errors import NotFound
 from internal.cloud.tasks.kubernetes.applying import FIELD_MANAGER
 from internal.cloud.tasks.kubernetes.inventory import UPGRADES
 from internal.cloud.tasks.kubernetes.rollout import CONFIG_MAP
-from internal.cloud.tasks.upgrade.repeating import steps_to_repeat
 
 UPGRADE_UID: Final = f"{GROUP}/upgrade-uid"
 """Annotation of the ConfigMap: the upgrade whose steps it tells of."""
@@ -92,3 +92,35 @@ class Checkpoint:
             field_manager=FIELD_MANAGER,
             force=True,
         )
+
+
+HEALTH_CHECK: Final = "health-check"
+BACKUP: Final = "backup"
+MIGRATE: Final = "migrate"
+ROLL: Final = "roll"
+PRECAUTIONS: Final = (HEALTH_CHECK, BACKUP)
+"""Steps that say how things were before anything was changed."""
+
+
+def steps_to_repeat(
+    done: Mapping[str, str], *, migrate_failed: bool, now: datetime, max_age: timedelta
+) -> tuple[str, ...]:
+    """Return the precautions that no longer hold. `done`: when each step was recorded, by step.
+
+    After a migration that failed all of them are repeated, since it may have changed something;
+    otherwise those that are older than `max_age`. Once the data are migrated, or the workload is
+    rolled out, none is: a backup of what was changed would take the place of the one from before.
+    """
+    if MIGRATE in done or ROLL in done:
+        return ()
+    known = [step for step in PRECAUTIONS if step in done]
+    if migrate_failed:
+        return tuple(known)
+    return tuple(step for step in known if _is_older(done[step], now, max_age))
+
+
+def _is_older(recorded: str, now: datetime, max_age: timedelta) -> bool:
+    try:
+        return now - parse_time(recorded) > max_age
+    except ValueError:
+        return True

@@ -17,9 +17,8 @@ from internal.cloud.tasks.kubernetes.task import Workload, documents_of, rollout
 from internal.cloud.tasks.placeholders import Places
 from internal.cloud.tasks.requests import Requests
 from internal.cloud.tasks.task import TaskContext, TaskError, TaskResult
-from internal.cloud.tasks.upgrade.checkpoint import Checkpoint
+from internal.cloud.tasks.upgrade.checkpoint import BACKUP, HEALTH_CHECK, MIGRATE, ROLL, Checkpoint
 from internal.cloud.tasks.upgrade.jobs import Jobs
-from internal.cloud.tasks.upgrade.repeating import BACKUP, HEALTH_CHECK, MIGRATE, ROLL
 
 STEPS: Final = (HEALTH_CHECK, BACKUP, MIGRATE, ROLL, "verify")
 """The order. The workload is not touched until the migration has succeeded."""
