@@ -18,7 +18,7 @@ from ctrlruntime.resources.readiness import EXISTENCE
 from internal.tenancy.missing_permissions import Grant, missing
 
 FIRST_TIMEOUT, GLANCE = 10.0, 0.1
-"""Seconds a pass waits for the first list of a kind, and how often it sees whether it was refused."""
+"""Seconds a pass waits for the first list of a kind by default, and between two checks whether it was refused."""
 DISCOVERY_LAG = 60.0
 """Seconds after the change of a CRD in which kinds that are not served are looked for again."""
 
@@ -66,6 +66,8 @@ class ChildKinds:
     discover: Callable[[GroupVersionKind], Awaitable[RESTMapping]] | None = None
     """Like `resolve`, but never from memory: a kind that is installed again may have another plural."""
     monotonic: Callable[[], float] = time.monotonic
+    first_timeout: float | None = None
+    """Seconds that a pass waits for the first list of a kind; None: FIRST_TIMEOUT."""
     _discovery_changed: float = float("-inf")
     _users: dict[Hashable, frozenset[GroupVersionKind]] = field(default_factory=dict)
     _uses: Counter[GroupVersionKind] = field(default_factory=Counter)
@@ -123,7 +125,7 @@ class ChildKinds:
         self._watched[gvk] = watched
         informer = watched.handle.informer
         if gvk not in self._unreadable:
-            await _listed(informer)
+            await _listed(informer, self.first_timeout or FIRST_TIMEOUT)
         self._unreadable.pop(gvk, None)
         if informer.synced:
             return watched.mapping
@@ -233,10 +235,10 @@ class ChildKinds:
         return _Watched(mapping, handle, registration)
 
 
-async def _listed(informer: Informer) -> None:
+async def _listed(informer: Informer, timeout: float) -> None:
     """Until the first list is there, was refused, has taken too long, or cannot be had."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(FIRST_TIMEOUT):
+        async with asyncio.timeout(timeout):
             while not (informer.synced or _is_refused(informer)):
                 with suppress(TimeoutError):
                     await informer.wait_synced(GLANCE)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from apis.tenancy import Tenant
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
+from ctrlruntime.client.errors import TransportError
 from ctrlruntime.resources import ObjectKey
 from internal.tenancy.builder import Build, BuiltResource
 from internal.tenancy.children import ChildKinds
@@ -14,7 +15,7 @@ from internal.tenancy.labels import KINDS, kinds_of, parse_kinds
 from internal.tenancy.naming import LOCAL
 from internal.tenancy.privileges import Privileges
 from internal.tenancy.removal_view import applied_keys, applied_kinds
-from internal.tenancy.target_clusters import KindMappings, TargetClusters
+from internal.tenancy.target_clusters import KindMappings, TargetCluster, TargetClusters
 
 
 async def mappings_of(
@@ -40,10 +41,27 @@ async def mappings_of(
         target.kinds.use(user, kinds)
         await target.kinds.release_unused()
         found[target.name] = {
-            gvk: await _mapping(gvk, user, applied, target.kinds, privileges)
-            for gvk in sorted(kinds)
+            gvk: await _mapping_in(target, gvk, user, applied, privileges) for gvk in sorted(kinds)
         }
     return found
+
+
+async def _mapping_in(
+    target: TargetCluster,
+    gvk: GroupVersionKind,
+    user: Hashable,
+    applied: frozenset[GroupKind],
+    privileges: Privileges,
+) -> RESTMapping | None:
+    """A kind in one cluster. In another than the tenant's, one that cannot be read is rendered all the same:
+    only what needs it waits."""
+    if target.is_local:
+        return await _mapping(gvk, user, applied, target.kinds, privileges)
+    try:
+        found = await _mapping(gvk, user, applied, target.kinds, privileges)
+        return found or await target.kinds.served(gvk, user)
+    except TransportError:
+        return None
 
 
 async def _mapping(

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
-from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.clock import utc_now
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from manager.controllers.hub import Hub
 
 NAMESPACE = GroupVersionKind("", "v1", "Namespace")
+HUB_FIRST_TIMEOUT = 2.0
+"""Seconds that a pass waits for the first list of a kind on the hub."""
 
 
 @dataclass(slots=True)
@@ -176,14 +179,20 @@ class TenantObjects:
         claims = Claims()
         events = ChildEvents(claims)
 
+        async def resolve_on_hub(kind: GroupVersionKind) -> RESTMapping:
+            """Ask the hub about kinds alone that not every server has: it may not answer."""
+            assert hub is not None  # noqa: S101 - called for the kinds of the hub
+            return BUILTIN.get(kind) or await hub.cluster.mapper.resolve(kind)
+
         def kinds_of(cluster: Cluster) -> ChildKinds:
             return ChildKinds(
                 cluster.cache,
-                cluster.mapper.resolve,
+                cluster.mapper.resolve if cluster is manager.cluster else resolve_on_hub,
                 FIELD_MANAGER,
                 events.deliver,
                 wakeups.kind_readable,
                 discover=cluster.mapper.discover,
+                first_timeout=None if cluster is manager.cluster else HUB_FIRST_TIMEOUT,
             )
 
         local = TargetCluster(
