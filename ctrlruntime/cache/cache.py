@@ -175,9 +175,13 @@ class Cache:
 
     # -- reading ---------------------------------------------------------------------------
 
-    def informer(self, kind: KindRef) -> Informer:
-        """The informer of a kind; of several, the one that watches everything. Raises UndeclaredKind."""
-        return self._informers(kind)[0]
+    def informer(self, kind: KindRef, *, tracked: str | None = None) -> Informer:
+        """The informer of a kind. Raises UndeclaredKind.
+
+        Of several, one that tracks the field manager `tracked`, else the one that watches everything.
+        """
+        informers = self._informers(kind)
+        return next((each for each in informers if tracked == each.track_manager), informers[0])
 
     def metadata_only(self, kind: KindRef) -> bool:
         """Whether no informer of the kind keeps whole objects. Raises UndeclaredKind.
@@ -218,7 +222,8 @@ class Cache:
         """The shared entry itself, to be read and not changed. Raises what `get` raises.
 
         Where several informers of the kind have the object, the entry comes from the one that tracks
-        the field manager `tracked`, else from one that keeps whole objects.
+        the field manager `tracked`, else from one that keeps whole objects. For a reader whose own informer
+        keeps whole objects, an object that it does not select is not taken from an informer of metadata.
         """
         namespace = namespace or ""
         for informer in self._readable(kind, namespace or None, tracked=tracked):
@@ -666,7 +671,12 @@ class Cache:
                 raise NotSynced(informer.gvk, informer.last_error)
         if len(relied_on) == len(informers):
             return informers
-        others = [each for each in informers if each not in relied_on and each.readable]
+        metadata = tracked is None or all(each.metadata_only for each in relied_on)
+        others = [
+            each
+            for each in informers
+            if each not in relied_on and each.readable and (metadata or not each.metadata_only)
+        ]
         return [*relied_on, *others]
 
     def _check_full(self, kind: KindRef, metadata_only: bool) -> None:

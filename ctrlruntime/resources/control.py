@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.cache import Cache, CachedClient
 from ctrlruntime.cache.entry import Entry, EntryDecoder
+from ctrlruntime.cache.informer import Informer
 from ctrlruntime.cache.versions import number, version
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import (
@@ -220,7 +221,8 @@ class Control:
                 outcome = await self._attempt(desired, entry, owner, wrote=wrote, current=current)
             except (AlreadyExists, Conflict, NotFound):
                 # Not what we saw: another object, or a newer version of it. Look, and judge again.
-                found = await self._refresh(desired)
+                await self._refresh(desired)
+                found = self.look(desired)
                 if found is None and entry is None:
                     unselected = await self.reclaim(desired, owner)
                     if unselected is None:
@@ -251,7 +253,7 @@ class Control:
         verdict = self._judge(desired, entry, owner, wrote=False)
         if verdict.standing is Ownership.FOREIGN:
             return Outcome(Action.CONFLICT, entry, None, f"{BELONGS}{verdict.holder}")
-        informer = self._cache.informer(desired.mapping)
+        informer = self._informer(desired.mapping)
         labels = {**(desired.manifest["metadata"].get("labels") or {}), **desired.labels}
         selected = {each.key for each in parse_labels(informer.selection.labels)}
         patch = {
@@ -324,7 +326,7 @@ class Control:
 
     async def _unselected(self, desired: Desired) -> Entry | None:
         """Return the object of that name if it has not the labels that the cache selects by."""
-        informer = self._cache.informer(desired.mapping)
+        informer = self._informer(desired.mapping)
         if not informer.selection.labels:
             return None
         found = await self._cache.live_client.list(
@@ -339,6 +341,10 @@ class Control:
             track_manager=self._field_manager,
         )
         return next((decoder.decode_manifest(item) for item in found), None)
+
+    def _informer(self, mapping: RESTMapping) -> Informer:
+        """The informer in which this control looks first."""
+        return self._cache.informer(mapping, tracked=self._field_manager)
 
     async def _refresh(self, desired: Desired) -> Entry | None:
         return await self._cache.refresh(

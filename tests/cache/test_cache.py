@@ -549,7 +549,8 @@ class TestDeclarations:
             entry = cache.entry(CONFIG_MAP, "a", namespace="default", tracked=manager)
             assert entry is not None
             assert bool(entry.owned) is (manager == "second")
-        assert cache.entry(CONFIG_MAP, "b", namespace="default", tracked="second") is not None
+        assert cache.entry(CONFIG_MAP, "b", namespace="default", tracked="first") is not None
+        assert cache.entry(CONFIG_MAP, "b", namespace="default", tracked="second") is None
         by_team = cache.entries(CONFIG_MAP, index={"by-team": "a"})
         by_name = cache.entries(CONFIG_MAP, index={"by-name": "b"})
         assert [entry.name for entry in (*by_team, *by_name)] == ["a", "b"]

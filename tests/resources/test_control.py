@@ -16,8 +16,9 @@ from ctrlruntime.cache.cache import Cache
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import TransportError, WriteOutcomeUnknown
 from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.eventually import eventually_holds
 from ctrlruntime.envtest.proxy import Cut, Delay, LoseReply, Match
-from ctrlruntime.resources import Action, Control, Desired, Owner
+from ctrlruntime.resources import Action, Control, Desired, Owner, Reason
 
 CONFIG_MAP = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
 WRITES = Match(user="manager", verb="write")
@@ -120,6 +121,40 @@ async def test_ensure_after_a_lost_answer_reads_the_object_once_and_does_not_wri
         await control.ensure(desired("a", k="1"), owner)
         again = env.proxy.log.since(mark).select(user="manager", resource="configmaps")
         assert (again.writes, again.select(verbs={"list", "get"}).total) == (0, 1)
+
+
+@pytest.mark.criterion("H-C4")
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside an informer of metadata"])
+async def test_an_object_that_lost_the_label_it_is_selected_by_is_reclaimed_whole(
+    env: Environment, beside: bool
+) -> None:
+    """Another controller that sees every object, and of each its metadata alone, changes nothing of that."""
+    owner, admin = await owner_of(env), env.client("admin")
+    made = desired("a", k="1")
+    made.manifest["metadata"]["labels"] = {"made-by": "us"}
+    async with Client.connect(env.config("manager")) as client:
+        cache = Cache(client)
+        if beside:
+            cache.declare(CONFIG_MAP, metadata_only=True, track_manager="another")
+        cache.declare(CONFIG_MAP, labels={"made-by": "us"}, track_manager="manager")
+        await cache.start()
+        await cache.wait_synced(60.0)
+        control = Control(cache, field_manager="manager")
+        await control.ensure(made, owner)
+        before = await there(env)
+        await admin.patch(
+            CONFIG_MAP, "a", {"metadata": {"labels": {"made-by": None}}}, namespace="default"
+        )
+        await eventually_holds(lambda: control.look(made) is None, timeout=60.0)
+        outcome = await control.ensure(made, owner)
+        assert (outcome.action, outcome.reason) == (Action.UPDATED, Reason.TRACKING)
+        entry = control.look(made)
+        assert entry is not None
+        assert entry.field("data") == {"k": "1"}, "all of it, and not its metadata alone"
+        assert (await control.ensure(made, owner)).reason in (None, Reason.DRIFT)
+        assert (await control.ensure(made, owner)).action is Action.UNCHANGED
+        assert await there(env) == before
+        await cache.stop()
 
 
 @pytest.mark.criterion("LV-8")

@@ -19,6 +19,7 @@ import pytest
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import Conflict, Invalid
+from internal.cosmos.labels import CREATED_BY
 from tests.rules.harness import LIMIT, Harness
 from tests.rules.story import Story
 
@@ -26,6 +27,8 @@ OURS = frozenset({"tenant-operator", "cloud-manager", "cosmos-manager", "manager
 """The field managers of the product."""
 EVENTS = GroupVersionKind("events.k8s.io", "v1", "Event")
 GARBAGE = "changed-by-hand"
+SEED = 20261123
+"""Which edits the sample has, besides those of the label that caches select objects by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +159,9 @@ async def test_edits_of_metadata_are_repaired_or_reported_and_delete_nothing(
         uids = {key: each["metadata"]["uid"] for key, each in objects.items()}
         chosen = [edit for key in sorted(objects) for edit in edits(objects[key])]
         if request.config.getoption("--rule-examples") < 100:
-            seed = random.randrange(10_000)
-            print(f"seed {seed} of {len(chosen)} edits")
-            chosen = random.Random(seed).sample(chosen, 60)
+            others = [edit for edit in chosen if edit.key != CREATED_BY]
+            picked = random.Random(SEED).sample(others, 40)
+            chosen = [edit for edit in chosen if edit.key == CREATED_BY or edit in picked]
         problems = [await one_edit(story, edit) for edit in chosen]
         unanswered = [problem for problem in problems if problem]
         now = {key: each["metadata"] for key, each in (await story.objects()).items()}
@@ -184,4 +187,6 @@ async def one_edit(story: Story, edit: Edit) -> str:
     if answer != "repaired":  # put back, so that the next edit finds what it expects
         value = {edit.field: before[edit.field]}
         await client.patch(edit.kind, edit.name, {"metadata": value}, namespace=story.namespace)
+    if edit.key == CREATED_BY and answer != "repaired":
+        return f"{edit}: not repaired"
     return "" if answer else f"{edit}: neither repaired nor reported"
