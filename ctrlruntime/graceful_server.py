@@ -74,7 +74,7 @@ async def stop_listening(server: asyncio.Server, arrivals: Arrivals | None = Non
 
 @asynccontextmanager
 async def hanging_up(server: Connections) -> AsyncIterator[None]:
-    """Around the shutdown of `server`: afterwards its connections are closed, and not only told to.
+    """Around the shutdown of `server`: afterwards its connections are closed, and not only requested to close.
 
     A TLS connection that is closed waits for its peer's answer, for half a minute if need be, and
     stays open for ever if the loop ends before.

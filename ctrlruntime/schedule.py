@@ -1,8 +1,8 @@
-"""When something is due: cron expressions in a time zone, and fixed intervals. Pure.
+"""Schedules: cron expressions in a time zone, and fixed intervals. Pure.
 
-Five fields as Debian's cron reads them, and the macros that everybody knows. A time that the clock skips
-when summer begins is due when the gap ends; one that comes twice when summer ends is due once, unless the
-expression has it due in every hour or minute anyway. `@every` counts from when the schedule began.
+Five fields as Debian's cron reads them, and the usual macros. A time that the clock skips
+when summer begins runs when the gap ends; one that comes twice when summer ends runs once, unless the
+expression runs in every hour or minute anyway. `@every` counts from when the schedule began.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ _EXAMPLES: Final = "write for example '0 */6 * * *', '@daily' or '@every 6h'"
 
 
 class BadSchedule(ValueError):
-    """An expression or time zone that cannot be used; the message says what to write."""
+    """An expression or time zone that cannot be used; the message names the correct form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Schedule:
     def next(self, after: datetime, start: datetime) -> datetime | None:
         """The first moment after `after`, in UTC; None if none comes within fifty years.
 
-        `start` is when the schedule began; nothing is due before or at it.
+        `start` is when the schedule began; nothing runs before or at it.
         """
         return next(self._moments(max(after, start), start), None)
 

@@ -1,6 +1,6 @@
 """Names of kinds and the paths under which an API server serves them.
 
-Nothing here knows about pydantic or about any particular kind. The terms are those of apimachinery:
+Independent of pydantic and of any particular kind. The terms are those of apimachinery:
 a *group kind* names a type, a *group version kind* one of its wire forms, and a *REST mapping* adds
 what a URL needs.
 """

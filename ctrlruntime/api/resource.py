@@ -179,7 +179,7 @@ class Resource(ApiModel, Generic[SpecT, StatusT]):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        """Fill in what a kind knows of itself, and refuse an object of another kind."""
+        """Fill in apiVersion and kind, and refuse an object of another kind."""
         options = type(self).kind_options
         if options is not None:
             gvk = options.gvk
@@ -297,7 +297,7 @@ def gvk_of(kind: KindRef) -> GroupVersionKind:
 
 
 def assumed_mapping(gvk: GroupVersionKind) -> RESTMapping:
-    """How a kind is served if its plural is regular and it is namespaced; only a server knows."""
+    """How a kind is served if its plural is regular and it is namespaced; otherwise only a server can tell."""
     return RESTMapping(gvk, plural_of(gvk.kind.lower()), True)
 
 

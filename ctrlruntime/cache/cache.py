@@ -139,7 +139,7 @@ class Cache:
         optional: bool = False,
         sync_timeout: float | None = None,
     ) -> InformerHandle:
-        """Asks for a kind to be watched, from now or from the start of the cache on.
+        """Request that a kind is watched, from now or from the start of the cache on.
 
         The same kind and selection share one informer: indexes add up, full wins over
         ``metadata_only`` (an informer that runs already is read again). ``labels`` and ``fields``
@@ -374,7 +374,7 @@ class Cache:
         return found
 
     async def settle(self, kind: KindRef | None = None) -> None:
-        """Reads every object in doubt (of one kind) from the server; at rest there are none."""
+        """Reads every object in doubt (of one kind) from the server; an idle cache has none."""
         uses = [use.informer for use in self._uses.values()]
         for informer in uses if kind is None else self._informers(kind):
             for key in informer.unconfirmed_keys:

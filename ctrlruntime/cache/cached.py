@@ -48,7 +48,7 @@ class CachedClient(Client):
 
     @property
     def live(self) -> Client:
-        """The client that always asks the server."""
+        """The client that always reads from the server."""
         return self._cache.live_client
 
     @overload

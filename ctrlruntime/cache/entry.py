@@ -1,7 +1,7 @@
 """What the store keeps of one object: typed metadata, everything else as the bytes the server sent.
 
 An entry of a Deployment costs about 6 KiB where a dict costs 19, and reading decodes on the spot, so
-every reader gets a copy of its own and nobody can change what the cache holds.
+every reader gets a copy of its own, and the cache cannot be changed from outside.
 """
 
 import re

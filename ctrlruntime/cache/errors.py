@@ -21,7 +21,7 @@ class CacheNotStarted(CacheError):
 class UndeclaredKind(CacheError):
     def __init__(self, gvk: GroupVersionKind) -> None:
         super().__init__(
-            f"{gvk} is not declared: a read would need a watch nobody asked for. Declare it with "
+            f"{gvk} is not declared: a read would need a watch that was not requested. Declare it with "
             f"builder.owns/watches or cache.declare({gvk.kind}) before reading, or use the live client"
         )
         self.gvk = gvk

@@ -40,5 +40,5 @@ class GenericEvent(typing.Generic[KindT]):
 
 
 Event = CreateEvent[KindT] | UpdateEvent[KindT] | DeleteEvent[KindT] | GenericEvent[KindT]
-"""What happened to an object, as handlers and predicates are told."""
+"""What happened to an object, as handlers and predicates receive it."""
 EventHandler = Callable[[Event[typing.Any]], None]

@@ -1,4 +1,4 @@
-"""One kind under watch: the store, who is told of changes, and whether the first list is through."""
+"""One kind under watch: the store, the handlers of changes, and whether the first list is through."""
 
 import asyncio
 import contextlib
@@ -54,10 +54,10 @@ class InformerOptions:
     missing_retry: float = 10.0
     """How often a kind that the server lacks is looked for again."""
     resync: float | None = 36_000.0
-    """Every object is told of again, from the store, as Updated(old is new): this often, +-10 %, at
+    """Periodic resync: every object is reported again, from the store, as Updated(old is new): this often, +-10 %, at
     least 1 s. None: never."""
     on_error: Callable[[GroupVersionKind, Exception], None] | None = None
-    """Told of every failure of a list or watch, and of every object that cannot be kept."""
+    """Called for every failure of a list or watch, and of every object that cannot be kept."""
     failure_threshold: int = 5
     """After how many unexpected errors in a row an informer counts as failed, and with it the manager's
     liveness check. Errors are in a row until one is ``backoff.reset_after`` seconds past."""
@@ -68,7 +68,7 @@ class InformerDeps:
     """What an informer needs of its cache."""
 
     resolve: Callable[[], Awaitable[RESTMapping]]
-    """Asks discovery; raises NoKindMatch."""
+    """Use discovery; raises NoKindMatch."""
     list_watch: Callable[["Informer", str | None], ListWatch]
     """For one namespace, or None for all."""
     options: InformerOptions = field(default_factory=InformerOptions)
@@ -177,7 +177,7 @@ class Informer:
 
     @property
     def resource_version(self) -> int:
-        """Everything up to here has been told, bookmarks included."""
+        """Every event up to here was reported, bookmarks included."""
         return min(self._ledger.progress(scope) for scope in self.selection.scopes)
 
     def stats(self) -> InformerStats:
@@ -193,9 +193,9 @@ class Informer:
     # -- handlers --------------------------------------------------------------------------
 
     def add_handler(self, handler: EventHandler) -> Registration:
-        """From now on ``handler`` is told of every object, then of every change. It must not block.
+        """Report every object to ``handler``, then every change. It must not block.
 
-        Raises TypeError for an async function: nobody would await it. Slow work goes to a queue.
+        Raises TypeError for an async function: it would not be awaited. Slow work goes to a queue.
         """
         if inspect.iscoroutinefunction(handler):  # a message of its own: work goes to a queue
             raise TypeError(f"{self.gvk}: a handler is a plain function; put work into a queue")
@@ -286,7 +286,7 @@ class Informer:
             )
 
     def widen(self, *, metadata_only: bool, track_manager: str | None) -> bool:
-        """Takes in what a further declaration asks for. True if a running informer has to start again."""
+        """Add the needs of a further declaration. True if a running informer has to start again."""
         full = self.metadata_only and not metadata_only
         track = track_manager is not None and track_manager != self.track_manager
         if track and self.track_manager is not None:

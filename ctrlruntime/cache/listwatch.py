@@ -1,4 +1,4 @@
-"""What a reflector asks of a server: lists in pages and watches, of one kind in one scope."""
+"""The requests of a reflector: lists in pages and watches, of one kind in one scope."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from ctrlruntime.client.transport import Transport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchRequest:
-    """One watch. Times in seconds; ``initial_events`` asks for the list as the head of the stream."""
+    """One watch. Times in seconds; ``initial_events`` requests the list as the head of the stream."""
 
     resource_version: str | None
     timeout: float

@@ -1,4 +1,4 @@
-"""What a cache can be told when it is made."""
+"""Options of a cache."""
 
 import time
 from collections.abc import Callable, Collection, Mapping

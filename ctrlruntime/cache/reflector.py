@@ -241,7 +241,7 @@ class Reflector:
         await self._take(ticket, entries, version)
 
     async def _take(self, ticket: ListTicket, entries: list[Entry], version: str) -> None:
-        """Hands a list to the sink. A server that keeps giving older lists was restored from a
+        """Pass a list to the sink. A server that keeps giving older lists was restored from a
         backup: after three it is believed."""
         await self._sink.replace(
             ticket,

@@ -48,7 +48,7 @@ class Registration:
 
     @property
     def synced(self) -> bool:
-        """Whether the handler has been told of everything that was there when it began."""
+        """Whether every object that existed at the start was reported to the handler."""
         return self._done.is_set()
 
     async def wait_synced(self, timeout: float | None = None) -> None:
@@ -56,7 +56,7 @@ class Registration:
         await wait_for(self._done, timeout, f"{self._describe}: handler not synced")
 
     def remove(self) -> None:
-        """The handler is told nothing more. Doing so twice is harmless."""
+        """Remove the handler; may be called twice."""
         self._on_remove(self)
         self._pending.clear()
         if self._task is not None:
@@ -75,7 +75,7 @@ class Registration:
         self._check()
 
     def deliver(self, event: Event) -> None:
-        """A change of the store. Of an object still to be told of, only the latest state counts."""
+        """A change of the store. Of an object not reported yet, only the latest state counts."""
         if self._pending:
             key = key_of(event)
             if key is not None and key in self._pending:

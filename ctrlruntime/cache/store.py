@@ -1,4 +1,4 @@
-"""Entries by key, with indexes. Pure and synchronous; knows nothing of watches or clocks."""
+"""Entries by key, with indexes. Pure and synchronous; independent of watches and clocks."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
@@ -21,7 +21,7 @@ _NOTHING: frozenset[str] = frozenset()
 
 
 class UnknownIndex(LookupError):
-    """An index was asked for that nobody added."""
+    """The index was not added."""
 
 
 class IndexConflict(ValueError):

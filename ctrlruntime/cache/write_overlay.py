@@ -1,18 +1,18 @@
 """Read your own writes: what may enter the store when watch, lists and answers to writes interleave.
 
 The watch lags behind our own writes, and the answer to a write may come after the watch has already
-told more. The ledger decides, by resourceVersion and uid, which of two reports about an object is the
+reported more. The ledger decides, by resourceVersion and uid, which of two reports about an object is the
 newer, so that the store never steps back behind a write whose answer we have seen:
 
 - An answer enters the store when it is newer than the entry and than the watch's progress.
 - A watch event that is not newer than the entry is dropped.
-- A list older than a write of ours, or than what the watch has told, is refused: a server that lags.
+- A list older than an own write, or than what the watch has reported, is refused: a server that lags.
 - A delete leaves a tombstone under the object's uid until the watch or a later list confirms it.
 - A *floor* remembers the version up to which news of an absent object is old news.
 - Where a selective informer did not have what was deleted, the version of the delete is unknown. Until the
   watch has passed it, an object of that name that appears may be an older one: its key is uncertain.
-- A write without an answer, or whose effect cannot be told from the answer, makes its key
-  *uncertain*: whoever reads next asks the server once (`settle`).
+- A write without an answer, or whose effect does not follow from the answer, makes its key
+  *uncertain*: the next read goes to the server once (`settle`).
 
 Everything here is synchronous and pure but for the clock it is given. Every change of the store is
 returned as an event, so handlers see exactly what readers see.
@@ -28,14 +28,14 @@ from ctrlruntime.cache.unseen import UnseenDeletes
 from ctrlruntime.cache.versions import number, version
 
 Matches = Callable[[Entry], bool | None]
-"""Whether the informer's selectors admit an object; None if that cannot be told here."""
+"""Whether the informer's selectors admit an object; None if that is unknown here."""
 
 TOMBSTONE_SECONDS = 3600.0
 """Unconfirmed tombstones go after an hour: by then the watch has confirmed or never will."""
 
 
 class StaleList(Exception):
-    """A list older than what was known before it was asked for: a write of ours, or news of the watch."""
+    """A list older than what was known before the request: an own write, or an event of the watch."""
 
     def __init__(self, listed: int, newest: int) -> None:
         super().__init__(f"listed at resourceVersion {listed}, when {newest} was known already")
@@ -72,7 +72,7 @@ class _Scope:
 
     progress: int = 0
     pending: dict[Key, Entry | None] = field(default_factory=dict)
-    """What a list in the course of being taken over says: an entry, or None for gone."""
+    """What a list that is being applied holds: an entry, or None if deleted."""
     trusting: bool = False
     """The list being taken over overrules everything known before."""
     listed_at: int = 0
@@ -119,7 +119,7 @@ class WriteOverlay:
     # -- what is known ---------------------------------------------------------------------
 
     def progress(self, scope: str = "") -> int:
-        """The version up to which the watch of ``scope`` has told everything."""
+        """The version up to which the watch of ``scope`` has reported everything."""
         return self._scopes[scope].progress
 
     @property
@@ -290,7 +290,7 @@ class WriteOverlay:
         return _and(events, self._leave(entry, written))
 
     def deleted(self, ticket: PendingWrite, uid: str | None) -> list[Event]:
-        """The answer to a delete that says the object is gone."""
+        """The answer to a delete that reports the object as gone."""
         events = self._catch_up(ticket.key)
         old = self.store.get_by_key(ticket.key)
         if uid is None or (old is not None and old.uid != uid and version(old) > ticket.bound):
@@ -413,7 +413,7 @@ class WriteOverlay:
         return DeleteEvent(entry)
 
     def _catch_up(self, key: Key) -> list[Event]:
-        """If a list is being taken over, its word about ``key`` comes before any later one."""
+        """If a list is being applied, its state of ``key`` precedes any later one."""
         scope = self._scopes[self._scope_name(key[0])]
         if key not in scope.pending:
             return []

@@ -1,4 +1,4 @@
-"""What the answer to a write says about the object, told to the informers of its kind."""
+"""Pass the answer to a write to the informers of the object's kind."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,4 +1,4 @@
-"""What failed in a pass of many steps: told apart by whether it is likely to go away by itself."""
+"""What failed in a pass of many steps: separated by whether a retry is likely to help."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ class TransientError(Exception):
 
 
 class UnrecoverableError(Exception):
-    """A failure that stays until somebody changes something."""
+    """A failure that stays until a person changes something."""
 
 
 _TRANSIENT_CODES = frozenset({404, 408, 409, 410, 429})
@@ -20,7 +20,7 @@ def is_transient(error: BaseException) -> bool:
     """Whether a failure is likely to go away by itself.
 
     Timeouts, lost connections and the server's 404, 408, 409, 410, 429 and 5xx are; a conflict over a field that
-    somebody else manages, everything else that the server refuses, and all other errors are not.
+    another manager owns, everything else that the server refuses, and all other errors are not.
     """
     if isinstance(error, TransientError | TransportError | TimeoutError | ConnectionError):
         return True
@@ -38,7 +38,7 @@ class AggregateError:
         self._failures: list[tuple[str, Exception]] = []
 
     def append(self, error: Exception, step: str = "") -> None:
-        """One more. `step` says in words what was being done."""
+        """Add a failure. `step` describes what was being done."""
         self._failures.append((step, error))
 
     def __iter__(self) -> Iterator[Exception]:

@@ -6,7 +6,7 @@ from typing import Final
 PAUSED: Final = "ctrlruntime.dev/paused"
 """Annotation: "true" stops all work on the object until it is removed."""
 RECONCILE_NOW: Final = "ctrlruntime.dev/reconcile-now"
-"""Annotation: any new value asks for one reconcile. The value last carried out is reported in
+"""Annotation: any new value requests one reconcile. The value last carried out is reported in
 `status.lastHandledReconcile`, so that whoever asked can wait for it."""
 
 

@@ -222,7 +222,7 @@ class Builder(Generic[RequestT]):
         optional: bool = False,
         cluster: ClusterRef = ClusterSet.LOCAL,
     ) -> Self:
-        """Any kind, with a handler that says which requests its events lead to."""
+        """Any kind, with a handler that maps its events to requests."""
         options = {
             "metadata_only": metadata_only,
             "namespaces": namespaces,

@@ -202,7 +202,7 @@ class Controller(Generic[RequestT]):
             self._running.cancel()
 
     async def _sync(self) -> None:
-        """Starts the sources once, whoever asks first; all callers see the same outcome."""
+        """Starts the sources once, on the first call; all callers see the same outcome."""
         if self._syncing is None:
             self._sources, self._pending = self._pending, []
             starts = [self._start_source(source) for source in self._sources]

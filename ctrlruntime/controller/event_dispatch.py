@@ -114,7 +114,7 @@ class EventDispatcher:
         kind: str,
         cluster: str = "",
     ) -> None:
-        """Hands ``event`` to ``handler`` if all ``predicates`` let it through.
+        """Pass ``event`` to ``handler`` if all ``predicates`` let it through.
 
         A handler, map function or predicate that raises is logged and counted, and loses this event
         only.

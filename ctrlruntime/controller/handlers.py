@@ -42,7 +42,7 @@ def enqueue_owner(
 
     Group and kind are compared, never the version. With ``controller_only`` only the owner reference
     marked as controller counts. ``mapping`` returns how the kind is served, as far as is known when an
-    event comes; without it, ValueError is raised for a kind whose scope only a server knows.
+    event comes; without it, ValueError is raised for a kind whose scope is only known to a server.
     """
     if mapping is None:
         known = known_mapping(kind)
@@ -106,7 +106,7 @@ def known_mapping(kind: KindRef) -> RESTMapping:
     if mapping is None:
         raise ValueError(
             f"{kind} is not a built-in kind: pass its Resource class or a RESTMapping, "
-            "which says how it is served"
+            "which holds how it is served"
         )
     return mapping
 

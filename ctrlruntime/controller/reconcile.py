@@ -27,7 +27,7 @@ class Result:
     requeue_after: float | None = None
     """Seconds after which to run again; the failure count is cleared. ``None`` or 0: not again."""
     priority: int | None = None
-    """Priority of the next run this one asks for; by default that of this run is kept."""
+    """Priority of the next run that this one requests; by default that of this run is kept."""
 
     def __post_init__(self) -> None:
         """Raise TypeError or ValueError, naming the fix, for values that are no seconds or no priority."""
@@ -72,7 +72,7 @@ class ReconcileError(Exception):
 
 @runtime_checkable
 class Reconciler(Protocol[RequestT_contra]):
-    """Brings the world one step closer to what the object named by ``request`` asks for.
+    """Bring the actual state one step closer to the spec of the object named by ``request``.
 
     Runs never overlap for one request. Raising means: try again later with growing delay.
     """

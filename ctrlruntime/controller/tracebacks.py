@@ -48,7 +48,7 @@ class Tracebacks:
 
 
 def is_expected(error: BaseException) -> bool:
-    """Whether an error says all there is to know: raised as a verdict, or an answer that retries resolve."""
+    """Return whether the message of an error is enough: raised as a verdict, or an answer that retries resolve."""
     return isinstance(error, _EXPECTED) or (isinstance(error, APIError) and is_transient(error))
 
 

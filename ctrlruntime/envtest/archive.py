@@ -42,7 +42,7 @@ _MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64", "pp
 
 
 class ArchiveError(RuntimeError):
-    """The archive cannot be had, or is not what its checksum says."""
+    """The archive cannot be had, or does not match its checksum."""
 
 
 class _Tarball(NamedTuple):

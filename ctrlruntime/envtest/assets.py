@@ -42,7 +42,7 @@ Download = Callable[[str | None, Collection[str]], Path]
 
 
 class AssetsMissing(RuntimeError):
-    """A binary is not there. The message says where it was looked for and what to do."""
+    """A binary is not there. The message lists where it was looked for and the remedy."""
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:

@@ -28,7 +28,7 @@ NOTICE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the command line says."""
+    """The options of the command line."""
 
     port: int
     tls: bool

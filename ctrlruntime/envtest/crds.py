@@ -139,12 +139,12 @@ def _is_established(crd: Manifest) -> bool:
 
 
 def _conditions(crd: Manifest) -> list[Manifest]:
-    """A server that has not looked at it yet says null."""
+    """A server that has not processed it yet returns null."""
     return (crd.get("status") or {}).get("conditions") or []
 
 
 async def _answers(client: Client, mapping: RESTMapping) -> None:
-    """Returns once a list is answered and discovery knows the kind.
+    """Returns once a list is answered and discovery lists the kind.
 
     A real server does both a little after Established, each in its own time.
     """

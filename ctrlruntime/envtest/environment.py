@@ -62,7 +62,7 @@ class Environment:
     RBAC by default where the server is a real one, AlwaysAllow where it is embedded. `users` are names (administrators then)
     or Users. With `proxy` (True or ProxyOptions) all users but the environment's own reach the
     server through `env.proxy`. With `nodes` simulated nodes run as a process; `run_local` lets
-    them run the commands of Pods that ask for it, and `pod_network` says where the addresses of Pods
+    them run the commands of annotated Pods, and `pod_network` decides where the addresses of Pods
     lead. kubectl sends no token over plain http: where
     its user matters, use `tls`. `folder` keeps logs and kubeconfigs; without
     one they go with the environment.
@@ -264,7 +264,7 @@ class Environment:
         return folder
 
     def proxy_options(self, given: ProxyOptions | None = None) -> ProxyOptions:
-        """Options of a proxy that knows the users and trusts the server; plain http itself."""
+        """Options of a proxy that accepts the users and trusts the server; plain http itself."""
         options = given or ProxyOptions()
         users = {u.token: u.name for u in self._users.values()} | dict(options.users)
         server_tls = options.server_tls or self._upstream_context()

@@ -2,7 +2,7 @@
 
     pod = await eventually(client, POD, "web-0", {"status": {"phase": "Running"}}, namespace="shop")
 
-While nothing changes nothing is asked. When the time is over, AssertionError says what was still
+While nothing changes, nothing is requested. After the timeout, AssertionError shows what was still
 missing at the last state seen.
 """
 
@@ -135,7 +135,7 @@ async def eventually_holds(
     timeout: float = TIMEOUT,
     interval: float = 0.02,
 ) -> Any:
-    """Asks until the answer is true, and returns it; for what no watch tells.
+    """Poll until the answer is true, and return it; for what no watch reports.
 
     AssertionErrors of the question are its way to say no. Raises AssertionError with the last of
     them, or the last answer, after `timeout` seconds.

@@ -9,7 +9,7 @@
 `proxy`              a Proxy in front of the server, on the test's own loop, for one test
 `run_manager`        runs controllers in the test's namespace, through its proxy, until the test ends
 
-Something else under test gets `envtest_config(envtest, proxy, "manager")`; the test asks
+Something else under test gets `envtest_config(envtest, proxy, "manager")`; the test checks
 `proxy.log` what it did. CTRLRUNTIME_ENVTEST_BACKEND chooses the backend of a whole run.
 """
 

@@ -36,7 +36,7 @@ def kubeconfig(
 def write_kubeconfig(
     path: Path, url: str, ca_data: bytes | None, user: User, identity: Identity | None = None
 ) -> Path:
-    """Writes a kubeconfig, mode 0600, and returns its path. By token unless told otherwise."""
+    """Writes a kubeconfig, mode 0600, and returns its path. By token by default."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600)
     path.chmod(0o600)

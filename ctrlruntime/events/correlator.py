@@ -198,7 +198,7 @@ class Correlator:
         return [s for s in self._series.items.values() if s.created and s.count > s.written]
 
     def wrote(self, series: Series, count: int) -> None:
-        """The object now says ``count``."""
+        """The object now has ``count``."""
         series.created = True
         series.written = count
         series.written_at = self._clock()

@@ -147,7 +147,7 @@ def _run(
     if not modules and not setups:
         raise click.UsageError("name what to look in: --setup MODULE:FUNCTION or --module NAME")
     if options_name and not setups:
-        raise click.UsageError("--options needs --setup: it says how that manager is run")
+        raise click.UsageError("--options needs --setup: it names how that manager is run")
     with _errors_and_warnings():
         found = find(modules, setups, options_name)
         files = {k: v for make in makers for k, v in make(found, **options).items()}

@@ -67,7 +67,7 @@ class _Generator(GenerateJsonSchema):
 
 
 def _describe(model: type[ApiModel], properties: dict[str, JsonSchemaValue]) -> None:
-    """Adds the texts under the attributes, where the field itself says nothing."""
+    """Adds the texts under the attributes, where the field itself has none."""
     if not model.model_config.get("use_attribute_docstrings", True):
         return  # pydantic's own word for it
     texts = attribute_docstrings(model)

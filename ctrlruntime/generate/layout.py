@@ -1,4 +1,4 @@
-"""Folders of a project as kubebuilder lays them out, as far as code says what is in them.
+"""Folders of a project as kubebuilder lays them out, as far as code decides what is in them.
 
 ``crd/`` and ``rbac/`` are complete; what a Deployment needs beyond them is written by hand. Names are
 unprefixed: the overlay in ``default/`` gives all of them the project's prefix and namespace.
@@ -43,7 +43,7 @@ class RBACLayout:
 
     ``rules`` are the program's own and ``election`` those of leader election, in its own namespace.
     With ``aggregate``, the program also has what ClusterRoles with this label, set to ``true``, say.
-    ``more`` are further ClusterRoles by file name, bound to nobody. ``labels`` go on every object.
+    ``more`` are further ClusterRoles by file name, not bound. ``labels`` go on every object.
     """
 
     kinds: Sequence[Kind]
@@ -112,7 +112,7 @@ METRICS_AUTH = (
     Rule(groups=("authentication.k8s.io",), resources=("tokenreviews",), verbs=("create",)),
     Rule(groups=("authorization.k8s.io",), resources=("subjectaccessreviews",), verbs=("create",)),
 )
-"""What a metrics server asks of the API server: who somebody is, and whether they may read."""
+"""What a metrics server requests of the API server: token reviews and access reviews."""
 
 
 def crd_layout(kinds: Iterable[Kind], options: SchemaOptions | None = None) -> dict[str, str]:

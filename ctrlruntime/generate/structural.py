@@ -253,7 +253,7 @@ class Structural:
 
 
 def _keeps_default(node: Schema, place: _Place) -> bool:
-    """An empty list, map or text says nothing, and old servers take an empty text for null. An empty
+    """An empty list, map or text is omitted, and old servers take an empty text for null. An empty
     object does say something if defaults inside hang on it."""
     if node["default"] in ([], {}, ""):
         return any("default" in child for child in node.get("properties", {}).values())

@@ -1,4 +1,4 @@
-"""Who may read the metrics: bearer tokens and rights as the API server knows them."""
+"""Who may read the metrics: bearer tokens and rights as the API server reports them."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class Caller:
 
 
 class RequestFilter:
-    """Lets in whom the API server knows and allows ``get`` on the path of the request.
+    """Accepts users whom the API server authenticates and allows ``get`` on the path of the request.
 
-    401 without a token that it knows, 403 without the right, 500 when it cannot be asked. Tokens are
+    401 without a valid token, 403 without the right, 500 when it cannot be asked. Tokens are
     remembered for a minute, rights for five, refusals for 30 seconds, as upstream; failures to ask
     are not. ``connect`` makes the client at the first request.
     """

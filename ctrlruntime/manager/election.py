@@ -47,7 +47,7 @@ class ElectionOptions:
     never for longer than ``lease_duration``; what is left of that is for requests on their way.
     """
     release_on_exit: bool = True
-    """Whether an orderly stop hands the lease over at once. controller-runtime's default is not."""
+    """Whether an orderly stop releases the lease at once. controller-runtime's default is not."""
 
     def __post_init__(self) -> None:
         for name in ("lease_duration", "renew_deadline", "retry_period"):
@@ -229,7 +229,7 @@ class LeaderElector:
     async def _renew(self) -> None:
         """Returns when the lease was not renewed within the deadline, or another holds it.
 
-        After standing still for longer than that there is one more try: nobody else may have come.
+        After standing still for longer than that there is one more try: no other candidate may have come.
         """
         while True:
             await asyncio.sleep(self.options.retry_period)
@@ -333,7 +333,7 @@ class LeaderElector:
     def _hold(self, record: LeaderRecord, started: float) -> None:
         """After a write that succeeded. Others may have seen it as early as it began.
 
-        A record of ours that was only read (its answer was lost) prolongs nothing: it may be old.
+        An own record that was only read (its answer was lost) prolongs nothing: it may be old.
         """
         self._observe(record, started)
         if record.holder == self.identity:

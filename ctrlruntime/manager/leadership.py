@@ -45,7 +45,7 @@ class LeaderElectionLost(RuntimeError):
 class Leadership:
     """Competes for the Lease.
 
-    ``lead`` is run once elected; ``failed`` is told of a lost lease and of errors, both on the loop
+    ``lead`` is run once elected; ``failed`` receives a lost lease and errors, both on the loop
     that called :meth:`start`.
     """
 

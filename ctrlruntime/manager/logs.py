@@ -1,4 +1,4 @@
-"""Structured logs: JSON for machines, a console for people, secrets for nobody."""
+"""Structured logs: JSON for machines, a console for people, never secrets."""
 
 from __future__ import annotations
 

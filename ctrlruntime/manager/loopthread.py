@@ -32,7 +32,7 @@ class LoopThread:
 
     @property
     def orphaned(self) -> bool:
-        """Whether the owner's loop is closed: nobody will ever stop this one."""
+        """Whether the owner's loop is closed: this one can no longer be stopped."""
         return self.owner.is_closed()
 
     async def stop(self) -> None:

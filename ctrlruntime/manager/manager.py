@@ -304,7 +304,7 @@ class Manager:
             self._leadership.fence()
 
     def stop(self) -> None:
-        """Asks a running manager to stop; :meth:`start` then returns."""
+        """Request that a running manager stops; :meth:`start` then returns."""
         self._stop.set()
 
     def close(self) -> None:
@@ -344,7 +344,7 @@ class Manager:
 
     @contextlib.asynccontextmanager
     async def running(self, *, leading: bool = True) -> AsyncIterator[Self]:
-        """Run the manager for the length of a block, and stop it as :meth:`start` says at its end.
+        """Run the manager for the length of a block, and stop it at its end as :meth:`start` does.
 
         The block is entered once the caches have synced and this process leads, or with
         ``leading=False`` once everything runs that needs no leadership. What :meth:`start` raises is

@@ -77,7 +77,7 @@ Start = Callable[[], Awaitable[None]]
 class RunnableGroup:
     """Runnables that start together and stop together.
 
-    ``failed`` is told of every exception a runnable ends with.
+    ``failed`` receives every exception a runnable ends with.
     """
 
     def __init__(

@@ -32,12 +32,12 @@ class MetricsServing:
     secure: bool = False
     """Serve https."""
     certificate_folder: Path | None = None
-    """Where the certificate lies, followed when it is replaced; without one it is signed by nobody
+    """Where the certificate lies, followed when it is replaced; without one it is self-signed
     and for ``localhost``, so that readers have to skip the check."""
     certificate_name: str = "tls.crt"
     key_name: str = "tls.key"
     authorize: bool = False
-    """Answer only to tokens that the API server knows, of users who may ``get`` the path
+    """Answer only to tokens that the API server accepts, of users who may ``get`` the path
     (TokenReview and SubjectAccessReview)."""
 
     def __post_init__(self) -> None:

@@ -2,7 +2,7 @@
 
 An item is in at most one of three places:
 
-- *waiting*: due later (``after`` or a retry);
+- *waiting*: scheduled for later (``after`` or a retry);
 - *ready*: a worker may take it now;
 - *held*: ready, but the same request is being processed; it becomes ready when that run is done.
 
@@ -111,7 +111,7 @@ class _Entry:
         self.scheduled_at = 0.0
 
     def schedule(self, reason: str, due: float) -> None:
-        """Keep ``reason`` for a run at ``due`` or later. Of several the earliest counts."""
+        """Keep ``reason`` for a run at that time or later. Of several the earliest counts."""
         if not self.scheduled or due < self.scheduled_at:
             self.scheduled, self.scheduled_at = reason, due
 
@@ -153,7 +153,7 @@ class QueueCore(Generic[RequestT]):
 
     @property
     def waiting(self) -> int:
-        """Items that are due later."""
+        """Items that are scheduled for later."""
         return self._waiting_count
 
     @property
@@ -208,7 +208,7 @@ class QueueCore(Generic[RequestT]):
             self._make_ready(entry, now)
 
     def pop(self) -> Item[RequestT] | None:
-        """Hands out the next item, or ``None`` when nothing is ready. Call :meth:`done` after."""
+        """Return the next item, or ``None`` when nothing is ready. Call :meth:`done` after."""
         now = self._clock()
         if self._waiting:
             self.promote(now)
@@ -269,7 +269,7 @@ class QueueCore(Generic[RequestT]):
 
     @property
     def ready(self) -> int:
-        """Items :meth:`pop` can hand out now, not counting those due since the last call."""
+        """Items :meth:`pop` can return now, not counting those that became ready since the last call."""
         return len(self._oldest)
 
     def shutdown(self) -> None:

@@ -96,7 +96,7 @@ class FastSlow:
 
 
 class MaxOf:
-    """The longest delay any of ``limiters`` asks for."""
+    """The longest delay any of ``limiters`` returns."""
 
     def __init__(self, *limiters: Limiter) -> None:
         if not limiters:

@@ -1,6 +1,6 @@
 """Desired objects: builder, diff and control.
 
-A builder is a pure function from a custom resource to :class:`Desired` objects; :func:`diff` says
+A builder is a pure function from a custom resource to :class:`Desired` objects; :func:`diff` returns
 what separates them from what exists; a :class:`Control` brings them about, after checking whose
 each object is.
 """

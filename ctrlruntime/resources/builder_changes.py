@@ -1,8 +1,8 @@
-"""Changes that come from a new builder alone: nobody asked for them, so they are held back.
+"""Changes that come from a new builder alone: they were not requested, so they are held back.
 
 A builder is a part of the program, and a new release may build the same resource in another way. What
 the builder was given is recorded beside what it made. If only the second changes, the object stays as it
-is until its resource changes, or until somebody wants the builder followed.
+is until its resource changes, or until a roll-out of the builder's changes is requested.
 """
 
 from typing import Any, Final

@@ -60,7 +60,7 @@ FIRST_CONTACT: Final = "1"
 
 
 ATTEMPTS: Final = 4
-"""How often an object that changes under our hands is looked at and written again."""
+"""How often an object that changes meanwhile is read and written again."""
 
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
 """Who holds the fields of an object that has no managed fields when it is first applied."""
@@ -73,7 +73,7 @@ class Action(StrEnum):
     UPDATED = "updated"
     UNCHANGED = "unchanged"
     CONFLICT = "conflict"
-    """Not touched: it is not ours, or somebody else manages a field we want."""
+    """Not touched: another owner holds it, or another manager a desired field."""
     TERMINATING = "terminating"
     """Not touched: it is being deleted, and can be created once it is gone."""
     HELD = "held"
@@ -90,7 +90,7 @@ class Outcome:
     conflict: str = ""
     """For a conflict: who holds the object or the field, in words."""
     superseded_by_watch: bool = False
-    """Somebody wrote after us, and that is known already: no event will tell of a change."""
+    """A later write of another client is known already: no event will tell of a change."""
 
 
 BELONGS: Final = "it belongs to "
@@ -121,7 +121,7 @@ class Control:
     ) -> None:
         """`cache`, or the Cluster whose cache it is: objects are written there.
 
-        `alive(uid)` says whether a known owner has that UID; `remembered` bounds the memory of
+        `alive(uid)` returns whether a known owner has that UID; `remembered` bounds the memory of
         what the server made of our own last writes (oldest forgotten first, at worst one extra
         write that changes nothing)."""
         if isinstance(cache, Cluster):
@@ -148,7 +148,7 @@ class Control:
         return self._find(desired.mapping, desired.name, desired.namespace)
 
     def exists(self, mapping: RESTMapping, entry: Entry) -> bool:
-        """Whether exactly this object, by UID, is still there as far as the cache knows."""
+        """Whether exactly this object, by UID, still exists in the cache."""
         found = self._find(mapping, entry.name, entry.namespace)
         return found is not None and found.uid == entry.uid
 
@@ -206,7 +206,7 @@ class Control:
     ) -> Outcome:
         """Create or update one object, if it is not as desired.
 
-        `wrote` says the caller has its own record of having written it (see `check_ownership`), `current`
+        `wrote`: the caller has its own record of having written it (see `check_ownership`), `current`
         that what it wrote last was this very revision. Raises the client's errors other than
         conflicts; a conflict is an outcome.
         """
@@ -267,7 +267,7 @@ class Control:
         return Outcome(Action.UPDATED, entry, Reason.TRACKING)
 
     async def delete(self, mapping: RESTMapping, entry: Entry, owner: Owner) -> bool:
-        """Delete an object that is ours. Returns False, and does nothing, if it is not.
+        """Delete an own object. Returns False, and does nothing, for any other.
 
         Guarded by the object's UID, so a foreign object of the same name that took its place in
         the meantime is not touched.
@@ -298,11 +298,11 @@ class Control:
         labels: dict[str, Any],
         annotations: dict[str, Any],
     ) -> bool:
-        """Let go of an object that is ours without deleting it.
+        """Release an own object without deleting it.
 
         Our owner reference and the recorded UID are taken off; the owner's key stays, so that the
         same owner finds it again. `labels` and `annotations` are merged in (None removes).
-        Returns False, and does nothing, if the object is not ours.
+        Returns False, and does nothing, for any other object.
         """
         if self.judge(entry, owner).standing is Ownership.FOREIGN:
             return False
@@ -398,7 +398,7 @@ class Control:
             self._settled.popitem(last=False)
 
     def _owned_elsewhere(self, entry: Entry, owner: Owner) -> bool:
-        """Whether a living owner of ours holds it: two owners must not fight, not even by force."""
+        """Whether a living owner of this controller holds it: two owners must not fight, not even by force."""
         uid = entry.annotations.get(OWNER_UID)
         return uid is not None and uid != owner.uid and self._alive(uid)
 
@@ -470,11 +470,11 @@ class Control:
         return str(answer["metadata"]["resourceVersion"]) if required else ""
 
     async def _record_fields(self, desired: Desired, owner: Owner, answer: Manifest) -> Manifest:
-        """See to it that managed fields show all we wrote as ours, and as nobody's else.
+        """Make managed fields show all we wrote as owned by this manager alone.
 
         A merge or an update records only what it changes, and nothing on an object whose managed
         fields are gone; an apply of the same values records everything. The server's stand-in for
-        the unknown managers of before is dropped, or what was ours could never be removed again.
+        the unknown managers of before is dropped, or own fields could never be removed again.
         """
         entry = self.look(desired)
         if entry is None or entry.resource_version != answer["metadata"]["resourceVersion"]:
@@ -516,7 +516,7 @@ class Control:
     async def _write(
         self, desired: Desired, entry: Entry, owner: Owner, required: str, *, force: bool
     ) -> Manifest:
-        """`force`: the same revision was all ours, so taking it back is no conflict. `required`: the
+        """`force`: the same revision was all our own, so restoring it is no conflict. `required`: the
         version that the object must have; empty: any."""
         body = desired.body(owner)
         if required:
@@ -589,7 +589,7 @@ class Control:
         action: Action,
         reason: Reason | None,
     ) -> Outcome:
-        """Remember what the server made of our write, unless somebody has written since."""
+        """Record the server's answer to our write, unless another client has written since."""
         entry = self.look(desired)
         answered = answer["metadata"]["resourceVersion"]
         if entry is not None and entry.resource_version == answered:
@@ -600,7 +600,7 @@ class Control:
 
 
 def _is_new_content(desired: Desired, entry: Entry, owner: Owner, reason: Reason) -> bool:
-    """Whether fields are set that were not ours before, so that another manager may own them."""
+    """Whether fields are set that this manager did not own before, so that another manager may own them."""
     if reason is Reason.REVISION:
         return True
     changed = entry.annotations.get(REVISION) != desired.revision
@@ -608,9 +608,9 @@ def _is_new_content(desired: Desired, entry: Entry, owner: Owner, reason: Reason
 
 
 def _is_disputed(cause: StatusCause) -> bool:
-    """Whether a field conflict is with somebody, over something that is not our own record.
+    """Whether a field conflict is with another manager, over something that is not this controller's record.
 
-    Where managed fields were wiped, the server names `before-first-apply`: that is nobody.
+    Where managed fields were wiped, the server names `before-first-apply`: that is no manager.
     """
     ours = (REVISION, OWNER, OWNER_UID)
     tracking = any(cause.field == f".metadata.annotations.{name}" for name in ours)

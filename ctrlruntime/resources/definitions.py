@@ -1,6 +1,6 @@
 """Whether the CRD of a kind is being deleted, and with it every object of the kind.
 
-The server deletes all objects of a CRD that goes: their `deletionTimestamp` then says nothing of what
+The server deletes all objects of a CRD that goes: their `deletionTimestamp` then does not show what
 anyone wants for each of them. A controller that cleans up behind a finalizer has to tell the two
 apart before it deletes anything.
 """

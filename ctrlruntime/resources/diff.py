@@ -26,7 +26,7 @@ class Reason(StrEnum):
     REVISION = "revision"
     """The desired content is another one than the one last applied."""
     DRIFT = "drift"
-    """Somebody changed or removed a field of ours."""
+    """Another manager changed or removed an own field."""
     TRACKING = "tracking"
     """The record of owner or policy on the object is not the desired one."""
     ADOPTION = "adoption"
@@ -47,7 +47,7 @@ class Settled:
     owned: bytes | None
     """Our entry in its managed fields."""
     version: str = ""
-    """Its resourceVersion, kept where `owned` cannot tell whether somebody wrote since."""
+    """Its resourceVersion, kept where `owned` cannot show whether another client wrote since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A desired object whose name is taken by an object that is not ours."""
+    """A desired object whose name is taken by an object of another owner."""
 
     desired: Desired
     entry: Entry
@@ -117,7 +117,7 @@ def difference(
 
 
 def is_builder_change(desired: Desired, entry: Entry) -> bool:
-    """Whether only the builder makes `desired` differ from `entry`, and nobody wants it followed."""
+    """Whether only the builder makes `desired` differ from `entry`, and no roll-out of its changes is requested."""
     if not desired.inputs or desired.roll_on_builder_change or REVISION not in entry.annotations:
         return False
     same = entry.annotations.get(INPUTS) == desired.inputs
@@ -125,7 +125,7 @@ def is_builder_change(desired: Desired, entry: Entry) -> bool:
 
 
 def is_recorded(desired: Desired, entry: Entry, owner: Owner, before: bytes | None = None) -> bool:
-    """Whether managed fields show every field of the desired object as ours; see `missing_leaves`."""
+    """Whether managed fields show every field of the desired object as owned by us; see `missing_leaves`."""
     missing = missing_leaves(desired.body(owner), entry.owned, before)
     return all(_ignored(path, desired.ignored) for path in missing)
 
@@ -135,7 +135,7 @@ def settle(desired: Desired, entry: Entry, owner: Owner) -> Settled:
 
     An apply owns all it sent, but for what the server dropped: its entry shows every later change.
     A merge or an update owns only what it changed, and nothing at all where managed fields were
-    wiped: then any later write to the object may have been to ours.
+    wiped: then any later write may have changed own fields.
     """
     version = ""
     if desired.strategy is not PatchStrategy.APPLY and not desired.once:
@@ -157,7 +157,7 @@ def _keeps_revision(entry: Entry) -> bool:
 
 
 def _owns_revision(entry: Entry) -> bool:
-    """Whether the recorded revision is our own word, not what somebody else put or left there."""
+    """Whether the recorded revision was written by this manager, not by another one."""
     return entry.owned is not None and f'"f:{REVISION}"'.encode() in entry.owned
 
 

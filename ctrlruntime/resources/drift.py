@@ -1,7 +1,7 @@
 """Drift, read from metadata alone.
 
-When somebody changes or removes a field that our manager owns, the server takes the field out of
-our entry in `managedFields`; a field that is not ours leaves the entry alone. So an object has
+When another manager changes or removes a field that our manager owns, the server takes the field out of
+our entry in `managedFields`; a field of another manager leaves the entry alone. So an object has
 drifted exactly when a leaf of the desired object is missing from our own entry. Values are never
 compared: the server rewrites them (`1000m` becomes `1`, defaults appear).
 """

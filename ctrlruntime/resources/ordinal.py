@@ -1,4 +1,4 @@
-"""Numbered instances: the third of five Pods is told by its number, not by the order of its making."""
+"""Numbered instances: the third of five Pods is identified by its number, not by the order of creation."""
 
 from typing import Final
 

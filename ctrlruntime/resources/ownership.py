@@ -6,7 +6,7 @@ key (`ctrlruntime.dev/owner`), which survives a backup and a restore, and by UID
 
 - a live owner with another UID, or another key: a conflict, the object is left alone;
 - our key, and no living object has the recorded UID: adopted;
-- the recorded owner hands its objects over to us (`Owner.predecessors`): adopted, alive or not;
+- the recorded owner releases its objects to us (`Owner.predecessors`): adopted, alive or not;
 - no record at all: foreign, unless our own server-side-apply entry shows that we wrote it.
 """
 
@@ -79,7 +79,7 @@ class Ownership(StrEnum):
     OURS = "ours"
     ADOPTABLE = "adoptable"
     """Our key under a UID that no longer lives (restored from a backup, or kept as an orphan), or an object
-    that its owner hands over."""
+    that its owner releases."""
     FOREIGN = "foreign"
 
 
@@ -101,9 +101,9 @@ def check_ownership(
 ) -> OwnershipResult:
     """Decide what `entry` is to `owner`.
 
-    `alive(uid)` tells whether some known object has that UID. `wrote` says that the caller has its
+    `alive(uid)` returns whether some known object has that UID. `wrote`: the caller has its
     own record of having applied an object of that name, which counts together with our entry in its
-    managed fields; `same` that this very object, by UID, was ours. Both are consulted only when
+    managed fields; `same` that this very object, by UID, was held before. Both are consulted only when
     every record on the object itself is gone. In doubt the object is foreign.
     """
     recorded_key = entry.annotations.get(OWNER)

@@ -16,7 +16,7 @@ from ctrlruntime.api.kinds import GroupKind
 
 
 class Phase(StrEnum):
-    """What a look at the object says."""
+    """The phase of an object."""
 
     READY = "Ready"
     NOT_READY = "NotReady"
@@ -174,7 +174,7 @@ def _definition(obj: Object) -> Readiness:
 
 
 def _custom(obj: Object) -> Readiness:
-    """Any other kind: the last generation observed, if it says so, and Ready, else Available, True."""
+    """Any other kind: the last generation observed, if it has one, and Ready, else Available, True."""
     status = _part(obj, "status")
     if "observedGeneration" in status and _stale(obj, status):
         return not_ready("its controller has not seen the last change yet")

@@ -2,7 +2,7 @@
 
 The revision is FNV-1a, 32 bit, over the object's canonical JSON, written as 8 hex digits and kept
 in the annotation :data:`REVISION`. It is taken before tracking metadata is added and holds nothing
-of the operator's own version, so that an upgrade of the operator rolls nobody's pods.
+of the operator's own version, so that an upgrade of the operator rolls no pods.
 """
 
 from collections.abc import Mapping

@@ -61,7 +61,7 @@ class ResourceName(msgspec.Struct, frozen=True):
 
 
 class AdmissionRequest(msgspec.Struct, rename="camel", frozen=True):
-    """One request that the API server asks about; the objects are still JSON.
+    """One request under admission; the objects are still JSON.
 
     ``operation`` is CREATE, UPDATE, DELETE or CONNECT. ``request_kind`` is what the user sent,
     where a webhook with the match policy Equivalent gets it converted to ``kind``.

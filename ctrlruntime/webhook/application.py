@@ -128,7 +128,7 @@ class Application:
     ) -> tuple[str, ...]:
         """Serves what the class declares, and further ``steps`` marked with the same decorators.
 
-        A kind without a class hands dicts to its steps. Returns the paths, by default
+        The steps of a kind without a class receive dicts. Returns the paths, by default
         ``/mutate-<group>-<version>-<kind>`` and ``/validate-...``. Raises ValueError if there is
         nothing to serve, or a path is bad or taken.
         """
@@ -191,7 +191,7 @@ class Application:
         return serve
 
     async def _within(self, request: web.Request, path: str, answer: Answer) -> tuple[int, bytes]:
-        """Answers in the time that the API server waits; after that nobody listens."""
+        """Answers in the time that the API server waits; after that the reply is ignored."""
         try:
             body = await read_body(request, self._limits.get(path, LARGEST_BODY))
             async with asyncio.timeout(_seconds(request.query.get("timeout", ""))):

@@ -23,7 +23,7 @@ LARGEST_TOKEN_REVIEW = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authentication:
-    """Whose token it is; without a user, nobody's. ``error`` tells the server why not."""
+    """Whose token it is; without a user, invalid. ``error`` is the reason for the server."""
 
     user: UserInfo | None = None
     audiences: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Authentication:
 
 
 Authenticate = Callable[[str, tuple[str, ...]], Awaitable[Authentication]]
-"""Asked with the token and the audiences that the server knows of itself by."""
+"""Called with the token and the audiences of the server."""
 
 
 class _Spec(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ _DECODER = msgspec.json.Decoder(_Review)
 
 
 class TokenReviews:
-    """Answers token reviews, in v1 and v1beta1, with what ``authenticate`` says.
+    """Answers token reviews, in v1 and v1beta1, with the result of ``authenticate``.
 
     An exception is a 500 and counted like one of an admission handler; a token is never logged.
     """

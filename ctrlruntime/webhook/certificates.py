@@ -1,6 +1,6 @@
 """The certificates of a webhook server over time: what is served, who is trusted, what comes next.
 
-Pure: a :class:`CertificateSet` is what a Secret holds, and :func:`following` says what it should
+Pure: a :class:`CertificateSet` is what a Secret holds, and :func:`following` returns what it should
 become now.
 """
 
@@ -40,7 +40,7 @@ class CertificateSet:
     """An authority, those before it that are still trusted, and what is served.
 
     ``crosses`` are authorities as the one before signed them; they are served too, so that a client
-    that knows only an older authority can check the certificate.
+    that trusts only an older authority can check the certificate.
     """
 
     authority: KeyPair
@@ -120,7 +120,7 @@ def following(
     *,
     name: str = "webhooks",
 ) -> CertificateSet:
-    """What the set should be at ``now``; ``current`` itself if nothing is due."""
+    """What the set should be at ``now``; ``current`` itself if nothing changes."""
     if current is None or current.authority.certificate.not_valid_after_utc <= now:
         authority = make_authority(name, now, options.authority_lifetime)
         return CertificateSet(authority, issue(authority, hosts, now, options.serving_lifetime))

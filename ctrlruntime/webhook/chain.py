@@ -16,7 +16,7 @@ __all__ = ["Chain"]
 
 
 class Chain:
-    """Asks one handler after the other; each sees the object as the ones before have changed it.
+    """Calls one handler after the other; each sees the object as the ones before have changed it.
 
     Patches are joined in order, and so are warnings. The first denial is the answer, with the
     warnings of those before it.

@@ -48,7 +48,7 @@ class ConversionError(ValueError):
 
 @runtime_checkable
 class Spoke(Protocol):
-    """A version that knows its way to the hub and back. Metadata need not be copied."""
+    """A version that converts to the hub and back. Metadata need not be copied."""
 
     def to_hub(self) -> Resource[Any, Any]: ...
 

@@ -1,4 +1,4 @@
-"""What a model says of its own admission: decorators for its methods, options of its webhooks.
+"""Admission declared on a model: decorators for its methods, options of its webhooks.
 
     class Website(Resource[WebsiteSpec, WebsiteStatus], group="example.com", version="v1"):
         admission: ClassVar = AdmissionOptions(failure_policy="Ignore")

@@ -21,7 +21,7 @@ __all__ = ["Defaulting"]
 
 
 class Defaulting:
-    """Runs defaulters on the object of a request; ``kind`` None hands them dicts.
+    """Runs defaulters on the object of a request; ``kind`` None passes them dicts.
 
     The patch leads from the object as it was sent to the changed one: fields that the class does not
     know stay, and without a change there is no patch. Deletions, and updates of what is being

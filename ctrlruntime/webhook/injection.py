@@ -104,7 +104,7 @@ class Injection:
             await event.wait()
 
     async def run(self) -> None:
-        """Until cancelled; needs a bundle to be told."""
+        """Run until cancelled; waits for a bundle."""
         async with asyncio.TaskGroup() as group:
             for target in self.targets:
                 group.create_task(self._keep(target), name=f"CA bundle of {target}")

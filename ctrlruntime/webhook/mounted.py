@@ -53,7 +53,7 @@ class CertWatcher:
             await self._look()
 
     async def _look(self) -> None:
-        """A change that does not help is told once, not at every look."""
+        """A change that does not help is reported once, not at every check."""
         stamp: Stamp | None = None
         try:
             stamp = self._stamp()

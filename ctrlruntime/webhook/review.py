@@ -63,7 +63,7 @@ Step = Callable[[Any, Review[Any]], Awaitable[None] | None]
 
 
 async def run_steps(steps: tuple[Step, ...], obj: Any, review: Review[Any]) -> None:
-    """Calls every step. Raises what a step raises, and then asks no further one."""
+    """Calls every step. Raises what a step raises, and then calls no further one."""
     for step in steps:
         result = step(obj, review)
         if inspect.isawaitable(result):

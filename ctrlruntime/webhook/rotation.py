@@ -44,9 +44,9 @@ Changed = Callable[[CertificateSet], Awaitable[None]]
 class CertRotator:
     """Agrees with all other managers on one set of certificates, and replaces it in time.
 
-    Whoever comes first writes; who loses the race takes what the winner wrote. Nobody needs to lead.
+    Whoever comes first writes; who loses the race takes what the winner wrote. No leader is needed.
     ``changed`` hears of every set that is to be served, the first one included, and returns when it
-    is. ``clock`` says when certificates begin and end; after moving it, :meth:`look`.
+    is. ``clock`` decides when certificates begin and end; after moving it, :meth:`look`.
     """
 
     client: Client
@@ -153,7 +153,7 @@ class CertRotator:
     # -- time and news -----------------------------------------------------------------------
 
     async def _pause(self) -> None:
-        """Until something may be due, or was written by another."""
+        """Wait until a certificate may need renewal, or another process wrote."""
         assert self.current is not None  # noqa: S101 - prepare() has made it
         seconds = (due(self.current, self.options) - self.clock()).total_seconds()
         try:

@@ -53,7 +53,7 @@ class ServingTLS:
     @property
     def renewal(self) -> Any:
         """A middleware: a connection made before a change ends with its next answer, so that the
-        certificate before is soon nowhere in use. The client is told (``Connection: close``)."""
+        certificate before is soon nowhere in use. The client is notified (``Connection: close``)."""
 
         from aiohttp import web
 

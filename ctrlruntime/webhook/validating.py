@@ -21,7 +21,7 @@ OPERATIONS = ("CREATE", "UPDATE", "DELETE")
 
 
 class Validating:
-    """Asks the validators of the request's operation; ``kind`` None hands them dicts.
+    """Calls the validators of the request's operation; ``kind`` None passes them dicts.
 
     CREATE and UPDATE hand over the new object, DELETE the one that goes; ``review.old`` is the one
     there is. All findings together are one 422 with a cause for each field. An APIError is passed on

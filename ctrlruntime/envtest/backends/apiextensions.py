@@ -1,6 +1,6 @@
 """The current apiextensions-apiserver: custom resources as the newest release treats them.
 
-It has no built-in kinds and asks a kube-apiserver who somebody is and what they may do: one that runs
+It has no built-in kinds and delegates authentication and authorization to a kube-apiserver: one that runs
 already, or one that is started with it.
 """
 
@@ -53,7 +53,7 @@ class ApiextensionsOptions:
 
 
 class ApiextensionsBackend:
-    """apiextensions-apiserver on loopback, with the kube-apiserver it asks for authentication."""
+    """apiextensions-apiserver on loopback, with the kube-apiserver that authenticates for it."""
 
     def __init__(self, options: BackendOptions) -> None:
         """Raises AssetsMissing."""

@@ -52,7 +52,7 @@ class Backend(Protocol):
         """The release its answers follow; known after `start`."""
 
     def identity(self, user: User) -> Identity:
-        """How the server knows `user`; known after `start`."""
+        """The credentials of `user`; available after `start`."""
 
 
 @runtime_checkable
@@ -65,7 +65,7 @@ class SignsClients(Protocol):
 
 @runtime_checkable
 class TakesUsers(Protocol):
-    """A backend whose server can be told of users while it runs."""
+    """A backend whose server accepts new users while it runs."""
 
     def add_users(self, users: Iterable[User]) -> None: ...
 

@@ -78,14 +78,14 @@ class AttachedBackend:
         return self.target.identity(user)
 
     def certified(self, user: User) -> Identity:
-        """Raises RuntimeError where the server knows no client certificates."""
+        """Raises RuntimeError where the server accepts no client certificates."""
         if not isinstance(self.target, SignsClients):
             raise RuntimeError("this server knows no client certificates: only a real one does")
         return self.target.certified(user)
 
 
 class ConfiguredBackend:
-    """A server of somebody else's, through an administrator's Config."""
+    """A server that others run, through an administrator's Config."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

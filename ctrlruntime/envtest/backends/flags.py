@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 Flags = dict[str, str | None]
-"""Values by name without dashes; None leaves a flag out, so that callers can take ours away."""
+"""Values by name without dashes; None leaves a flag out, so that callers can remove a default."""
 
 
 def flag_list(flags: Flags) -> list[str]:

@@ -46,7 +46,7 @@ class KubeApiserverOptions:
     `version` names a release (`v1.32.0`); without, the newest that is there is taken. With
     `controller_manager` (True, or the names of the controllers) kube-controller-manager runs
     beside it. `apiserver_flags`, `etcd_flags` and `controller_manager_flags` replace flags by name
-    without dashes; None takes one of ours away.
+    without dashes; None removes a default one.
     """
 
     version: str | None = None

@@ -1,4 +1,4 @@
-"""Starting a server on a free port, and again on another when somebody was faster."""
+"""Starting a server on a free port, and on another one if that was taken meanwhile."""
 
 from __future__ import annotations
 

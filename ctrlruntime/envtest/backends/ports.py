@@ -1,4 +1,4 @@
-"""Free ports on loopback for servers that have to be told theirs."""
+"""Free ports on loopback for servers that take theirs as an option."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def free_port() -> int:
     """A port that nothing listens on just now.
 
     It lies below the kernel's range for outgoing connections: a server that comes back to its port
-    must not find a connection of somebody else's there. Another process may still take it first,
+    must not find a connection of another process there. Another process may still take it first,
     so whoever starts a server on it tries again with another.
     """
     highest = _first_ephemeral()

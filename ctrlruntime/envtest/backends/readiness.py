@@ -13,9 +13,9 @@ _TIMEOUT: Final = aiohttp.ClientTimeout(total=5)
 
 
 async def answers_of(config: Config, paths: Iterable[str]) -> dict[str, bytes] | None:
-    """What a server says on each of `paths`; None where one does not answer 200.
+    """Return a server's answer on each of `paths`; None where one does not answer 200.
 
-    The server's certificate tells ours from a stranger's that took the port.
+    The certificate distinguishes this server from another process that took the port.
     """
     connector = aiohttp.TCPConnector(ssl=config.ssl_context() or False)
     found = {}

@@ -1,4 +1,4 @@
-"""Users that come and go while an API server runs: a webhook that knows their tokens."""
+"""Users that come and go while an API server runs: a webhook that holds their tokens."""
 
 from __future__ import annotations
 

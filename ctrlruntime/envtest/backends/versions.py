@@ -18,7 +18,7 @@ def parse_version(text: str) -> Version:
 
 
 def binary_version(binary: Path) -> Version:
-    """What `kube-apiserver --version` says. Raises RuntimeError if it says nothing of the kind."""
+    """Return the version that `kube-apiserver --version` prints. Raises RuntimeError if it prints none."""
     said = subprocess.run(  # noqa: S603
         [str(binary), "--version"], capture_output=True, text=True, check=False, timeout=60
     )

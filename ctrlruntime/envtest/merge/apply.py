@@ -21,7 +21,7 @@ Manifest = dict[str, Any]
 
 
 class MergeSchema(Protocol):
-    """What merging asks of a schema (``schema.registry.TypeSchema`` provides it)."""
+    """What merging needs of a schema (``schema.registry.TypeSchema`` provides it)."""
 
     @property
     def type(self) -> TypeNode:
@@ -300,7 +300,7 @@ class _Write:
     def _prune(
         self, merged: Manifest, last: Ownership, managers: Managers, who: Identity
     ) -> Manifest:
-        """``merged`` without what the applier had before and nobody has now."""
+        """``merged`` without what the applier had before and no manager has now."""
         one_version = all(each.api_version == last.api_version for each in managers.values())
         if one_version and not fields.difference(last.fields, managers[who].fields):
             return merged

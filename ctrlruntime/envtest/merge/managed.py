@@ -58,7 +58,7 @@ class Identity(NamedTuple):
 class Ownership:
     """The fields of one manager, in the version it wrote them in; ``time`` is RFC 3339 or None.
 
-    ``entry``: the stored entry that it was read from, which says all this already.
+    ``entry``: the stored entry that it was read from, which holds all this already.
     """
 
     fields: FieldSet
@@ -126,7 +126,7 @@ def decode_or_empty(entries: Any, *, stored: bool = False) -> Managers:
 
 
 def is_reset(entries: Any) -> bool:
-    """Whether a request asks to wipe the list: ``managedFields: [{}]``."""
+    """Whether a request wipes the list: ``managedFields: [{}]``."""
     return isinstance(entries, list) and len(entries) == 1 and entries[0] == {}
 
 

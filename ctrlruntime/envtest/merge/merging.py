@@ -8,10 +8,10 @@ from ctrlruntime.envtest.merge.typed import ListType, MapType, TypeNode
 
 
 def merge(live: Any, applied: Any, node: TypeNode) -> Any:
-    """``live`` with everything that ``applied`` says; nothing is taken away.
+    """Return ``live`` with every field of ``applied``; nothing is removed.
 
     Returns ``live`` itself where nothing changes, so an unchanged part is recognised by identity.
-    List items keep the order of ``applied`` as far as it says one. Neither argument is changed.
+    List items keep the order of ``applied`` as far as it has one. Neither argument is changed.
     """
     if live is applied:
         return live

@@ -1,6 +1,6 @@
 """The types that merging needs: which maps and lists are merged, and by which keys.
 
-A :class:`TypeNode` says what a value may be: a scalar, a list, a map, or (untyped) any of them. It
+A :class:`TypeNode` describes what a value may be: a scalar, a list, a map, or (untyped) any of them. It
 is built from an OpenAPI schema with the ``x-kubernetes-*`` extensions, see ``schema``.
 """
 

@@ -20,7 +20,7 @@ class PodNetwork(StrEnum):
     """What becomes of a connection to a simulated Pod."""
 
     NOWHERE = "nowhere"
-    """Nobody is there: 10.128.0.0/9."""
+    """No host is there: 10.128.0.0/9."""
     LOOPBACK = "loopback"
     """It reaches this machine (127.128.0.0/9). Whoever listens there can tell Pods by the address."""
 

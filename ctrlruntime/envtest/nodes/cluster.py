@@ -31,7 +31,7 @@ class NodeOptions:
     Without `pods` workloads become ready by one status write each, with no ReplicaSet and no Pod.
     `start_delay` is how long a Pod stays Pending. `run_local` runs commands of Pods that ask for
     it; only for servers that the environment itself started. `namespaces` are those looked after,
-    None for all. `pod_network` says where the addresses of Pods lead.
+    None for all. `pod_network` decides where the addresses of Pods lead.
     """
 
     pods: bool = True
@@ -95,7 +95,7 @@ class Cluster:
         *,
         namespace: str,
     ) -> None:
-        """A merge patch; an object that went away meanwhile is nobody's loss."""
+        """A merge patch; an object that was deleted meanwhile is ignored."""
         try:
             await self.client.patch(
                 kind,

@@ -19,7 +19,7 @@ from ctrlruntime.manager import run
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the command line says."""
+    """The options of the command line."""
 
     kubeconfig: Path
     pods: bool
@@ -74,5 +74,5 @@ async def serve(settings: Settings) -> None:
 )
 @click.option("--ready", help="File that gets one line of JSON once everything is watched.")
 def main(**options: object) -> None:
-    """Simulated nodes: workloads progress, nothing is really run but what asks for it."""
+    """Simulated nodes: workloads progress, only annotated Pods really run."""
     run(serve(msgspec.convert(options, Settings)))

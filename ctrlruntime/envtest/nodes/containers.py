@@ -64,7 +64,7 @@ def relocated(command: Command, places: Mapping[str, str]) -> Command:
     """With every word and value that is one of these paths, or below it, led to its own place.
 
     Processes of one machine share its file system: where a container would see a mount, its process is
-    told of the folder that stands for it.
+    given the folder that stands for it.
     """
 
     def moved(text: str) -> str:

@@ -13,7 +13,7 @@ HASH = "controller-revision-hash"
 
 
 class DaemonSetReconciler:
-    """As the daemonset controller on a cluster of one node, whatever the node selector says."""
+    """As the daemonset controller on a cluster of one node, whatever the node selector."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -177,7 +177,7 @@ def finish_time(job: Manifest) -> datetime | None:
 
 
 def _outcome_conditions(outcome: Manifest | None) -> list[Manifest]:
-    """The criterion first, as the API server asks for since 1.31, then the outcome."""
+    """The criterion first, as the API server requires since 1.31, then the outcome."""
     if outcome is None:
         return []
     first = "SuccessCriteriaMet" if outcome["type"] == "Complete" else "FailureTarget"

@@ -59,7 +59,7 @@ class PodRun:
 class LocalRunner:
     """Runs the commands of Pods as processes of this machine, in a folder for each Pod.
 
-    The working directory is the folder, whatever `workingDir` says. The environment is the
+    The working directory is the folder, whatever `workingDir` is. The environment is the
     container's own plus PATH and the like, KUBECONFIG and TERMINATION_MESSAGE_PATH. Volumes are
     folders in it, and nothing is mounted: words and values that are a path below a mount point, or
     the container's terminationMessagePath, are changed to the path of what stands for it. `changed`

@@ -216,7 +216,7 @@ def _key(pod: Manifest) -> tuple[str, str]:
 
 
 def _grace(pod: Manifest) -> float:
-    """Seconds between SIGTERM and SIGKILL: what the deletion says, or else the Pod."""
+    """Seconds between SIGTERM and SIGKILL: from the deletion, or else the Pod."""
     asked = pod["metadata"].get("deletionGracePeriodSeconds")
     own = pod["spec"].get("terminationGracePeriodSeconds", 30)
     return float(own if asked is None else asked)

@@ -75,7 +75,7 @@ def overdue(pod: Mapping[str, Any], now: datetime, exits: Mapping[str, Exit]) ->
 def finished(
     pod: Mapping[str, Any], now: datetime, exits: Mapping[str, Exit], *, failed: bool = False
 ) -> Manifest:
-    """Every container has ended; `exits` by container name. Failed if one of them did, or as told."""
+    """Every container has ended; `exits` by container name. Failed if one of them did, or as given."""
     failed = failed or any(exit_.code for exit_ in exits.values())
     containers = []
     for container in pod["spec"].get("containers", []):

@@ -55,7 +55,7 @@ from ctrlruntime.manager.runnables import FuncRunnable
 from ctrlruntime.queue import Request
 
 EAGER = InformerOptions(reflector=ReflectorOptions(backoff=BackoffOptions(cap=2.0)))
-"""Servers of tests are restarted, and are not spared: nobody waits half a minute for a node."""
+"""Servers of tests are restarted, and a node's grace period of half a minute is not needed."""
 
 
 class SimulatedNodes:

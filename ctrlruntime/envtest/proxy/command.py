@@ -28,7 +28,7 @@ CONTROL_TOKEN = "ENVTEST_PROXY_CONTROL_TOKEN"  # noqa: S105 - the variable's nam
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the command line says."""
+    """The options of the command line."""
 
     upstream: str
     upstream_ca: Path | None

@@ -245,7 +245,7 @@ class Relay:
         return classify(method, target, head.text(b"content-type"), user, acting_as)
 
     def _before(self, exchange: Exchange) -> bool:
-        """Asks the rules; False if the request does not go on now."""
+        """Apply the rules; False if the request does not go on now."""
         proxy, info = self._proxy, exchange.info
         rule = proxy.rules.before(info)
         if rule is None:

@@ -1,4 +1,4 @@
-"""What a request to an API server asks for, read from its request line and headers."""
+"""What a request to an API server is for, read from its request line and headers."""
 
 from __future__ import annotations
 

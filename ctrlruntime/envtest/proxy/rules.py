@@ -83,7 +83,7 @@ class Kill(_Action, frozen=True):
 
 
 class LoseReply(_Action, frozen=True):
-    """The connection is cut after the server has answered: it did the work, nobody heard."""
+    """The connection is cut after the server has answered: the work is done, the reply is lost."""
 
 
 class Delay(_Action, frozen=True):
@@ -228,7 +228,7 @@ class ActiveRule:
         return True
 
     def count(self) -> bool:
-        """Counts one match and says whether the rule is due."""
+        """Count one match, and return whether the rule applies."""
         self.matched += 1
         return self.matched >= self.rule.nth and not self.spent
 

@@ -1,6 +1,6 @@
 """Validation rules of custom resources: ``x-kubernetes-validations``.
 
-The evaluator is the package ``cel``. It knows no optional syntax (``a.?b``, ``a[?i]``), no
+The evaluator is the package ``cel``. It has no optional syntax (``a.?b``, ``a[?i]``), no
 comprehensions with two variables and no ``cel.bind``; a CRD with such a rule, or with a function
 that is not here, is refused when it is created. No rule is ever left out at run time.
 """

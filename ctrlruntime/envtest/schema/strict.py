@@ -1,4 +1,4 @@
-"""Decoding of request bodies with an eye on repeated fields, as ``fieldValidation`` asks for."""
+"""Decoding of request bodies with an eye on repeated fields, as ``fieldValidation`` requires."""
 
 from __future__ import annotations
 

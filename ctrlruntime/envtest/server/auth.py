@@ -163,7 +163,7 @@ class Authorizer:
         return self.decide(asked) is not None
 
     def decide(self, asked: Attributes) -> str | None:
-        """Why it is allowed, in RBAC's words (empty: for no reason told); None: it is not."""
+        """Why it is allowed, in RBAC's words (empty: no reason reported); None: it is not."""
         if self.allows_all or MASTERS in asked.user.groups:
             return ""
         for binding, subject in self._bindings(asked.user, asked.namespace):

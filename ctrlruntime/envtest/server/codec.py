@@ -154,7 +154,7 @@ _METADATA: Final = frozenset(
 
 
 def _unknown_metadata(kind: Kind, obj: Manifest) -> list[str]:
-    """The metadata of custom kinds has the fields of ObjectMeta, whatever their schema says."""
+    """The metadata of custom kinds has the fields of ObjectMeta, whatever their schema."""
     if not kind.custom:
         return []
     metadata = obj["metadata"]

@@ -31,7 +31,7 @@ def converts(kind: Kind) -> bool:
 
 
 class ConversionWebhook:
-    """Asks the webhook that a definition names."""
+    """Calls the webhook that a definition names."""
 
     def __init__(self, client: WebhookClient) -> None:
         self._client = client

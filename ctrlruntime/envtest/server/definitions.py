@@ -181,7 +181,7 @@ class Definitions:
 
 
 def deprecation(kind: Kind, version: str) -> str:
-    """What the server says of a deprecated version; empty for others."""
+    """The warning for a deprecated version; empty for others."""
     entry = kind.version_entry(version)
     if not entry.get("deprecated"):
         return ""

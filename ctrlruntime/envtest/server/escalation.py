@@ -1,4 +1,4 @@
-"""Nobody grants more than he holds: roles and bindings, checked as RBAC's registries do."""
+"""No user grants more than it holds: roles and bindings, checked as RBAC's registries do."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ class GarbageCollector:
         return self._state.catalog.by_kind(group, owner.get("kind", "")) is not None
 
     def _owner(self, record: Record, owner: dict[str, Any]) -> Record | None:
-        """The owner if it is where the reference says: same namespace or cluster-scoped."""
+        """The owner if it is where the reference points: same namespace or cluster-scoped."""
         node = self._present.get(owner.get("uid", ""))
         if node is None or (node[1] and node[1] != record.namespace):
             return None

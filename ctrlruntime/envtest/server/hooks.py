@@ -138,7 +138,7 @@ def _node(state: State, obj: Manifest) -> None:
 
 
 def _not_ready(obj: Manifest) -> None:
-    """A new node takes no pods until something says that it is ready."""
+    """A new node takes no pods until it is marked ready."""
     taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
     taints = obj["spec"].setdefault("taints", [])
     if taint not in taints:

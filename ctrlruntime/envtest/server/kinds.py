@@ -1,4 +1,4 @@
-"""What the server knows of a kind: names, scope, versions, subresources and write rules."""
+"""What the server holds of a kind: names, scope, versions, subresources and write rules."""
 
 from __future__ import annotations
 

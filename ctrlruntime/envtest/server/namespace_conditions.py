@@ -1,4 +1,4 @@
-"""What a terminating namespace says of the content that keeps it."""
+"""The conditions of a terminating namespace about the content that keeps it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Remaining:
         return bool(self.resources)
 
     def conditions(self, before: list[Manifest], now: str) -> list[Manifest]:
-        """The conditions now; one that says the same as before keeps its time."""
+        """The conditions now; one that is the same as before keeps its time."""
         said = {
             "NamespaceContentRemaining": (
                 "SomeResourcesRemain",

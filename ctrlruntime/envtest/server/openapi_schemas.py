@@ -160,7 +160,7 @@ _V3_ONLY: Final = frozenset(
 
 
 def _v2(schema: Schema) -> Schema:
-    """What v2 can say of a structural schema: it knows no null, no unions and no defaults."""
+    """What v2 can express of a structural schema: it has no null, no unions and no defaults."""
     out: Schema = {}
     free = schema.get("x-kubernetes-preserve-unknown-fields")
     loose = schema.get("nullable") or schema.get("x-kubernetes-int-or-string")

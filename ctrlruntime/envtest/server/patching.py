@@ -182,7 +182,7 @@ class Patcher:
     # -- decoded objects -------------------------------------------------------------------
 
     def clean(self, kind: Kind, request: Request, obj: Manifest, repeated: list[str]) -> None:
-        """Drop unknown fields, saying so as fieldValidation asks, and fill in defaults."""
+        """Drop unknown fields, with warnings as fieldValidation requires, and fill in defaults."""
         removed = self._state.schema(kind, request.version).prune(obj)
         if request.field_validation != "Ignore" and (removed or repeated):
             found = [*repeated, *(f'unknown field "{path}"' for path in removed)]

@@ -23,7 +23,7 @@ def messages(package: str, table: Mapping[str, str]) -> dict[str, type[Message]]
 
     A table entry lists the fields as `name=number` (a string), `name:type=number` or
     `name:type*=number` (repeated); a type is a scalar or another message of the table. With `?` a
-    scalar's zero is told from its absence (`name?=1`, `name:int32?=1`).
+    scalar's zero is distinguished from its absence (`name?=1`, `name:int32?=1`).
     """
     file = descriptor_pb2.FileDescriptorProto(
         name=f"{package}.proto", package=package, syntax="proto3"

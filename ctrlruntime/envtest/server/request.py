@@ -1,4 +1,4 @@
-"""What a request asks for: its place in the API, its options, and the answer it accepts."""
+"""What a request is for: its place in the API, its options, and the answer it accepts."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ def _unknown_field(field: str, kind: Kind) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a list or watch asks for, beyond the kind."""
+    """What a list or watch selects, beyond the kind."""
 
     namespace: str = ""
     name: str = ""

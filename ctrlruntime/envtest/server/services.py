@@ -14,7 +14,7 @@ _WITH_PORTS: Final = frozenset({"NodePort", "LoadBalancer"})
 
 
 class Allocator:
-    """Hands out cluster addresses and node ports, each once."""
+    """Allocates cluster addresses and node ports, each once."""
 
     def __init__(self, cidr: str) -> None:
         self._network = ipaddress.ip_network(cidr)

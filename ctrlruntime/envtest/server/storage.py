@@ -274,7 +274,7 @@ class Storage:
         self, bucket: Bucket, obj: Manifest, epoch: int = 0, attach: Attach | None = None
     ) -> Record:
         """Store a new object; takes the dict over. `attach` completes the record before anyone
-        is told of it."""
+        is notified."""
         return self._write(bucket, obj, None, epoch, attach)
 
     def update(

@@ -33,7 +33,7 @@ class WatchOptions:
     bookmarks: bool
     timeout: float
     initial_events: bool
-    """sendInitialEvents: the state now, then a bookmark that says it was all."""
+    """sendInitialEvents: the state now, then a bookmark that ends it."""
 
     @classmethod
     def of(cls, request: Request) -> WatchOptions:
