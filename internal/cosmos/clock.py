@@ -6,13 +6,13 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time. One that jumps says so, since whoever waits counts real seconds."""
+    """Returns the time. One that jumps notifies, since waits count real seconds."""
 
     def now(self) -> datetime:
         """The moment, in UTC."""
 
     def subscribe(self, jumped: Callable[[], None]) -> None:
-        """Be told after each jump."""
+        """Call back after each jump."""
 
 
 class SystemClock:

@@ -51,7 +51,7 @@ class FoundSource:
     reference: Manifest
     """`spec.dataSource` of the claim."""
     size: Quantity | None
-    """The least size of the claim; None where nobody tells."""
+    """The least size of the claim; None if unknown."""
     height: int | None = None
     """Next height of the node on this disk, where it was recorded."""
     version: str = ""
@@ -64,7 +64,7 @@ class FoundSource:
 
 
 class SourceMissing(Exception):
-    """The source cannot be had, for now or ever; the message says why."""
+    """The source cannot be had, for now or ever; the message gives the reason."""
 
     def __init__(self, reason: SourceReason, message: str) -> None:
         super().__init__(message)

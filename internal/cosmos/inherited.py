@@ -14,7 +14,7 @@ FOUND_BY: Final = frozenset(
         label_keys.BELONGS_TO,
     }
 )
-"""Labels that Services select by and objects are found by. Nobody's metadata changes them."""
+"""Labels that Services select by and objects are found by. No inherited metadata changes them."""
 
 
 def labels_beside(labels: Mapping[str, str] | None, own: Mapping[str, str]) -> dict[str, str]:

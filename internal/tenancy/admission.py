@@ -1,4 +1,4 @@
-"""What is told at once when a registry or a template is written, instead of in its conditions later.
+"""What is rejected on admission when a registry or a template is written, instead of in its conditions later.
 
 Every check here is one of the reconcilers'. Conditions remain: an object may have been let in while
 no manager answered. See docs/decisions/webhooks.md.

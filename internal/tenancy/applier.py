@@ -361,7 +361,7 @@ class _Pass:
         return await control.ensure(desired, owner, wrote=wrote, current=current)
 
     def _refused(self, item: BuiltResource, error: APIError) -> Outcome:
-        """The server said no: the tenant says why, and tries again later."""
+        """The server refused: the tenant reports why, and retries later."""
         message = refusal(error, self._hidden)
         self._found.retry = True
         self._logger.warning(
@@ -391,7 +391,7 @@ class _Pass:
         return self._walker.grants.denied(self._request, *wanted)
 
     def _denied(self, item: BuiltResource, grant: Grant) -> Outcome:
-        """A right is missing: the tenant says which, and is woken once it may have been granted."""
+        """A right is missing: the tenant reports which, and is requeued once it may have been granted."""
         self._found.missing.add(grant)
         message = f"{grant.summary}; the condition {GRANTED} says how to allow it"
         self._logger.warning("Right missing", resource=item.resource.id, message=grant.summary)

@@ -96,7 +96,7 @@ class HandOvers:
     """An event handler of the tenant informer: a tenant that may take objects over is woken."""
 
     on_change: Callable[[Request], None]
-    """Receives the tenants that may take objects over, and a tenant that hands over no more."""
+    """Receives the tenants that may take objects over, and a tenant that releases no more."""
 
     def __call__(self, event: Event) -> None:
         if not isinstance(event, UpdateEvent):

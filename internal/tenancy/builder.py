@@ -50,7 +50,7 @@ class BuiltResource:
     """One resource of the tenant: its desired object, or the problem with it in one sentence.
 
     `missing_kind` is set when the server does not serve its kind, `grant` when the manager may not
-    read it; `transient` says the same input may work later.
+    read it; `transient`: the same input may work later.
     """
 
     resource: TResource

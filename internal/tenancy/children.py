@@ -1,4 +1,4 @@
-"""The kinds that templates name are known only at run time: watched while somebody uses them."""
+"""The kinds that templates name are known only at run time: watched while in use."""
 
 import asyncio
 import time
@@ -78,7 +78,7 @@ class ChildKinds:
     _missing: dict[GroupVersionKind, set[Hashable]] = field(default_factory=dict)
 
     def use(self, user: Hashable, kinds: frozenset[GroupVersionKind]) -> None:
-        """Say which kinds `user` needs from now on. Nothing is watched before `mapping` asks."""
+        """Set the kinds that `user` needs from now on. Nothing is watched before `mapping` is called."""
         before = self._users.get(user, frozenset())
         if kinds == before:
             return
@@ -181,7 +181,7 @@ class ChildKinds:
         )
 
     async def release_unused(self) -> None:
-        """Stop asking for kinds that cannot be read and that nobody uses any more."""
+        """Stop asking for kinds that cannot be read and are not used any more."""
         for gvk in [gvk for gvk in self._waits if self._uses[gvk] <= 0]:
             await self._drop(gvk)
 
@@ -209,7 +209,7 @@ class ChildKinds:
         await asyncio.gather(*self._waits.values(), return_exceptions=True)
 
     def _wait(self, gvk: GroupVersionKind, informer: Informer, user: Hashable) -> None:
-        """See to it that `user` is told when the kind can be read."""
+        """Report to `user` when the kind can be read."""
         self._waiting.setdefault(gvk, set()).add(user)
         if gvk not in self._waits:
             self._waits[gvk] = asyncio.create_task(self._tell_when_listed(gvk, informer))

@@ -43,7 +43,7 @@ class Verdict:
     """Variables that it reads and gives no default."""
     cyclic: bool = False
     refused: bool = False
-    """Whether it asks for what the manager does not allow templates."""
+    """Whether it needs what the manager does not allow templates."""
 
     @property
     def problems(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ class Guard:
     """How much may be removed within the window: `percent` of the rows, but always `rows` of them.
 
     `recent` are the rows removed within the window so far. `allow_delete` is the operator's explicit word for up to so many tenants. `released` are names of
-    tenants that such a word has let go already.
+    tenants that such an approval has released already.
     """
 
     percent: int = 20
@@ -112,7 +112,7 @@ def guarded(
 
     `decided` are names that it let pass before and that only wait for their replacements: nothing but
     an empty result holds them again. A row without a usable uid may be the row of any uid that is absent. While there is one, tenants
-    of absent uids are held, as none can be told apart from a renamed one; inactive rows are clear.
+    of absent uids are held, as none can be distinguished from a renamed one; inactive rows are clear.
     """
     if not asked:
         return None, frozenset()

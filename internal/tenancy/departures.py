@@ -37,7 +37,7 @@ class Replacement:
     """A tenant that goes once the tenants that take its place are ready.
 
     `by` are all that it is paired with, to be recorded on it, and `awaited` those that it waits for. With
-    `held` the guard holds its deletion: it is paired and hands nothing over. `uid` is set if its row
+    `held` the guard holds its deletion: it is paired and releases nothing. `uid` is set if its row
     counts for the guard's window.
     """
 

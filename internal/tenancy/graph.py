@@ -42,7 +42,7 @@ def _networkx() -> ModuleType:
 class GraphError(Exception):
     """The resources of a template do not form a graph that can be carried out.
 
-    `problems` has one sentence each; `cyclic` says whether a cycle is among them.
+    `problems` has one sentence each; `cyclic`: whether a cycle is among them.
     """
 
     def __init__(self, problems: Sequence[str], *, cyclic: bool = False) -> None:
@@ -115,7 +115,7 @@ class Graph:
 
 
 def dependencies_of(resources: Iterable[TResource]) -> list[tuple[str, Sequence[str]]]:
-    """What each resource depends on, as its template says."""
+    """What each resource depends on, by its template."""
     return [(item.id, item.depend_ids) for item in resources]
 
 

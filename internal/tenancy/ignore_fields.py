@@ -25,7 +25,7 @@ MATCH_KEYS = (
     "ip",
     "key",
 )
-"""Fields by which the items of a list are told apart; without one, items are matched by place."""
+"""Fields by which the items of a list are distinguished; without one, items are matched by place."""
 
 _FORBIDDEN = frozenset({("apiVersion",), ("kind",), ("metadata",), ("metadata", "name")})
 _ABSENT: Any = object()

@@ -41,7 +41,7 @@ FIRST_RETRY, LAST_RETRY = 1.0, 30.0
 
 _DENIED = re.compile(r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)"')
 _IMPERSONATE: Final = ("impersonate", "impersonate:", "impersonate-on:")
-"""Verbs of a missing right to impersonate; since Kubernetes 1.36 the server asks first about a right for
+"""Verbs of a missing right to impersonate; since Kubernetes 1.36 the server checks first a right for
 the kind of identity (`impersonate:serviceaccount`) and the request (`impersonate-on:serviceaccount:patch`)."""
 _ACCOUNT = "system:serviceaccount:"
 
@@ -152,7 +152,7 @@ def impersonation(account: str, verb: str = "", user: str = "") -> Grant:
 def missing(
     error: Exception | None, mapping: RESTMapping, *, account: str = "", namespace: str = ""
 ) -> Grant | None:
-    """The right that a refusal says is missing; None for every other reason to refuse.
+    """The right that a refusal names as missing; None for every other reason to refuse.
 
     Quotas, admission and Pod security answer Forbidden too, but no role would mend that.
     """

@@ -1,6 +1,6 @@
 """Which tenants and registries are deleted with `--cascade=orphan`.
 
-The garbage collector takes the finalizer that says so off within milliseconds, often before the tenant is
+The garbage collector removes the finalizer that requests it within milliseconds, often before the tenant is
 reconciled: each event of the watch is looked at.
 """
 

@@ -64,7 +64,7 @@ _UNDER_WAY = frozenset({State.READY, State.WAITING, State.BLOCKED})
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One resource. `key` is set once it was applied; `message` says in words what is wrong."""
+    """One resource. `key` is set once it was applied; `message` describes what is wrong."""
 
     id: str
     state: State
@@ -223,7 +223,7 @@ def refusal(error: APIError, sensitive: Mapping[str, str]) -> str:
     """A server's refusal in words.
 
     With sensitive variables it is the reason and the places only: a server's text quotes what it
-    refuses, and templates may have turned a value into something nobody would recognize.
+    refuses, and templates may have turned a value into something unrecognizable.
     """
     if not any(sensitive.values()):
         return error.message

@@ -75,7 +75,7 @@ class Plan:
         return found
 
     def released(self, before: frozenset[str]) -> frozenset[str]:
-        """Tenants that a word has let go and that are still to be deleted; `before`: by earlier ones."""
+        """Tenants that an approval has released and that are still to be deleted; `before`: by earlier ones."""
         going = frozenset(item.name for item in self.deletes)
         going |= {item.tenant for item in self.replaced}
         return going if self.override_used else before & going

@@ -1,7 +1,7 @@
 """What templates may not do, however they were written: the kinds and places of others.
 
 Whoever may write templates in a namespace has the manager write objects there. That must give them
-no more than this namespace, so what reaches further is refused unless the manager was told to allow
+no more than this namespace, so what reaches further is refused unless the manager is configured to allow
 it. See docs/decisions/template-privileges.md.
 """
 
@@ -44,7 +44,7 @@ OWN: Final = "own"
 
 
 class Refused(ValueError):
-    """The manager does not let a template do this; the message says what would."""
+    """The manager does not let a template do this; the message names what would."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,7 +131,7 @@ def missing_part(source: TenantRegistrySource) -> str:
 
 
 def interval_problem(source: TenantRegistrySource) -> str:
-    """Why rows cannot be read as often as the source says; empty if they can."""
+    """Why rows cannot be read as often as the source configures; empty if they can."""
     try:
         return "" if source.sync_period >= SHORTEST_PERIOD else "must be at least 1s"
     except ValueError as error:

@@ -103,7 +103,7 @@ def _conditions(synced: Synced) -> list[Condition]:
             held is not None,
             held.reason.value if held else "",
             "NothingHeld",
-            held.message if held else "No deletion waits for a word.",
+            held.message if held else "No deletion waits for approval.",
         )
     )
     conditions.append(
@@ -113,7 +113,7 @@ def _conditions(synced: Synced) -> list[Condition]:
             "Synced",
             "TenantsNotWritten",
             list_sentences("Not everything could be written", synced.troubles)
-            or "Every tenant is as its row says.",
+            or "Every tenant matches its row.",
         )
     )
     return conditions

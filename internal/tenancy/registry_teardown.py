@@ -1,4 +1,4 @@
-"""Whether the tenants of a registry that is being deleted go, stay or wait; and what its status says.
+"""Whether the tenants of a registry that is being deleted go, stay or wait; and what its status reports.
 
 Pure: the reconciler carries out the answer.
 """
@@ -40,7 +40,7 @@ class Teardown:
     approval: str = ""
     orphan: bool = False
     uninstall: bool = False
-    """The CRD of registries or tenants goes, and nobody approved that tenants go with it."""
+    """The CRD of registries or tenants goes, without approval that tenants go with it."""
     approved_uninstall: bool = False
     """Such a CRD goes, with approval."""
     living: int = 0
@@ -57,7 +57,7 @@ def decide_fate(teardown: Teardown) -> Fate:
 
 
 def is_protected(spec: Mapping[str, Any] | None) -> bool:
-    """Whether a registry's spec, as stored, asks for deletion protection: unless it says no."""
+    """Whether a registry's spec, as stored, requests deletion protection: the default."""
     return (spec or {}).get("deletionProtection") is not False
 
 

@@ -49,7 +49,7 @@ class Reason(StrEnum):
     NOT_RENDERED = "NotRendered"
     """Its resource cannot be rendered: it has no name at present, this may be it."""
     UNKNOWN_RESOURCE = "UnknownResource"
-    """Neither the object nor the status says which resource it is."""
+    """Neither the object nor the status names its resource."""
 
     NOT_IN_TEMPLATE = "NotInTemplate"
     REPLACED = "Replaced"
@@ -57,7 +57,7 @@ class Reason(StrEnum):
     TENANT_DELETED = "TenantDeleted"
 
     RETAINED = "Retained"
-    """The template, the tenant or the object itself asks for Retain."""
+    """The template, the tenant or the object itself requests Retain."""
     NO_POLICY = "NoPolicy"
     """The object records no deletion policy."""
     REFERENCE_REMOVED = "ReferenceRemoved"
@@ -272,7 +272,7 @@ def _of_deleted(view: _View, item: LiveObject) -> Decision:
 
 
 def _remove(view: _View, item: LiveObject, ids: Collection[str], cause: Reason) -> Decision:
-    """Release it if any side says Retain; delete it only if its own record says Delete."""
+    """Release it if any side has Retain; delete it only if its own record has Delete."""
     if item.policy is DeletionPolicy.RETAIN or not view.wanted.retained.isdisjoint(ids):
         return _release(view, item, Reason.RETAINED)
     if item.policy is not DeletionPolicy.DELETE:

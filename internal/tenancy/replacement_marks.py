@@ -35,7 +35,7 @@ def replacements_of(entry: Entry) -> Iterable[str]:
 def predecessors_of(entry: Entry, tenants: Tenants) -> frozenset[str]:
     """Return the UIDs of the tenants that hand their objects over to this one.
 
-    A tenant that hands over itself takes nothing, so that two never take one object from each other.
+    A tenant that releases objects itself takes nothing, so that two never take one object from each other.
     """
     if hands_over(entry.annotations):
         return frozenset()
@@ -57,7 +57,7 @@ class MarkFailure:
 
 @dataclass(slots=True)
 class ReplacementMarks:
-    """Records a plan's replacements before it is carried out, so that the next manager knows them."""
+    """Records a plan's replacements before it is carried out, so that the next manager finds them."""
 
     tenants: Tenants
     patcher: ObjectPatcher

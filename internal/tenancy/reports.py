@@ -1,4 +1,4 @@
-"""What the outside is told of tenants besides their status: events on trouble, and metrics.
+"""What is reported of tenants besides their status: events on trouble, and metrics.
 
 No event is sent while all goes well. An event is sent when a resource gets into trouble, compared
 with the stored status, so that a restart repeats none.

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class TenantState(StrEnum):
-    """What a tenant's Ready condition says, boiled down to what is counted."""
+    """What is counted of a tenant's Ready condition."""
 
     PENDING = "pending"
     READY = "ready"

@@ -62,7 +62,7 @@ LAST_LOOKUP = 4.0
 
 @dataclass(slots=True)
 class TenantReconciler:
-    """Makes a tenant's resources exist as its template says.
+    """Reconciles a tenant's resources with its template.
 
     Everything is read from the cache; a tenant that is as desired costs no request.
     """
@@ -313,7 +313,7 @@ def template_of(tenant: Tenant) -> Request:
 
 
 def impersonated(tenant: Tenant) -> str | None:
-    """Whom to act for when the tenant's resources are written; None for nobody."""
+    """Whom to act for when the tenant's resources are written; None: no impersonation."""
     account = tenant.spec.service_account_name
     return None if account is None else user_of(tenant.metadata.namespace or "", account)
 

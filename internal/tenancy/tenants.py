@@ -198,7 +198,7 @@ class ExistingTenants:
         self._known.forget((namespace, name))
 
     def _is_intact(self, entry: Entry, spec: Manifest, owner: Owner) -> bool:
-        """Whether every field we applied is still ours. Tenants of one template share the answer."""
+        """Whether every field we applied is still owned by us. Tenants of one template share the answer."""
         if entry.annotations.get(OWNER_UID) != owner.uid or entry.owned is None:
             return False
         if not any(reference.uid == owner.uid for reference in entry.owners):

@@ -1,4 +1,4 @@
-"""What of the answers is worth waking somebody for. Pure."""
+"""Which answers are worth a reconcile. Pure."""
 
 from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Final
 from internal.cosmos.cache.observation import Observation
 
 SECONDS_OF_HEIGHTS: Final = 60.0
-"""Heights alone are told once in that many seconds at most."""
+"""Heights alone are reported once in that many seconds at most."""
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class _Told:
 
 
 class News:
-    """Remembers what was told of each set."""
+    """Holds what was last reported of each set."""
 
     def __init__(self) -> None:
         self._told: dict[Hashable, _Told] = {}
@@ -31,9 +31,9 @@ class News:
         now: float,
         boundaries: Collection[int] = (),
     ) -> bool:
-        """Whether the set's listeners are to be told; if so, it counts as told. `now` in seconds, never going
-        back. The first look at a set without an answer is no news. `boundaries`: heights that somebody waits
-        for; that a node makes one of them next is told at once."""
+        """Whether to report to the set's listeners; if so, it counts as reported. `now` in seconds, never going
+        back. The first look at a set without an answer is no news. `boundaries`: heights that a listener waits
+        for; that a node makes one of them next is reported at once."""
         seen = list(observations)
         words = {each.uid: _word(each, boundaries) for each in seen if each.at is not None}
         heights = {each.uid: each.height for each in seen if each.is_reachable}

@@ -1,4 +1,4 @@
-"""Asks all nodes in the background, and answers everybody from memory."""
+"""Polls all nodes in the background, and answers from memory."""
 
 import asyncio
 import time
@@ -133,11 +133,11 @@ class CosmosCache:
                 self._forget_answers(entry.uid)
 
     def subscribe(self, changed: Callable[[Request], None]) -> None:
-        """Be told of news of a set; see `Observations`."""
+        """Subscribe to changes of a set; see `Observations`."""
         self._listeners.append(changed)
 
     def subscribe_disks(self, changed: Callable[[Request], None]) -> None:
-        """Be told of sets where a disk became fuller or emptier by a percent, or was not told or told again."""
+        """Subscribe to sets where the usage of a disk changed by a percent, or became unknown or known again."""
         self._disk_listeners.append(changed)
 
     # -- who is asked --------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class CosmosCache:
         self, namespace: str, name: str, *, folder: str = "", boundaries: Iterable[int] = ()
     ) -> None:
         """Ask the nodes of a set as its Pods now are. `folder`: where the disk of each is mounted; empty if
-        nobody wants to know its usage. `boundaries`: heights of which listeners are told at once."""
+        its usage is not needed. `boundaries`: heights that are reported to listeners at once."""
         if self._closed:
             return
         key, pods = (namespace, name), self._pods(namespace, name)
@@ -184,7 +184,7 @@ class CosmosCache:
             await self.close()
 
     async def close(self) -> None:
-        """Ask nobody any more. Returns when nothing is under way."""
+        """Stop polling. Returns when no request is in flight."""
         self._closed = True
         followed = list(self._sets.values())
         self._sets.clear()

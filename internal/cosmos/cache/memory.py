@@ -1,4 +1,4 @@
-"""What was last answered, by UID of the Pod. Pure: whoever asks takes a ticket before, and settles it after."""
+"""What was last answered, by UID of the Pod. Pure: a poll takes a ticket before, and settles it after."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Record(Generic[T]):
     """One answer. It is never changed, only replaced."""
 
     at: datetime | None = None
-    """When it came; None: nobody asked yet, or what was said is no longer so."""
+    """When it came; None: not polled yet, or the answer is no longer valid."""
     answer: T | None = None
     error: str = NOT_ASKED
     """Why there is no answer; empty if there is one."""

@@ -94,7 +94,7 @@ class CacheMetrics:
         waiting: Callable[[], float],
         nodes: Callable[[str], float],
     ) -> None:
-        """Where the numbers come from that are looked up when somebody reads them."""
+        """The numbers that are read at each scrape."""
         self.age.set_function(age)
         self.under_way.set_function(under_way)
         self.waiting.set_function(waiting)

@@ -47,7 +47,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class DiskObservation:
-    """How full the disk of one node is, as it was last told."""
+    """How full the disk of one node is, as last reported."""
 
     pod: str
     """Name of the node's Pod."""
@@ -56,7 +56,7 @@ class DiskObservation:
     at: datetime | None = None
     """When it was asked about; None before the first time."""
     usage: DiskUsage | None = None
-    """Size and what is free, if it was told."""
+    """Size and what is free, if reported."""
     error: str = ""
     """Why it is not known."""
 
@@ -74,5 +74,5 @@ class Observations(Protocol):
         """Forget what these Pods said, and what they may be saying to a question already under way."""
 
     def subscribe(self, changed: Callable[[Request], None]) -> None:
-        """Be told of sets whose nodes came into sync, fell out of it, or became (un)reachable at once; of
+        """Subscribe to sets whose nodes came into sync, fell out of it, or became (un)reachable at once; of
         heights alone at most once a minute for each set."""

@@ -15,7 +15,7 @@ MIN_READY = timedelta(seconds=5)
 TERMINATING = "Its Pod is being deleted."
 """What is said of a node that is about to end, whatever it answers."""
 WITHOUT_ADDRESS = "Its Pod has no address: it has not begun to run, or has ended."
-"""What is said of a node that nobody can ask."""
+"""The state of a node that cannot be polled."""
 
 
 @dataclass(frozen=True, slots=True)

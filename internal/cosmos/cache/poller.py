@@ -7,11 +7,11 @@ from typing import Any
 from internal.cosmos.cache.pods import Target
 
 Repeat = Callable[[Target], Coroutine[Any, Any, None]]
-"""Asks one node until cancelled."""
+"""Polls one node until cancelled."""
 
 
 class Poller:
-    """Asks the nodes of one set, each at its own pace. Make it on the loop; it runs until it is stopped."""
+    """Polls the nodes of one set, each at its own pace. Make it on the loop; it runs until it is stopped."""
 
     def __init__(self, name: str, repeats: Callable[[Target], Iterable[Repeat]]) -> None:
         """`repeats`: what a node is asked, all of it at the same time."""

@@ -37,7 +37,7 @@ class Questions(Generic[T]):
     async def repeat(
         self, target: Target, answered: Callable[[Record[T], Record[T]], None]
     ) -> None:
-        """Ask a node for as long as it is there; `answered` is told each answer that counts, and the one before."""
+        """Poll a node for as long as it exists; `answered` receives each answer that counts, and the one before."""
         overdue = 0
         while True:
             before = self.memory.get(target.uid)

@@ -22,7 +22,7 @@ class NodeSets(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CacheReconciler:
-    """Has the nodes of a set asked as long as the set exists. It asks nobody itself, and writes nothing."""
+    """Has the nodes of a set polled as long as the set exists. It sends no request itself, and writes nothing."""
 
     node_sets: NodeSets
     cache: CosmosCache
@@ -39,7 +39,7 @@ class CacheReconciler:
 
 
 def asked_of(entry: Entry) -> tuple[str, list[int]]:
-    """The folder whose disk is to be looked at, and the heights at which another version is due.
+    """The folder whose disk is to be looked at, and the heights at which another version starts.
 
     The folder is empty if the set does not want its disks to grow.
     """

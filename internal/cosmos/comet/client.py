@@ -1,4 +1,4 @@
-"""Asks nodes: one session for all of them, a deadline for each question."""
+"""Requests to nodes: one session for all of them, a deadline for each request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEEP_ALIVE: Final = 60.0
 
 
 class NodeClient:
-    """Asks for the status of nodes and the usage of their disks. Close it when nobody asks any more.
+    """Reads the status of nodes and the usage of their disks. Close it after the last request.
 
     How many are asked at once is the caller's to limit. Redirects are not followed: a node is not to
     send its manager anywhere.
@@ -52,7 +52,7 @@ class NodeClient:
     async def _get(
         self, url: URL, params: dict[str, str] | None = None, *, errors: bool = False
     ) -> bytes:
-        """The body; with `errors` also that of an answer with code 500, which says what is wrong."""
+        """The body; with `errors` also that of an answer with code 500, which describes what is wrong."""
         import aiohttp  # a fifth of a manager's import time, and only node sets need it
 
         try:

@@ -13,7 +13,7 @@ class Failure(StrEnum):
     DEADLINE = "Deadline"
     """No answer in time."""
     REFUSED = "Refused"
-    """An answer that says no: another code than 200, or an error of the node's own."""
+    """An answer that refuses: another code than 200, or an error of the node's own."""
     INVALID = "Invalid"
     """An answer that makes no sense."""
 
@@ -27,4 +27,4 @@ class NodeError(Exception):
 
 
 _LIMIT = 200
-"""Characters: what a node says of itself is not to fill a status."""
+"""Characters: a node's text is not to fill a status."""

@@ -1,4 +1,4 @@
-"""What a node says of itself at /status. Pure."""
+"""What a node reports at /status. Pure."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,7 +19,7 @@ class NodeStatus:
     height: int
     """Its last block; 0 before the first."""
     catching_up: bool
-    """Whether it is behind the network, as far as it knows."""
+    """Whether it is behind the network, by its own report."""
 
 
 class _SyncInfo(msgspec.Struct, gc=False):

@@ -1,4 +1,4 @@
-"""How full a node's disk is, as the container beside the node says at /disk. Pure."""
+"""How full a node's disk is, as the container beside the node reports at /disk. Pure."""
 
 from dataclasses import dataclass
 from typing import Final

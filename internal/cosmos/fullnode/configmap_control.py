@@ -66,7 +66,7 @@ def _pods(node_set: CosmosFullNode) -> list[str]:
 
 
 def _check_keys(node_set: CosmosFullNode, keys: Mapping[str, NodeKey]) -> None:
-    """Raises TransientError while others cannot be told of a node: their configuration would change twice."""
+    """Raises TransientError while a node cannot be given to others: their configuration would change twice."""
     lacking = [pod for pod in _pods(node_set) if pod not in keys]
     if lacking:
         raise TransientError(f"no ConfigMap is changed while {lacking[0]} has no node key")

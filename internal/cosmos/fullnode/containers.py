@@ -45,7 +45,7 @@ def containers(node_set: CosmosFullNode, ordinal: int, sidecar_image: str) -> li
 
 
 def pulled(node_set: CosmosFullNode) -> Part:
-    """When the image is pulled, if the template says so."""
+    """When the image is pulled, if the template sets it."""
     policy = node_set.spec.pod_template.image_pull_policy
     return {"imagePullPolicy": policy} if policy else {}
 

@@ -33,7 +33,7 @@ def inputs_of(*parts: Any) -> str:
 
 
 def plain(part: ApiModel, *without: str) -> Manifest:
-    """What a part of a spec says, but for the fields named and what equals its default."""
+    """A part of a spec, without the fields named and what equals its default."""
     return part.model_dump(
         mode="json", by_alias=True, exclude_defaults=True, exclude=set(without) or None
     )

@@ -1,4 +1,4 @@
-"""What is told of a set of nodes by events: troubles and what was done about them, never the happy path."""
+"""The events of a set of nodes: troubles and what was done about them, never the happy path."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Reason(StrEnum):
     ERROR_TRANSIENT = "ErrorTransient"
     """Something failed that is tried again."""
     ERROR = "Error"
-    """Something failed that needs somebody."""
+    """A failure that a person has to resolve."""
     PVC_PATCH_FAILED = "PVCPatchFailed"
     """A disk could not be made larger."""
     BUILDER_CHANGE_HELD = "BuilderChangeHeld"

@@ -92,7 +92,7 @@ class Images:
 
 
 def init_containers(node_set: CosmosFullNode, ordinal: int, images: Images) -> list[Part]:
-    """All of them, in order. A user's script runs in the image for scripts, all else in ours."""
+    """All of them, in order. A user's script runs in the image for scripts, all else in the manager's."""
     chain, sidecar_image = node_set.spec.chain, images.sidecar
     genesis = images.script if chain.genesis_script else sidecar_image
     addrbook = images.script if chain.addrbook_script else sidecar_image

@@ -39,9 +39,9 @@ def image_tag(image: str) -> str:
 def default_labels(
     node_set: CosmosFullNode, *, component: str = "", ordinal: int | None = None, image: str = ""
 ) -> dict[str, str]:
-    """Ours, in one order.
+    """The manager's labels, in one order.
 
-    `component` is the set's kind unless something else is said; `ordinal` says that it is one node's;
+    `component` is the set's kind unless given; `ordinal`: it is one node's;
     `image` is that of a Pod, for the label of its version.
     """
     spec = node_set.spec
@@ -66,7 +66,7 @@ def metadata(
     given: Metadata | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """`metadata` of an object: ours, and what users gave, which wins but for what is found by.
+    """`metadata` of an object: the manager's, and what users gave, which wins but for what is found by.
 
     Raises ValueError if the set has no namespace.
     """

@@ -19,7 +19,7 @@ def with_missing(
 ) -> dict[str, NodeKey]:
     """A key for every node of the set, by name of its Pod: the one it has, or else a new one.
 
-    Whoever asks for new ones stores them before anything else is made with them.
+    The caller stores new ones before anything else is made with them.
     """
     names = [pod_name(named(node_set), ordinal) for ordinal in node_ordinals(node_set)]
     return {name: existing.get(name) or make() for name in names}

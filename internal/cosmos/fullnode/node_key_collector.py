@@ -1,4 +1,4 @@
-"""The keys of the nodes: found, or made once and stored before anybody is told of them."""
+"""The keys of the nodes: found, or made once and stored before they are used."""
 
 import base64
 import binascii

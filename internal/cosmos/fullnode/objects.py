@@ -1,4 +1,4 @@
-"""What a set of nodes has of one kind: found in the cache, brought about by a control."""
+"""What a set of nodes has of one kind: found in the cache, written by a control."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

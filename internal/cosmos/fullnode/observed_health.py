@@ -1,7 +1,7 @@
 """How nodes are, as a rollout sees it: by what they said themselves, not by the readiness of their Pods. Pure.
 
-A sentry is ready only once a signer has found it, and the signer finds it only where it is told of: so
-what Kubernetes calls ready says nothing about whether it does its work.
+A sentry is ready only once a signer has found it, and the signer finds it only where it is listed: so
+readiness in Kubernetes does not show whether it does its work.
 """
 
 from collections.abc import Iterable

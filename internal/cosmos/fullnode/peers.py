@@ -76,7 +76,7 @@ def build_peers(
 ) -> Peers:
     """The nodes, by their keys (by name of the Pod) and the Services that exist (by name).
 
-    A node without key is left out: nobody could connect to it by id.
+    A node without key is left out: no peer could connect to it by id.
     """
     name, spec = named(node_set), node_set.spec
     domain = f"{node_set.metadata.namespace}.svc.{spec.service.cluster_domain}"

@@ -36,13 +36,13 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is told, and when to look again (seconds; None: when something changes)."""
+    """What is reported, and when to reconcile again (seconds; None: on a change)."""
 
     phase: FullNodePhase
     message: str
     requeue_after: float | None = None
     is_built: bool = False
-    """Whether every object is as the spec says, so that only nodes may be behind."""
+    """Whether every object matches the spec, so that only nodes may be behind."""
 
 
 def verdict(found: Found, ready: int, wanted: int, times: Times, behind: str = "") -> Verdict:
@@ -182,7 +182,7 @@ def _claims(progress: ClaimProgress) -> Condition:
         return Condition(
             type=CLAIMS, status="False", reason="FileSystemResizePending", message=message
         )
-    message = "Every claim is as the spec says."
+    message = "Every claim matches the spec."
     return Condition(type=CLAIMS, status="True", reason="AsSpecified", message=message)
 
 

@@ -30,7 +30,7 @@ Part = dict[str, Any]
 USER: Final = 1025
 """User and group that everything in a Pod runs as, and that owns its disk."""
 GRACE_SECONDS: Final = 30
-"""What a node has to end, unless its template says otherwise."""
+"""What a node has to end, unless its template differs."""
 
 
 def sidecar_image_of(node_set: CosmosFullNode, default: str) -> str:
@@ -105,7 +105,7 @@ def _pod(
 
 
 def _spec(node_set: CosmosFullNode, ordinal: int, images: Images) -> Part:
-    """In the order of precedence: ours, the template's, the version's, the node's own."""
+    """In the order of precedence: the manager's, the template's, the version's, the node's own."""
     template, pod = node_set.spec.pod_template, pod_name(named(node_set), ordinal)
     ours = {
         **_placed(node_set),
@@ -147,7 +147,7 @@ def _overridden(node_set: CosmosFullNode, pod: str, spec: Part) -> Part:
 
 
 def _placed(node_set: CosmosFullNode) -> Part:
-    """What the template says of the Pod itself."""
+    """The template's fields of the Pod itself."""
     template = node_set.spec.pod_template
     grace = template.termination_grace_period_seconds
     said: Part = {
@@ -164,7 +164,7 @@ def _placed(node_set: CosmosFullNode) -> Part:
 
 
 def security_context() -> Part:
-    """Of the Pod: nobody is root, and the disk's owner is changed only where it has to be."""
+    """Of the Pod: no root user, and the disk's owner is changed only where it has to be."""
     return {
         "runAsUser": USER,
         "runAsGroup": USER,

@@ -1,4 +1,4 @@
-"""What users say about containers and volumes, merged into ours as a strategic merge patch. Pure."""
+"""Users' containers and volumes, merged into the manager's as a strategic merge patch. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ListOrMap:
         return self.fields.get(name)
 
     def item(self) -> ListOrMap:
-        """The items of a list, whose members are told in place."""
+        """The items of a list, whose members are described in place."""
         return self
 
 
@@ -57,8 +57,8 @@ def with_theirs(
 ) -> dict[str, Any]:
     """A Pod's spec with users' containers, init containers and volumes.
 
-    One of a name we use is merged into ours, others come after ours in the order given; so do variables,
-    mounts and ports within a container. A volume whose source is another replaces ours. `place` is the
+    One of a name we use is merged into the manager's, others follow in the order given; so do variables,
+    mounts and ports within a container. A volume with another source replaces the manager's. `place` is the
     field that the lists are of, for the error.
 
     Raises InvalidSpec for lists that cannot be merged.
@@ -77,9 +77,9 @@ def with_theirs(
 
 
 def _in_order(ours: Mapping[str, Any], patch: dict[str, Any], schema: ListOrMap) -> dict[str, Any]:
-    """The patch, which also says that in lists that it adds to, ours come first.
+    """The patch, which also keeps the manager's items first in lists that it adds to.
 
-    Left to itself a strategic merge puts what is added in front; variables that refer to ours would not
+    Left to itself a strategic merge puts what is added in front; variables that refer to the manager's would not
     find them, and the first container is the one that `kubectl logs` shows.
     """
     made = dict(patch)

@@ -15,12 +15,12 @@ def node_set_changed(event: Event) -> bool:
 
 
 def object_changed(event: Event) -> bool:
-    """Whether anything but the version changed, as it does where somebody writes what was there."""
+    """Whether anything but the version changed, as it does where a write changes nothing."""
     return not isinstance(event, UpdateEvent) or _whole(event.old) != _whole(event.new)
 
 
 def more_than_heartbeats(event: Event) -> bool:
-    """Whether a Pod came, went, changed hands, ended, or became (un)ready; not how often it restarted."""
+    """Whether a Pod came, went, changed owner, ended, or became (un)ready; not how often it restarted."""
     return not isinstance(event, UpdateEvent) or _pod(event.old) != _pod(event.new)
 
 

@@ -63,7 +63,7 @@ class NodeSets(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class FullNodeReconciler:
-    """Makes the nodes of a set what its spec says.
+    """Reconciles the nodes of a set with its spec.
 
     Everything is read from memory: a set that is as it should be costs no request. What a set has goes with it, by
     owner references, unless the set goes with its CRD.
@@ -80,7 +80,7 @@ class FullNodeReconciler:
     clock: Callable[[], datetime]
     snapshots_served: Callable[[], bool]
     roll_builder_changes: bool = False
-    """Whether every set follows a new builder, whatever it says of its own."""
+    """Whether every set follows a new builder, whatever its annotation."""
     script_image: str = ""
     """The image that scripts of sets run in that name none; empty: the one beside the nodes."""
     sidecar_image: str = ""
@@ -89,7 +89,7 @@ class FullNodeReconciler:
     waiting: set[Request] = field(default_factory=set)
     """Sets with a claim that waits for what it is to be filled from."""
     made: dict[Request, set[str]] = field(default_factory=dict)
-    """Pods that were made, and that nobody has asked since."""
+    """Pods that were created, and not polled since."""
 
     async def reconcile(self, request: Request) -> Result | None:
         """One pass. Raises the client's errors when not even the status can be written."""
@@ -188,7 +188,7 @@ class FullNodeReconciler:
     def _made(
         self, request: Request, outcome: Outcome, said: Sequence[Observation]
     ) -> Collection[str]:
-        """Pods that were made by this manager and that nobody has asked since."""
+        """Pods that this manager created, and that were not polled since."""
         pods = outcome.found.pods
         made = self.made.setdefault(request, set())
         made |= {*pods.created, *pods.deleted, *pods.replaced} if pods is not None else set()
@@ -271,7 +271,7 @@ class FullNodeReconciler:
 def is_too_early(found: Found, said: Sequence[Observation], made: Collection[str]) -> bool:
     """Whether a change waits only until nodes from before this manager's start have been asked once.
 
-    What was told of it by an earlier manager stays until then: nothing is known better.
+    What an earlier manager reported stays until then: nothing better is known.
     """
     waits = found.pods is not None and bool(found.pods.blocked)
     return waits and any(each.error == NOT_ASKED and each.pod not in made for each in said)

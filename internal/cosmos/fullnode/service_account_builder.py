@@ -13,7 +13,7 @@ def account_of(node_set: CosmosFullNode) -> str:
 
 
 def build_service_accounts(node_set: CosmosFullNode) -> list[Desired]:
-    """One; none if the set names an account, whose rights are then not ours to give."""
+    """One; none if the set names an account, whose rights the manager does not grant then."""
     if node_set.spec.service_account_name:
         return []
     labels = default_labels(node_set, component="vc")

@@ -1,6 +1,6 @@
 """The status of a set of nodes: what a pass found out, in words that a human can act on. Pure.
 
-Several write the same status. What is told here touches only what belongs to the set itself: the pauses
+Several write the same status. What is written here touches only what belongs to the set itself: the pauses
 for snapshots and the requests for larger disks are others' (but for a request whose disk is gone).
 """
 
@@ -16,7 +16,7 @@ from internal.cosmos.cache.observation import Observation
 READY: Final = "Ready"
 """Condition: every node that is wanted has caught up."""
 PROGRESSING: Final = "Progressing"
-"""Condition: something is being brought about."""
+"""Condition: a reconcile is in progress."""
 CLAIMS: Final = "ClaimsAsSpecified"
 """Condition: no disk differs from the spec in what cannot be changed."""
 HELD: Final = "BuilderChangeHeld"
@@ -148,7 +148,7 @@ def synced(
     now: datetime,
     made: Collection[str] = (),
 ) -> dict[str, SyncInfo]:
-    """`status.sync`. The time of a node is kept as long as it says the same.
+    """`status.sync`. The time of a node is kept as long as it is the same.
 
     One that this manager has not asked yet is as an earlier one left it, unless its Pod was `made` anew.
     """

@@ -1,6 +1,6 @@
 """The steps of a pass, in order. Every step runs, whatever became of those before it.
 
-Services come first, since the addresses that they get are told to peers; node keys and peers before the
+Services come first, since the addresses that they get are given to peers; node keys and peers before the
 configuration that names them; accounts before the Pods that run as them; Pods before claims, since a claim
 goes only once its Pod is gone.
 """

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 
 def crosses(before: int, after: int, boundaries: Iterable[int]) -> bool:
-    """Whether another version is due at the second height than at the first."""
+    """Whether another version runs at the second height than at the first."""
     return any(before < boundary <= after for boundary in boundaries)
 
 

@@ -25,7 +25,7 @@ def node_version(node_set: CosmosFullNode, pod: str) -> ChainVersion | None:
 
 
 def halt_height(node_set: CosmosFullNode, pod: str) -> int | None:
-    """The height that a node is to end at: the spec's, or that of a next version which asks for it.
+    """The height that a node is to end at: the spec's, or that of a next version which requests it.
 
     If there are both, the lower one; None if there is neither.
     """

@@ -1,4 +1,4 @@
-"""Where a node's files are, and what its containers are told of it. Pure."""
+"""Where a node's files are, and what its containers see of it. Pure."""
 
 import posixpath
 from typing import Any, Final

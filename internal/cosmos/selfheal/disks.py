@@ -37,7 +37,7 @@ class Usages(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskHealing:
-    """Looks at the disks of one set after the other. It asks no node."""
+    """Checks the disks of one set after the other. It sends no request."""
 
     usages: Usages
     claims_of: Callable[[str, str], Iterable[Entry]]

@@ -1,4 +1,4 @@
-"""What is told of self-healing by events, each thing once."""
+"""The events of self-healing, each once."""
 
 from collections.abc import Hashable
 from enum import StrEnum
@@ -29,7 +29,7 @@ class Reason(StrEnum):
 
 
 class Notes:
-    """Records events. A trouble that lasts is told when it begins, not at every look."""
+    """Records events. A trouble that lasts is reported when it begins, not at every check."""
 
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
@@ -40,7 +40,7 @@ class Notes:
         self._recorder.event(entry, "Normal", reason, ACTION, text)
 
     def failed(self, entry: Entry, reason: Reason, text: str) -> None:
-        """Something was tried and failed: told each time."""
+        """A failed attempt: reported each time."""
         self._recorder.event(entry, "Warning", reason, ACTION, text)
 
     def trouble(self, entry: Entry, reason: Reason, subject: str, text: str) -> bool:

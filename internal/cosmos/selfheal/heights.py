@@ -21,7 +21,7 @@ from internal.cosmos.workload.workload import WorkloadControl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeightHealing:
-    """Looks at the heights of one set after the other. It asks no node."""
+    """Checks the heights of one set after the other. It sends no request."""
 
     observations: Observations
     pods_of: Callable[[str, str], Iterable[Entry]]

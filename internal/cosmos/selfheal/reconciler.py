@@ -22,7 +22,7 @@ class NodeSets(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfHealReconciler:
-    """Looks at one set, from memory alone. What fails is told by events, and tried again at the next look."""
+    """Looks at one set, from memory alone. Failures are reported by events, and retried at the next check."""
 
     node_sets: NodeSets
     disks: DiskHealing

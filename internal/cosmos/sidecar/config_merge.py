@@ -37,7 +37,7 @@ def merge_config(base: Path, overlays: Path, target: Path) -> list[Path]:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Put a file in place at once, so that nobody ever sees half of it."""
+    """Put a file in place at once, so that it is never read half written."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:

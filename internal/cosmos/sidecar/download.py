@@ -47,7 +47,7 @@ BROKEN: Final = (
 
 
 class FetchError(Exception):
-    """A download failed; the message says why and what to do next."""
+    """A download failed; the message gives the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Runs what stands beside a node, until the process is told to end."""
+"""Runs what stands beside a node, until the process receives a signal to end."""
 
 import asyncio
 import signal
@@ -29,7 +29,7 @@ async def serve_health(listener: socket.socket, address: Address, *, deadline: f
 
 
 async def check_before_start(place: Place, kubeconfig: Path | None) -> str:
-    """What :meth:`VersionCheck.before_start` says."""
+    """The result of :meth:`VersionCheck.before_start`."""
     async with Client.connect(await Config.load(kubeconfig)) as client:
         return await VersionCheck(client, place).before_start()
 

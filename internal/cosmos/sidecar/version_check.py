@@ -42,7 +42,7 @@ class WrongVersion(Exception):
 def upgrade_height(home: Path) -> int:
     """The height that the chain last stopped at for another version; 0 if it never did.
 
-    That height is the first to be made by the other version. A file that cannot be read says nothing.
+    That height is the first to be made by the other version. A file that cannot be read is ignored.
     """
     try:
         found = orjson.loads((home / "data" / UPGRADE_INFO).read_bytes())
@@ -84,7 +84,7 @@ class VersionCheck:
         return f"height {height} is made with {place.image}"
 
     async def look(self, nodes: NodeClient, address: Address) -> int:
-        """The next height of the running node; 0 if nothing is known. It is told to the set.
+        """The next height of the running node; 0 if nothing is known. It is reported to the set.
 
         Raises the client's errors.
         """

@@ -5,7 +5,7 @@ from internal.cosmos.snapshots.facts import Facts, Node
 
 
 class NoCandidate(Exception):
-    """No node can be taken now; the message says why."""
+    """No node can be taken now; the message gives the reason."""
 
 
 def choose(spec: ScheduledVolumeSnapshotSpec, facts: Facts) -> Node:

@@ -46,7 +46,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete VolumeSnapshots of ours."""
+    """Delete own VolumeSnapshots."""
 
     names: tuple[str, ...]
     """Their names."""

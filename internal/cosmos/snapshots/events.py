@@ -1,4 +1,4 @@
-"""What is told of regular snapshots by events: troubles, once each. Pure."""
+"""The events of regular snapshots: troubles, once each. Pure."""
 
 from enum import StrEnum
 
@@ -50,7 +50,7 @@ OF_PHASE = {
     Phase.WAITING_FOR_NEXT: Reason.DELETE_OLD_SNAPSHOTS,
     Phase.SUSPENDED: Reason.DELETE_OLD_SNAPSHOTS,
 }
-"""What a failure in a phase is told as."""
+"""How a failure in a phase is reported."""
 
 
 def of_step(before: Status, after: Status, facts: Facts) -> list[Note]:

@@ -37,11 +37,11 @@ class Made:
     """The VolumeSnapshot of the time that is worked on."""
 
     holder: str = ""
-    """Whose it is, if it is not ours."""
+    """The owner, if it is another one."""
     ready: bool = False
     """Whether volumes can be made from it."""
     error: str | None = None
-    """What the driver says went wrong."""
+    """The driver's error."""
     status: Mapping[str, Any] = field(default_factory=dict)
     """Its status."""
 
@@ -59,7 +59,7 @@ class Facts:
     held: bool = False
     """Whether our finalizer is on it: a node of its may be down."""
     schedule: Schedule | None = None
-    """When snapshots are due."""
+    """When snapshots are taken."""
     problem: str = ""
     """Why there is no schedule."""
     deprecated: bool = False
@@ -73,7 +73,7 @@ class Facts:
     budget: int = 1
     """Nodes that may be taken down now without breaking the set's rollout strategy."""
     asked: bool = True
-    """Whether all nodes have been asked how they are: otherwise nobody knows yet which of them to take."""
+    """Whether all nodes were polled: otherwise it is unknown yet which of them to take."""
     paused: tuple[Paused, ...] = ()
     """Nodes that are down for us."""
     others: tuple[str, ...] = ()

@@ -67,7 +67,7 @@ class World:
     observations: Observations
     """What nodes last said."""
     control: Control
-    """Knows whose a snapshot is."""
+    """Decides whose a snapshot is."""
     is_served: Callable[[], bool]
     """Whether the cluster serves VolumeSnapshots."""
     is_gone: Callable[[str, str], Awaitable[bool]]

@@ -1,7 +1,7 @@
 """The state machine of regular snapshots: from a status and the facts to the next status. Pure.
 
 A phase is written down before anything is done in it, and what it does may be done again: a program that
-dies anywhere goes on where the status says. A node is taken down only between the finalizer's going on and
+dies anywhere goes on where the status left off. A node is taken down only between the finalizer's going on and
 its coming off, so nothing that ends a snapshot early (a failure, a deadline, `suspend`, deletion, a lost
 kind) leaves one down.
 """
@@ -121,7 +121,7 @@ def is_stuck(status: Status) -> bool:
 
 
 def give_up(status: Status, facts: Facts, why: str, now: datetime) -> Status:
-    """The status after something that cannot be mended by trying again; the node is restored next."""
+    """The status after something that a retry cannot fix; the node is restored next."""
     status = status.model_copy(deep=True)
     if status.scheduled_at is not None and status.phase not in _RESTORING | IDLE:
         _fail(status, facts, why, now)
@@ -363,7 +363,7 @@ def _fail(status: Status, facts: Facts, why: str, now: datetime) -> None:
 
 
 def _leave(status: Status, facts: Facts, now: datetime) -> None:
-    """Nothing was begun: the time stays due."""
+    """Nothing was begun: the time stays scheduled."""
     _enter(status, Phase.RESTORING_POD, now, "No snapshot for now.")
 
 

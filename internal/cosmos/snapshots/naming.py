@@ -1,4 +1,4 @@
-"""Names of snapshots, and the key by which a set of nodes knows who has a node down. Pure."""
+"""Names of snapshots, and the key by which a set of nodes records who has a node down. Pure."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -12,7 +12,7 @@ _TAIL: Final = f".{VERSION}.{GROUP}"
 
 
 def snapshot_name(schedule: str, scheduled_at: datetime) -> str:
-    """The VolumeSnapshot that a ScheduledVolumeSnapshot makes for one time: the same whoever asks, and when."""
+    """The VolumeSnapshot that a ScheduledVolumeSnapshot makes for one time: the same for each caller, at any time."""
     stamp = scheduled_at.astimezone(UTC).strftime(_STAMP)
     return f"{trim_middle(schedule, _LONGEST)}-{stamp}"
 

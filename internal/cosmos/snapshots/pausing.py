@@ -1,7 +1,7 @@
 """One node down at a time: what a ScheduledVolumeSnapshot writes into the status of a set of nodes. Pure.
 
 These run within a write that the server refuses if the status has changed since, so that of two who ask
-at once, in whatever process, one is told of the other.
+at once, in whatever process, one is refused.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ Change = Callable[[CosmosFullNodeStatus], None]
 
 
 class AnotherIsDown(Exception):
-    """A node of the set is down for somebody else; the message says for whom."""
+    """A node of the set is down for another owner, which the message names."""
 
 
 def pause(key: str, namespace: str, pod: str, now: datetime) -> Change:

@@ -1,4 +1,4 @@
-"""Carries the state machine out: writes the status down, then does what it says, then looks again."""
+"""Carries the state machine out: records the status, then carries it out, then reads again."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 LOOKS: Final = 8
 """Most rounds of writing and doing in one go."""
 RETRY: Final = timedelta(seconds=10)
-"""Until what is waited for is looked at again, though nobody told of a change."""
+"""Until what is waited for is read again without an event."""
 APPEARING: Final = timedelta(seconds=1)
 """The same for VolumeSnapshots that are defined, and not read yet."""
 LONGEST: Final = timedelta(hours=1)
@@ -59,7 +59,7 @@ Status = ScheduledVolumeSnapshotStatus
 
 
 class GivenUp(Exception):
-    """An effect that no repetition would bring about; the message says why."""
+    """An effect that no retry can reach; the message gives the reason."""
 
 
 @dataclass(slots=True, kw_only=True)

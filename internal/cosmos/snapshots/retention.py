@@ -12,7 +12,7 @@ NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A VolumeSnapshot of ours that is not being deleted."""
+    """An own VolumeSnapshot that is not being deleted."""
 
     name: str
     """Its name."""

@@ -8,7 +8,7 @@ from internal.cosmos.statefuljob.job_builder import run_labels
 
 
 def build_claim(job: StatefulJob, record: JobRecord, source: FoundSource) -> Desired:
-    """As large as the snapshot needs. Raises ValueError if nobody tells how large that is."""
+    """As large as the snapshot needs. Raises ValueError if that size is unknown."""
     if source.size is None:
         raise ValueError(f"VolumeSnapshot {source.name} does not tell its restoreSize")
     template = job.spec.volume_claim_template

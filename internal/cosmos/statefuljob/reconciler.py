@@ -34,7 +34,7 @@ LONGEST: Final = timedelta(hours=1)
 
 
 class CannotStart(Exception):
-    """A Job that was begun cannot be made; the message says why."""
+    """A Job that was begun cannot be created; the message gives the reason."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class _Pass:
     status: StatefulJobStatus
     now: datetime
     trouble: str = ""
-    """Why nothing is begun although it is due, or cannot be at all."""
+    """Why nothing is begun although it is time, or cannot be at all."""
     is_invalid: bool = False
     """Whether that is a field of the spec."""
 
@@ -59,9 +59,9 @@ class StatefulJobReconciler:
     stateful_jobs: Store
     """StatefulJobs."""
     jobs: Store
-    """Jobs of ours."""
+    """Own Jobs."""
     claims: Store
-    """Claims of ours."""
+    """Own claims."""
     snapshots: Store
     """VolumeSnapshots."""
     sources: DataSources
@@ -137,7 +137,7 @@ class StatefulJobReconciler:
     # -- beginning --------------------------------------------------------------------------------
 
     def _begin(self, found: _Pass) -> bool:
-        """Note a Job that is due, before anything is made for it."""
+        """Record a Job whose time has come, before anything is created for it."""
         status, spec = found.status, found.job.spec
         try:
             times = timing(spec, status, found.now)

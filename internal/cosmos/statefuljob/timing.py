@@ -1,4 +1,4 @@
-"""When the next Job is due. Pure."""
+"""When the next Job starts. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,16 +13,16 @@ INTERVAL: Final = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What the schedule says at one moment."""
+    """The schedule at one moment."""
 
     due: datetime | None
-    """The time that a Job is due for; of many that were missed the last."""
+    """The time that a Job is scheduled for; of many that were missed the last."""
     next: datetime | None
-    """The first time still to come, or the one that is due."""
+    """The first time still to come, or the present one."""
 
 
 def timing(spec: StatefulJobSpec, status: StatefulJobStatus, now: datetime) -> Timing:
-    """What is due now. Raises BadSchedule."""
+    """The schedule now. Raises BadSchedule."""
     start = status.created_at or now
     last = status.job_history[0] if status.job_history else None
     if spec.schedule is not None:

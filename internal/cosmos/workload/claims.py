@@ -1,4 +1,4 @@
-"""Claims of numbered instances: they grow, they are kept, and what cannot be changed is told."""
+"""Claims of numbered instances: they grow, they are kept, and what cannot be changed is reported."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -86,7 +86,7 @@ class ClaimProgress:
     resized: list[str] = field(default_factory=list)
     """Those for which a larger size was requested."""
     updated: list[str] = field(default_factory=list)
-    """Those otherwise changed: labels, annotations, what somebody else changed."""
+    """Those otherwise changed: labels, annotations, what another manager changed."""
     retained: list[str] = field(default_factory=list)
     """Those no longer wanted that are kept."""
     waiting: dict[str, str] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class ClaimProgress:
     cannot_expand: list[str] = field(default_factory=list)
     """Those that should grow, and whose StorageClass does not allow it."""
     conflicts: list[Foreign] = field(default_factory=list)
-    """Claims of a wanted name that are not ours."""
+    """Claims of a wanted name with another owner."""
     held: list[str] = field(default_factory=list)
     """Claims that only a new builder would make in another way."""
     needs_restart: list[str] = field(default_factory=list)
@@ -266,7 +266,7 @@ def fitted(
 def _shrunk(
     claim: Claim, name: str, requested: str, has: Mapping[str, Any]
 ) -> tuple[Immutable, ...]:
-    """The size, if the template asks for less than what the claim has and nothing else explains that: neither its
+    """The size, if the template requests less than what the claim has and nothing else explains that: neither its
     source, whose size a new claim gets, nor a request to grow."""
     wanted = requested_size(_size(claim.desired.manifest["spec"]))
     grown = requested_size(wanted, claim.scaled, requested=wanted, max_size=claim.max_size)

@@ -15,7 +15,7 @@ Urgent = Callable[[Update], bool]
 """Whether an outdated Pod goes before others, such as one whose image is another."""
 
 UNKNOWN: Final = Health(False, False, "nothing is known of it yet", known=False)
-"""The health of a Pod that nobody has looked at."""
+"""The health of a Pod that was not polled yet."""
 SCALING: Final = "the number of Pods is brought about first"
 
 
@@ -31,7 +31,7 @@ class Plan:
     waiting: Sequence[Entry] = ()
     """Those that the budget does not allow to be away yet."""
     repairs: Sequence[Update] = ()
-    """Pods to be put right in place: somebody changed them, or our record on them is not as it should be."""
+    """Pods to be fixed in place: another manager changed them, or our record on them is not as it should be."""
     replacements: Sequence[Update] = ()
     """Outdated Pods to be deleted now."""
     outdated: int = 0
@@ -125,7 +125,7 @@ def plan(
 
 
 def is_outdated(update: Update) -> bool:
-    """Whether the Pod is of another revision, so that it has to be made anew. All else is mended in place."""
+    """Whether the Pod is of another revision, so that it has to be made anew. All else is fixed in place."""
     if update.reason is Reason.ADOPTION:
         differs = update.entry.annotations.get(REVISION) != update.desired.revision
         return differs and not is_builder_change(update.desired, update.entry)

@@ -18,15 +18,15 @@ class Health:
     detail: str = ""
     """Why it is not available, in words."""
     known: bool = True
-    """False: nobody has asked it yet. Then it counts as down, and is left alone."""
+    """False: it was not polled yet. Then it counts as down, and is left alone."""
 
 
 Probe = Callable[[Entry], Health]
-"""Says how the instance of a Pod is. It answers from memory: nothing may be waited for."""
+"""Returns the health of the instance of a Pod. It answers from memory: nothing may be waited for."""
 
 
 def pod_readiness(entry: Entry) -> Health:
-    """What Kubernetes itself says: available if the Pod's condition Ready is True, reachable if it runs."""
+    """The health that Kubernetes reports: available if the Pod's condition Ready is True, reachable if it runs."""
     status = entry.field("status") or {}
     conditions = status.get("conditions") or ()
     ready = next((each for each in conditions if each.get("type") == "Ready"), None)

@@ -44,7 +44,7 @@ class Progress:
     blocked: str = ""
     """Why outdated Pods have to wait, in words."""
     conflicts: list[Foreign] = field(default_factory=list)
-    """Pods of a wanted name that are not ours."""
+    """Pods of a wanted name with another owner."""
     held: list[str] = field(default_factory=list)
     """Pods that only a new builder would make in another way."""
     errors: list[Exception] = field(default_factory=list)
@@ -54,8 +54,8 @@ class Progress:
 class WorkloadControl:
     """Brings the Pods of numbered instances about. One for all workloads of a kind.
 
-    What is told of Pods comes from the cache and the probe. Before one is taken down, the server is asked
-    which are there: one that somebody else has just deleted counts as down.
+    The state of Pods comes from the cache and the probe. Before one is taken down, the server is asked
+    which are there: one that was just deleted counts as down.
     """
 
     def __init__(

@@ -6,7 +6,7 @@ from __future__ import annotations
 class RenderError(Exception):
     """A manifest could not be rendered.
 
-    `path` names the string at fault (`spec.template.spec.containers[0].image`), `message` says what
+    `path` names the string at fault (`spec.template.spec.containers[0].image`), `message` is what
     is wrong with it. Neither contains the value of any variable. `transient` is true when the same
     input may succeed later: the worker process was lost or overran on a busy machine.
     """

@@ -50,7 +50,7 @@ def to_text(value: Any) -> str:
 
 
 def to_plain(value: Any, depth: int = 0) -> Any:
-    """The value as JSON knows it: str, int, float, bool, None, list, dict; anything else is an error."""
+    """The value as JSON has it: str, int, float, bool, None, list, dict; anything else is an error."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""What can go wrong with a data source, told apart as far as somebody can do something about it.
+"""The failures of a data source, separated by their remedy.
 
 Messages are written here, not taken from a driver, and never hold a password or a row's value.
 """

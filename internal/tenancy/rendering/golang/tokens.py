@@ -33,7 +33,7 @@ _OPERANDS = frozenset({"string", "number", "variable", "field", "word"})
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token; `spaced` says that blanks come before it."""
+    """One token; `spaced`: blanks come before it."""
 
     kind: str
     text: str
