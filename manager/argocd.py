@@ -68,7 +68,7 @@ def scripts(directory: Path) -> dict[str, str]:
 
 
 def config_map_data(lua: Mapping[str, str]) -> dict[str, str]:
-    """The keys of Argo CD's ConfigMap: health of every kind of ours, actions of those that have any."""
+    """The keys of Argo CD's ConfigMap: health of every own kind, actions of those that have any."""
     data: dict[str, str] = {}
     for each in CUSTOMIZATIONS:
         for kind in each.kinds:

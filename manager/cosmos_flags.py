@@ -58,7 +58,7 @@ def cosmos_options(command: Command) -> Command:
             "heal_seconds",
             type=_SECONDS,
             default=_DEFAULT.heal_seconds,
-            help="Seconds between two looks at a set of nodes that is to be mended.",
+            help="Seconds between two checks of a set of nodes that is to be fixed.",
         ),
         click.option(
             "--node-sidecar-image",

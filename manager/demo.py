@@ -92,7 +92,7 @@ def taken(folder: Path) -> Iterator[None]:
 @contextmanager
 def interruptible() -> Iterator[Any]:
     """The first SIGINT or SIGTERM cancels the running task, wherever it is; the second ends the
-    process, and the kernel its children. Yields a function that says whether there was one."""
+    process, and the kernel its children. Yields a function that returns whether there was one."""
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     seen = 0
 
@@ -264,6 +264,6 @@ def fleet(
 
 
 def is_ready(tenant: Tenant) -> bool:
-    """Whether the tenant says that it is."""
+    """Whether the tenant reports that it is."""
     condition = find_condition(tenant.status.conditions, "Ready")
     return condition is not None and condition.status == "True"

@@ -340,7 +340,7 @@ def _overlay(system: str) -> dict[str, str]:
 
 
 _NAMELESS = {"apiVersion": "v1", "kind": "Any", "metadata": {"name": "any"}}
-"""What kustomize wants of a patch whose target says what it is for."""
+"""What kustomize wants of a patch whose target names what it is for."""
 _DELETED = {**_NAMELESS, "$patch": "delete"}
 
 

@@ -18,7 +18,7 @@ EVENTS_WAITING = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What `manager run` was told."""
+    """The options of `manager run`."""
 
     kubeconfig: Path | None = None
     context: str | None = None
@@ -41,7 +41,7 @@ class RunOptions:
     metrics_secure: bool = False
     """Serve metrics over https, and only to whom the API server allows."""
     metrics_cert_path: Path | None = None
-    """Folder of the metrics' certificate; without one it is signed by nobody."""
+    """Folder of the metrics' certificate; without one it is self-signed."""
     metrics_cert_name: str = "tls.crt"
     metrics_cert_key: str = "tls.key"
     webhook_port: int = 9443

@@ -15,7 +15,7 @@ CONTAINER: Final = "manager"
 
 
 class OwnImageUnknown(ValueError):
-    """The manager's Pod cannot be read; the message says which and why."""
+    """The manager's Pod cannot be read; the message names it and the reason."""
 
 
 class NoImage(ValueError):

@@ -1,4 +1,4 @@
-"""Objects of any kind that custom resources of ours own: found, counted, and released.
+"""Objects of any kind that our custom resources own: found, counted, and released.
 
 An owner reference makes the garbage collector delete the object with its owner. Releasing takes the references
 and finalizers of our groups off, and nothing else: the object stays as it is, and the annotations that name
@@ -61,7 +61,7 @@ def is_our_finalizer(name: str) -> bool:
 
 
 def is_owned(metadata: Mapping[str, Any]) -> bool:
-    """Whether a custom resource of ours owns the object, by reference or by annotation."""
+    """Whether one of our custom resources owns the object, by reference or by annotation."""
     recorded = (metadata.get("annotations") or {}).get(OWNER, "")
     kind = recorded.partition("/")[0]
     return any(map(is_ours, metadata.get("ownerReferences") or ())) or (
@@ -70,7 +70,7 @@ def is_owned(metadata: Mapping[str, Any]) -> bool:
 
 
 def release_patch(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the merge patch that releases an object; None if nothing of ours holds it."""
+    """Return the merge patch that releases an object; None if none of our objects holds it."""
     references = metadata.get("ownerReferences") or []
     finalizers = metadata.get("finalizers") or []
     kept = [each for each in references if not is_ours(each)]
@@ -110,7 +110,7 @@ async def _resources(client: Client, path: str, group: str, version: str) -> lis
 
 
 async def owned_objects(client: Client) -> AsyncIterator[OwnedObject]:
-    """Yield every object that custom resources of ours own. Raises the client's errors: in doubt
+    """Yield every object that our custom resources own. Raises the client's errors: in doubt
     nothing may be deleted."""
     for mapping in await served_kinds(client):
         if mapping.gvk.group in GROUPS:
@@ -121,7 +121,7 @@ async def owned_objects(client: Client) -> AsyncIterator[OwnedObject]:
 
 
 async def release(client: Client, found: OwnedObject) -> bool:
-    """Take references and finalizers of ours off an object. Returns whether anything was written."""
+    """Remove our references and finalizers from an object. Returns whether anything was written."""
     metadata = found.metadata
     for _ in range(ATTEMPTS):
         patch = release_patch(metadata)

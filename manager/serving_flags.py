@@ -25,7 +25,7 @@ def metrics_options(command: Command) -> Command:
         click.option(
             "--metrics-cert-path",
             type=_FOLDER,
-            help="Folder of the metrics' certificate. Default: one that is signed by nobody.",
+            help="Folder of the metrics' certificate. Default: a self-signed one.",
         ),
         click.option("--metrics-cert-name", default="tls.crt", help="Its file name."),
         click.option("--metrics-cert-key", default="tls.key", help="File name of its key."),

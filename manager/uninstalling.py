@@ -34,7 +34,7 @@ Report = Callable[[str], None]
 
 
 class UninstallError(Exception):
-    """The uninstallation stopped before anything was lost; the message says what to do."""
+    """The uninstallation stopped before anything was lost; the message names the remedy."""
 
 
 async def custom_resources(client: Client) -> list[OwnedObject]:

@@ -68,7 +68,7 @@ class TaskOutcome(StrEnum):
     """The task said that trying again with the same inputs is of no use."""
     TIMED_OUT = "TimedOut"
     LOST = "Lost"
-    """The run is gone and nobody knows how it ended."""
+    """The run is gone, and its outcome is unknown."""
     CANCELLED = "Cancelled"
     """Newer inputs made it superfluous, or its object was deleted."""
 
@@ -85,10 +85,10 @@ class Phase(StrEnum):
 
     PENDING = "Pending"
     WAITING = "Waiting"
-    """For its turn; ``status.waiting`` says for what."""
+    """For its turn; ``status.waiting`` shows for what."""
     RUNNING = "Running"
     RETRYING = "Retrying"
-    """A run failed, and the next is due later."""
+    """A run failed, and the next starts later."""
     READY = "Ready"
     FAILED = "Failed"
     """Nothing more is tried until the inputs change or a retry is asked for."""
@@ -155,7 +155,7 @@ class TaskRun(ApiModel):
     interrupt_at: MicroTime | None = None
     """When it is cancelled if it has not ended by then: newer inputs, a deletion or a retry came."""
     retry_at: MicroTime | None = None
-    """When the next attempt is due."""
+    """When the next attempt starts."""
     traceparent: str = ""
     """Trace in which it was started (W3C Trace Context)."""
     superseded: bool = False
@@ -234,7 +234,7 @@ class TaskStatus(ApiModel):
     waiting: Waiting | None = None
     """Why it does not run yet."""
     last_handled_retry: str = ""
-    """The value of the annotation that asks for a retry when it was last carried out."""
+    """The value of the annotation that requests a retry when it was last carried out."""
 
 
 class Expectation(ApiModel):

@@ -329,7 +329,7 @@ class Invariant(ApiModel):
     name: Annotated[str, Field(min_length=1, max_length=63)]
     """Its name."""
     check: HTTPRequest
-    """A good answer says that it is true."""
+    """It holds if the answer is good."""
     ensure: list[HTTPRequest] = Field(default_factory=list)
     """Sent one after another when it is not; then it is checked again."""
     on_delete: list[HTTPRequest] = Field(default_factory=list)
@@ -346,7 +346,7 @@ class UpgradeSettings(ApiModel):
     migrate: Hook | None = None
     """Migrates the database; the workload stays as it is until this has succeeded."""
     verify: HTTPRequest | None = None
-    """Has to be good afterwards, such as a page that says the version."""
+    """Has to be good afterwards, such as a page that shows the version."""
     verify_timeout_seconds: Annotated[Int32, Field(ge=1, le=86400)] = 600
     """How long it may take to become good."""
     max_check_age_seconds: Annotated[Int32, Field(ge=0, le=604800)] = 3600
@@ -435,7 +435,7 @@ class ChildSummary(ApiModel):
     ready: bool = False
     """Whether its current inputs have been carried out."""
     message: str = ""
-    """What it says of itself."""
+    """What it reports."""
     run_id: str = Field(default="", alias="runID")
     """Its run under way, or else its last one."""
 
@@ -448,7 +448,7 @@ class InstanceStatus(ApiModel):
     phase: Phase = Phase.PENDING
     """Where it stands."""
     message: str = ""
-    """One sentence that says what is going on, or what to do."""
+    """One sentence: what is going on, or what to do."""
     version: str = ""
     """Version that is deployed."""
     task: str = ""
@@ -467,7 +467,7 @@ class InstanceStatus(ApiModel):
     conditions: Conditions = Field(default_factory=list)
     """Ready, and what stands in its way."""
     last_handled_retry: str = ""
-    """The value of the annotation that asks for a retry when it was last carried out."""
+    """The value of the annotation that requests a retry when it was last carried out."""
 
 
 class Instance(

@@ -15,7 +15,7 @@ VERSION = "v1"
 
 
 class Metadata(ApiModel):
-    """Labels and annotations to put on an object. They win over ours, but for those it is found by."""
+    """Labels and annotations to put on an object. They win over the manager's, but for those it is found by."""
 
     labels: dict[str, str] = Field(default_factory=dict)
     """Labels."""
@@ -24,4 +24,4 @@ class Metadata(ApiModel):
 
 
 NonEmpty = Annotated[str, Field(min_length=1)]
-"""A text that says something."""
+"""A text that is not blank."""

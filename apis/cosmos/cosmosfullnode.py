@@ -189,7 +189,7 @@ class FullNodePhase(StrEnum):
     TRANSIENT_ERROR = "TransientError"
     """Something failed that is likely to pass; it is tried again."""
     ERROR = "Error"
-    """Something failed that needs somebody to change something."""
+    """A failure that a person has to resolve."""
 
 
 # -- spec -----------------------------------------------------------------------------------------
@@ -255,11 +255,11 @@ class PodTemplate(ApiModel):
     probes: Probes = Field(default_factory=Probes)
     """Readiness in the eyes of Kubernetes."""
     volumes: list[NamedVolume] = Field(default_factory=list)
-    """Further volumes; one of a name we use is merged into ours (strategic merge)."""
+    """Further volumes; one of a name the manager uses is merged into the manager's (strategic merge)."""
     init_containers: list[NamedContainer] = Field(default_factory=list)
-    """Further init containers; one of a name we use is merged into ours (strategic merge)."""
+    """Further init containers; one of a name the manager uses is merged into the manager's (strategic merge)."""
     containers: list[NamedContainer] = Field(default_factory=list)
-    """Further containers; one of a name we use is merged into ours (strategic merge)."""
+    """Further containers; one of a name the manager uses is merged into the manager's (strategic merge)."""
 
 
 class AdditionalPod(ApiModel):
@@ -289,7 +289,7 @@ class Comet(ApiModel):
     seeds: str = ""
     """Seeds: `id@host:port`, by comma."""
     private_peer_ids: str = Field(default="", alias="privatePeerIDs")
-    """Ids that are not told to others, by comma. Those of the set are added."""
+    """Ids that are not given to others, by comma. Those of the set are added."""
     unconditional_peer_ids: str = Field(default="", alias="unconditionalPeerIDs")
     """Ids that no limit keeps out, by comma. Those of the set are added."""
     max_inbound_peers: Count = 20
@@ -453,7 +453,7 @@ class ServiceOverride(ApiModel):
     cluster_ip: str | None = Field(default=None, alias="clusterIP")
     """`None` for a headless one."""
     ports: list[ServicePort] = Field(default_factory=list)
-    """Ports; one of a name we use is merged into ours."""
+    """Ports; one of a name the manager uses is merged into the manager's."""
     external_traffic_policy: Annotated[str, Field(pattern="^(Cluster|Local)$")] | None = None
     """How traffic from outside is spread."""
 
@@ -512,7 +512,7 @@ class HeightDriftMitigation(ApiModel):
 
 
 class SelfHeal(ApiModel):
-    """What is mended without anybody."""
+    """What is fixed automatically."""
 
     pvc_auto_scale: PVCAutoScale | None = Field(default=None, alias="pvcAutoScale")
     """Grow disks as they fill."""
@@ -559,7 +559,7 @@ class CosmosFullNodeSpec(
     )
     """What is different about single nodes, by name of the Pod."""
     self_heal: SelfHeal | None = None
-    """What is mended without anybody."""
+    """What is fixed automatically."""
     service_account_name: OptionalObjectName | None = None
     """ServiceAccount of the Pods; by default one is made, with its role."""
 
@@ -599,7 +599,7 @@ class PVCAutoScaleRequest(ApiModel):
 
 
 class SelfHealingStatus(ApiModel):
-    """What is being mended."""
+    """What is being fixed."""
 
     pvc_auto_scaler: dict[str, PVCAutoScaleRequest] = Field(
         default_factory=dict, alias="pvcAutoScaler"
@@ -644,7 +644,7 @@ class CosmosFullNodeStatus(ApiModel):
     scheduled_snapshot_status: dict[str, ScheduledSnapshotStatus] = Field(default_factory=dict)
     """Nodes that are down for a snapshot, by key of what asked for it."""
     self_healing: SelfHealingStatus = Field(default_factory=SelfHealingStatus)
-    """What is being mended."""
+    """What is being fixed."""
     sidecar_image: str = ""
     """Image beside the nodes where the spec names none; kept so that a new manager changes nothing."""
     conditions: Conditions = Field(default_factory=list)

@@ -75,7 +75,7 @@ def _list(items: Schema) -> Schema:
 
 
 def _described(text: str, schema: Schema) -> Schema:
-    """A field, with what `kubectl explain` says of it."""
+    """A field, with its text for `kubectl explain`."""
     return {"description": text, **schema}
 
 

@@ -131,7 +131,7 @@ class StatefulJobStatus(ApiModel):
     status: str = ""
     """Where it stands, in a sentence."""
     next_at: Time | None = None
-    """When the next Job is due."""
+    """When the next Job starts."""
     job_history: list[JobRecord] = Field(default_factory=list)
     """The last five, newest first."""
     conditions: Conditions = Field(default_factory=list)

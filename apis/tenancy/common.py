@@ -107,7 +107,7 @@ ResourceList = Annotated[list[TResource], ListMap("id")]
 
 
 class ResourceLists(ApiModel):
-    """The sixteen lists of resources. Their names group; each entry says itself what kind it is."""
+    """The sixteen lists of resources. Their names group; each entry names its kind."""
 
     service_accounts: ResourceList = Field(default_factory=list)
     """ServiceAccounts."""

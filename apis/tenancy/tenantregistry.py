@@ -135,7 +135,7 @@ class PostgreSQLSource(ApiModel):
 
 
 class SQLiteSource(ApiModel):
-    """A table or view of an SQLite file. The manager must be told to allow these."""
+    """A table or view of an SQLite file. The manager must allow these."""
 
     path: Annotated[str, Field(min_length=1, max_length=4096)]
     """Path of the database file, as the manager sees it."""
@@ -214,7 +214,7 @@ class ValueMappings(ApiModel):
     uid: Column
     """Column with the tenant's unique id."""
     activate: Column
-    """Column that says if the tenant is active: 1, true, TRUE, True, yes, YES or Yes; or inactive: 0,
+    """Column that holds whether the tenant is active: 1, true, TRUE, True, yes, YES or Yes; or inactive: 0,
     false, FALSE, False, no, NO, No, empty or NULL. Any other value leaves the row's tenants as they are."""
     host_or_url: Column | None = None
     """Column with the tenant's host name or URL; adds the variables hostOrUrl and host."""
@@ -270,7 +270,7 @@ class DeletionGuard(ApiModel):
     """How long a removal counts: a whole number of seconds, minutes or hours, at most 720h. With 0s each
     sync is judged by itself."""
     allow_empty: bool = False
-    """Take a query that returns no rows at all at its word, within the limits above."""
+    """Accept a query that returns no rows at all, within the limits above."""
 
     @property
     def period(self) -> timedelta:
@@ -292,7 +292,7 @@ class TenantRegistrySpec(ApiModel):
     """Further template variables, by name."""
     deletion_protection: bool = True
     """Keep the tenants when this registry is deleted, until the annotation
-    tenancy.ctrlruntime.dev/approve-deletion says what becomes of them."""
+    tenancy.ctrlruntime.dev/approve-deletion decides what becomes of them."""
     deletion_guard: DeletionGuard = Field(default_factory=DeletionGuard)
     """Protects tenants from a query that succeeds and yet misses most rows."""
 
@@ -312,7 +312,7 @@ class RowCounts(ApiModel):
     active: int = 0
     """Rows that stand for tenants."""
     inactive: int = 0
-    """Rows whose activation column says no."""
+    """Rows whose activation column is false."""
     invalid: int = 0
     """Rows in doubt, whose tenants stay as they are: no usable uid, a uid in several rows, an unknown
     activation value, a value that is too large."""
@@ -352,7 +352,7 @@ class TenantRegistryStatus(ApiModel):
     removed_rows: list[RemovedRows] = Field(default_factory=list)
     """Removals without an approval that count for the deletion guard. Older ones go with the next removal."""
     last_sync_time: Time | None = None
-    """When a sync last changed anything that this status says."""
+    """When a sync last changed this status."""
     conditions: Conditions = Field(default_factory=list)
     """Ready, and what stands in its way."""
     last_handled_reconcile: str = ""

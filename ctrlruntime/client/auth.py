@@ -23,11 +23,11 @@ _EXEC_API_VERSION = "client.authentication.k8s.io/v1"
 
 
 class AuthError(Exception):
-    """Credentials could not be had. The message says from where and what to do."""
+    """Credentials could not be had. The message names the source and the remedy."""
 
 
 class Authenticator(Protocol):
-    """What the transport asks before each request."""
+    """What the transport calls before each request."""
 
     @property
     def renewable(self) -> bool:
@@ -134,7 +134,7 @@ class ExecPlugin:
     api_version: str = _EXEC_API_VERSION
     install_hint: str = ""
     cluster: Mapping[str, Any] | None = None
-    """What ``provideClusterInfo`` hands to the plugin."""
+    """What ``provideClusterInfo`` passes to the plugin."""
     timeout: float = 60.0
 
     @classmethod

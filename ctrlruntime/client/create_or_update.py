@@ -35,7 +35,7 @@ async def create_or_update(
     """Reads the object that ``obj`` names, lets ``mutate`` change it in place, and updates it.
 
     Created from ``obj`` and ``mutate`` where there is none. Nothing is sent when ``mutate`` changes
-    nothing. Raises ValueError if it changes name or namespace, Conflict if somebody else was faster.
+    nothing. Raises ValueError if it changes name or namespace, Conflict if another client was faster.
     """
     found = await _read(client, obj)
     if found is None:

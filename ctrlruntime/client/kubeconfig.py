@@ -30,7 +30,7 @@ _OUTSIDE: Mapping[str, Sequence[str]] = {
 
 
 class ConfigError(Exception):
-    """The configuration is missing or wrong; the message says where and what to do."""
+    """The configuration is missing or wrong; the message names the place and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

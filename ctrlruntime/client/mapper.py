@@ -20,7 +20,7 @@ _AGGREGATED = ",".join(
 
 @dataclass(slots=True)
 class _Group:
-    """What a server says of one group. ``versions``: preferred first."""
+    """A server's answer for one group. ``versions``: preferred first."""
 
     versions: list[str] = field(default_factory=list)
     kinds: dict[tuple[str, str], RESTMapping] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class RESTMapper:
         raise NoKindMatch(kind)
 
     async def discover(self, kind: GroupVersionKind) -> RESTMapping:
-        """Like `resolve`, but asks the server in any case: is the kind served now?"""
+        """Like `resolve`, but queries the server in any case: is the kind served now?"""
         await self._refresh(kind.group)
         group = self._groups.get(kind.group)
         if group is not None and (found := group.find(kind)):
@@ -93,7 +93,7 @@ class RESTMapper:
             self._groups.pop(group, None)
 
     async def _refresh(self, group: str) -> None:
-        """One fetch at a time for the same document; everybody who asks meanwhile waits for it."""
+        """One fetch at a time for the same document; callers meanwhile wait for it."""
         document = ("core" if not group else "named") if self._aggregated else f"group {group}"
         fetching = self._fetching.get(document)
         if fetching is None:

@@ -56,7 +56,7 @@ def selector_params(labels: LabelSelector | None, fields: FieldSelector | None) 
 
 
 class Reader(Caller):
-    """Every read asks the server."""
+    """Every read goes to the server."""
 
     @overload
     async def get(

@@ -1,6 +1,6 @@
-"""Strategic merge patch: a merge patch that knows the lists of built-in kinds.
+"""Strategic merge patch: a merge patch that merges the lists of built-in kinds.
 
-The document and the patch are plain; the schema says which lists are merged (``patchStrategy:
+The document and the patch are plain; the schema decides which lists are merged (``patchStrategy:
 merge``), by which key (``patchMergeKey``), and which maps are replaced. Directives: ``$patch:
 delete|replace|merge``, ``$retainKeys``, ``$deleteFromPrimitiveList/<field>``,
 ``$setElementOrder/<field>``.

@@ -1,7 +1,7 @@
-"""What a spec says, whatever it leaves to its defaults: one form to hash and to compare.
+"""The content of a spec, whatever it leaves to its defaults: one form to hash and to compare.
 
 Fields that equal their default are left out, so that neither a server that writes defaults into an
-object nor a release of ours that adds a field with one makes it look like another spec.
+object nor a release of the manager that adds a field with one makes it look like another spec.
 """
 
 from ctrlruntime.api import ApiModel, Manifest

@@ -27,13 +27,13 @@ RUN_ID: Final = f"{GROUP}/run-id"
 OWNER: Final = f"{GROUP}/owner"
 """Annotation of a run: `<apiVersion> <kind> <name>` of the object that drives it."""
 CANCELLED: Final = f"{GROUP}/cancelled"
-"""Annotation of a run: when it was told to end, because nobody needs it any more."""
+"""Annotation of a run: when it was cancelled, because it is not needed any more."""
 
 PAUSED: Final = f"{GROUP}/paused"
 """Annotation: "true" keeps new runs from being started for the object (and, of an instance, for its
 subresources). What runs is awaited."""
 RETRY: Final = f"{GROUP}/retry"
-"""Annotation: a new value asks for another attempt after a failure; any text."""
+"""Annotation: a new value requests another attempt after a failure; any text."""
 CONTROL_PLANE_MODE: Final = f"{GROUP}/control-plane-mode"
 """Annotation of an instance: "false" takes it, with its subresources, out of management."""
 

@@ -70,6 +70,6 @@ class Subresource(Generic[R]):
     config_maps: Callable[[R], Sequence[str]] = _no_names
     """ConfigMaps that the task may read."""
     period: Callable[[R], float | None] = _defined
-    """Seconds of the period that the spec asks for; None: the definition's."""
+    """Seconds of the period that the spec requests; None: the definition's."""
     gates: bool = True
     """Whether the instance is ready only when this is."""

@@ -50,13 +50,13 @@ class SubresourceReconciler(Generic[R]):
     definitions: Definitions
     """Which CRDs are being deleted."""
     ready: Callable[[], Awaitable[object]] = _at_once
-    """Waited for before anything is granted: the ledger knows who runs."""
+    """Waited for before anything is granted: the limiter knows the runs."""
     config_map: Callable[[str, str], Mapping[str, str] | None] = lambda _namespace, _name: None
     """The texts of a ConfigMap by namespace and name; None if there is none."""
     definition: Callable[[], TaskDefinition] | None = None
     """The definition of the task to use now; None: the subresource's own."""
     gone: Callable[[Request], None] = lambda _request: None
-    """Told of objects that are no longer there."""
+    """Receives objects that no longer exist."""
 
     async def reconcile(self, request: Request) -> Result | None:
         """One pass. Raises the errors of the API server and of the provider of runs, and
@@ -87,7 +87,7 @@ class SubresourceReconciler(Generic[R]):
 
     def _leave_alone(self, resource: R) -> Result | None:
         """Nothing is written while the instance is out of management. A run that was under way
-        keeps its place with the limiter until its deadline, since nobody looks after it."""
+        keeps its place with the limiter until its deadline, since no reconcile follows it."""
         run, now = resource.status.run, self.tools.clock()
         left = 0.0
         if run is not None and is_live(run) and run.deadline is not None:
@@ -124,7 +124,7 @@ class SubresourceReconciler(Generic[R]):
         deletes every object, which no person decided on. Raises the client's errors if that cannot be read.
 
         What the instance still wants is made anew and finds what its predecessor made; what it no
-        longer wants stays, since nobody would know of what it made.
+        longer wants stays, since its results would not be recorded.
         """
         if resource.metadata.deletion_timestamp is None:
             return Leaving.TEAR_DOWN
@@ -158,7 +158,7 @@ class SubresourceReconciler(Generic[R]):
         return flaw is None and self.subresource.desired(instance, upstream) is not None
 
     def _config_maps(self, resource: R) -> dict[str, Mapping[str, str]]:
-        """Those that there are; the task says which it misses."""
+        """Those that there are; the task reports which it misses."""
         namespace = resource.metadata.namespace or ""
         names = self.subresource.config_maps(resource)
         found = {name: self.config_map(namespace, name) for name in names}

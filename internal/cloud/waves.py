@@ -79,7 +79,7 @@ def plan(
     """Choose the instances that are to have the version `to`.
 
     Those of the release channels `insiders` and `pause` are skipped, and so are those that were
-    taken out of management or have no type that a stage knows. Those that have it count as chosen.
+    taken out of management or have no type that a stage names. Those that have it count as chosen.
     The percentage is of all instances of a type that a version may reach; what is paused or not
     healthy is part of it, but is not drawn; with `unhealthy`, only what is paused is not.
     """

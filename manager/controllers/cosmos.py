@@ -70,7 +70,7 @@ ROLE_BINDING: Final = BUILTIN[GroupVersionKind(_RBAC, "v1", "RoleBinding")]
 STORAGE_CLASS: Final = BUILTIN[GroupVersionKind("storage.k8s.io", "v1", "StorageClass")]
 
 READ: Final = (POD, CLAIM, SERVICE, SECRET)
-"""Kinds that are read, not only tracked: Secrets of ours hold the keys that ids of nodes come from."""
+"""Kinds that are read, not only tracked: own Secrets hold the keys that ids of nodes come from."""
 TRACKED: Final = (CONFIG_MAP, ACCOUNT, ROLE, ROLE_BINDING)
 """Kinds whose metadata tells all that is wanted of them."""
 PREDICATES: Final[dict[RESTMapping, Predicate]] = {POD: more_than_heartbeats}

@@ -49,7 +49,7 @@ def valid_gauge(registry: CollectorRegistry) -> Gauge:
 
 @dataclass(slots=True)
 class SettingsFile:
-    """Keeps the definitions of tasks as the file says, in every manager, leading or not.
+    """Keeps the definitions of tasks as in the file, in every manager, leading or not.
 
     A file that cannot be used changes nothing: the settings before it stay, the log names the value,
     and the gauge `cloud_task_settings_valid` is 0 until a usable file is read.

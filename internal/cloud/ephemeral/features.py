@@ -13,7 +13,7 @@ LEASE_FEATURES: Final = frozenset({EPHEMERAL, LEASE_TIME})
 
 
 class LeaseUnreadable(ValueError):
-    """The feature of the lease is no time. The message says what one looks like."""
+    """The feature of the lease is no time. The message shows a valid one."""
 
 
 def is_ephemeral(features: Mapping[str, str]) -> bool:

@@ -14,7 +14,7 @@ LONGEST_EXTENSION: Final = timedelta(days=4)
 
 
 class Refused(ValueError):
-    """A rule is against it. The message says which, and what to do."""
+    """A rule is against it. The message names it, and the remedy."""
 
 
 def unfinished(instance: Instance) -> str:

@@ -9,7 +9,7 @@ LONGEST = 30
 
 
 class NoName(ValueError):
-    """No name can be made. The message says what to do."""
+    """No name can be made. The message names the remedy."""
 
 
 def sanitized(branch: str) -> str:

@@ -67,7 +67,7 @@ class Ephemerals:
         return await self._change(found, {"sourcegraphVersion": version})
 
     async def set_lease(self, name: str, end_of: Callable[[Instance], datetime]) -> Instance:
-        """Give the lease another end, as `end_of` says of the instance as it is now. Raises Refused."""
+        """Give the lease another end, as `end_of` returns it for the current instance. Raises Refused."""
         found = await self.get(name)
         return await self._change(found, {"instanceFeatures": leased(found, end_of(found))})
 
@@ -96,7 +96,7 @@ class Ephemerals:
         return sorted(chosen, key=lambda item: item.metadata.name or "")
 
     async def _change(self, found: Instance, spec: Mapping[str, Any]) -> Instance:
-        """Raises Conflict if somebody changed the instance in the meantime."""
+        """Raises Conflict if another client changed the instance in the meantime."""
         patch = {"metadata": {"resourceVersion": found.metadata.resource_version}, "spec": spec}
         return await self.client.patch(
             Instance,

@@ -17,7 +17,7 @@ INDEX = "bundle"
 
 
 class BundleMissing(Exception):
-    """A ConfigMap is not there. The message says what to do."""
+    """A ConfigMap is not there. The message names the remedy."""
 
 
 def config_maps_of(entry: Entry) -> list[str]:

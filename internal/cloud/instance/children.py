@@ -108,7 +108,7 @@ def inputs_for(
 
 @dataclass(slots=True)
 class Children:
-    """Reads from the cache, writes only where something differs. Objects it hands out are not to be
+    """Reads from the cache, writes only where something differs. Objects it returns are not to be
     changed."""
 
     cache: Cache
@@ -164,7 +164,7 @@ class Children:
     async def _take_away(
         self, subresource: Subresource[Any], desired: Desired, entry: Entry
     ) -> bool:
-        """Undo what somebody added: an apply gives back what is ours, and leaves the rest."""
+        """Undo foreign additions: an apply restores own fields, and leaves the rest."""
         found = self._typed(entry, subresource)
         now = entry.field("spec") or {} if found is None else content(found.spec)
         patch: dict[str, Any] = {}

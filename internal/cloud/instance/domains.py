@@ -79,7 +79,7 @@ class Domains:
 def held(spec: InstanceSpec, status: InstanceStatus, *, ready: bool, refused: bool) -> list[str]:
     """The names that the instance holds from now on.
 
-    Earlier ones are kept until everything is as the spec says: until then they are still in use.
+    Earlier ones are kept until everything matches the spec: until then they are still in use.
     """
     before = set() if ready else set(status.domains)
     wanted = set() if refused else all_domains(spec)

@@ -1,4 +1,4 @@
-"""Instances as they stand in the cache, those that nobody can read included."""
+"""Instances as they stand in the cache, those that cannot be decoded included."""
 
 from pydantic import ValidationError
 

@@ -42,7 +42,7 @@ class Hindrance:
     message: str
     phase: Phase = Phase.FAILED
     condition: str = ""
-    """A condition of its own that says so too."""
+    """A condition of its own that shows it too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Facts:
     version: str
     """That is deployed; empty before anything is."""
     children: Sequence[Child] | None = None
-    """None: nobody looked, and what was known of them still stands."""
+    """None: not checked, and the last state stands."""
     hindrance: Hindrance | None = None
     paused: bool = False
     handled_retry: str = ""
@@ -88,7 +88,7 @@ def leaving(before: InstanceStatus, generation: int, message: str, now: datetime
 
 
 def summarize(before: InstanceStatus, facts: Facts, now: datetime) -> InstanceStatus:
-    """The status to write. Everything that is not told here stays as it was."""
+    """The status to write. Every field that is not set here stays as it was."""
     status = before.model_copy(deep=True)
     word = _word(facts)
     status.observed_generation = facts.generation
@@ -225,7 +225,7 @@ def _deployed(facts: Facts) -> str:
         for child in facts.children or ()
         if not child.subresource.gates and child.status.phase in (Phase.FAILED, Phase.RETRYING)
     ]
-    return f"Version {facts.version} is deployed as the spec says.{''.join(trouble)}"
+    return f"Version {facts.version} is deployed as in the spec.{''.join(trouble)}"
 
 
 def _paused(facts: Facts) -> str:

@@ -24,7 +24,7 @@ def next_to_go(
 
 
 def is_protected(entry: Entry) -> bool:
-    """Whether an instance is protected from deletion: unless it says otherwise, it is.
+    """Whether an instance is protected from deletion: by default it is.
 
     Read from the object as it stands, which may not be readable as its kind.
     """

@@ -44,7 +44,7 @@ class Upgrade:
 
     @property
     def over(self) -> bool:
-        """Whether it changes nothing any more, unless somebody asks for a retry."""
+        """Whether it changes nothing any more, unless a retry is requested."""
         given_up = self.failed or self.superseded or self.going
         return self.succeeded is not None or (given_up and not self.running)
 
@@ -56,7 +56,7 @@ class Plan:
     current: str = ""
     """Name of the upgrade that the instance waits for; it is made if it is not there."""
     supersede: tuple[str, ...] = ()
-    """Names of upgrades to a version that nobody wants any more."""
+    """Names of upgrades to a version that is not requested any more."""
     prune: tuple[str, ...] = ()
     """Names of old ones to delete."""
 
@@ -176,7 +176,7 @@ def _unused_name(instance: str, runs: str, wanted: str, upgrades: Sequence[Upgra
 
 
 def _surplus(upgrades: Iterable[Upgrade]) -> tuple[str, ...]:
-    """Those that ended long ago; the newest says how things came to be and is always kept."""
+    """Those that ended long ago; the newest documents the present state and is always kept."""
     over = sorted((item for item in upgrades if item.over and not item.going), key=_age)
     return tuple(item.name for item in over[:-KEPT])
 

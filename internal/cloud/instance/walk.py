@@ -81,7 +81,7 @@ class Walk:
         return [item for each in subresources for item in self.children.find(each, owner)]
 
     def _carried_out(self, owner: Owner) -> str:
-        """The version that the workload says it has; empty unless all of it was carried out."""
+        """The version that the workload reports; empty unless all of it was carried out."""
         deploying = [item for item in self.subresources if item.deploys_version]
         done = (item.spec.version for item in self._found(deploying, owner) if is_ready(item))
         return next(iter(done), "")

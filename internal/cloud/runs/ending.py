@@ -28,7 +28,7 @@ class Ending:
 
 
 def ending_of(code: int, last_words: bytes, unseal: Unseal) -> Ending:
-    """Success takes both: exit code 0, and a report that says so."""
+    """Success takes both: exit code 0, and a report of success."""
     try:
         report = decode_report(last_words)
     except BadReport as error:

@@ -23,7 +23,7 @@ class RunState(StrEnum):
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
-    """Ended without success; `Run.retryable` says if trying again makes sense."""
+    """Ended without success; `Run.retryable`: whether a retry makes sense."""
     TIMED_OUT = "TimedOut"
     CANCELLED = "Cancelled"
 
@@ -46,7 +46,7 @@ class RunOwner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInput:
-    """What a task is told. Serialised as JSON, the same for every provider; holds no secret."""
+    """The input of a task. Serialised as JSON, the same for every provider; holds no secret."""
 
     task: str
     run_id: RunName
@@ -111,7 +111,7 @@ class Run:
 
 
 class RunRefused(Exception):
-    """The provider will not start this run, now or later: the message says why and what to do."""
+    """The provider will not start this run, now or later: the message gives the reason and the remedy."""
 
 
 @runtime_checkable
@@ -138,18 +138,18 @@ class RunProvider(Protocol):
         ...
 
     async def cancel(self, owner: RunOwner, run_id: RunName) -> None:
-        """Ask the run to end. It is over when `get` says so. A run that ended or is gone is left."""
+        """Request the end of the run. It is over when `get` reports it. A run that ended or is gone is left."""
         ...
 
     async def delete(self, owner: RunOwner, run_id: RunName) -> None:
         """Delete the run, its inputs and outputs; ends it first. A run that is gone is no error.
 
-        It is gone when `get` says so: until then it is told of, and may still be ending.
+        It is gone when `get` reports it: until then it is listed, and may still be ending.
         """
         ...
 
     def subscribe(self, changed: Callable[[RunOwner], None]) -> bool:
-        """Call `changed` when a run of an owner changes. False: nothing is told, so ask from time
+        """Call `changed` when a run of an owner changes. False: nothing is reported, so poll from time
         to time."""
         ...
 

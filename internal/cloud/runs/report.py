@@ -1,4 +1,4 @@
-"""What a run says when it ends, and while it is under way: one small JSON document.
+"""What a run reports when it ends, and while it is under way: one small JSON document.
 
 It has to fit into the termination message of a container, of which a kubelet keeps 4096 bytes. Of a
 longer one the kubelet would keep the last bytes, which are no JSON; so nothing longer is written.

@@ -9,7 +9,7 @@ __all__ = ["BadInput", "decode_input", "encode_input"]
 
 
 class BadInput(ValueError):
-    """What a task was told is no input of a run; the message says what is wrong with it."""
+    """The input is not that of a run; the message describes the error."""
 
 
 def encode_input(given: RunInput) -> bytes:

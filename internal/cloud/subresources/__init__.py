@@ -1,4 +1,4 @@
-"""The subresources: one wiring module for each says what it wants, after what, by which task."""
+"""The subresources: one wiring module for each: its spec, what it follows, its task."""
 
 from typing import Any, Final
 

@@ -1,6 +1,6 @@
 """How often claims are looked at: the rarer, the more room they have. Pure.
 
-A look is a run, and most find nothing to do. What the last one found says how soon the next is of use.
+A look is a run, and most find nothing to do. The last result decides how soon the next is of use.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Final
 FULLEST: Final = "fullest"
 """Output of a look: how full the fullest claim is, in per cent."""
 SOON: Final = 600.0
-"""Seconds between looks at claims that may be full before long, or that nobody knows about."""
+"""Seconds between looks at claims that may be full before long, or whose usage is unknown."""
 LATER: Final = 3600.0
 """The same, 10 points and more below the threshold."""
 SELDOM: Final = 6 * 3600.0

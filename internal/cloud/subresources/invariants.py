@@ -39,7 +39,7 @@ def secrets(resource: InstanceInvariants) -> list[SecretKeyRef]:
 
 
 def period(resource: InstanceInvariants) -> float | None:
-    """As often as the object says."""
+    """As often as the spec requests."""
     given = resource.spec.period
     return None if given is None else given.total_seconds()
 

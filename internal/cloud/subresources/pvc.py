@@ -41,7 +41,7 @@ def secrets(resource: InstanceKubernetesPVC) -> list[SecretKeyRef]:
 
 
 def period(resource: InstanceKubernetesPVC) -> float | None:
-    """As often as the object says, or else as what the last look found makes sensible."""
+    """As often as the spec requests, or else as what the last look found makes sensible."""
     given = resource.spec.period
     if given is not None:
         return given.total_seconds()

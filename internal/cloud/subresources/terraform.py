@@ -20,7 +20,7 @@ DEFINITION: Final = TaskDefinition(
 
 
 def desired(instance: Instance, _upstream: Upstream) -> InstanceTerraformSpec | None:
-    """Infrastructure, names and features; None for an instance that says nothing of Terraform."""
+    """Infrastructure, names and features; None for an instance without Terraform."""
     spec = instance.spec
     if spec.infrastructure.terraform is None:
         return None

@@ -58,9 +58,9 @@ class Situation:
     superseded: bool = False
     """Another version is wanted: no further run is started, for good."""
     held: Hold | None = None
-    """Why no run is started although one may be due; None: nothing is in the way."""
+    """Why no run is started although one may be needed; None: nothing blocks it."""
     retry: str = ""
-    """The annotation that asks for another attempt."""
+    """The annotation that requests another attempt."""
     period: float | None = None
     """Seconds of the period; None: not periodic."""
     told: bool = False

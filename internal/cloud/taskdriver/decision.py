@@ -1,4 +1,4 @@
-"""What to do next. Pure: a situation, what the provider shows and what the limiter says go in; the
+"""What to do next. Pure: a situation, what the provider shows and what the limiter answers go in; the
 status to write and the effects to perform come out."""
 
 from collections.abc import Sequence
@@ -142,7 +142,7 @@ def _alive(s: Situation, status: TaskStatus, run: TaskRun, seen: Run) -> Decisio
 
 
 def _record_progress(s: Situation, run: TaskRun, seen: Run, *, beside: bool) -> None:
-    """Take over what the run says, with another write or when the last message is old enough."""
+    """Record what the run reports, with another write or when the last message is old enough."""
     if not seen.message or seen.message == run.message:
         return
     age = None if run.message_at is None else (s.now - run.message_at).total_seconds()
@@ -200,7 +200,7 @@ def deny(s: Situation, denied: Denial) -> Decision:
 def begin(s: Situation, wanted: Identity, found: Sequence[Run], traceparent: str = "") -> Decision:
     """A run was granted: record the intent. `found` are all runs of the object that there are.
 
-    Whatever the record says, a run that is under way is taken for what it is, and none is started
+    Whatever is recorded, a run that is under way counts, and none is started
     beside it.
     """
     adopted = _adoptable(s, wanted, found)
@@ -273,7 +273,7 @@ def _intent(s: Situation, wanted: Identity, traceparent: str) -> TaskRun:
 
 
 def _adoptable(s: Situation, wanted: Identity, found: Sequence[Run]) -> TaskRun | None:
-    """A run that nobody recorded: under way, or an attempt at the current inputs that has ended."""
+    """An unrecorded run: under way, or an attempt at the current inputs that has ended."""
     if not found:
         return None
     first = s.first_attempt()

@@ -89,7 +89,7 @@ class Progress:
 
     status: TaskStatus
     requeue_after: float | None = None
-    """Seconds until the next pass is due, whatever happens; None: when something happens."""
+    """Seconds until the next pass, whatever happens; None: when something happens."""
     gone: bool = False
     """The finalizer was taken off."""
 
@@ -116,7 +116,7 @@ async def ensure(tools: Tools, options: EnsureOptions[R]) -> Progress:
 
 
 def claim_of(s: Situation) -> Claim:
-    """What the limiter is told of an object."""
+    """What the limiter receives of an object."""
     waiting = s.status.waiting
     return Claim(
         task=s.definition.name,
@@ -224,7 +224,7 @@ class _Pass(Generic[R]):
         return begin(s, step.identity, await self._all(), self.tools.tracing.carrier())
 
     async def _leave(self) -> Decision:
-        """The object goes: a teardown, if one is due, then its runs."""
+        """The object goes: a teardown, if one is needed, then its runs."""
         s, found = self.s, await self._all()
         step = next_run(s, s.status, made_something=bool(found))
         live = any(not run.state.finished for run in found)
@@ -263,7 +263,7 @@ class _Pass(Generic[R]):
         return await provider.list(self.s.owner)
 
     async def _keep_outputs(self, decision: Decision) -> Decision:
-        """Outputs that must not be seen are in their Secret before the status says so."""
+        """Outputs that must not be seen are in their Secret before the status shows it."""
         outputs = decision.secret_outputs
         before = decision.status.outputs_secret_name
         if outputs is None or (not outputs and not before):

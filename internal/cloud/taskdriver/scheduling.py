@@ -1,4 +1,4 @@
-"""Which run should be under way, and when one is cancelled: what the record says of the current inputs. Pure."""
+"""Which run should be under way, and when one is cancelled: what is recorded of the current inputs. Pure."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -21,7 +21,7 @@ from internal.cloud.tasks.definition import Supersede
 def next_run(s: Situation, status: TaskStatus, *, made_something: bool = False) -> Next:
     """What should be under way, of an object that has no run under way.
 
-    `made_something`: there are runs of the object, whatever the record says.
+    `made_something`: there are runs of the object, whatever is recorded.
     """
     if s.deleting and not needs_teardown(s, status, made_something=made_something):
         return CleanUp()
@@ -90,7 +90,7 @@ def is_superseded(s: Situation, run: TaskRun) -> bool:
 def interrupt_time(s: Situation, run: TaskRun) -> datetime | None:
     """Return when the run is cancelled, or None if nothing came that it stands in the way of.
 
-    Newer inputs cancel a task at once if its definition says so; everything else, another version
+    Newer inputs cancel a task at once if its definition has it; everything else, another version
     among it, leaves the run a grace, counted from when it was first noticed, in which it may end by
     itself. While the object is paused, a run is awaited.
     """

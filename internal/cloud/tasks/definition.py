@@ -52,7 +52,7 @@ class TaskDefinition:
     """A type of task, as a driver sees it."""
 
     name: str
-    """The name: prefix of its run ids, and what `manager task run` is told."""
+    """The name: prefix of its run ids, and the argument of `manager task run`."""
     timeout: float = 3600.0
     """Seconds that a run may take."""
     retries: Retries = field(default_factory=Retries)

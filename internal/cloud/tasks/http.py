@@ -136,7 +136,7 @@ async def exchange_with_retries(
     accepted: Callable[[Reply], bool] = lambda _reply: False,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Reply:
-    """Send a request, and again as `policy` says; return the last reply.
+    """Send a request, and again as `policy` decides; return the last reply.
 
     A request that is not `repeatable` is sent again only if it was not carried out. A reply that is
     `accepted` is returned at once. Raises as :func:`exchange` does.

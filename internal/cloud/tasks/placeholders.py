@@ -25,7 +25,7 @@ class Places:
     def fill(self, text: str, *, keep_unknown: bool = False) -> str:
         """The text with its places filled; booleans are `true` and `false`.
 
-        With `keep_unknown`, what is no name of ours stays as it is (a shell's `${HOME}`). An output or a
+        With `keep_unknown`, unknown names stay as they are (a shell's `${HOME}`). An output or a
         value that is missing is an error in any case. Raises TaskRejected.
         """
 

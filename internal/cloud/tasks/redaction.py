@@ -1,4 +1,4 @@
-"""Keeps the secrets that a task has seen out of what it says."""
+"""Keeps the secrets that a task has seen out of its texts."""
 
 from collections.abc import Mapping
 from typing import Final, TextIO
@@ -36,7 +36,7 @@ def secret_values(environment: Mapping[str, str]) -> list[str]:
 
 
 class Redaction:
-    """Knows the values that must not be seen."""
+    """Holds the values that must not be seen."""
 
     def __init__(self) -> None:
         self._values: set[str] = set()

@@ -45,4 +45,4 @@ TASKS: Final[Registry] = MappingProxyType(
         "upgrade": lazily("internal.cloud.tasks.upgrade:UpgradeTask"),
     }
 )
-"""Every task that `manager task run` knows."""
+"""Every task of `manager task run`."""

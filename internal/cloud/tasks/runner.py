@@ -49,7 +49,7 @@ async def run_task(
 ) -> ExitCode:
     """The whole life of a run. SIGTERM and SIGINT cancel the task.
 
-    Bad input is a rejected run whose report says what is wrong; raises BadInput only where not even
+    Bad input is a rejected run whose report describes the error; raises BadInput only where not even
     the file for the report is known.
     """
     place = Workplace.of(environment)
@@ -64,7 +64,7 @@ async def run_task(
 
 @dataclass(slots=True)
 class _Stop:
-    """Whether the run was told to stop."""
+    """Whether the run was cancelled."""
 
     told: bool = False
 

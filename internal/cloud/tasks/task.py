@@ -1,4 +1,4 @@
-"""The protocol of the work itself: what a task is told, and what it says."""
+"""The protocol of the work itself: its input, and its result."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,12 +16,12 @@ class TaskError(Exception):
 
 
 class TaskRejected(TaskError):
-    """The task did not succeed, and will not with the same inputs. The message says what to do."""
+    """The task did not succeed, and will not with the same inputs. The message names the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResult:
-    """What a task that succeeded says."""
+    """The result of a task that succeeded."""
 
     message: str = ""
     """One sentence: what was done."""
@@ -50,7 +50,7 @@ class TaskContext:
     """An empty folder of its own."""
     log: structlog.stdlib.BoundLogger
     progress: Callable[[str], None]
-    """Says what it is doing; the last word is what people see while it runs."""
+    """Reports what it is doing; people see the last text while it runs."""
     config_map: Callable[[str], Mapping[str, str]] = _no_config_map
     """The texts of a ConfigMap that the driver declared, by key. Raises TaskRejected if it is not
     there."""

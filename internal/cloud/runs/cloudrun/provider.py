@@ -108,7 +108,7 @@ class CloudRunRuns:
                 raise
 
     def subscribe(self, changed: Callable[[RunOwner], None]) -> bool:
-        """False: Cloud Run tells nobody."""
+        """False: Cloud Run sends no events."""
         return False
 
     async def aclose(self) -> None:

@@ -41,7 +41,7 @@ _NOW: Final = 1
 class JobRuns:
     """Each run is a Job of its name in the namespace of the object that drives it, which owns it.
 
-    Reads go to the server, so that what is told is never older than what was written; nothing is
+    Reads go to the server, so that what is returned is never older than what was written; nothing is
     read while nothing changes, given a `cache`: its watches of Jobs and Pods say when to look.
     """
 
@@ -153,7 +153,7 @@ class JobRuns:
         self._handles.clear()
 
     async def _job(self, owner: RunOwner, run_id: RunName) -> Manifest | None:
-        """The Job of the run; one of that name that is not ours is none."""
+        """The Job of the run; one of that name with another owner is none."""
         try:
             job = await self._client.get(JOB, run_id, namespace=owner.namespace)
         except NotFound:
@@ -184,7 +184,7 @@ class JobRuns:
     async def _replace_foreign_input(
         self, request: RunRequest, job: Manifest, secret: Manifest
     ) -> None:
-        """What an earlier Job of that name left is its garbage; anything else is not ours to touch."""
+        """What an earlier Job of that name left is its garbage; anything else is left alone."""
         namespace, name = request.input.owner.namespace, request.run_id
         found = await self._client.get(SECRET, name, namespace=namespace)
         metadata = found["metadata"]

@@ -27,7 +27,7 @@ class EndWatch:
             self._later = self._loop.call_later(0, self._look)
 
     def close(self) -> None:
-        """Nothing is told from now on."""
+        """Report nothing from now on."""
         if self._later is not None:
             self._later.cancel()
         if self._pipe is not None:

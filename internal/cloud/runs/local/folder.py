@@ -43,7 +43,7 @@ def is_name(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What the supervisor is told, and what is known of the run from its first moment on."""
+    """The supervisor's input, and what is known of the run from its first moment on."""
 
     run_id: str
     owner: RunOwner
@@ -61,7 +61,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What the supervisor says at the end."""
+    """What the supervisor records at the end."""
 
     reason: str
     """Ended, Cancelled, TimedOut, or Lost."""
@@ -72,7 +72,7 @@ class Outcome:
 
 
 class RunFolder:
-    """Paths, and what can be told from them. Calls block, for files of this machine."""
+    """Paths, and what follows from them. Calls block, for files of this machine."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -144,7 +144,7 @@ class RunFolder:
                     self._close("Cancelled", "cancelled before it began")
 
     def close_lost(self) -> None:
-        """Nobody holds the lock of a run that has begun: it was killed with its supervisor."""
+        """The lock of a run that has begun is free: it was killed with its supervisor."""
         supervisor.end_all(str(self.path))
         with contextlib.suppress(FileNotFoundError), self.locked() as lock:
             if lock is not None and self.outcome() is None:
@@ -158,7 +158,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[int | None]:
-        """The lock, or None while somebody else has it. Raises FileNotFoundError without a folder."""
+        """The lock, or None while another process has it. Raises FileNotFoundError without a folder."""
         lock = os.open(self.path / _LOCK, os.O_RDWR)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -62,14 +62,14 @@ class LocalOptions:
     """File with lines NAME=VALUE for every task, such as credentials. Read when a run starts, so that
     no value is ever in the folder of a run."""
     grace: float = 90.0
-    """How long a run that was told to end may take."""
+    """How long a cancelled run may take to end."""
 
 
 class LocalRuns:
     """Each run is a process with a folder of its own, and outlives the manager that started it.
 
     A run is adopted by its folder: another manager, or the same after a crash, reads there how it
-    went, and knows by a lock that the run's own processes hold whether it is still going on.
+    went, and reads from a lock that the run's own processes hold whether it is still going on.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class LocalRuns:
         self._forget(folder)
 
     def subscribe(self, changed: Callable[[RunOwner], None]) -> bool:
-        """From within the loop. Runs that an earlier manager started are told of too."""
+        """From within the loop. Runs that an earlier manager started are reported too."""
         self._changed = changed
         for path in self._root.glob("[!.]*/*"):
             folder = RunFolder(path)

@@ -6,7 +6,7 @@ Needs the standard library alone, so that it starts in no time. It is handed the
 held; it and the task hold it, and the pipe `alive`, until the last of them is gone, which is how
 everybody else knows. Orders come by the pipe `orders`; how it went is in `outcome.json`.
 
-It is nobody's child: whoever starts it waits for a process that ends once the run is claimed.
+It has no parent that waits: whoever starts it waits for a process that ends once the run is claimed.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ OUTCOME = "outcome.json"
 PLAN = "plan.json"
 LOG = "log"
 CANCEL = "cancel"
-"""A file of that name asks for the end, whoever is there to read it."""
+"""A file of that name requests the end."""
 MARK = "TASK_RUN_FOLDER"
 """Variable that every process of the run has, so that those it left behind are found."""
 
@@ -105,7 +105,7 @@ class Supervisor:
         return task.wait()
 
     def _wait(self, task: "subprocess.Popen[bytes]", until: float, *, heed_orders: bool) -> bool:
-        """Whether the task ended by itself, before `until` and before it was told to."""
+        """Whether the task ended by itself, before `until` and before a cancellation."""
         while task.poll() is None:
             left = until - time.monotonic()
             if left <= 0 or (heed_orders and self._is_to_end()):
@@ -119,7 +119,7 @@ class Supervisor:
         return (self._folder / CANCEL).exists() or not (self._folder / PLAN).exists()
 
     def _on_signal(self, number: int, _frame: object) -> None:
-        """The machine is going down, or somebody wants the run to end."""
+        """The machine is going down, or the run is cancelled."""
         if number != signal.SIGCHLD:
             with contextlib.suppress(FileNotFoundError):
                 (self._folder / CANCEL).touch()

@@ -1,4 +1,4 @@
-"""One invariant: checked, mended if need be, and checked again."""
+"""One invariant: checked, fixed if need be, and checked again."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,7 +25,7 @@ class Verdict(StrEnum):
     MENDED = "mended"
     """It is true now."""
     FAILED = "failed"
-    """It is not true, or nobody knows; another attempt may help."""
+    """It is false or unknown; another attempt may help."""
     REJECTED = "rejected"
     """Its requests cannot be sent as they are written."""
 
@@ -43,7 +43,7 @@ async def enforce(sender: Sender, invariant: Invariant) -> Outcome:
     """Make it true. Nothing is sent of an invariant of which a single request is faulty, and nothing
     is changed as long as the check gets no answer at all.
 
-    A request that has side effects and is not answered is not sent again: the check that follows says
+    A request that has side effects and is not answered is not sent again: the check that follows shows
     whether it arrived, and the next attempt begins with a check as well.
     """
     try:

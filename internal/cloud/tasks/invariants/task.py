@@ -18,7 +18,7 @@ _REASON: Final = 300
 
 
 class InvariantsTask:
-    """Makes true what an InstanceInvariants says; on teardown, undoes it outside."""
+    """Enforces the invariants of an InstanceInvariants; on teardown, undoes it outside."""
 
     name = "invariants"
 

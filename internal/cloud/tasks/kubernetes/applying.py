@@ -35,7 +35,7 @@ class Applied:
     changed: int = 0
     pruned: list[ObjectRef] = field(default_factory=list)
     kept: list[ObjectRef] = field(default_factory=list)
-    """Left the bundle, and are not deleted: they hold data, say so, or are somebody else's."""
+    """Left the bundle, and are not deleted: they hold data, are annotated, or have another owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Objects:
         )
 
     async def apply(self, located: Located, into: Applied) -> None:
-        """Bring one object about. Raises TaskRejected if it is somebody else's or not valid."""
+        """Apply one object. Raises TaskRejected if it has another owner or is not valid."""
         manifest = self._stamped(located)
         for _ in range(3):
             live = await self._metadata(located)
@@ -107,7 +107,7 @@ class Objects:
         raise TaskError(f"{located.ref} changes all the time: somebody else writes it too")
 
     async def _create(self, located: Located, manifest: Manifest) -> Manifest:
-        """A first apply creates, or fails with Conflict if somebody else was faster."""
+        """A first apply creates, or fails with Conflict if another client was faster."""
         first = copy.copy(manifest)
         first["metadata"] = {**manifest["metadata"], "resourceVersion": _FIRST_CONTACT}
         return await self._client.apply(first, kind=located.mapping, field_manager=FIELD_MANAGER)
@@ -134,7 +134,7 @@ class Objects:
         )
 
     async def prune(self, refs: Iterable[ObjectRef], into: Applied) -> None:
-        """Delete what left the bundle, last applied first; only what is ours and may go."""
+        """Delete what left the bundle, last applied first; only own objects that may go."""
         for ref in sorted(refs, key=lambda ref: (rank(ref.kind), ref), reverse=True):
             mapping, live = await self.find(ref)
             if live is None or mapping is None:

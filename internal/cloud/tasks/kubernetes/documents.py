@@ -1,4 +1,4 @@
-"""Manifests out of texts: read, checked, told apart."""
+"""Manifests out of texts: read, checked, separated."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""One bundle brought about in one cluster: what the tasks `kubernetes` and `upgrade` share."""
+"""One bundle applied in one cluster: what the tasks `kubernetes` and `upgrade` share."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

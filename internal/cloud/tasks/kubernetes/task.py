@@ -1,4 +1,4 @@
-"""The task `kubernetes`: what runs in an instance's cluster is what its bundle says."""
+"""The task `kubernetes`: what runs in an instance's cluster matches its bundle."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

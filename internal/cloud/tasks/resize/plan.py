@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 COOLDOWN: Final = timedelta(hours=6)
-"""Between two steps of one claim, where the spec says nothing."""
+"""Between two steps of one claim, by default."""
 _MEBI: Final = 1 << 20
 
 
@@ -17,11 +17,11 @@ class Claim:
 
     name: str
     requested: int
-    """What it asks for."""
+    """What it requests."""
     capacity: int
     """What its volume has, as of its status."""
     used: int | None
-    """What is used; None: nobody said."""
+    """What is used; None: unknown."""
     expandable: bool
     """Whether its storage class can expand volumes."""
     resized_at: datetime | None = None
@@ -60,7 +60,7 @@ class Verdict(StrEnum):
     CANNOT_EXPAND = "CannotExpand"
     """It is too full, and its storage class cannot expand."""
     UNKNOWN = "Unknown"
-    """Nobody says how full it is."""
+    """Its usage is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The task `resize`: looks at the claims, makes those grow that are full, and says which cannot."""
+"""The task `resize`: looks at the claims, makes those grow that are full, and reports which cannot."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime

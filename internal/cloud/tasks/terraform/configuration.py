@@ -22,7 +22,7 @@ LEAST_VERSION: Final = ">= 1.3.0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """A root module, and what it hands on."""
+    """A root module, and what it passes on."""
 
     document: Mapping[str, Any]
     """The content of `main.tf.json`."""

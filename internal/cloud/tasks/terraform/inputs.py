@@ -1,4 +1,4 @@
-"""What of an instance its Terraform module is told."""
+"""What of an instance its Terraform module receives."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -20,7 +20,7 @@ def module_inputs(
 ) -> dict[str, Any]:
     """The variables of the module: the instance's name and what is set of its fields.
 
-    A module declares only what its instances use. What `module.inputs` says is added, and may not
+    A module declares only what its instances use. What `module.inputs` holds is added, and may not
     contradict a field. Raises TaskRejected.
     """
     found: dict[str, Any] = {

@@ -53,7 +53,7 @@ def destructions_of(plan: Mapping[str, Any]) -> list[Destruction]:
 
 
 def destructions_in_log(log: bytes) -> list[Destruction]:
-    """Return what the log of a plan says will be destroyed, whether it is JSON lines or text."""
+    """Return what will be destroyed by the log of a plan, whether it is JSON lines or text."""
     found: set[Destruction] = set()
     for line in log.splitlines():
         event = event_of(line)

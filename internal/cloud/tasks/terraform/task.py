@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class TerraformTask:
-    """Builds what an InstanceTerraform says, or takes it down."""
+    """Builds the infrastructure of an InstanceTerraform, or destroys it."""
 
     name = "terraform"
 

@@ -43,7 +43,7 @@ class Jobs:
     """Whether the time of the step is over."""
 
     async def run(self, step: str, hook: JobHook, key: str) -> None:
-        """Run the Job of a step. `key` says which one it is: another key is another Job.
+        """Run the Job of a step. `key` identifies it: another key is another Job.
 
         Raises TaskError if the Job fails, or does not end in time.
         """

@@ -140,7 +140,7 @@ class HCP:
             number = page.next_page
 
     async def create(self, path: str, data: Resource) -> Document:
-        """POST a resource, once: Unanswered says that it may be there or not."""
+        """POST a resource, once: after Unanswered it may exist or not."""
         return _document(await self._call("POST", path, data=data, repeatable=False))
 
     async def act(self, path: str) -> None:

@@ -241,7 +241,7 @@ class Engine:
         )
 
     def _handed_on(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Names of the outputs of a workspace whose configuration is not ours."""
+        """Names of the outputs of a workspace whose configuration others upload."""
         module = self._order.settings.module
         if module is None:
             return frozenset(), frozenset()

@@ -1,4 +1,4 @@
-"""Runs of one workspace: ours is found or made, confirmed once, followed to its end, or stopped.
+"""Runs of one workspace: the own one is found or made, confirmed once, followed to its end, or stopped.
 
 https://developer.hashicorp.com/terraform/cloud-docs/api-docs/run
 """
@@ -15,7 +15,7 @@ from internal.cloud.tasks.terraform.hcp.runs import APPLYING, Run, run_of
 from internal.cloud.tasks.terraform.hcp.workspaces import Workspace, Workspaces
 
 _FAR_BACK: Final = timedelta(days=7)
-"""A run id is used for hours at most: a run made longer ago is none of ours."""
+"""A run id is used for hours at most: a run made longer ago is another one."""
 _ROUNDS: Final = 3
 _STOPPING: Final = 15.0
 """Seconds that a cancelled task has for stopping its run."""
@@ -93,7 +93,7 @@ class Runs:
         raise trouble or TaskError("the run cannot be made")
 
     async def follow(self, run: Run) -> Run:
-        """Wait for its end, confirming it when it asks for that. Raises TaskError if it cannot go on."""
+        """Wait for its end, confirming it when it waits for that. Raises TaskError if it cannot go on."""
         delay, looks, status = _QUICK, 0, ""
         while True:
             run = await self.read(run.identity)
@@ -111,7 +111,7 @@ class Runs:
             delay = min(delay * 1.5, _SLOW)
 
     async def watch(self, run: Run) -> Run:
-        """Wait for the end of somebody else's run, and touch nothing."""
+        """Wait for the end of another run, and change nothing."""
         delay, status = _QUICK, ""
         while True:
             run = await self.read(run.identity)
@@ -130,7 +130,7 @@ class Runs:
         return run_of(document.one, document)
 
     async def stop(self) -> None:
-        """Our run, which nobody waits for any longer, is discarded or cancelled, as far as it goes."""
+        """Our run, which is not needed any longer, is discarded or cancelled, as far as it goes."""
         try:
             async with asyncio.timeout(_STOPPING):
                 for run in await self._recent():
@@ -140,7 +140,7 @@ class Runs:
             self._say("the run in HCP Terraform could not be stopped: look at it there")
 
     async def discard(self, run: Run) -> None:
-        """End a run of ours whose plan may not be applied. It waits for a person where that fails."""
+        """End an own run whose plan may not be applied. It waits for a person where that fails."""
         try:
             await self._interrupt(run)
         except TaskError as error:
@@ -153,7 +153,7 @@ class Runs:
             raise TaskError(_locked(found))
 
     async def _recent(self) -> list[Run]:
-        """Newest first, as far back as a run of ours may be."""
+        """Newest first, as far back as an own run may be."""
         oldest = (self._now() - _FAR_BACK).isoformat()[:19]
         found: list[Run] = []
         async for page in self._api.pages(self._path):

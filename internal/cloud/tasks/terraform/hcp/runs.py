@@ -1,4 +1,4 @@
-"""Runs of HCP Terraform: what their states mean, and which of them are ours. Pure.
+"""Runs of HCP Terraform: what their states mean, and which of them are own ones. Pure.
 
 https://developer.hashicorp.com/terraform/cloud-docs/api-docs/run, Run States
 """
@@ -65,7 +65,7 @@ class Run:
 
     @property
     def ours(self) -> str | None:
-        """The run id of the control plane that it was made for; None for a run of somebody else."""
+        """The run id of the control plane that it was made for; None for a run of others."""
         found = _OURS.search(self.message)
         return found.group(1) if found else None
 
@@ -102,7 +102,7 @@ class Run:
 
 
 def message_of(run_id: str, about: str) -> str:
-    """The message of a run of ours: it ends with the run id, by which it is found again."""
+    """The message of an own run: it ends with the run id, by which it is found again."""
     return f"{about} ({run_id})"
 
 

@@ -1,4 +1,4 @@
-"""The workspace of an instance: found or made, kept as the spec says, deleted safely.
+"""The workspace of an instance: found or made, kept as in the spec, deleted safely.
 
 https://developer.hashicorp.com/terraform/cloud-docs/api-docs/workspaces
 """
@@ -30,7 +30,7 @@ _ROUNDS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Whose a workspace is: what its description says."""
+    """The owner of a workspace: from its description."""
 
     instance: str
     """Namespace and name."""
@@ -74,7 +74,7 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the spec says of the workspace."""
+    """The workspace's settings of the spec."""
 
     organization: str
     name: str
@@ -181,7 +181,7 @@ class Workspaces:
         raise TaskError(f"workspace {workspace.name} is still there after it was deleted")
 
     async def _is_gone(self, workspace: Workspace) -> bool:
-        """Whether it is not there any more. Another one of that name is none of ours."""
+        """Whether it is not there any more. Another one of that name does not count."""
         found = await self.read()
         return found is None or found.identity != workspace.identity
 

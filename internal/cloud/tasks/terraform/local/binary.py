@@ -22,7 +22,7 @@ class Ended:
 
     code: int
     last: Sequence[str]
-    """The last lines of both streams, without those that somebody else was told."""
+    """The last lines of both streams, without those that `line` received."""
 
     @property
     def said(self) -> str:
@@ -48,7 +48,7 @@ class Binary:
     """Seconds between the interrupt, at which it saves the state and gives back the lock, and the kill."""
 
     async def run(self, *arguments: str, line: Callable[[bytes], None] | None = None) -> Ended:
-        """Run it to its end; `line` is told each line of standard output.
+        """Run it to its end; `line` receives each line of standard output.
 
         Cancelled, it interrupts the command, waits for it, and kills it after the grace.
         """
