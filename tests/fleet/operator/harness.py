@@ -92,14 +92,22 @@ async def eventually(holds: Callable[[], Awaitable[bool]], shown: Callable[[], A
         await asyncio.sleep(0.02)
 
 
+UNRENEWED = 600.0
+"""Seconds until a Lease counts as given up: longer than any test takes."""
+
+
 class Ticker:
-    """A monotonic clock that only a test moves."""
+    """A monotonic clock that a test can put forward."""
 
     def __init__(self) -> None:
-        self.now = 1000.0
+        self.ahead = 0.0
 
     def __call__(self) -> float:
-        return self.now
+        return time.monotonic() + self.ahead
+
+    def let_leases_end(self) -> None:
+        """Put it forward by as long as a Lease counts without a renewal."""
+        self.ahead += UNRENEWED + 1
 
 
 @dataclass
@@ -228,6 +236,7 @@ class Hub:
             stack=StackOptions(image="stack:1"),
             status_delay=0.0,
             checks=CheckTimes(timeout=LONG, retry=0.05, longest_retry=0.2),
+            unrenewed=UNRENEWED,
             monotonic=self.clock,
             kinds=KINDS,
         )
