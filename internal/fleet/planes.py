@@ -11,7 +11,7 @@ from apis.fleet.labels import LEASE, PLANE_NAMESPACE
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.events import DeleteEvent, Event
 from ctrlruntime.client.config import Config
-from ctrlruntime.cluster import Cluster, ClusterOptions, Engager
+from ctrlruntime.cluster import ClusterOptions, Engager
 from ctrlruntime.controller.predicates import entry_of
 from internal.fleet.plane_check import IDENTITY, LEASES, NAMESPACE
 
@@ -28,6 +28,8 @@ class Plane:
     digest: str
     """Of the kubeconfig."""
     engaged_at: float
+    is_listed: Callable[[], bool]
+    """Whether the Lease was listed: if none was seen by then, there is none."""
     renewed_at: float | None = None
     """When the last renewal of the Lease was seen."""
     renewal: str = ""
@@ -69,8 +71,15 @@ class Planes:
             return plane
         await self.disengage(name)
         cluster = self.engager.new_cluster(name, config, self.options)
-        plane = Plane(digest, self.clock())
-        self._watch(cluster, name, plane)
+        leases = cluster.cache.declare(
+            LEASES, namespaces=[PLANE_NAMESPACE], fields=f"metadata.name={LEASE}"
+        ).informer
+        plane = Plane(digest, self.clock(), lambda: leases.synced)
+        leases.add_handler(lambda event: self._lease(name, plane, event))
+        identity = cluster.cache.declare(
+            NAMESPACE, fields=f"metadata.name={IDENTITY}", metadata_only=True
+        ).informer
+        identity.add_handler(lambda event: self._identity(name, plane, event))
         await self.engager.engage(cluster)
         self._planes[name] = plane
         return plane
@@ -84,16 +93,6 @@ class Planes:
         """Return whether the Lease has not been renewed for too long."""
         plane.was_stale = plane.stale_in(self.clock(), self.unrenewed) <= 0
         return plane.was_stale
-
-    def _watch(self, cluster: Cluster, name: str, plane: Plane) -> None:
-        leases = cluster.cache.declare(
-            LEASES, namespaces=[PLANE_NAMESPACE], fields=f"metadata.name={LEASE}"
-        )
-        identity = cluster.cache.declare(
-            NAMESPACE, fields=f"metadata.name={IDENTITY}", metadata_only=True
-        )
-        leases.informer.add_handler(lambda event: self._lease(name, plane, event))
-        identity.informer.add_handler(lambda event: self._identity(name, plane, event))
 
     def _lease(self, name: str, plane: Plane, event: Event) -> None:
         entry = entry_of(event)

@@ -22,6 +22,8 @@ from internal.fleet.stack_control import StackControl
 from internal.fleet.targets import TRUE, KnownTargets, Mode, Outcome, TargetError
 
 DEPLOYED = Outcome(Reason.SUCCESSFUL_DEPLOYMENT, "Namespace deployed successfully")
+LISTED_WITHIN = 1.0
+"""Seconds until it is looked again whether the Lease was listed, which takes no request."""
 LONGEST = 3600.0
 """Seconds until a healthy stack is looked at again, which takes no request."""
 
@@ -103,7 +105,8 @@ class StackDeployer:
             self._check_stale(entry, access, plane, look)
             return None
         look.within(min(plane.stale_in(now, self.planes.unrenewed), LONGEST))
-        if plane.renewed_at is None and not wrote and entry.name not in self.known.outcomes:
+        if plane.renewed_at is None and not wrote and not plane.is_listed():
+            look.within(LISTED_WITHIN)
             return None  # after a start: what was reported before stands until the watch shows more
         self.stack.check_available(entry.name, desired)
         if plane.renewed_at is None:

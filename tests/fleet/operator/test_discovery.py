@@ -87,6 +87,7 @@ async def test_a_label_with_another_value_is_reported_with_what_to_do() -> None:
             return len(notes) == 1 and notes[0].endswith('"True" and is ignored; write "true"')
 
         await eventually(reported)
+        assert not await hub.is_target("upper")
 
 
 async def test_r04_the_namespace_is_marked_before_anything_is_made_there() -> None:
@@ -156,6 +157,7 @@ async def test_r27_switching_modes_removes_the_old_stacks() -> None:
         await hub.make_available("fleet")
         await hub.until(fleet="SuccessfulDeployment")
         await hub.until_torn_down("east")
+        assert await hub.objects("fleet") == OBJECTS
 
 
 async def test_r20_a_data_plane_that_does_not_answer_delays_no_other() -> None:
@@ -178,6 +180,7 @@ async def test_r20_a_data_plane_that_does_not_answer_delays_no_other() -> None:
             return (await hub.reasons()).get("east") == "SuccessfulDeployment"
 
         await eventually(healthy, hub.config)
+        assert await hub.objects("east") == OBJECTS
 
 
 @contextlib.asynccontextmanager

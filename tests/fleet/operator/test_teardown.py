@@ -163,6 +163,7 @@ async def test_without_a_fleetconfig_nothing_is_removed() -> None:
         await hub.label("east", None)
         await hub.configure(**SCALE)
         await hub.until_torn_down("east")  # only now: it is adopted by its owner's name
+        assert await hub.has(SECRET, "data-plane-kubeconfig", "east")
 
 
 def pod(name: str) -> dict[str, Any]:

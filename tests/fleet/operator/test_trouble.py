@@ -236,6 +236,7 @@ async def test_a_data_plane_that_is_not_prepared_names_what_is_missing() -> None
         await east.prepare()
         await hub.run_stack("east", east)
         await hub.until(east="SuccessfulDeployment")
+        assert await hub.objects("east") == OBJECTS
 
 
 async def test_refused_credentials_are_forbidden_and_not_shown() -> None:

@@ -1,0 +1,69 @@
+"""The operator does with the rights of config/operator, and uses each of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ctrlruntime.client.errors import Forbidden
+from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.users import User
+from ctrlruntime.generate.permissions import policy_rules
+from manager.manifests import operator_rules
+from tests.audit.rights import rights_of
+
+from .harness import OBJECTS, SCALE, SECRET, Hub, deployed, eventually, planes
+
+RBAC = "rbac.authorization.k8s.io"
+
+
+async def grant(environment: Environment) -> list[dict[str, Any]]:
+    """Give the operator the generated role and no other right. Return its rules."""
+    rules = policy_rules(await asyncio.to_thread(operator_rules))  # it runs a loop of its own
+    metadata = {"name": "fleet-operator-role"}
+    role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}
+    binding = {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "fleet-operator-role"},
+        "subjects": [{"kind": "User", "apiGroup": RBAC, "name": "limited"}],
+    }
+    for manifest in (role, binding):
+        await environment.client("admin").create(manifest)
+    return rules
+
+
+async def test_the_generated_role_suffices_and_other_secrets_are_not_readable() -> None:
+    users = ("admin", User(name="limited"))
+    async with Hub.running(users=users, authorization="RBAC") as hub, planes(1) as (east,):
+        hub.user = "limited"
+        rules = await grant(hub.environment)
+        async with hub.operator():
+            await hub.configure(**SCALE)
+            await hub.add("mistyped", None, label="True")  # an event
+            await deployed(hub, east=east)
+            assert await hub.objects("east") == OBJECTS
+            await hub.label("east", None)
+            await hub.until_torn_down("east")
+
+            async def recorded() -> bool:
+                counts = hub.environment.proxy.log.counts().select(user="limited")
+                return counts.select(resource="events.events.k8s.io").total > 0
+
+            await eventually(recorded)
+        log = hub.environment.proxy.log.counts().select(user="limited")
+        assert log.select(code=403).total == 0, str(log)
+        used = {(row.resource.partition(".")[0], row.verb) for row in log}
+        written = {verb for resource, verb in used if resource == "deployments"}
+        assert {"apply", "delete"} <= written
+        assert not {right for rule in rules for right in rights_of(rule) if "*" in str(right)}
+        client = hub.environment.client("limited")
+        with pytest.raises(Forbidden):
+            await client.list(SECRET)
+        with pytest.raises(Forbidden):
+            await client.list(SECRET, "east", fields="metadata.name=another")
+        found = await client.list(SECRET, fields="metadata.name=data-plane-kubeconfig")
+        assert [each["metadata"]["namespace"] for each in found] == ["east"]
