@@ -20,6 +20,7 @@ from internal.cosmos.cache.metrics import STATES, CacheMetrics
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
 from internal.cosmos.selfheal.metrics import SelfHealMetrics
 from internal.cosmos.snapshots.metrics import SnapshotMetrics
+from internal.fleet.metrics import FleetMetrics
 from manager.controllers.task_settings import valid_gauge
 
 ROOT: Final = Path(__file__).parents[2]
@@ -37,6 +38,8 @@ LABELS: Final = {
     "cosmos_fullnode_sets": {"phase"},
     "cosmos_snapshot_schedules": {"phase"},
     "cosmos_cache_nodes": {"state"},
+    "fleet_target_namespaces": {"result", "reason"},
+    "fleet_data_plane_up": {"namespace"},
 } | {
     f"cloud_task_{name}": {"task"}
     for name in (
@@ -87,6 +90,7 @@ def series() -> dict[str, set[str]]:
     SelfHealMetrics(registry)
     NodeSetMetrics(registry)
     SnapshotMetrics(registry)
+    FleetMetrics(registry)
     valid_gauge(registry)
     found: dict[str, set[str]] = {}
     for family in registry.collect():
