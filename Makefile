@@ -37,6 +37,7 @@ run: setup ## See it work: embedded API server, a table of 50 rows, the manager,
 
 test: setup ## Every check and the tests, of heavy proofs a sample; TESTS=all runs every test
 	@case "$(TESTS)" in sample|all) ;; *) echo "TESTS is sample or all, not '$(TESTS)'" >&2; exit 2 ;; esac
+	@hack/about-tests.sh $(TESTS)
 	@$(MAKE) --no-print-directory -j 2 pytest checks
 
 checks: lint types check-generated ## Every check that is no test

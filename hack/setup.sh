@@ -17,6 +17,32 @@ die() {
   exit 1
 }
 
+# explain: what to do where packages could not be fetched. A failure ends the script wherever it is, so this is its trap.
+explain() {
+  local status=$?
+  [ -z "${ticker:-}" ] || kill "$ticker" 2>/dev/null || true
+  if [ "$status" -ne 0 ] && [ -n "${fetching:-}" ]; then
+    cat >&2 <<TEXT
+setup: the packages of $lock could not be fetched (pip's reason is above).
+  behind a proxy:   export HTTPS_PROXY=http://proxy:3128
+  from a mirror:    export PIP_INDEX_URL=https://mirror/simple
+  without network:  copy $kept from a machine with the same Python that has run this script
+TEXT
+  fi
+}
+
+# show_time: says every ten seconds that packages are still coming; pip saves them all at its end.
+show_time() {
+  (
+    exec 8<> <(:)
+    while true; do
+      read -r -t 10 -u 8 || true
+      echo "  still fetching after $SECONDS s"
+    done
+  ) &
+  ticker=$!
+}
+
 as_root() {
   if [ "$(id -u)" -eq 0 ]; then
     "$@"
@@ -67,6 +93,8 @@ fetch() {
   local work=$wheels.$$
   rm -rf "$work"
   mkdir -p "$work"
+  fetching=1
+  show_time
   awk '/^pip==/ { on = 1; print; next } /^[^ ]/ { on = 0 } on' "$lock" >"$work/pip.lock"
   [ ! -s "$work/pip.lock" ] || pip install --require-hashes -r "$work/pip.lock"
   pip download --no-deps --require-hashes --dest "$work" -r "$lock"
@@ -77,6 +105,8 @@ fetch() {
   rm -rf "$work/unpacked" "$work/pip.lock"
   # There in one step, or not at all: another checkout may be fetching them too.
   mv -T "$work" "$wheels" 2>/dev/null || rm -rf "$work"
+  kill "$ticker" 2>/dev/null || true
+  fetching='' ticker=''
 }
 
 # install_kept: from what is kept. Hashes are checked again.
@@ -106,7 +136,9 @@ install_command() {
 }
 
 main() {
-  local want kept
+  local want
+  kept=${XDG_CACHE_HOME:-$HOME/.cache}/ctrlruntime/wheels
+  trap explain EXIT
   want=$(sha256sum "$lock" | cut -d' ' -f1)
   if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && [ -x "$venv/bin/python" ]; then
     [ -x "$venv/bin/manager" ] || install_command
@@ -117,7 +149,6 @@ main() {
     make_environment
   fi
   echo "installing the locked packages into $venv (a minute or so, only this once)"
-  kept=${XDG_CACHE_HOME:-$HOME/.cache}/ctrlruntime/wheels
   wheels=$kept/$want-$(python -c 'import sys, sysconfig; print(sys.implementation.cache_tag, sysconfig.get_platform(), sep="-")')
   [ -d "$wheels" ] || fetch
   if ! install_kept; then

@@ -182,3 +182,13 @@ def test_an_environment_that_was_half_made_is_made_anew(machine: Machine) -> Non
     assert result.returncode == 0, result.stderr
     assert (machine.venv / ".lock.sha256").exists()
     assert (machine.venv / "pyvenv.cfg").exists()
+
+
+def test_without_network_it_says_what_to_do(machine: Machine) -> None:
+    (machine.folder / "checkout" / "requirements.lock").write_text(locked("iniconfig"))
+    result = machine.setup(PYTHON=PYTHON, PIP_NO_INDEX="1")
+    assert result.returncode != 0
+    assert "iniconfig" in result.stderr  # pip's own reason
+    for advice in ("HTTPS_PROXY", "PIP_INDEX_URL", str(machine.folder / ".cache")):
+        assert advice in result.stderr
+    assert machine.setup(PYTHON=PYTHON, **from_wheels()).returncode == 0
