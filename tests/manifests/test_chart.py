@@ -19,7 +19,7 @@ import yaml
 from apis.tenancy import Tenant
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import NotFound
+from ctrlruntime.client.errors import NoKindMatch, NotFound
 from ctrlruntime.envtest import Environment, administrator
 from manager import manifests as made
 from tests.backends import kube_apiserver
@@ -264,7 +264,7 @@ async def served(client: Client) -> Manifest:
     """Make the tenant, as soon as its kind is served: a real server takes a moment after its CRD came."""
     async with asyncio.timeout(120):
         while True:
-            with contextlib.suppress(NotFound):
+            with contextlib.suppress(NotFound, NoKindMatch):
                 return dict(await client.create(TENANT))
             await asyncio.sleep(0.2)
 
