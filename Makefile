@@ -24,7 +24,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ctrlruntime
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup run test coverage checks lint types check-generated pytest envtest-assets test-real requirements scenarios hazards mutants rules faults \
-        generate manifests build-installer image image-all push deploy wheel sbom chart docs bench-tenancy bench-plan bench-runtime bench-capacity bench-cloud bench-cosmos bench-stalls bench clean
+        generate manifests build-installer image image-all push deploy wheel sbom chart docs bench-tenancy bench-plan bench-rollout bench-runtime bench-capacity bench-cloud bench-cosmos bench-stalls bench clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z][a-z -]*:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -148,6 +148,9 @@ bench-tenancy: setup ## Count requests for ROWS tenants; the last line is one JS
 
 bench-plan: setup ## Plan a changed template for ROWS tenants: seconds, memory, requests; the last line is one JSON object
 	@$(PY) -m benchmarks.plan --rows $(ROWS)
+
+bench-rollout: setup ## Roll out a good and a bad change to ROWS tenants: how many change at once, what returns; the last line is one JSON object
+	@$(PY) -m benchmarks.rollout --rows $(ROWS)
 
 bench-runtime: setup ## Reconcile N objects by 10 WORKERS on BACKEND, and by the code of BASE in turns (none: not); PEER=kopf; one line of JSON
 	@hack/envtest-assets.sh all
