@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "graph": "manager.graph",
     "render": "manager.render",
     "plan": "manager.plan",
+    "rollout": "manager.rollout",
 }
 """Module of each command, which has the command's name there."""
 

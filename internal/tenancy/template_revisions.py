@@ -150,13 +150,17 @@ def number_of(entry: Entry) -> int:
 
 def content_of(entry: Entry, template: str) -> Blueprint | None:
     """Return the content that a revision records; None if it is not what its name and hash say."""
-    lists = (entry.field("data") or {}).get("spec")
+    recorded = recorded_lists(entry.name, entry.field("data"), template)
+    return None if recorded is None else blueprint_of(template, recorded[1], recorded[0])
+
+
+def recorded_lists(name: str, data: object, template: str) -> tuple[str, Manifest] | None:
+    """Return version and lists of a revision of that name; None if its name is not that of its data."""
+    lists = data.get("spec") if isinstance(data, dict) else None
     if not isinstance(lists, dict):
         return None
     version = revision(lists)
-    if entry.name != revision_name(template, version):
-        return None
-    return blueprint_of(template, lists, version)
+    return (version, lists) if name == revision_name(template, version) else None
 
 
 def blueprint_of(template: str, lists: Manifest, version: str) -> Blueprint | None:
