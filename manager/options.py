@@ -1,6 +1,7 @@
 """Options of `manager run`, each with its default and its reason."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +17,17 @@ EVENTS_WAITING = 20_000
 """Events that may wait to be sent: those of a thousand instances that are rolled out at once."""
 
 
+class Role(StrEnum):
+    """The parts of a stack, each a workload of its own."""
+
+    CONTROLLERS = "controllers"
+    """Reconcile; elected."""
+    ADMISSION = "admission"
+    """Serve the webhooks."""
+    WORKERS = "workers"
+    """Sweep the hub for objects whose Tenant is gone from the data plane; elected by a Lease of its own."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """The options of `manager run`."""
@@ -26,6 +38,8 @@ class RunOptions:
     """Start an embedded API server with simulated nodes, and use that."""
     data_plane_kubeconfig: Path | None = None
     """Kubeconfig of a data plane: it is the manager's own cluster then, and workloads go to the other."""
+    role: Role | None = None
+    """What this process does of a stack; None: everything but the work of `workers`."""
     target_namespace: str = ""
     """The namespace of the hub that the stack is deployed to; by default the Pod's."""
     own_namespace: str = ""

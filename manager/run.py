@@ -7,7 +7,7 @@ from dataclasses import replace
 from ctrlruntime.client.config import Config
 from ctrlruntime.manager import Manager
 from ctrlruntime.manager.logs import configure
-from manager.options import RunOptions
+from manager.options import Role, RunOptions
 from manager.systems import load_systems
 from manager.tracing import exported_traces
 
@@ -33,6 +33,11 @@ async def run_manager(options: RunOptions) -> None:
             await run_stack(options, config, runtime, logger)
             return
         manager = Manager(config, runtime, logger=logger)
-        for add in systems:
-            await add(manager, options, config)
+        if options.role in {None, Role.CONTROLLERS}:
+            for add in systems:
+                await add(manager, options, config)
+        elif options.role is Role.ADMISSION:
+            from manager.controllers.tenancy_admission import add_tenancy_admission
+
+            add_tenancy_admission(manager, options.tenancy)
         await manager.start()

@@ -18,11 +18,17 @@ from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.client.kubeconfig import Kubeconfig
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.election import default_identity
+from internal.fleet.plane_holder import PlaneHolder
 from manager.controllers.hub import StackOptions, add_hub
+from manager.controllers.orphan_sweep import add_orphan_sweep
 from manager.controllers.tenancy import add_tenancy
-from manager.options import LEADER_ELECTION_ID, RunOptions
+from manager.controllers.tenancy_admission import add_tenancy_admission
+from manager.options import LEADER_ELECTION_ID, Role, RunOptions
 
 NAMESPACE: Final = BUILTIN[GroupVersionKind("", "v1", "Namespace")]
+LEASES: Final = BUILTIN[GroupVersionKind("coordination.k8s.io", "v1", "Lease")]
+WORKERS_LEASE: Final = "fleet-workers"
+"""Lease on a data plane, of the elected worker of its stack."""
 IDENTITY: Final = "kube-system"
 """The namespace whose UID is the id of a cluster."""
 RETRY: Final = 5.0
@@ -37,24 +43,51 @@ async def run_stack(
     data_plane = Config.of_kubeconfig(Kubeconfig.read([options.data_plane_kubeconfig]))
     target = options.target_namespace or options.own_namespace
     stack = StackOptions(data_plane=await cluster_id(data_plane, logger), target_namespace=target)
-    manager = Manager(data_plane, elected(runtime, hub, target), logger=logger)
-    add_tenancy(manager, options.tenancy, await add_hub(manager, hub, stack))
+    if options.role is Role.ADMISSION:
+        manager = Manager(data_plane, replace(runtime, leader_election=False), logger=logger)
+        add_tenancy_admission(manager, options.tenancy)
+    else:
+        workers = options.role is Role.WORKERS
+        prefix = holder_prefix(hub, target)
+        manager = Manager(
+            data_plane, elected(runtime, prefix, WORKERS_LEASE if workers else LEASE), logger=logger
+        )
+        follow_lease(manager, prefix)
+        connected = await add_hub(manager, hub, stack)
+        if workers:
+            add_orphan_sweep(manager, connected)
+        else:
+            add_tenancy(manager, replace(options.tenancy, webhooks=False), connected)
     await manager.start()
 
 
-def elected(runtime: ManagerOptions, hub: Config, target_namespace: str) -> ManagerOptions:
-    """Return the options with an election by the Lease on the data plane, which keeps stacks of other hubs out.
+def elected(runtime: ManagerOptions, prefix: str, lease: str) -> ManagerOptions:
+    """Return the options with an election by a Lease on the data plane, which keeps stacks of other hubs out.
 
-    The identity begins with the hub and the namespace that the stack is deployed to.
+    `prefix`: how the identity begins, the same for all candidates of one stack.
     """
     own_lease = runtime.leader_election_id not in {"", LEADER_ELECTION_ID}
     return replace(
         runtime,
         leader_election=True,
-        leader_election_id=runtime.leader_election_id if own_lease else LEASE,
+        leader_election_id=runtime.leader_election_id if own_lease else lease,
         leader_election_namespace=runtime.leader_election_namespace or PLANE_NAMESPACE,
-        leader_election_identity=f"{holder_prefix(hub, target_namespace)}{default_identity()}",
+        leader_election_identity=f"{prefix}{default_identity()}",
     )
+
+
+def follow_lease(manager: Manager, prefix: str) -> PlaneHolder:
+    """Have the manager not ready while a stack of another hub, or namespace, holds the Lease it competes for."""
+    holder = PlaneHolder(prefix, manager.logger)
+    options = manager.options
+    informer = manager.cache.declare(
+        LEASES,
+        namespaces=[options.leader_election_namespace],
+        fields=f"metadata.name={options.leader_election_id}",
+    ).informer
+    informer.add_handler(holder)
+    manager.add_readyz_check("data-plane", holder.check)
+    return holder
 
 
 def holder_prefix(hub: Config, target_namespace: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from manager.flags import with_options
-from manager.options import RunOptions
+from manager.options import Role, RunOptions
 from manager.systems import SYSTEMS
 
 SUPPORTED = ("tenancy",)
@@ -27,6 +27,12 @@ def stack_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--kubeconfig, the hub. Only the tenancy system runs.",
         ),
         click.option(
+            "--role",
+            type=click.Choice([role.value for role in Role]),
+            callback=lambda _context, _option, value: None if value is None else Role(value),
+            help="Part of a stack that this process is. Default: the controllers, and what the other options ask for.",
+        ),
+        click.option(
             "--target-namespace",
             default="",
             help="Namespace of the hub that this stack is deployed to; default: the Pod's.",
@@ -37,6 +43,8 @@ def stack_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def check_stack(options: RunOptions) -> None:
     """Raise UsageError for options that do not go with a data plane."""
     if options.data_plane_kubeconfig is None:
+        if options.role is Role.WORKERS and options.leader_elect:
+            raise click.UsageError("--role workers is elected on data planes alone")
         if options.target_namespace:
             raise click.UsageError("--target-namespace needs --data-plane-kubeconfig")
         return

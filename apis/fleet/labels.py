@@ -8,6 +8,7 @@ from .common import GROUP
 
 __all__ = [
     "ADMISSION_URL",
+    "APPROVE_ORPHANS",
     "DATA_PLANE",
     "DATA_PLANE_ID",
     "KUBECONFIG_KEY",
@@ -29,6 +30,9 @@ DATA_PLANE_ID: Final = f"{GROUP}/data-plane-id"
 """Annotation of a target namespace: the UID of the namespace `kube-system` of its data plane."""
 ADMISSION_URL: Final = f"{GROUP}/admission-url"
 """Annotation of a target namespace: the URL at which the data plane's API server reaches its admission webhooks."""
+APPROVE_ORPHANS: Final = f"{GROUP}/approve-orphans"
+"""Annotation of a target namespace: the number of Tenants, gone from the data plane, whose objects on the hub
+may be deleted although they are many."""
 PARALLEL_PREFIX: Final = f"parallel.{GROUP}/"
 """Prefix of the label on a hub namespace that lets the stack of a target namespace write there; the
 target namespace's name follows."""

@@ -1,0 +1,160 @@
+"""Sweeps objects of the hub whose Tenant is gone from the data plane; work of the role `workers`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from prometheus_client import Gauge
+
+from apis.fleet.labels import APPROVE_ORPHANS
+from apis.tenancy import DeletionPolicy, Tenant
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.cache.cache import InformerHandle
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client.errors import APIError, Conflict, NotFound, TransportError
+from ctrlruntime.manager import Manager
+from ctrlruntime.resources import OWNER, OWNER_UID, owner_key
+from internal.fleet.orphans import DELAY, OrphanSweep, Sweep
+from internal.fleet.pods import WORKLOADS
+from internal.fleet.routing import FOLLOWERS
+from internal.tenancy.policies import deletion_policy, is_orphaned
+from manager.controllers.hub import Hub
+
+PERIOD: Final = 60.0
+"""Seconds between two looks, which cost no request."""
+NAMESPACE: Final = BUILTIN[GroupVersionKind("", "v1", "Namespace")]
+
+
+@dataclass(slots=True)
+class OrphanSweeper:
+    """Looks at the caches; reads live, and deletes, only what has been gone for long enough."""
+
+    manager: Manager
+    hub: Hub
+    objects: dict[RESTMapping, InformerHandle]
+    tenants: InformerHandle
+    orphans: Gauge
+    period: float = PERIOD
+    clock: Callable[[], float] = time.monotonic
+    sweep: OrphanSweep = field(default_factory=OrphanSweep)
+
+    def __repr__(self) -> str:
+        return "OrphanSweeper()"
+
+    async def start(self) -> None:
+        """Sweep until cancelled."""
+        while True:
+            try:
+                await self.look()
+            except (APIError, TransportError) as error:
+                self.manager.logger.warning("Orphans not swept", error=str(error))
+            await asyncio.sleep(self.period)
+
+    async def look(self) -> Sweep:
+        """Sweep once. Raises the client's errors."""
+        caches = (self.manager.cache, self.hub.cluster.cache)
+        if not all(each.synced for each in caches) or self.hub.unreachable() is not None:
+            return Sweep()
+        found = self._by_owner()
+        now = self.clock()
+        made = self.sweep.look(found, self._living(), now)
+        if made.held:
+            made = self.sweep.look(found, self._living(), now, await self._approved())
+        self.orphans.set(len(made.orphaned))
+        for owner in sorted(made.reported):
+            self.manager.logger.warning(
+                "Tenant of objects on the hub is gone", owner=owner, objects=len(found[owner])
+            )
+        if made.held:
+            self.manager.logger.warning(
+                "Orphans held: approve their number by annotation of the target namespace",
+                orphans=made.held,
+                annotation=APPROVE_ORPHANS,
+                namespace=self.hub.options.target_namespace,
+            )
+        for owner in sorted(made.scheduled):
+            if await self._is_gone(owner):
+                await self._delete(found[owner], owner)
+        return made
+
+    def _by_owner(self) -> dict[str, list[tuple[RESTMapping, Entry]]]:
+        """Return the objects that go with their Tenant, by the owner that they record."""
+        found: dict[str, list[tuple[RESTMapping, Entry]]] = {}
+        for mapping, handle in self.objects.items():
+            for entry in handle.informer.store.list():
+                owner = entry.annotations.get(OWNER, "")
+                owned = owner.endswith(f"@{self.hub.data_plane}") and OWNER_UID in entry.annotations
+                deleted = deletion_policy(entry.annotations) is DeletionPolicy.DELETE
+                if owned and deleted and not is_orphaned(entry.labels):
+                    found.setdefault(owner, []).append((mapping, entry))
+        return found
+
+    def _living(self) -> set[str]:
+        kind, plane = Tenant.gvk(), self.hub.data_plane
+        return {
+            owner_key(kind, each.name, namespace=each.namespace, cluster=plane)
+            for each in self.tenants.informer.store.list()
+        }
+
+    async def _approved(self) -> int:
+        """Return the number of owners that the target namespace's annotation approves."""
+        client = self.hub.cluster.live_client
+        found = await client.get(NAMESPACE, self.hub.options.target_namespace, metadata_only=True)
+        text = str((found["metadata"].get("annotations") or {}).get(APPROVE_ORPHANS, ""))
+        return int(text) if text.isdecimal() else 0
+
+    async def _is_gone(self, owner: str) -> bool:
+        """Whether the data plane itself has no Tenant of that name, by a live read."""
+        _, namespace, name = owner.partition("@")[0].split("/")
+        try:
+            await self.manager.live_client.get(
+                Tenant.mapping(), name, namespace=namespace, metadata_only=True
+            )
+        except NotFound as error:
+            return error.details.get("name") == name  # else the kind is gone, not the Tenant
+        return False
+
+    async def _delete(self, objects: list[tuple[RESTMapping, Entry]], owner: str) -> None:
+        for mapping, entry in objects:
+            try:
+                await self.hub.cluster.client.delete(
+                    mapping,
+                    entry.name,
+                    namespace=entry.namespace or None,
+                    uid=entry.uid,
+                    propagation="Background",
+                )
+            except (NotFound, Conflict):
+                continue
+        self.manager.logger.info("Orphans deleted", owner=owner, objects=len(objects))
+
+
+def add_orphan_sweep(
+    manager: Manager, hub: Hub, *, period: float = PERIOD, delay: float = DELAY
+) -> OrphanSweeper:
+    """Declare what is looked at, and sweep while this process is elected."""
+    kinds = [
+        mapping
+        for mapping in BUILTIN.values()
+        if mapping.gvk.group_kind in WORKLOADS | FOLLOWERS and mapping.namespaced
+    ]
+    sweeper = OrphanSweeper(
+        manager=manager,
+        hub=hub,
+        objects={each: hub.cluster.cache.declare(each, metadata_only=True) for each in kinds},
+        tenants=manager.cache.declare(Tenant, metadata_only=True),
+        orphans=Gauge(
+            "fleet_orphans",
+            "Tenants that are gone from the data plane and have objects on the hub.",
+            registry=manager.metrics.registry,
+        ),
+        period=period,
+        sweep=OrphanSweep(delay),
+    )
+    manager.add(sweeper)
+    return sweeper

@@ -1,0 +1,39 @@
+"""The webhooks of the tenancy system without its controllers: the role `admission`."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from apis.tenancy import TenantRegistry, TenantTemplate
+from ctrlruntime.manager import Group, Manager
+from internal.tenancy.admission import ADMISSION, TenancyAdmission
+from internal.tenancy.compiled_templates import Blueprints
+from internal.tenancy.rendering import Renderer
+from manager.controllers.tenancy_options import TenancyOptions
+
+
+def add_tenancy_admission(manager: Manager, options: TenancyOptions) -> None:
+    """Serve the webhooks of registries and templates."""
+    registries = manager.cache.declare(TenantRegistry).informer.store
+    renderer = Renderer()
+    admission = TenancyAdmission(Blueprints(renderer, options.privileges), registries)
+    serve = manager.webhooks.register
+    serve(TenantRegistry, admission.check_registry, options=ADMISSION)
+    serve(TenantTemplate, admission.check_template, options=ADMISSION)
+    manager.add(_Closing(renderer))
+
+
+@dataclass(slots=True)
+class _Closing:
+    """Ends the renderer's worker process, after the webhooks have ended."""
+
+    renderer: Renderer
+    runnable_group = Group.CACHES
+
+    async def start(self) -> None:
+        """Run until cancelled."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self.renderer.close()
