@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 
 from apis.fleet.labels import KUBECONFIG_SECRET
-from apis.tenancy import LIST_KINDS
+from apis.tenancy import LIST_KINDS, Tenant
 from ctrlruntime import __version__
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import Manifest
@@ -42,6 +42,7 @@ from manager.controllers.cosmos_options import CosmosOptions
 from manager.controllers.fleet import OperatorOptions, add_operator
 from manager.controllers.tenancy import add_tenancy, webhooks
 from manager.controllers.tenancy_options import TenancyOptions
+from manager.data_plane_manifests import data_plane_files, data_plane_rules
 from manager.operator_run import OPERATOR_LEASE
 from manager.options import LEADER_ELECTION_ID, RunOptions
 
@@ -146,10 +147,17 @@ def files(directory: Path) -> dict[str, str]:
         **rbac_layout(rbac),
         **_webhook_layout(),
         **_operator_layout(),
+        **_data_plane_layout(),
         **{name: text for system in SYSTEMS for name, text in _overlay(system).items()},
         **namespaced_overlay(directory / "namespaced" / "namespaces.txt"),
         "samples/kustomization.yaml": kustomization(_samples(directory / "samples")),
     }
+
+
+def _data_plane_layout() -> dict[str, str]:
+    """The folder of a data plane: the kinds of the tenancy system, and the rights of a stack's kubeconfig."""
+    live = {Tenant.mapping().plural: Tenant.gvk().group}
+    return data_plane_files(data_plane_rules(rules_of("tenancy"), live), ["../crd"], LABELS)
 
 
 def _webhook_layout() -> dict[str, str]:

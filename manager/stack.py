@@ -9,7 +9,7 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from apis.fleet.labels import LEASE, PLANE_NAMESPACE
+from apis.fleet.labels import LEASE, PLANE_NAMESPACE, WORKERS_LEASE
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
@@ -27,8 +27,6 @@ from manager.options import LEADER_ELECTION_ID, Role, RunOptions
 
 NAMESPACE: Final = BUILTIN[GroupVersionKind("", "v1", "Namespace")]
 LEASES: Final = BUILTIN[GroupVersionKind("coordination.k8s.io", "v1", "Lease")]
-WORKERS_LEASE: Final = "fleet-workers"
-"""Lease on a data plane, of the elected worker of its stack."""
 IDENTITY: Final = "kube-system"
 """The namespace whose UID is the id of a cluster."""
 RETRY: Final = 5.0

@@ -19,6 +19,7 @@ __all__ = [
     "PARALLEL_PREFIX",
     "PLANE_NAMESPACE",
     "TARGET_NAMESPACE",
+    "WORKERS_LEASE",
 ]
 
 DATA_PLANE: Final = f"{GROUP}/data-plane"
@@ -48,3 +49,5 @@ PLANE_NAMESPACE: Final = "fleet-system"
 """Namespace on a data plane, part of what is installed there; it holds the Lease."""
 LEASE: Final = "fleet-controllers"
 """Lease on a data plane, of the elected controllers of its stack."""
+WORKERS_LEASE: Final = "fleet-workers"
+"""Lease on a data plane, of the elected worker of its stack."""

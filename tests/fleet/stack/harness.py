@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,7 @@ class Fleet:
     folder: Path
     hub: Server
     planes: list[Server]
-    _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
+    hub_user: str = "manager"
 
     @property
     def plane(self) -> Server:
@@ -136,7 +136,7 @@ class Fleet:
                 logger=make_logger(format="console", stream=log),
             )
             stack = StackOptions(data_plane=plane.id, target_namespace=name, **options)
-            hub = await add_hub(manager, self.hub.environment.config("manager"), stack)
+            hub = await add_hub(manager, self.hub.environment.config(self.hub_user), stack)
             add_tenancy(manager, tenancy(), hub)
             async with manager.running():
                 yield manager
@@ -245,19 +245,24 @@ def is_ready(found: Tenant | None) -> bool:
     return ready is not None and ready.status == "True"
 
 
-async def ready(plane: Server, name: str = "acme") -> Tenant:
+async def ready(plane: Server, name: str = "acme", namespace: str = "default") -> Tenant:
     """Wait until a tenant is ready for its generation."""
-    found: Tenant = await eventually(partial(read, plane, name), is_ready)
+    found: Tenant = await eventually(partial(read, plane, name, namespace), is_ready)
     return found
 
 
 async def condition(
-    plane: Server, kind: str, status: str, reason: str, name: str = "acme"
+    plane: Server,
+    kind: str,
+    status: str,
+    reason: str,
+    name: str = "acme",
+    namespace: str = "default",
 ) -> Condition:
     """Wait until a condition of a tenant says this."""
 
     async def look() -> Condition | None:
-        found = await read(plane, name)
+        found = await read(plane, name, namespace)
         return None if found is None else find_condition(found.status.conditions, kind)
 
     def holds(seen: Condition | None) -> bool:
@@ -267,10 +272,10 @@ async def condition(
     return found
 
 
-async def gone(plane: Server, name: str = "acme") -> None:
+async def gone(plane: Server, name: str = "acme", namespace: str = "default") -> None:
     """Delete a tenant, and wait until it is gone."""
-    await plane.client.delete(Tenant, name, namespace="default")
-    await eventually(partial(read, plane, name), lambda found: found is None)
+    await plane.client.delete(Tenant, name, namespace=namespace)
+    await eventually(partial(read, plane, name, namespace), lambda found: found is None)
 
 
 def planes_of(objects: Iterable[dict[str, Any]]) -> set[str]:

@@ -1,0 +1,101 @@
+"""The folder `data-plane`: what is installed on a data plane, without containers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from apis.fleet.labels import LEASE, PLANE_NAMESPACE, WORKERS_LEASE
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.generate import roles, to_yaml
+from ctrlruntime.generate.layout import binding, kustomization
+from ctrlruntime.generate.permissions import Rule
+from internal.fleet.pods import WORKLOADS
+
+ACCOUNT = "fleet-stack"
+"""The account of the kubeconfig that its owner makes for the hub."""
+_LEASES = ("coordination.k8s.io",), ("leases",)
+_WORKLOADS = frozenset(
+    (mapping.gvk.group, mapping.plural)
+    for mapping in BUILTIN.values()
+    if mapping.gvk.group_kind in WORKLOADS
+)
+
+IDENTIFIES = Rule(groups=("",), resources=("namespaces",), verbs=("get",), names=("kube-system",))
+"""The UID of `kube-system` is the id of a data plane."""
+
+
+def without_workloads(rules: Iterable[Rule]) -> list[Rule]:
+    """Return the rules without the kinds that run containers, which never go to a data plane."""
+    kept: list[Rule] = []
+    for rule in rules:
+        for group in rule.groups:
+            left = tuple(name for name in rule.resources if (group, name) not in _WORKLOADS)
+            if left:
+                kept.append(replace(rule, groups=(group,), resources=left))
+    return kept
+
+
+def data_plane_rules(tenancy: Iterable[Rule], kinds: Mapping[str, str]) -> list[Rule]:
+    """Return what a stack needs on its data plane. `kinds`: plural of each kind whose objects are read live, and
+    its group."""
+    reads = [
+        Rule(groups=(group,), resources=(name,), verbs=("get",)) for name, group in kinds.items()
+    ]
+    groups, resources = _LEASES
+    election = [
+        Rule(groups=groups, resources=resources, verbs=("create",), namespace=PLANE_NAMESPACE),
+        Rule(
+            groups=groups,
+            resources=resources,
+            verbs=("get", "list", "patch", "update", "watch"),
+            names=(LEASE, WORKERS_LEASE),
+            namespace=PLANE_NAMESPACE,
+        ),
+    ]
+    return [*without_workloads(tenancy), IDENTIFIES, *reads, *election]
+
+
+def data_plane_files(
+    rules: Iterable[Rule], crds: Iterable[str], labels: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the folder's files by path. `crds`: files of `config/crd/bases`."""
+    made: dict[str, list[Manifest]] = {
+        "namespace": [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PLANE_NAMESPACE}}
+        ],
+        "service_account": [
+            {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": ACCOUNT, "namespace": PLANE_NAMESPACE},
+            }
+        ],
+        "role": roles(rules, "fleet-stack-role"),
+        "role_binding": [
+            _bound(binding("fleet-stack-rolebinding", "fleet-stack-role", ACCOUNT)),
+            _bound(binding("fleet-stack-rolebinding", "fleet-stack-role", ACCOUNT, kind="Role")),
+        ],
+    }
+    files = {
+        f"data-plane/{name}.yaml": to_yaml(
+            [{**each, "metadata": {**each["metadata"], "labels": dict(labels)}} for each in found]
+        )
+        for name, found in made.items()
+    }
+    resources = [*(f"{name}.yaml" for name in made), *crds]
+    return {**files, "data-plane/kustomization.yaml": kustomization(resources)}
+
+
+def _bound(made: Manifest) -> Manifest:
+    """The binding, of the account on the data plane."""
+    (subject,) = made["subjects"]
+    metadata = dict(made["metadata"])
+    if made["kind"] == "RoleBinding":
+        metadata["namespace"] = PLANE_NAMESPACE
+    return {
+        **made,
+        "metadata": metadata,
+        "subjects": [{**subject, "namespace": PLANE_NAMESPACE}],
+    }

@@ -1,0 +1,112 @@
+"""A stack with exactly the rights of config/data-plane, and on the hub those of one namespace."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.client.client import Client
+from ctrlruntime.envtest.users import User, administrator
+from internal.fleet.pods import WORKLOADS
+from internal.fleet.routing import FOLLOWERS
+from tests.docs.blocks import ROOT
+from tests.fleet.stack.harness import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    condition,
+    config_map,
+    deployment,
+    gone,
+    ready,
+    server,
+    tenant,
+)
+from tests.fleet.stack.test_processes import stack
+
+RBAC = "rbac.authorization.k8s.io"
+SUBJECTS = [{"kind": "User", "name": "manager", "apiGroup": RBAC}]
+FOLDER = ROOT / "config" / "data-plane"
+
+
+async def install_data_plane(client: Client) -> None:
+    """Create what config/data-plane has besides the CRDs, bound to the user `manager`."""
+    for name in ("namespace", "service_account", "role", "role_binding"):
+        for made in yaml.safe_load_all((FOLDER / f"{name}.yaml").read_text()):
+            await client.create(made | ({"subjects": SUBJECTS} if "subjects" in made else {}))
+
+
+async def grant(
+    client: Client, kind: str, name: str, rules: list[Any], namespace: str = ""
+) -> None:
+    """Create a role and its binding to the user `manager`."""
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+    head = {"apiVersion": f"{RBAC}/v1", "metadata": metadata}
+    await client.create({**head, "kind": kind, "rules": rules})
+    reference = {"apiGroup": RBAC, "kind": kind, "name": name}
+    await client.create(
+        {**head, "kind": f"{kind}Binding", "roleRef": reference, "subjects": SUBJECTS}
+    )
+
+
+def hub_rules(*verbs: str) -> list[dict[str, Any]]:
+    """Return these verbs on every kind that may go to the hub."""
+    kinds = [each for each in BUILTIN.values() if each.gvk.group_kind in WORKLOADS | FOLLOWERS]
+    return [
+        {"apiGroups": [each.gvk.group], "resources": [each.plural], "verbs": list(verbs)}
+        for each in kinds
+    ]
+
+
+def test_the_rights_on_a_data_plane_name_no_workload() -> None:
+    role, own = yaml.safe_load_all((FOLDER / "role.yaml").read_text())
+    named = {
+        (group, plural)
+        for rule in [*role["rules"], *own["rules"]]
+        for group in rule["apiGroups"]
+        for plural in rule["resources"]
+    }
+    workloads = {
+        (each.gvk.group, each.plural)
+        for each in BUILTIN.values()
+        if each.gvk.group_kind in WORKLOADS
+    }
+    assert workloads.isdisjoint(named)
+    assert ("tenancy.ctrlruntime.dev", "tenants") in named
+
+
+async def test_the_shipped_rights_suffice_and_a_namespace_that_is_not_granted_is_named(
+    tmp_path: Path,
+) -> None:
+    users = (administrator("admin"), User(name="manager"))
+    async with contextlib.AsyncExitStack() as opened:
+        made = []
+        for name, is_plane in (("hub", False), ("plane", True)):
+            (tmp_path / name).mkdir()
+            started = server(tmp_path / name, plane=is_plane, authorization="RBAC", users=users)
+            made.append(await opened.enter_async_context(started))
+        hub, plane = made
+        await install_data_plane(plane.client)
+        await grant(hub.client, "ClusterRole", "reads", hub_rules("list", "watch"))
+        program = await stack(hub, plane, "manager", "--role=controllers")
+        async with program:
+            since = plane.mark()
+            await plane.client.create(
+                tenant(deployment(config="s"), config_map("s"), config_map("n"))
+            )
+            found = await condition(plane, "HubReady", "False", "NamespaceNotGranted")
+            assert "kubectl label namespace default" in found.message
+            assert "parallel.fleet.ctrlruntime.dev/planes=true" in found.message
+            assert await plane.names(CONFIG_MAP) == {"n"}
+            assert await hub.names(DEPLOYMENT) == set()
+            writes = hub_rules("create", "delete", "patch", "update")
+            await grant(hub.client, "Role", "writes", writes, "default")
+            await ready(plane)
+            assert (await hub.names(DEPLOYMENT), await hub.names(CONFIG_MAP)) == ({"web"}, {"s"})
+            await gone(plane)
+            assert (await hub.names(DEPLOYMENT), await hub.names(CONFIG_MAP)) == (set(), set())
+            refused = [row for row in plane.counts(since) if row.code == 403]
+            assert refused == []
