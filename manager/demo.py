@@ -220,15 +220,15 @@ class View:
             templates = await self.client.list(TenantTemplate, NAMESPACE)
             live.update(fleet(registry, templates, tenants))
         else:
-            self._tell(counts(registry))
+            self._print(counts(registry))
         ready = registry.status.ready >= self.expected
         if ready and not self._converged:
             self._converged = True
             seconds = time.monotonic() - self.started
-            self._tell(f"all {self.expected} tenants are ready, {seconds:.0f} s after the start")
+            self._print(f"all {self.expected} tenants are ready, {seconds:.0f} s after the start")
         return ready
 
-    def _tell(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         if line != self._told:
             self._told = line
             self.console.print(line, highlight=False)

@@ -66,7 +66,7 @@ class Registration:
         """Tells of what is there already, in slices. ``listed``: the informer has read its first list."""
         self._listed = listed
         if self._pending:
-            self._task = asyncio.get_running_loop().create_task(self._tell_of_existing())
+            self._task = asyncio.get_running_loop().create_task(self._report_existing())
         else:
             self._check()
 
@@ -88,7 +88,7 @@ class Registration:
         if self._listed and not self._pending:
             self._done.set()
 
-    async def _tell_of_existing(self) -> None:
+    async def _report_existing(self) -> None:
         count = 0
         while self._pending:
             key = next(iter(self._pending))

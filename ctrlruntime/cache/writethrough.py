@@ -111,13 +111,13 @@ def _report(
     The informer then reads the object, or everything, from the server.
     """
     try:
-        _tell(informer, call, key, ticket, body)
+        _notify(informer, call, key, ticket, body)
     except Exception as error:  # noqa: BLE001 - whatever it is, the object is stored
         informer.write_failed(error)
         _doubt([informer], key)
 
 
-def _tell(
+def _notify(
     informer: Informer, call: Call, key: Key | None, ticket: PendingWrite | None, body: bytes
 ) -> None:
     if call.verb == "deletecollection":
@@ -132,7 +132,7 @@ def _tell(
     document = split(body)
     kind = _kind_decoder.decode(document["kind"]) if "kind" in document else ""
     if kind in (call.mapping.gvk.kind, "PartialObjectMetadata"):
-        _tell_of_object(informer, call, ticket, document)
+        _notify_of_object(informer, call, ticket, document)
     elif call.verb == "delete" and kind == "Status" and ticket is not None:
         details = _status_decoder.decode(body).details
         informer.deleted(ticket, details.uid if details else None)
@@ -140,7 +140,7 @@ def _tell(
         _doubt([informer], key)
 
 
-def _tell_of_object(
+def _notify_of_object(
     informer: Informer, call: Call, ticket: PendingWrite | None, document: Document
 ) -> None:
     entry = informer.decode(document)

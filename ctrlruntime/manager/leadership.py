@@ -84,7 +84,7 @@ class Leadership:
         """Records that this process leads no more. To be called before events can no longer be sent."""
         if self._leading is not None and not self._told:
             self._told = True
-            self._tell("stopped leading")
+            self._report("stopped leading")
 
     async def end(self, *, release: bool) -> None:
         """Leaves the election, giving the lease back if nothing needs it any more."""
@@ -187,7 +187,7 @@ class Leadership:
     def _begin(self) -> None:
         if self._ending:
             return
-        self._tell("became leader")
+        self._report("became leader")
         self._leading = asyncio.create_task(self._start_leading(), name="leader start")
 
     async def _start_leading(self) -> None:
@@ -199,7 +199,7 @@ class Leadership:
     def _lose(self) -> None:
         self._failed(LeaderElectionLost())
 
-    def _tell(self, what: str) -> None:
+    def _report(self, what: str) -> None:
         if self._elector is None or self._lock is None or not self._options.leader_election_events:
             return
         self._recorder.event(

@@ -212,9 +212,9 @@ class ChildKinds:
         """Report to `user` when the kind can be read."""
         self._waiting.setdefault(gvk, set()).add(user)
         if gvk not in self._waits:
-            self._waits[gvk] = asyncio.create_task(self._tell_when_listed(gvk, informer))
+            self._waits[gvk] = asyncio.create_task(self._notify_when_listed(gvk, informer))
 
-    async def _tell_when_listed(self, gvk: GroupVersionKind, informer: Informer) -> None:
+    async def _notify_when_listed(self, gvk: GroupVersionKind, informer: Informer) -> None:
         await informer.wait_synced()
         self._waits.pop(gvk, None)
         self._unreadable.pop(gvk, None)

@@ -34,9 +34,9 @@ class TenantCounting:
                 revision = str((entry.field("spec") or {}).get("templateRevision", ""))
                 changed = self.tally.put(entry.key, groups_of(entry), state_of(entry), revision)
             for group in changed:
-                self._tell(group)
+                self._notify(group)
 
-    def _tell(self, group: Hashable) -> None:
+    def _notify(self, group: Hashable) -> None:
         match group:
             case (str(kind), str(namespace), str(name), bool()):
                 self.on_change(kind, Request(name, namespace=namespace))

@@ -257,7 +257,7 @@ class _Write:
         """Give ``manager`` what differs between ``before`` and ``after`` (changes ``managers``)."""
         try:
             check(after, self._schema.type, allow_duplicates=True)
-            difference = self._settle(before, after, managers, None, force=True)
+            difference = self._resolve_owners(before, after, managers, None, force=True)
         except TypeMismatch:
             return
         taken = fields.recursive_difference(difference.written(), self._ignored)
@@ -288,7 +288,7 @@ class _Write:
         managers[who] = Ownership(owned, self._version, last.time if last else None)
         if last is not None and last.fields:
             merged = self._prune(merged, last, managers, who)
-        self._settle(before, merged, managers, who, force=force)
+        self._resolve_owners(before, merged, managers, who, force=force)
         mine = managers.get(who)
         if mine is not None:
             kept = fields.difference(mine.fields, managed.STRIPPED)
@@ -335,7 +335,7 @@ class _Write:
             return obj, self._schema
         return self._convert(obj, version)
 
-    def _settle(
+    def _resolve_owners(
         self,
         before: Manifest,
         after: Manifest,

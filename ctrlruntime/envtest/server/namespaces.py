@@ -94,11 +94,11 @@ class NamespaceController:
             self._furnish(record.name)
             return
         left = await self._empty(record.name)
-        self._tell(record.name, left)
+        self._set_conditions(record.name, left)
         if not left:
             self._finalize(record.name)
 
-    def _tell(self, name: str, left: Remaining) -> None:
+    def _set_conditions(self, name: str, left: Remaining) -> None:
         bucket = self._state.storage.bucket("namespaces")
         record = bucket.get("", name)
         if record is None:

@@ -78,7 +78,9 @@ class InstanceReconciler:
             await self._tear_down(instance, entry, owner)
             return None
         if flaw is not None:
-            await self._tell(instance, entry, replace(_nothing(instance, entry), hindrance=flaw))
+            await self._record_status(
+                instance, entry, replace(_nothing(instance, entry), hindrance=flaw)
+            )
             return None
         return await self._reconcile_object(instance, entry, owner)
 
@@ -107,7 +109,7 @@ class InstanceReconciler:
         )
         if act:
             facts = replace(facts, handled_retry=retry_asked(instance))
-        wait = await self._tell(instance, entry, facts)
+        wait = await self._record_status(instance, entry, facts)
         times = [time for time in (wait, lease.look_again) if time]
         return Result(requeue_after=min(times)) if times else None
 
@@ -136,7 +138,7 @@ class InstanceReconciler:
             running = [pair for pair in there if pair[1].status.phase is Phase.RUNNING]
             await self.walk.children.ask_for_retry(failed or running, asked)
 
-    async def _tell(self, instance: Instance, entry: Entry, facts: Facts) -> float:
+    async def _record_status(self, instance: Instance, entry: Entry, facts: Facts) -> float:
         """Write the status if it is news. Returns the seconds after which to look again, or 0."""
         before = instance.status
         after = summarize(before, facts, self.clock())
@@ -156,7 +158,7 @@ class InstanceReconciler:
 
     async def _write(self, entry: Entry, before: InstanceStatus, after: InstanceStatus) -> None:
         if await self.patcher.write_status(Instance.mapping(), entry, before, after):
-            tell_phase(self.recorder, entry, before, after)
+            report_phase(self.recorder, entry, before, after)
 
     # -- the end ---------------------------------------------------------------------------
 
@@ -256,7 +258,7 @@ AT_WORK: Final = frozenset({Phase.PENDING, Phase.WAITING, Phase.RUNNING})
 TROUBLE: Final = frozenset({Phase.FAILED, Phase.RETRYING})
 
 
-def tell_phase(
+def report_phase(
     recorder: EventRecorder, entry: Entry, before: InstanceStatus, after: InstanceStatus
 ) -> None:
     """One event for a phase that was just written, if it is another than before. Its reason is the

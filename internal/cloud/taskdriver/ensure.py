@@ -34,7 +34,7 @@ from internal.cloud.taskdriver.deps import Opened, Tools, opening
 from internal.cloud.taskdriver.inputs import inputs_of
 from internal.cloud.taskdriver.reading import trusted
 from internal.cloud.taskdriver.record import is_live, owner_of
-from internal.cloud.taskdriver.reports import report_hold, tell_end, tell_steps
+from internal.cloud.taskdriver.reports import report_end, report_hold, report_steps
 from internal.cloud.taskdriver.scheduling import next_run
 from internal.cloud.taskdriver.summary import summarize
 from internal.cloud.taskdriver.writes import (
@@ -189,7 +189,7 @@ class _Pass(Generic[R]):
                 self.tools.limiter.release(self.s.owner)
         if not written:
             return Progress(status=self.s.status, requeue_after=self.s.pace.at_once)
-        self._tell(decision)
+        self._report(decision)
         requeue = await self._act(decision)
         return Progress(status=decision.status, requeue_after=requeue, gone=decision.let_go)
 
@@ -379,12 +379,12 @@ class _Pass(Generic[R]):
 
     # -- telling -----------------------------------------------------------------------------------
 
-    def _tell(self, decision: Decision) -> None:
+    def _report(self, decision: Decision) -> None:
         s, metrics, task = self.s, self.tools.metrics, self.s.definition.name
-        tell_steps(self.tools, s, self.options.resource, decision.steps)
+        report_steps(self.tools, s, self.options.resource, decision.steps)
         report_hold(self.tools, s.held, self.options.resource, decision.status)
         if decision.ended is not None:
-            tell_end(self.tools, s, decision.ended)
+            report_end(self.tools, s, decision.ended)
         if s.status.waiting is not None and decision.status.waiting is None and decision.start:
             metrics.granted(task, s.status.waiting.since, s.now)
         metrics.show(task, s.owner.uid, decision.status)

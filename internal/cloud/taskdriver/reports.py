@@ -25,7 +25,7 @@ def event_note(step: TaskCondition) -> str:
     return f"{step.type.value}={step.status}: {step.message} ({', '.join(about)})"
 
 
-def tell_steps(
+def report_steps(
     tools: Tools, s: Situation, resource: Resource[Any, TaskStatus], steps: Sequence[TaskCondition]
 ) -> None:
     """One event and one log line for each step that was written."""
@@ -62,7 +62,7 @@ def report_hold(
         tools.recorder.event(resource, "Warning", hold.reason, "Hold", hold.message)
 
 
-def tell_end(tools: Tools, s: Situation, run: TaskRun) -> None:
+def report_end(tools: Tools, s: Situation, run: TaskRun) -> None:
     """Metrics and span of a run that is recorded as ended."""
     if run.state is not TaskState.DONE:
         return

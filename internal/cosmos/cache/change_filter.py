@@ -11,7 +11,7 @@ SECONDS_OF_HEIGHTS: Final = 60.0
 
 
 @dataclass(slots=True)
-class _Told:
+class _Reported:
     words: dict[str, Hashable] = field(default_factory=dict)
     """By UID: whether it is in sync, whether it can be reached."""
     heights: dict[str, int | None] = field(default_factory=dict)
@@ -22,7 +22,7 @@ class News:
     """Holds what was last reported of each set."""
 
     def __init__(self) -> None:
-        self._told: dict[Hashable, _Told] = {}
+        self._reported: dict[Hashable, _Reported] = {}
 
     def is_news(
         self,
@@ -37,22 +37,24 @@ class News:
         seen = list(observations)
         words = {each.uid: _word(each, boundaries) for each in seen if each.at is not None}
         heights = {each.uid: each.height for each in seen if each.is_reachable}
-        told = self._told.get(key)
-        if told is None:
-            told = self._told[key] = _Told(at=now)
-        if words == told.words and (heights == told.heights or now - told.at < SECONDS_OF_HEIGHTS):
+        reported = self._reported.get(key)
+        if reported is None:
+            reported = self._reported[key] = _Reported(at=now)
+        if words == reported.words and (
+            heights == reported.heights or now - reported.at < SECONDS_OF_HEIGHTS
+        ):
             return False
-        self._told[key] = _Told(words, heights, now)
+        self._reported[key] = _Reported(words, heights, now)
         return True
 
     def heights_are_due(self, key: Hashable, now: float) -> bool:
         """Whether the set's heights, if they changed, would be news by now."""
-        told = self._told.get(key)
-        return told is None or now - told.at >= SECONDS_OF_HEIGHTS
+        reported = self._reported.get(key)
+        return reported is None or now - reported.at >= SECONDS_OF_HEIGHTS
 
     def forget(self, key: Hashable) -> None:
         """The set is gone."""
-        self._told.pop(key, None)
+        self._reported.pop(key, None)
 
 
 def _word(observation: Observation, boundaries: Collection[int]) -> Hashable:

@@ -165,7 +165,7 @@ class CosmosCache:
             self._statuses.memory.add(target.uid)
             (self._disks.memory.add if folder else self._disks.memory.drop)(target.uid)
         followed.poller.follow(targets)
-        self._tell(namespace, name)
+        self._notify(namespace, name)
 
     async def forget(self, namespace: str, name: str) -> None:
         """Ask the nodes of a set no more. Returns when none of it is under way."""
@@ -262,9 +262,9 @@ class CosmosCache:
         boundaries = () if followed is None else followed.boundaries
         crossed = reached(_height(before), boundaries) != reached(_height(after), boundaries)
         if due or crossed or _state(before) != _state(after):
-            self._tell(namespace, name)
+            self._notify(namespace, name)
 
-    def _tell(self, namespace: str, name: str) -> None:
+    def _notify(self, namespace: str, name: str) -> None:
         seen, followed = self.collect(namespace, name), self._sets.get((namespace, name))
         boundaries = () if followed is None else followed.boundaries
         if self._news.is_news((namespace, name), seen, time.monotonic(), boundaries):

@@ -70,10 +70,10 @@ def matters(event: Event) -> bool:
     """Predicate: a Pod came, went, changed its owner, is on its way out, or can be reached in another way."""
     if not isinstance(event, UpdateEvent):
         return True
-    return _told(event.old) != _told(event.new)
+    return _reported(event.old) != _reported(event.new)
 
 
-def _told(entry: Entry) -> tuple[object, ...]:
+def _reported(entry: Entry) -> tuple[object, ...]:
     place = target_of(entry), ordinal_of(entry), is_main(entry)
     return entry.uid, entry.owners, is_terminating(entry), *place
 

@@ -89,7 +89,7 @@ def _pod(
     pod = pod_name(named(node_set), ordinal)
     spec = _spec(node_set, ordinal, images)
     image = _image_of(spec, label_keys.NODE)
-    _tell_image(spec, image)
+    _set_image_variable(spec, image)
     checksum = checksums.get(pod, "")
     labels = default_labels(node_set, ordinal=ordinal, image=image)
     noted = {CONFIG_CHECKSUM: checksum} if checksum else None
@@ -203,7 +203,7 @@ def _image_of(spec: Part, name: str) -> str:
     raise invalid_field("spec.podTemplate.containers", f"takes the container {name} away")
 
 
-def _tell_image(spec: Part, image: str) -> None:
+def _set_image_variable(spec: Part, image: str) -> None:
     """The version check compares with the image that this very Pod has."""
     checks = (label_keys.VERSION_CHECK, label_keys.VERSION_CHECK_INTERVAL)
     for container in [*spec["initContainers"], *spec["containers"]]:

@@ -44,8 +44,8 @@ from internal.cosmos.fullnode.status import (
     next_heights,
     ready_count,
     refuse,
+    set_status,
     synced,
-    tell,
 )
 from internal.cosmos.fullnode.steps import Controls, Outcome
 from internal.cosmos.fullnode.upgrade_gate import Admitted, Crossings
@@ -149,7 +149,7 @@ class FullNodeReconciler:
             crossed=admitted.crossed,
         )
         self.crossings.forget(request, facts.emptied_nodes)
-        await self._tell(request, node_set, facts, now, found.findings.notes)
+        await self._record_status(request, node_set, facts, now, found.findings.notes)
         return Result(requeue_after=final.requeue_after) if final.requeue_after else None
 
     # -- what has to be known before anything is done -----------------------------------------
@@ -230,7 +230,7 @@ class FullNodeReconciler:
             conditions=conditions(node_set, found),
         )
 
-    async def _tell(
+    async def _record_status(
         self,
         request: Request,
         node_set: CosmosFullNode,
@@ -238,17 +238,17 @@ class FullNodeReconciler:
         now: datetime,
         notes: Collection[events.Note],
     ) -> None:
-        """Write the status if it is news; tell by events what changed for the worse."""
+        """Write the status if it changed; report by events what changed for the worse."""
         entry = self.node_sets.get(request.name, namespace=request.namespace)
         if entry is None or entry.uid != node_set.metadata.uid:
             return
         before = node_set.status
         after = before.model_copy(deep=True)
-        tell(after, facts, now)
+        set_status(after, facts, now)
         self.metrics.show(request, facts.phase, after.rollout)
         if after != before:
             uid = node_set.metadata.uid
-            await self._sync(request, lambda status: tell(status, facts, now), uid)
+            await self._sync(request, lambda status: set_status(status, facts, now), uid)
         events.record(self.recorder, entry, [*notes, *events.of_status(before, after)])
 
     async def _refuse(self, entry: Entry, message: str) -> None:

@@ -70,7 +70,7 @@ class Facts:
     """Beside Ready and Progressing."""
 
 
-def tell(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> None:
+def set_status(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> None:
     """Put the facts into a status, which may be newer than the one that they were found with."""
     status.observed_generation = facts.generation
     status.phase, status.status = facts.phase, facts.message
@@ -82,10 +82,10 @@ def tell(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> None:
         status.rollout = facts.rollout.model_copy()
     if facts.sidecar_image and not status.sidecar_image:
         status.sidecar_image = facts.sidecar_image
-    tell_sync(status, facts, now)
+    set_sync(status, facts, now)
     for claim in facts.emptied:
         status.self_healing.pvc_auto_scaler.pop(claim, None)
-    _tell_conditions(status, facts, now)
+    _set_conditions(status, facts, now)
 
 
 def refuse(status: CosmosFullNodeStatus, generation: int, message: str, now: datetime) -> None:
@@ -98,7 +98,7 @@ def refuse(status: CosmosFullNodeStatus, generation: int, message: str, now: dat
         set_condition(status.conditions, stamped, now)
 
 
-def tell_sync(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> None:
+def set_sync(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> None:
     """What the nodes said. Heights alone are no news until a minute after the last time."""
     heights = {pod: height for pod, height in status.height.items() if pod in facts.nodes}
     for pod in facts.emptied_nodes:
@@ -187,7 +187,7 @@ def _word(sync: Mapping[str, SyncInfo]) -> dict[str, object]:
     return {pod: (info.in_sync, info.error is None) for pod, info in sync.items()}
 
 
-def _tell_conditions(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> None:
+def _set_conditions(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> None:
     told = [_ready(status, facts), _progressing(facts), *facts.conditions]
     for condition in told:
         stamped = condition.model_copy(update={"observed_generation": facts.generation})

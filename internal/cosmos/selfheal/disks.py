@@ -53,10 +53,10 @@ class DiskHealing:
         """Ask for larger disks where they are needed. `requests` as the cache has them; what is asked for is
         decided anew on what the server has."""
         seen = self.usages.disks(entry.namespace, entry.name)
-        self._tell_unknown(entry, seen)
+        self._report_unknown(entry, seen)
         disks = self._joined(entry, seen)
         decisions = self._decide(disks, policy, requests)
-        self._tell_troubles(entry, decisions)
+        self._report_troubles(entry, decisions)
         if any(each.verdict is Verdict.GROWS for each in decisions.values()):
             await self._request(entry, policy, disks)
 
@@ -109,7 +109,7 @@ class DiskHealing:
                 found.append(Disk(name, each.usage.percent, size, storage_class, expandable))
         return found
 
-    def _tell_unknown(self, entry: Entry, seen: Sequence[DiskObservation]) -> None:
+    def _report_unknown(self, entry: Entry, seen: Sequence[DiskObservation]) -> None:
         """One disk whose usage is not known is no news: its node may be about to start."""
         asked = [each for each in seen if each.at is not None]
         failed = [each for each in asked if each.error]
@@ -120,7 +120,7 @@ class DiskHealing:
         elif len(failed) < len(asked):
             self.notes.well(entry, Reason.COLLECT_USAGE, "")
 
-    def _tell_troubles(self, entry: Entry, decisions: Mapping[str, Decision]) -> None:
+    def _report_troubles(self, entry: Entry, decisions: Mapping[str, Decision]) -> None:
         for claim, decision in decisions.items():
             if decision.verdict in _TROUBLES:
                 text = f"{claim} cannot grow: {decision.detail}"

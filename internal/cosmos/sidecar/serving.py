@@ -22,7 +22,7 @@ async def serve_health(listener: socket.socket, address: Address, *, deadline: f
     await runner.setup()
     try:
         await web.SockSite(runner, listener).start()
-        await told_to_end()
+        await wait_for_stop_signal()
     finally:
         await runner.cleanup()
         await nodes.close()
@@ -44,7 +44,7 @@ async def keep_checking(
             check = VersionCheck(client, place)
             looking = asyncio.create_task(check.keep_looking(nodes, address, seconds=seconds))
             try:
-                await told_to_end()
+                await wait_for_stop_signal()
             finally:
                 looking.cancel()
                 await asyncio.gather(looking, return_exceptions=True)
@@ -52,7 +52,7 @@ async def keep_checking(
         await nodes.close()
 
 
-async def told_to_end() -> None:
+async def wait_for_stop_signal() -> None:
     """Wait for SIGTERM or SIGINT."""
     told, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -75,7 +75,7 @@ class VersionCheck:
         node_set = await self._client.get(CosmosFullNode, place.node_set, namespace=place.namespace)
         known = node_set.status.height.get(place.pod, 0)
         height = max(known, upgrade_height(place.home))
-        await self._tell(node_set, height)
+        await self._report_height(node_set, height)
         wanted = image_at(node_set, place.pod, height)
         if version_at(node_set.spec.chain.versions, height) is not None and wanted != place.image:
             raise WrongVersion(
@@ -98,7 +98,7 @@ class VersionCheck:
         place = self._place
         node_set = await self._client.get(CosmosFullNode, place.node_set, namespace=place.namespace)
         height = max(self._believed(node_set, polled), on_disk)
-        await self._tell(node_set, height)
+        await self._report_height(node_set, height)
         return height
 
     def _believed(self, node_set: CosmosFullNode, polled: int) -> int:
@@ -119,7 +119,7 @@ class VersionCheck:
                 pass
             await asyncio.sleep(seconds)
 
-    async def _tell(self, node_set: CosmosFullNode, height: int) -> None:
+    async def _report_height(self, node_set: CosmosFullNode, height: int) -> None:
         pod, versions = self._place.pod, node_set.spec.chain.versions
         known = node_set.status.height.get(pod)
         if known is not None and version_at(versions, known) == version_at(versions, height):

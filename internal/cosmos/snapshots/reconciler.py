@@ -117,7 +117,7 @@ class SnapshotReconciler:
         except Exception as error:
             phase = outcome.status.phase or SnapshotPhase.WAITING_FOR_NEXT
             reason = OF_PHASE.get(phase, Reason.RESTORE_POD)
-            self._tell(entry, [(reason, f"{type(error).__name__}: {error}")])
+            self._record_events(entry, [(reason, f"{type(error).__name__}: {error}")])
             raise
 
     async def _record(
@@ -132,7 +132,7 @@ class SnapshotReconciler:
         """Write down what is intended, before it is done."""
         conclude(before, after, facts, now)
         await self.patcher.write_status(ScheduledVolumeSnapshot.mapping(), entry, before, after)
-        self._tell(entry, of_step(before, after, facts))
+        self._record_events(entry, of_step(before, after, facts))
         self.metrics.show(request, before, after)
 
     async def _refuse(self, entry: Entry, message: str, now: datetime) -> None:
@@ -223,7 +223,7 @@ class SnapshotReconciler:
                 await self.control.delete(VOLUME_SNAPSHOT, found, owner_of(entry))
             except APIError as error:
                 troubles.append((Reason.DELETE_OLD_SNAPSHOTS, f"{name}: {error}"))
-        self._tell(entry, troubles)
+        self._record_events(entry, troubles)
         return not troubles
 
     async def _forget(self, request: Request) -> None:
@@ -260,6 +260,6 @@ class SnapshotReconciler:
     def _now(self) -> datetime:
         return self.clock().replace(microsecond=0)
 
-    def _tell(self, entry: Entry, notes: list[Note]) -> None:
+    def _record_events(self, entry: Entry, notes: list[Note]) -> None:
         for reason, text in notes:
             self.recorder.event(entry, "Warning", reason, "Snapshot", text)

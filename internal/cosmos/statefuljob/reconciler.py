@@ -275,7 +275,7 @@ class StatefulJobReconciler:
         )
         set_condition(status.conditions, ready, found.now)
         await self.patcher.write_status(StatefulJob.mapping(), found.entry, before, status)
-        self._tell(found, before)
+        self._record_events(found, before)
         found.job.status = status.model_copy(deep=True)
 
     def _words(self, found: _Pass) -> str:
@@ -286,7 +286,7 @@ class StatefulJobReconciler:
             return f"Job {record.name} runs on a copy of {record.snapshot}."
         return "Suspended." if found.job.spec.suspend else "Waiting for the next time."
 
-    def _tell(self, found: _Pass, before: StatefulJobStatus) -> None:
+    def _record_events(self, found: _Pass, before: StatefulJobStatus) -> None:
         """Troubles, once each."""
         if found.trouble and before.status != found.status.status:
             self.recorder.event(found.entry, "Warning", "Error", "Job", found.trouble)

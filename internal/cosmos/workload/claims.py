@@ -152,7 +152,7 @@ class ClaimControl:
                 fit = fitted(claim, entry, self._expandable)
                 wanted.append(fit.desired)
                 growing |= {entry.name} if fit.grows else set()
-                _tell(progress, fit, entry)
+                _report(progress, fit, entry)
         diff = self._control.compare(existing, wanted, owner)
         progress.conflicts += diff.conflicts
         progress.held = [update.entry.name for update in diff.held]
@@ -318,7 +318,7 @@ def _finished(claim: Claim, spec: Manifest, source: Manifest | None) -> Desired:
     return replace(desired, manifest=manifest, revision=known, inputs=inputs)
 
 
-def _tell(progress: ClaimProgress, fit: Fitted, entry: Entry) -> None:
+def _report(progress: ClaimProgress, fit: Fitted, entry: Entry) -> None:
     progress.immutable += fit.immutable
     progress.requeue |= fit.waits or entry.deletion_timestamp is not None
     if fit.refused:

@@ -113,7 +113,7 @@ class WorkloadControl:
         if made.takes_down:
             live = partial(self._live, pods, owner, selector)
             made = await self._take_down(made, live, planned, owner, progress)
-        return _told(progress, made)
+        return _reported(progress, made)
 
     async def disrupt(
         self,
@@ -218,7 +218,7 @@ def _begun(diff: Diff) -> Progress:
     return Progress(conflicts=list(diff.conflicts), held=held)
 
 
-def _told(progress: Progress, made: Plan) -> Progress:
+def _reported(progress: Progress, made: Plan) -> Progress:
     progress.outdated, progress.budget, progress.blocked = made.outdated, made.budget, made.blocked
     done = progress.created or progress.deleted or progress.replaced
     progress.requeue = bool(done or made.creates or made.deletes or made.outdated or made.waiting)

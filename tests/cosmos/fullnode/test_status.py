@@ -17,7 +17,7 @@ from apis.cosmos import (
 )
 from ctrlruntime.api import Condition, Quantity, find_condition
 from internal.cosmos.cache.observation import Observation
-from internal.cosmos.fullnode.status import CRDS, Facts, next_heights, synced, tell
+from internal.cosmos.fullnode.status import CRDS, Facts, next_heights, set_status, synced
 
 NOON = datetime(2026, 5, 1, 12, 0, 5, tzinfo=UTC)
 
@@ -54,7 +54,7 @@ def facts(*observations: Observation, made: tuple[str, ...] = (), **more: Any) -
 def told(status: CosmosFullNodeStatus, given: Given, seconds: float = 0) -> CosmosFullNodeStatus:
     after, now = status.model_copy(deep=True), NOON + timedelta(seconds=seconds)
     sync = synced(status.sync, given.observations, now, given.made)
-    tell(after, replace(given.facts, sync=sync), now)
+    set_status(after, replace(given.facts, sync=sync), now)
     return after
 
 

@@ -60,13 +60,13 @@ class CloudRunRuns:
                 f"there is a Cloud Run job {run_id!r} in {self._options.parent} that no run of "
                 f"{owner.kind} {owner.name!r} made: delete it, and ask for a retry"
             )
-        return await self._told(job)
+        return await self._reported(job)
 
     async def get(self, owner: RunOwner, run_id: RunName) -> Run | None:
         job = await self._find(run_id)
         if job is None or not is_ours(job, owner, run_id):
             return None
-        return await self._told(job)
+        return await self._reported(job)
 
     async def list(self, owner: RunOwner) -> Sequence[Run]:
         """Reads all jobs of the location: the API selects none by label."""
@@ -76,7 +76,7 @@ class CloudRunRuns:
             async for job in self._pages(url, "jobs")
             if (job.get("labels") or {}).get(OWNER_LABEL) == owner.uid
         ]
-        runs = [await self._told(job) for job in ours]
+        runs = [await self._reported(job) for job in ours]
         return sorted(runs, key=lambda run: (str(run.created_at), run.run_id))
 
     async def cancel(self, owner: RunOwner, run_id: RunName) -> None:
@@ -86,7 +86,7 @@ class CloudRunRuns:
             return
         execution = await self._execution(job)
         if execution is None:
-            if (await self._told(job)).state.finished:
+            if (await self._reported(job)).state.finished:
                 return
             raise CloudError(
                 0, "", f"the execution of run {run_id} is not there yet; cancel it again"
@@ -156,7 +156,7 @@ class CloudRunRuns:
             return execution
         return None
 
-    async def _told(self, job: Obj) -> Run:
+    async def _reported(self, job: Obj) -> Run:
         run_id = str(job["name"]).rpartition("/")[2]
         execution = await self._execution(job)
         attempt: Obj = {}

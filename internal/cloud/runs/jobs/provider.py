@@ -86,7 +86,7 @@ class JobRuns:
             self._client.list(JOB, owner.namespace, labels=labels),
             self._client.list(POD, owner.namespace, labels=labels),
         )
-        runs = [await self._told(job, _pods_of(job, pods)) for job in jobs]
+        runs = [await self._reported(job, _pods_of(job, pods)) for job in jobs]
         return sorted(runs, key=lambda run: (str(run.created_at), run.run_id))
 
     async def cancel(self, owner: RunOwner, run_id: RunName) -> None:
@@ -135,14 +135,14 @@ class JobRuns:
         if self._cache is None:
             return False
 
-        def tell(event: Event) -> None:
+        def notify(event: Event) -> None:
             owner = _owner_of(event)
             if owner is not None:
                 changed(owner)
 
         for kind in (JOB, POD):
             handle = self._cache.declare(kind, labels=label_keys.RUN_ID, metadata_only=True)
-            handle.informer.add_handler(tell)
+            handle.informer.add_handler(notify)
             self._handles.append(handle)
         return True
 
@@ -202,9 +202,9 @@ class JobRuns:
         metadata = job["metadata"]
         labels = {label_keys.RUN_ID: metadata["name"]}
         pods = await self._client.list(POD, metadata["namespace"], labels=labels)
-        return await self._told(job, _pods_of(job, pods))
+        return await self._reported(job, _pods_of(job, pods))
 
-    async def _told(self, job: Manifest, pods: Sequence[Manifest]) -> Run:
+    async def _reported(self, job: Manifest, pods: Sequence[Manifest]) -> Run:
         sealed = is_over(job, pods) and is_sealed(job, pods)
         key = await self._seal_key(job) if sealed else ""
 
