@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, Final, TypeAlias, TypeVar, overload
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -47,6 +47,9 @@ from ctrlruntime.client.selectors import FieldSelector, LabelSelector, field_tex
 __all__ = ["Cache", "CacheOptions", "CachedClient", "InformerHandle", "KindCacheOptions"]
 
 R = TypeVar("R", bound=Resource[Any, Any])
+
+REFERENCES: Final = 256
+"""References to kinds whose informers are kept; beyond, all are looked up anew."""
 ObjectList: TypeAlias = list[R]
 Manifests: TypeAlias = list[Manifest]
 Objects: TypeAlias = list[Any]
@@ -113,6 +116,8 @@ class Cache:
         self._features = ServerFeatures()
         self._uses: dict[_Declared, _Use] = {}
         self._by_kind: dict[GroupVersionKind, list[Informer]] = {}
+        self._by_reference: dict[int, tuple[KindRef, list[Informer]]] = {}
+        """What was found for a reference, by its identity: a hash of its kind costs ten times as much."""
         self._by_group_kind: dict[GroupKind, list[Informer]] = {}
         self._started = False
         self._unready = 0
@@ -581,6 +586,7 @@ class Cache:
         )
 
     def _add(self, use: _Use) -> None:
+        self._by_reference.clear()
         informers = self._by_kind.setdefault(use.informer.gvk, [])
         informers.append(use.informer)
         self._by_group_kind.setdefault(use.informer.gvk.group_kind, []).append(use.informer)
@@ -619,6 +625,7 @@ class Cache:
             use.task.cancel()
         if not use.ready:
             self._now_ready(use)
+        self._by_reference.clear()
         informers = self._by_kind[use.informer.gvk]
         informers.remove(use.informer)
         if not informers:
@@ -638,10 +645,16 @@ class Cache:
             self._all_ready.set()
 
     def _informers(self, kind: KindRef) -> Informers:
+        found = self._by_reference.get(id(kind))
+        if found is not None:
+            return found[1]
         gvk = gvk_of(kind)
         informers = self._by_kind.get(gvk)
         if not informers:
             raise UndeclaredKind(gvk)
+        if len(self._by_reference) >= REFERENCES:
+            self._by_reference.clear()
+        self._by_reference[id(kind)] = (kind, informers)  # which keeps it, and so its identity
         return informers
 
     def _readable(
@@ -659,6 +672,8 @@ class Cache:
         informers = self._informers(kind)
         if not self._started:
             raise CacheNotStarted
+        if len(informers) == 1 and (only := informers[0]).readable and _shows(only, namespace):
+            return informers
         if namespace is not None and informers[0].mapping.namespaced:
             covering = [informer for informer in informers if informer.covers(namespace)]
             if not covering:
@@ -682,6 +697,10 @@ class Cache:
     def _check_full(self, kind: KindRef, metadata_only: bool) -> None:
         if not metadata_only and self.metadata_only(kind):
             raise OnlyMetadata(gvk_of(kind))
+
+
+def _shows(informer: Informer, namespace: str | None) -> bool:
+    return namespace is None or informer.covers(namespace) or not informer.mapping.namespaced
 
 
 def _both(general: str | None, own: str) -> str:

@@ -9,7 +9,6 @@ import asyncio
 import zlib
 from collections import deque
 from collections.abc import AsyncGenerator
-from http import HTTPStatus
 from typing import Final, NamedTuple, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -19,6 +18,11 @@ from ctrlruntime.client.response_headers import RawHeader, ResponseHeaders
 _PAUSE_ABOVE: Final = 2**19
 """Bytes of a streamed answer that wait to be read before no more are taken from the socket."""
 _INFORMATIONAL: Final = range(100, 200)
+_REDIRECTS: Final = range(300, 400)
+_INPUT: Final = 2**16
+"""Bytes that are taken from the socket at once. Without this buffer, uvloop makes one of 256 KiB for each read by TLS."""
+_EARLY: Final = 0.001
+"""Seconds by which a time limit may be early: a timer that is set for less would fire at once, again and again."""
 
 
 class BrokenConnection(ConnectionError):
@@ -33,13 +37,18 @@ class Answer(NamedTuple):
     body: bytes
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """One exchange at a time. Made by a ConnectionPool, which also decides when it is used again."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
+        self._input = bytearray(_INPUT)
+        self._view = memoryview(self._input)
+        self._timer: asyncio.TimerHandle | None = None
+        self._deadline = 0.0
+        """When the answer has to be there; the timer stays over several requests, and looks again then."""
         self.idle_since = 0.0
         self.silent = True
         """Whether nothing came since the last request."""
@@ -85,15 +94,32 @@ class Connection(asyncio.Protocol):
         TimeoutError after ``timeout`` seconds, and BrokenConnection.
         """
         waiter = self._send(data, streamed=streamed, without_body=without_body)
-        timer = self._loop.call_later(timeout, _expire, waiter)
+        self._expire_in(timeout)
         try:
             return await waiter
         except BaseException:
             self.abort()
             raise
         finally:
-            timer.cancel()
             self._waiter = None
+
+    def _expire_in(self, seconds: float) -> None:
+        self._deadline = deadline = self._loop.time() + seconds
+        if self._timer is not None:
+            if self._timer.when() <= deadline:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        waiter = self._waiter
+        if waiter is None or waiter.done():
+            return  # the next request arms it
+        if self._deadline - self._loop.time() > _EARLY:
+            self._timer = self._loop.call_at(self._deadline, self._expire)
+        else:
+            waiter.set_exception(TimeoutError())
 
     def end_in(self, seconds: float) -> asyncio.TimerHandle:
         """Arrange for what is read then to fail by TimeoutError. Cancel what is returned once it is done."""
@@ -159,7 +185,11 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._reusable = True
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        data = self._view[:nbytes]
         if self._ended or self._parser is None:
             self.abort()  # nothing was requested
             return
@@ -177,6 +207,9 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._parser = None  # it refers to this object
         self._reusable = False
         if self._ended:
@@ -256,11 +289,6 @@ class Connection(asyncio.Protocol):
             waiter.set_result(Answer(self._status, ResponseHeaders(self._headers), body))
 
 
-def _expire(waiter: asyncio.Future[Answer]) -> None:
-    if not waiter.done():
-        waiter.set_exception(TimeoutError())
-
-
 class _Watchdog:
     """One timer for a whole stream, set again only when it runs out, ends a wait that takes too long."""
 
@@ -325,4 +353,4 @@ def inflater(headers: ResponseHeaders) -> Inflater | None:
 
 def is_redirect(status: int) -> bool:
     """Return whether the answer only names another address."""
-    return HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST
+    return status in _REDIRECTS

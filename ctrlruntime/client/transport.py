@@ -10,6 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http import HTTPStatus
+from typing import Final
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
@@ -37,6 +38,8 @@ from ctrlruntime.client.warnings import warnings_of
 Params = Mapping[str, str]
 _RETIREMENT_SECONDS = 60.0
 _NO_ANSWER = "<error>"
+_REFUSED: Final = int(HTTPStatus.BAD_REQUEST)  # members of an enum are computed at each access
+_UNAUTHORIZED: Final = int(HTTPStatus.UNAUTHORIZED)
 JSON = "application/json"
 
 
@@ -167,11 +170,11 @@ class Transport:
                 method, path, data, len(body or b""), timeout
             )
             self._warn(answered)
-            if status < HTTPStatus.BAD_REQUEST:
+            if status < _REFUSED:
                 if is_redirect(status):
                     raise _redirected(method, path, answered)
                 return Response(status, answered, answer)
-            unauthorized = status == HTTPStatus.UNAUTHORIZED
+            unauthorized = status == _UNAUTHORIZED
             if unauthorized and refused is None and self.config.auth.renewable:
                 refused = auth
                 continue
