@@ -21,6 +21,7 @@ from ctrlruntime.envtest.proxy import Cut, Delay, LoseReply, Match
 from ctrlruntime.resources import Action, Control, Desired, Owner, Reason
 
 CONFIG_MAP = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
+SERVICE = BUILTIN[GroupVersionKind("", "v1", "Service")]
 WRITES = Match(user="manager", verb="write")
 
 
@@ -35,7 +36,8 @@ async def life(env: Environment) -> AsyncIterator[Control]:
     """One life of a program: nothing is remembered from the one before."""
     async with Client.connect(env.config("manager")) as client:
         cache = Cache(client)
-        cache.declare(CONFIG_MAP, namespaces=["default"], track_manager="manager")
+        for kind in (CONFIG_MAP, SERVICE):
+            cache.declare(kind, namespaces=["default"], track_manager="manager")
         await cache.start()
         await cache.wait_synced(10.0)
         yield Control(cache, field_manager="manager")
@@ -264,3 +266,29 @@ async def test_what_is_as_desired_costs_no_request(env: Environment) -> None:
             await control.ensure(desired("a", k="1"), owner)
         made = env.proxy.log.since(mark).select(user="manager")
         assert (made.writes, made.reads) == (1, 0)
+
+
+def service(name: str) -> Desired:
+    metadata = {"name": name, "namespace": "default"}
+    spec = {"ports": [{"port": 80}]}
+    manifest = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+    return Desired(mapping=SERVICE, manifest=manifest)
+
+
+@pytest.mark.criterion("PF-1")
+@pytest.mark.parametrize("once", [False, True], ids=["kept", "create-only"])
+@pytest.mark.parametrize(
+    "wanted", [desired("a", k="1"), service("a")], ids=["ConfigMap", "Service"]
+)
+async def test_every_kind_is_created_by_one_apply_that_owns_its_fields(
+    env: Environment, wanted: Desired, once: bool
+) -> None:
+    owner = await owner_of(env)
+    async with life(env) as control:
+        mark = env.proxy.log.mark()
+        await control.ensure(replace(wanted, once=once), owner)
+        made = env.proxy.log.since(mark).select(user="manager")
+    assert (made.writes, made.verb("post"), made.verb("create")) == (1, 0, 0)
+    found = await env.client("admin").get(wanted.mapping, "a", namespace="default")
+    owned = [(e["manager"], e["operation"]) for e in found["metadata"]["managedFields"]]
+    assert owned == [("manager", "Apply")]
