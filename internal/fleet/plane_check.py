@@ -48,19 +48,20 @@ async def check_plane(client: Client, crds: Sequence[Manifest], *, write: bool =
 
 
 async def _check_namespace(client: Client) -> None:
-    try:
-        await client.get(NAMESPACE, PLANE_NAMESPACE)
-    except NotFound:
-        raise _unprepared(f"namespace {PLANE_NAMESPACE} is missing on the data plane") from None
+    """Read by list: a stack's rights on a data plane are to list, not to get, what it watches."""
+    found = await client.list(
+        NAMESPACE, fields=f"metadata.name={PLANE_NAMESPACE}", metadata_only=True
+    )
+    if not found:
+        raise _unprepared(f"namespace {PLANE_NAMESPACE} is missing on the data plane")
 
 
 async def _check_crd(client: Client, expected: Manifest) -> None:
     name = expected["metadata"]["name"]
-    try:
-        found = await client.get(CRD, name)
-    except NotFound:
-        raise _unprepared(f"CRD {name} is missing on the data plane") from None
-    field = missing_field(_schema(expected), _schema(found))
+    found = await client.list(CRD, fields=f"metadata.name={name}")
+    if not found:
+        raise _unprepared(f"CRD {name} is missing on the data plane")
+    field = missing_field(_schema(expected), _schema(found[0]))
     if field:
         raise _unprepared(f"CRD {name} on the data plane is old: it lacks {field}")
 

@@ -264,6 +264,17 @@ async def test_a_missing_right_on_the_data_plane_is_named() -> None:
         assert "customresourcedefinitions is forbidden; grant it" in await hub.message("east")
 
 
+async def test_rights_to_list_and_watch_and_to_get_kube_system_suffice_on_a_data_plane() -> None:
+    async with Hub.running() as hub, planes(1) as (east,), hub.operator():
+        crds = Match(verb="get", resource="customresourcedefinitions.apiextensions.k8s.io")
+        system = Match(verb="get", resource="namespaces", name="fleet-system")
+        for match in (crds, system):
+            east.proxy.add(Fail(403, reason="Forbidden"), match, times=None)
+        await hub.configure(**SCALE)
+        await deployed(hub, east=east)
+        assert await hub.objects("east") == OBJECTS
+
+
 @pytest.mark.parametrize(
     "fault",
     [
