@@ -22,6 +22,7 @@ NOT_REQUESTED = frozenset(
         # an object gets an owner that must not go before it: no request names them.
         Right("update", "tenants.tenancy.ctrlruntime.dev/finalizers"),
         Right("update", "tenantregistries.tenancy.ctrlruntime.dev/finalizers"),
+        Right("update", "tenanttemplates.tenancy.ctrlruntime.dev/finalizers"),
         *(
             Right("update", f"{plural}.cloud.ctrlruntime.dev/finalizers")
             for plural in (
