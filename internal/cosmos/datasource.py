@@ -19,6 +19,7 @@ from internal.cosmos.names import to_label_value
 from internal.cosmos.volumesnapshots import (
     GROUP,
     VOLUME_SNAPSHOT,
+    height_in,
     height_of,
     is_ready,
     restore_size,
@@ -161,7 +162,8 @@ class DataSources:
             ) from None
         capacity = ((claim.get("status") or {}).get("capacity") or {}).get("storage")
         reference = {"kind": CLAIM.gvk.kind, "name": name}
-        return FoundSource(reference, None if capacity is None else Quantity(capacity))
+        size = None if capacity is None else Quantity(capacity)
+        return FoundSource(reference, size, height_in(claim["metadata"].get("annotations") or {}))
 
     def _absent(self) -> str:
         if self._cache.informer(VOLUME_SNAPSHOT).missing_since is None:

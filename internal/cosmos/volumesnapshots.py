@@ -3,6 +3,7 @@
 Clusters without a CSI snapshot controller do not serve the kind; whoever reads it has to expect that.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -53,7 +54,12 @@ def made_at(entry: Entry) -> datetime | None:
 
 def height_of(entry: Entry) -> int | None:
     """Return the next height of the node whose disk it shows, as it was recorded with it; None if none was."""
-    text = entry.annotations.get(HEIGHT, "")
+    return height_in(entry.annotations)
+
+
+def height_in(annotations: Mapping[str, str]) -> int | None:
+    """Return the height that annotations of a snapshot or claim record; None if they record none."""
+    text = annotations.get(HEIGHT, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) <= LONGEST_HEIGHT else None
 
 

@@ -143,5 +143,34 @@ async def test_h_c1_a_restored_disk_has_the_version_of_its_snapshot(
     assert found.status.height == {"hub-0": expected}
 
 
+@pytest.mark.criterion("H-C1")
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.xdist_group("sets of nodes")
+async def test_h_c1_a_disk_made_from_a_claim_has_its_height(place: Place) -> None:
+    """A claim that a snapshot was restored to by hand, annotated with the height of its node."""
+    noted = {"annotations": {"cosmos.ctrlruntime.dev/height": "300"}}
+    await place.client.create(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "restored", "namespace": place.namespace, **noted},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+                "storageClassName": "standard",
+            },
+        }
+    )
+    place.node(0).unreachable = True
+    source = {"dataSource": {"kind": "PersistentVolumeClaim", "name": "restored"}}
+    await place.apply(
+        place.node_set(replicas=1, chain={"versions": VERSIONS}, volumeClaimTemplate=source)
+    )
+    await place.until(lambda found: found.status.height.get("hub-0") == 300)
+    await place.until_object(POD, "hub-0", lambda pod: pod is not None and _image(pod) == "gaia:v2")
+    claim = await place.object(CLAIM, "pvc-hub-0")
+    assert claim["metadata"]["annotations"]["cosmos.ctrlruntime.dev/height"] == "300"
+
+
 def _image(pod: dict[str, Any]) -> str:
     return next(str(each["image"]) for each in pod["spec"]["containers"] if each["name"] == "node")
