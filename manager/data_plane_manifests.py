@@ -12,9 +12,12 @@ from ctrlruntime.generate import roles, to_yaml
 from ctrlruntime.generate.layout import binding, kustomization
 from ctrlruntime.generate.permissions import Rule
 from internal.fleet.pods import WORKLOADS
+from internal.fleet.routing import FOLLOWERS
 
 ACCOUNT = "fleet-stack"
 """The account of the kubeconfig that its owner makes for the hub."""
+READS = ("list", "watch")
+WRITES = ("create", "delete", "patch", "update")
 _LEASES = ("coordination.k8s.io",), ("leases",)
 _WORKLOADS = frozenset(
     (mapping.gvk.group, mapping.plural)
@@ -98,4 +101,24 @@ def _bound(made: Manifest) -> Manifest:
         **made,
         "metadata": metadata,
         "subjects": [{**subject, "namespace": PLANE_NAMESPACE}],
+    }
+
+
+def stack_roles() -> dict[str, Manifest]:
+    """Return the ClusterRoles that the account of a stack is bound to on the hub, by the names of their files.
+
+    The first for all namespaces, as what a stack watches cannot be narrowed by label; the second in each
+    parallel namespace.
+    """
+    on_hub = [each for each in BUILTIN.values() if each.gvk.group_kind in WORKLOADS | FOLLOWERS]
+    return {
+        f"stack_{who}_role": roles(
+            [
+                Rule(groups=(each.gvk.group,), resources=(each.plural,), verbs=verbs)
+                for each in on_hub
+                if each.namespaced or who == "reader"
+            ],
+            f"fleet-stack-{who}",
+        )[0]
+        for who, verbs in (("reader", READS), ("writer", WRITES))
     }

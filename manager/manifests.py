@@ -42,7 +42,7 @@ from manager.controllers.cosmos_options import CosmosOptions
 from manager.controllers.fleet import OperatorOptions, add_operator
 from manager.controllers.tenancy import add_tenancy, webhooks
 from manager.controllers.tenancy_options import TenancyOptions
-from manager.data_plane_manifests import data_plane_files, data_plane_rules
+from manager.data_plane_manifests import data_plane_files, data_plane_rules, stack_roles
 from manager.operator_run import OPERATOR_LEASE
 from manager.options import LEADER_ELECTION_ID, RunOptions
 
@@ -208,6 +208,7 @@ def _operator_layout() -> dict[str, str]:
             "fleet-operator-own-rolebinding", "fleet-operator-own-role", account, kind="Role"
         ),
     }
+    made |= stack_roles()
     labelled = {
         name: {**each, "metadata": {**each["metadata"], "labels": LABELS}}
         for name, each in made.items()

@@ -12,7 +12,6 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.client.client import Client
 from ctrlruntime.envtest.users import User, administrator
 from internal.fleet.pods import WORKLOADS
-from internal.fleet.routing import FOLLOWERS
 from tests.docs.blocks import ROOT
 from tests.fleet.stack.harness import (
     CONFIG_MAP,
@@ -52,13 +51,10 @@ async def grant(
     )
 
 
-def hub_rules(*verbs: str) -> list[dict[str, Any]]:
-    """Return these verbs on every kind that may go to the hub."""
-    kinds = [each for each in BUILTIN.values() if each.gvk.group_kind in WORKLOADS | FOLLOWERS]
-    return [
-        {"apiGroups": [each.gvk.group], "resources": [each.plural], "verbs": list(verbs)}
-        for each in kinds
-    ]
+def shipped(who: str) -> list[Any]:
+    """Return the rules of the stack's reader or writer on the hub, as config/operator ships them."""
+    role = yaml.safe_load((ROOT / "config" / "operator" / f"stack_{who}_role.yaml").read_text())
+    return list(role["rules"])
 
 
 def test_the_rights_on_a_data_plane_name_no_workload() -> None:
@@ -90,7 +86,7 @@ async def test_the_shipped_rights_suffice_and_a_namespace_that_is_not_granted_is
             made.append(await opened.enter_async_context(started))
         hub, plane = made
         await install_data_plane(plane.client)
-        await grant(hub.client, "ClusterRole", "reads", hub_rules("list", "watch"))
+        await grant(hub.client, "ClusterRole", "reads", shipped("reader"))
         program = await stack(hub, plane, "manager", "--role=controllers")
         async with program:
             since = plane.mark()
@@ -102,8 +98,7 @@ async def test_the_shipped_rights_suffice_and_a_namespace_that_is_not_granted_is
             assert "parallel.fleet.ctrlruntime.dev/planes=true" in found.message
             assert await plane.names(CONFIG_MAP) == {"n"}
             assert await hub.names(DEPLOYMENT) == set()
-            writes = hub_rules("create", "delete", "patch", "update")
-            await grant(hub.client, "Role", "writes", writes, "default")
+            await grant(hub.client, "Role", "writes", shipped("writer"), "default")
             await ready(plane)
             assert (await hub.names(DEPLOYMENT), await hub.names(CONFIG_MAP)) == ({"web"}, {"s"})
             await gone(plane)
