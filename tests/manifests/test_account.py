@@ -20,6 +20,9 @@ from tests.manifests.installation import (
 )
 from tests.tenancy.rights_scenario import USER
 
+DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
+"""A kind that the manager owns nothing by."""
+
 
 @pytest.mark.criterion("rbac")
 async def test_the_right_to_finalizers_is_what_owner_references_take(tmp_path: Path) -> None:
@@ -36,11 +39,12 @@ async def test_the_right_to_finalizers_is_what_owner_references_take(tmp_path: P
             account = environment.client(USER)
             for owner in [
                 Tenant.gvk(),
+                TenantTemplate.gvk(),
                 *(kind.gvk() for kind in find_kinds(load(("apis.cloud",)))),
             ]:
                 await account.create(owned_by(owner), dry_run=True)
             with pytest.raises(Forbidden, match="cannot set blockOwnerDeletion"):
-                await account.create(owned_by(TenantTemplate.gvk()), dry_run=True)
+                await account.create(owned_by(DEPLOYMENT), dry_run=True)
 
 
 def owned_by(owner: GroupVersionKind) -> dict[str, Any]:
