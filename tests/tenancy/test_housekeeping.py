@@ -24,8 +24,9 @@ from tests.tenancy.harness import TABLE, World, permissive
 
 TENANTS, FEWER = 200, 60
 """On an embedded server, and on a real one, which takes its time over each."""
-BOUNDED = {"_tombstones", "_floors", "_gone", "_recent", "_idle"}
-"""What goes by itself after a while: notes on objects that are gone (see `Ledger`), idle connections."""
+BOUNDED = {"_tombstones", "_floors", "_gone", "_recent", "_idle", "_by_reference"}
+"""What goes by itself after a while: notes on objects that are gone (see `Ledger`), idle connections, and
+what a cache remembers of references to kinds (at most `REFERENCES`)."""
 
 
 @pytest.mark.slow
