@@ -90,7 +90,7 @@ async def test_while_the_watch_lags_what_a_deletecollection_listed_is_read_live(
             await client.delete_collection(CONFIG_MAP, "default", labels="lot=a")
             assert {name for _, (_, name) in cache.unconfirmed_keys()} == {"a1", "a2"}
             left = await client.list(CONFIG_MAP, "default")
-            assert [each["metadata"]["name"] for each in left] == ["b1"]
+            assert [each["metadata"]["name"] for each in left] == ["b1"], informer.stats()
             assert cache.unconfirmed_keys() == []
         finally:
             await cache.stop()
