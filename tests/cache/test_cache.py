@@ -24,6 +24,7 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import InternalError, NotFound, WriteOutcomeUnknown
 from ctrlruntime.client.transport import Response
+from tests.cache.lagging_watch import LaggingWatch
 from tests.client.support import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -600,26 +601,6 @@ class TestDeclarations:
             await cache.stop()
 
 
-class LaggingWatch:
-    """Holds back everything the watch says, so that only write-through can explain what is read."""
-
-    def __init__(self, informer: Any) -> None:
-        self._ledger = informer._ledger
-        self._observe = self._ledger.observe
-        self.held: list[tuple[Any, Any]] = []
-        self._ledger.observe = self._hold
-
-    def _hold(self, *args: Any, **options: Any) -> None:
-        self.held.append((args, options))
-
-    def release(self, informer: Any) -> None:
-        self._ledger.observe = self._observe
-        for args, options in self.held:
-            event = self._observe(*args, **options)
-            if event is not None:
-                informer._emit(event)
-
-
 @pytest.mark.criterion("CL-14")
 class TestOwnWrites:
     @pytest.fixture
@@ -654,7 +635,7 @@ class TestOwnWrites:
         await writer.delete(CONFIG_MAP, "a", namespace="default")
         assert await writer.list(CONFIG_MAP, "default") == []
         before = list(told.events)
-        lag.release(informer)
+        lag.release()
         assert told.events == before  # everything the watch had to say was known
         assert [type(e) for e in told.events] == [
             CreateEvent,

@@ -12,6 +12,7 @@ from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import WriteOutcomeUnknown
 from ctrlruntime.client.transport import Response
 from ctrlruntime.controller import Builder, Request
+from tests.cache.lagging_watch import LaggingWatch
 from tests.manager.support import CONFIG_MAP, LONG, manager
 
 pytestmark = pytest.mark.criterion("LV-8")
@@ -38,8 +39,7 @@ async def test_the_live_read_before_a_reconcile_shows_what_a_lost_answer_wrote(
         if len(seen) > 1:
             again.set()
             return
-        ledger = subject.cache.informer(CONFIG_MAP)._ledger
-        ledger.observe = lambda *_args, **_options: None  # type: ignore[method-assign]  # the watch lags
+        LaggingWatch(subject.cache.informer(CONFIG_MAP))
         patch = {"data": {"written": "yes"}}
         await subject.client.intercepted(lose).patch(CONFIG_MAP, "a", patch, namespace="default")
 

@@ -19,6 +19,7 @@ from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.eventually import eventually_holds
 from ctrlruntime.envtest.proxy import Cut, Delay, LoseReply, Match
 from ctrlruntime.resources import Action, Control, Desired, Owner, Reason
+from tests.cache.lagging_watch import LaggingWatch
 
 CONFIG_MAP = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
 SERVICE = BUILTIN[GroupVersionKind("", "v1", "Service")]
@@ -111,7 +112,7 @@ async def test_ensure_after_a_lost_answer_reads_the_object_once_and_does_not_wri
         if first:
             await control.ensure(desired("a", **first), owner)
         informer = control._cache.informer(CONFIG_MAP)
-        informer._ledger.observe = lambda *_args, **_options: None  # type: ignore[method-assign]  # the watch lags
+        LaggingWatch(informer)
         env.proxy.add(LoseReply(), WRITES, nth=1)
         with pytest.raises(WriteOutcomeUnknown):
             await control.ensure(desired("a", k="1"), owner)
@@ -188,7 +189,7 @@ async def test_an_object_that_is_being_deleted_is_not_adopted(env: Environment) 
 
     async with life(env) as control:
         informer = control._cache.informer(CONFIG_MAP)
-        informer._ledger.observe = lambda *_args, **_options: None  # type: ignore[method-assign]  # the watch lags
+        LaggingWatch(informer)
         await control.ensure(first, replace(owner, uid="of-a-former-owner"))
         async with asyncio.timeout(60.0):
             while not await is_deleted():  # noqa: ASYNC110 - another process deletes it
