@@ -49,7 +49,7 @@ class Arrivals:
         self._awaited.discard(protocol)
 
     async def all_in(self) -> None:
-        """Returns when none is on its way any more."""
+        """Return when none is on its way any more."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + PATIENCE
         while self._awaited and loop.time() < give_up:  # noqa: ASYNC110 - no event tells of failures
@@ -57,7 +57,7 @@ class Arrivals:
 
 
 async def stop_listening(server: asyncio.Server, arrivals: Arrivals | None = None) -> None:
-    """Closes `server` once everything it has accepted has arrived, and can be closed by its owner.
+    """Close `server` once everything it has accepted has arrived, and can be closed by its owner.
 
     `Server.close()` alone drops, without closing it, a connection that was accepted in the same
     turn of the loop: its client waits for an answer that never comes.

@@ -55,7 +55,7 @@ def pem(*certificates: x509.Certificate) -> bytes:
 
 
 def make_authority(name: str, now: datetime, lifetime: timedelta) -> KeyPair:
-    """A new authority. Its name gets part of its serial number: no two have the same."""
+    """Return a new authority. Its name gets part of its serial number: no two have the same."""
     key = ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
     subject = _common_name(f"{name} {serial:x}"[:64])

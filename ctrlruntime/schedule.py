@@ -46,14 +46,14 @@ class Schedule:
     """The interval, if it is one."""
 
     def next(self, after: datetime, start: datetime) -> datetime | None:
-        """The first moment after `after`, in UTC; None if none comes within fifty years.
+        """Return the first moment after `after`, in UTC; None if none comes within fifty years.
 
         `start` is when the schedule began; nothing runs before or at it.
         """
         return next(self._moments(max(after, start), start), None)
 
     def latest(self, after: datetime, until: datetime, start: datetime) -> datetime | None:
-        """The last moment after `after` and not after `until`; of many that were missed only this one."""
+        """Return the last moment after `after` and not after `until`; of many that were missed only this one."""
         after = max(after, start)
         span = timedelta(minutes=2)
         while after < until:
@@ -85,7 +85,7 @@ class Schedule:
 
 @lru_cache(maxsize=4096)
 def parse(expression: str, zone: str | None = None) -> Schedule:
-    """The schedule that an expression means. Raises BadSchedule."""
+    """Return the schedule that an expression means. Raises BadSchedule."""
     name = (zone or "UTC").strip()
     _check_zone(name)
     text = expression.strip()

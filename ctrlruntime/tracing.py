@@ -55,7 +55,7 @@ class Tracing:
 
     @contextmanager
     def event(self, name: str, attributes: Attributes) -> Iterator[Cause | None]:
-        """The span of an event being handled; yields the cause to keep with what it enqueues."""
+        """Yield the span of an event being handled; yields the cause to keep with what it enqueues."""
         if self._tracer is None:
             yield None
             return
@@ -68,7 +68,7 @@ class Tracing:
             yield self.cause()
 
     def cause(self) -> Cause | None:
-        """The current span as the cause of what is enqueued now; None without one."""
+        """Return the current span as the cause of what is enqueued now; None without one."""
         if self._tracer is None:
             return None
         from opentelemetry import trace
@@ -80,7 +80,7 @@ class Tracing:
     def reconcile(
         self, name: str, causes: Sequence[Any], attributes: Attributes
     ) -> Iterator[Span | None]:
-        """The span of one reconcile: it continues the trace of its first cause and links the others."""
+        """Yield the span of one reconcile: it continues the trace of its first cause and links the others."""
         if self._tracer is None:
             yield None
             return
@@ -106,7 +106,7 @@ class Tracing:
 
     @contextmanager
     def request(self, name: str, attributes: Attributes) -> Iterator[Span | None]:
-        """The span of one request to an API server, a child of whatever runs now."""
+        """Yield the span of one request to an API server, a child of whatever runs now."""
         if self._tracer is None:
             yield None
             return
@@ -118,8 +118,7 @@ class Tracing:
             yield span
 
     def carrier(self) -> str:
-        """The current span as W3C ``traceparent``, for work that goes on elsewhere; empty without
-        one."""
+        """Return the current span as W3C ``traceparent``, for work that goes on elsewhere; empty without one."""
         if self._tracer is None:
             return ""
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -138,8 +137,7 @@ class Tracing:
         *,
         error: str = "",
     ) -> None:
-        """The span of work that was done elsewhere, reported when it has ended: a child of ``carrier``,
-        linked to the current span."""
+        """Record the span of work that was done elsewhere, reported when it has ended: a child of ``carrier``, linked to the current span."""
         if self._tracer is None:
             return
         from opentelemetry import trace
@@ -162,7 +160,7 @@ class Tracing:
 
     @staticmethod
     def failed(span: Span | None, error: BaseException) -> None:
-        """Marks ``span`` as failed with ``error``."""
+        """Mark ``span`` as failed with ``error``."""
         if span is None:
             return
         from opentelemetry.trace import Status, StatusCode
@@ -172,7 +170,7 @@ class Tracing:
 
 
 def _installed() -> TracerProvider | None:
-    """The process's global provider. Whoever set one has imported the API."""
+    """Return the process's global provider. Whoever set one has imported the API."""
     if _API not in sys.modules:
         return None
     from opentelemetry import trace

@@ -273,8 +273,10 @@ class Bundle(
         ),
     ),
 ):
-    """What runs in the cluster. `${version}`, `${domain}`, `${instance}` and `${outputs.NAME}` are
-    replaced in every string."""
+    """What runs in the cluster.
+
+    `${version}`, `${domain}`, `${instance}` and `${outputs.NAME}` are replaced in every string.
+    """
 
     manifests: list[RawExtension] = Field(default_factory=list)
     """Whole manifests."""

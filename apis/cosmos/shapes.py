@@ -65,7 +65,7 @@ def _number_or(pattern: str, longest: int) -> Schema:
 
 
 def _open(properties: Schema, *required: str) -> Schema:
-    """An object of which some fields are checked and the others are kept as they are."""
+    """Return an object of which some fields are checked and the others are kept as they are."""
     made: Schema = {"type": "object", "properties": properties, _PRESERVE: True}
     return {**made, "required": list(required)} if required else made
 
@@ -75,7 +75,7 @@ def _list(items: Schema) -> Schema:
 
 
 def _described(text: str, schema: Schema) -> Schema:
-    """A field, with its text for `kubectl explain`."""
+    """Return a field, with its text for `kubectl explain`."""
     return {"description": text, **schema}
 
 

@@ -35,7 +35,7 @@ _ESCAPES = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/"
 
 
 def cel_name(name: str) -> str:
-    """The name of a field in a CEL expression: ``namespace`` is ``__namespace__`` there."""
+    """Return the name of a field in a CEL expression: ``namespace`` is ``__namespace__`` there."""
     if name in _RESERVED:
         return f"__{name}__"
     parts = re.split(r"(__|[.\-/])", name)

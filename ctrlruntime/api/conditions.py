@@ -110,7 +110,7 @@ def conditions_to_wire(conditions: list[Condition]) -> list[Manifest]:
 
 
 def find_condition(conditions: list[Condition], type: str) -> Condition | None:  # noqa: A002
-    """The condition of that type, or None."""
+    """Return the condition of that type, or None."""
     return next((item for item in conditions if item.type == type), None)
 
 

@@ -43,11 +43,13 @@ _DOTS = re.compile(rf"{_KIND}\.{_VERSION}(\.{_GROUP})?")
 
 @dataclass(frozen=True, slots=True, order=True)
 class GroupVersion:
-    """One version of an API group; a module's constant ``API`` for all the kinds in it::
+    """One version of an API group; a module's constant ``API`` for all the kinds in it.
 
-    API = GroupVersion("example.com", "v1")
+    ::
 
-    class Website(Resource[WebsiteSpec], api=API): ...
+        API = GroupVersion("example.com", "v1")
+
+        class Website(Resource[WebsiteSpec], api=API): ...
     """
 
     group: str
@@ -57,7 +59,7 @@ class GroupVersion:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def kind(self, kind: str) -> GroupVersionKind:
-        """A kind in this version."""
+        """Return a kind in this version."""
         return GroupVersionKind(self.group, self.version, kind)
 
 
@@ -107,7 +109,7 @@ class GroupVersionKind:
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any]) -> GroupVersionKind:
-        """The kind of a manifest. Raises ValueError if it does not say what it is."""
+        """Return the kind of a manifest. Raises ValueError if it does not say what it is."""
         api_version, kind = manifest.get("apiVersion"), manifest.get("kind")
         if not isinstance(api_version, str) or not isinstance(kind, str):
             raise ValueError("a manifest needs the string fields apiVersion and kind")
@@ -143,7 +145,7 @@ class RESTMapping:
         *,
         namespace: str | None = None,
     ) -> str:
-        """The path of a collection or, with ``name``, of one object.
+        """Return the path of a collection or, with ``name``, of one object.
 
         ``namespace`` None on a namespaced kind is the collection across all namespaces; on a
         cluster-scoped kind the namespace is ignored, as in client-go. Raises ValueError for a

@@ -78,7 +78,7 @@ class CEL(_SchemaMarker):
     optional_old_self: bool | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The rule as an entry of ``x-kubernetes-validations``."""
+        """Return the rule as an entry of ``x-kubernetes-validations``."""
         values = {
             "rule": self.rule,
             "message": self.message,
@@ -213,15 +213,15 @@ def _count(fields: tuple[str, ...]) -> str:
 
 
 def at_most_one_of(*fields: str) -> CEL:
-    """An object rule: at most one of these fields (wire names) is set."""
+    """Return an object rule: at most one of these fields (wire names) is set."""
     return CEL(f"{_count(fields)} <= 1", message=f"at most one of {', '.join(fields)} may be set")
 
 
 def exactly_one_of(*fields: str) -> CEL:
-    """An object rule: one of these fields (wire names) is set, and no other of them."""
+    """Return an object rule: one of these fields (wire names) is set, and no other of them."""
     return CEL(f"{_count(fields)} == 1", message=f"exactly one of {', '.join(fields)} must be set")
 
 
 def at_least_one_of(*fields: str) -> CEL:
-    """An object rule: one or more of these fields (wire names) are set."""
+    """Return an object rule: one or more of these fields (wire names) are set."""
     return CEL(f"{_count(fields)} >= 1", message=f"at least one of {', '.join(fields)} must be set")

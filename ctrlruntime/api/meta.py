@@ -58,7 +58,7 @@ class OwnerNotAllowed(ValueError):
 
 
 def _meta(obj: AnyObject) -> dict[str, Any]:
-    """The metadata of a manifest, made where it is missing."""
+    """Return the metadata of a manifest, made where it is missing."""
     assert isinstance(obj, dict)  # noqa: S101 - callers have dealt with Resource
     meta: dict[str, Any] | None = obj.get("metadata")
     if meta is None:
@@ -73,15 +73,17 @@ def _text(obj: AnyObject, attribute: str) -> str:
 
 
 def name(obj: AnyObject) -> str:
+    """Return the name; empty where there is none."""
     return _text(obj, "name")
 
 
 def namespace(obj: AnyObject) -> str:
-    """The namespace; empty for a cluster-scoped object."""
+    """Return the namespace; empty for a cluster-scoped object."""
     return _text(obj, "namespace")
 
 
 def uid(obj: AnyObject) -> str:
+    """Return the UID; empty for an object that was not created yet."""
     return _text(obj, "uid")
 
 
@@ -92,7 +94,7 @@ def namespaced_name(obj: AnyObject) -> str:
 
 
 def group_version_kind(obj: AnyObject) -> GroupVersionKind:
-    """What the object is. Raises ValueError if it does not say so."""
+    """Return what the object is. Raises ValueError if it does not say so."""
     if isinstance(obj, Resource):
         return GroupVersionKind.parse(obj.api_version, obj.kind)
     return GroupVersionKind.of(obj)
@@ -106,12 +108,12 @@ def is_deleting(obj: AnyObject) -> bool:
 
 
 def labels(obj: AnyObject) -> Mapping[str, str]:
-    """The labels, to read; empty if there are none."""
+    """Return the labels, to read; empty if there are none."""
     return _mapping(obj, "labels")
 
 
 def annotations(obj: AnyObject) -> Mapping[str, str]:
-    """The annotations, to read; empty if there are none."""
+    """Return the annotations, to read; empty if there are none."""
     return _mapping(obj, "annotations")
 
 
@@ -146,12 +148,14 @@ def _set_entry(obj: AnyObject, attribute: str, key: str, value: str | None) -> b
 
 
 def finalizers(obj: AnyObject) -> tuple[str, ...]:
+    """Return the finalizers, in their order."""
     if isinstance(obj, Resource):
         return tuple(obj.metadata.finalizers)
     return tuple((obj.get("metadata") or {}).get("finalizers") or ())
 
 
 def has_finalizer(obj: AnyObject, finalizer: str) -> bool:
+    """Return whether the object has ``finalizer``."""
     return finalizer in finalizers(obj)
 
 
@@ -181,7 +185,7 @@ def _set_list(obj: AnyObject, key: str, values: list[str]) -> None:
 
 
 def owner_references(obj: AnyObject) -> list[OwnerReference]:
-    """The owners, as a new list."""
+    """Return the owners, as a new list."""
     if isinstance(obj, Resource):
         return list(obj.metadata.owner_references)
     entries: Iterable[Any] = (obj.get("metadata") or {}).get("ownerReferences") or ()
@@ -198,7 +202,7 @@ def _set_owner_references(obj: AnyObject, references: list[OwnerReference]) -> N
 
 
 def controller_of(obj: AnyObject) -> OwnerReference | None:
-    """The owner that controls the object, or None."""
+    """Return the owner that controls the object, or None."""
     return next((item for item in owner_references(obj) if item.controller), None)
 
 

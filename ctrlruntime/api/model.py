@@ -59,7 +59,7 @@ class ApiModel(BaseModel):
             cls.object_rules = (*cls.object_rules, *rules)
 
     def to_wire(self, *, exclude_unset: bool = True) -> Manifest:
-        """The object as JSON data under its wire names.
+        """Return the object as JSON data under its wire names.
 
         With ``exclude_unset`` False, defaults are written too; an optional field that is None is
         left out in either case.
@@ -112,7 +112,7 @@ def _holds_models(annotation: Any) -> bool:
 
 
 def _pristine(field: FieldInfo) -> Any:
-    """A default of the field that is never handed out, to compare with; None if there is none."""
+    """Return a default of the field that is never handed out, to compare with; None if there is none."""
     if field.is_required() or field.default_factory_takes_validated_data:
         return None
     default = field.get_default(call_default_factory=True)

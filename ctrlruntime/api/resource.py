@@ -198,7 +198,7 @@ class Resource(ApiModel, Generic[SpecT, StatusT]):
 
     @classmethod
     def options(cls) -> KindOptions:
-        """What the class keywords say. Raises TypeError for a class without group and version."""
+        """Return what the class keywords say. Raises TypeError for a class without group and version."""
         if cls.kind_options is None:
             raise TypeError(
                 f"{cls.__name__} is not a kind: give it class keywords, for example "
@@ -217,7 +217,7 @@ class Resource(ApiModel, Generic[SpecT, StatusT]):
 
     @classmethod
     def crd(cls) -> Manifest:
-        """The CustomResourceDefinition of this kind with this one version."""
+        """Return the CustomResourceDefinition of this kind with this one version."""
         from ctrlruntime.generate.crd import crd_of  # the generator builds on this module
 
         return crd_of([cls])
@@ -242,7 +242,7 @@ class Resource(ApiModel, Generic[SpecT, StatusT]):
         return cls.model_validate(manifest)
 
     def to_manifest(self, *, exclude_unset: bool = True) -> Manifest:
-        """The object's wire form: see ApiModel for what is written.
+        """Return the object's wire form: see ApiModel for what is written.
 
         apiVersion, kind and metadata are always there; status only if any of it was set.
         """
@@ -272,7 +272,7 @@ TypedKindRef: TypeAlias = type[KindT] | UntypedKindRef
 
 
 def mapping_of(kind: KindRef) -> RESTMapping | None:
-    """The REST mapping of a kind as far as it is known without discovery, otherwise None."""
+    """Return the REST mapping of a kind as far as it is known without discovery, otherwise None."""
     if isinstance(kind, RESTMapping):
         return kind
     if isinstance(kind, GroupVersionKind | str):
@@ -288,7 +288,7 @@ def _parsed(text: str) -> GroupVersionKind:
 
 
 def gvk_of(kind: KindRef) -> GroupVersionKind:
-    """The kind that a reference names. Raises ValueError for a string that names none, or several."""
+    """Return the kind that a reference names. Raises ValueError for a string that names none, or several."""
     if isinstance(kind, str):
         return _parsed(kind)
     if isinstance(kind, GroupVersionKind):
@@ -305,7 +305,7 @@ _VOWELS = "aeiou"
 
 
 def plural_of(singular: str) -> str:
-    """The English plural of a regular lower-case word: ``policies``, ``ingresses``, ``gateways``."""
+    """Return the English plural of a regular lower-case word: ``policies``, ``ingresses``, ``gateways``."""
     if singular.endswith("y") and singular[-2:-1] not in _VOWELS:
         return f"{singular[:-1]}ies"
     if singular.endswith(("s", "x", "z", "ch", "sh")):

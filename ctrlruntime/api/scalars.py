@@ -49,7 +49,7 @@ def format_micro_time(value: datetime) -> str:
 
 
 def parse_time(text: str) -> datetime:
-    """The moment that an RFC 3339 text names. Raises ValueError if it is none or has no zone."""
+    """Return the moment that an RFC 3339 text names. Raises ValueError if it is none or has no zone."""
     value = datetime.fromisoformat(text)
     if value.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
@@ -81,7 +81,7 @@ _DURATION_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)
 
 
 def parse_duration(text: str) -> timedelta:
-    """A duration as Go's time.ParseDuration reads it: ``30s``, ``1h30m``, ``-1.5h``, ``0``.
+    """Return a duration as Go's time.ParseDuration reads it: ``30s``, ``1h30m``, ``-1.5h``, ``0``.
 
     Rounded to the microsecond. Raises ValueError for anything else, a missing unit included.
     """
@@ -108,7 +108,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def format_duration(value: timedelta) -> str:
-    """A duration as Go's Duration.String writes it: ``1h30m0s``, ``250ms``, ``0s``."""
+    """Return a duration as Go's Duration.String writes it: ``1h30m0s``, ``250ms``, ``0s``."""
     micros = value // timedelta(microseconds=1)
     sign, micros = ("-", -micros) if micros < 0 else ("", micros)
     if micros == 0:

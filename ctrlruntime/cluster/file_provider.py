@@ -19,8 +19,7 @@ _Stamps = dict[Path, tuple[int, int, int]]
 
 
 class FileProvider:
-    """Engages a cluster for each file of a directory that fits a pattern; the file's name without its
-    suffix is the cluster's.
+    """Engages a cluster for each file of a directory that fits a pattern; the file's name without its suffix is the cluster's.
 
     A file holds a kubeconfig, of which the current context counts; files that it names are relative to
     it. A file that was changed, replaced or reached by a link that now leads elsewhere (a mounted

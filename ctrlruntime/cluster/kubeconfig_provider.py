@@ -23,8 +23,9 @@ INVALID: Final = "KubeconfigInvalid"
 
 
 class KubeconfigProvider:
-    """Engages a cluster for each Secret of one namespace that is labelled
-    ``cluster.ctrlruntime.dev/kubeconfig: "true"``; the Secret's name is the cluster's.
+    """Engages a cluster for each Secret of one namespace that is labelled ``cluster.ctrlruntime.dev/kubeconfig: "true"``.
+
+    The Secret's name is the cluster's.
 
     The kubeconfig is the key ``kubeconfig`` and its current context. It is complete in itself: files,
     exec plugins and auth providers are refused, since whoever writes the Secret would read and run

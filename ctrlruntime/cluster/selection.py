@@ -13,8 +13,7 @@ LOCAL_NAME = ""
 
 
 class ClusterSet(Enum):
-    """Clusters by how the manager has them; multicluster-runtime's `EngageWithLocalCluster` and
-    `EngageWithProviderClusters`."""
+    """Clusters by how the manager has them; multicluster-runtime's `EngageWithLocalCluster` and `EngageWithProviderClusters`."""
 
     LOCAL = "local"
     """The manager's own."""

@@ -15,7 +15,7 @@ __all__ = ["Environment", "User", "administrator"]
 
 
 def __getattr__(name: str) -> Any:
-    """Loads on first use: the proxy's process has no need of the API server's schemas."""
+    """Load on first use: the proxy's process has no need of the API server's schemas."""
     if name == "Environment":
         try:
             from ctrlruntime.envtest.environment import Environment

@@ -149,14 +149,14 @@ def _platform() -> str:
 
 
 def _open(url: str, timeout: float = _TIMEOUT) -> Any:
-    """Raises OSError; the proxies of the environment are used."""
+    """Raise OSError; the proxies of the environment are used."""
     if not url.startswith(("https://", "http://127.0.0.1", "http://localhost")):
         raise OSError(f"{url} is not https")
     return urllib.request.urlopen(url, timeout=timeout)  # noqa: S310 - checked above
 
 
 def _fetch(url: str, target: Path) -> str:
-    """Downloads with progress; the SHA-512 of what came."""
+    """Download with progress; the SHA-512 of what came."""
     digest = hashlib.sha512()
     with _open(url) as answer, target.open("wb") as file:
         size, received, told = int(answer.headers.get("Content-Length") or 0), 0, 0

@@ -71,7 +71,7 @@ class Assets:
     def find(
         self, names: Collection[str] = KUBE_APISERVER, release: str | None = None
     ) -> dict[str, Path]:
-        """The programs by name, all of one release: `release` (v1.32.0), or any.
+        """Return the programs by name, all of one release: `release` (v1.32.0), or any.
 
         Raises AssetsMissing.
         """

@@ -44,7 +44,7 @@ class Settings:
 
 
 def users_of(settings: Settings) -> list[User]:
-    """The users of the command line, always with `admin` and `nodes`.
+    """Return the users of the command line, always with `admin` and `nodes`.
 
     Raises click.BadParameter for a --token that is not NAME=TOKEN.
     """
@@ -59,7 +59,7 @@ def users_of(settings: Settings) -> list[User]:
 
 
 async def serve(settings: Settings, folder: Path) -> None:
-    """Runs until SIGTERM or SIGINT."""
+    """Run until SIGTERM or SIGINT."""
     users = users_of(settings)
     by_name = {user.name: user for user in users}
     stopping = asyncio.Event()
@@ -117,7 +117,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--watch-history", default=64, help="MiB of changes kept for watches.")
 @click.option("--ready", help="File that gets one line of JSON once it serves.")
 def main(**options: object) -> None:
-    """The embedded API server: a test and demonstration device, not a cluster."""
+    """Run the embedded API server: a test and demonstration device, not a cluster."""
     settings = msgspec.convert(options, Settings)
     with tempfile.TemporaryDirectory(prefix="envtest-") as folder:
         uvloop.run(serve(settings, Path(folder)))

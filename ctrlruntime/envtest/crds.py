@@ -41,7 +41,7 @@ def load_documents(path: Path) -> Iterator[Manifest]:
 
 
 def load_crds(sources: Iterable[CRDSource]) -> list[Manifest]:
-    """The definitions of `sources`: kinds, manifests, YAML files, folders of YAML files.
+    """Return the definitions of `sources`: kinds, manifests, YAML files, folders of YAML files.
 
     Raises ValueError for a path that does not exist or holds no definition.
     """
@@ -64,7 +64,7 @@ def _load(source: CRDSource) -> Iterator[Manifest]:
 async def install_crds(
     client: Client, sources: Iterable[CRDSource], *, timeout: float = 30.0
 ) -> list[RESTMapping]:
-    """Creates or updates the definitions and waits until every served version answers.
+    """Create or update the definitions and wait until every served version answers.
 
     Raises CRDNotServed, naming the conditions, when that takes longer than `timeout` seconds.
     """
@@ -78,7 +78,7 @@ async def install_crds(
 
 
 async def uninstall_crds(client: Client, sources: Iterable[CRDSource]) -> None:
-    """Deletes the definitions and with them all their objects."""
+    """Delete the definitions and with them all their objects."""
     for crd in load_crds(sources):
         try:
             await client.delete(CRD, crd["metadata"]["name"])
@@ -139,12 +139,12 @@ def _is_established(crd: Manifest) -> bool:
 
 
 def _conditions(crd: Manifest) -> list[Manifest]:
-    """A server that has not processed it yet returns null."""
+    """Return a server that has not processed it yet returns null."""
     return (crd.get("status") or {}).get("conditions") or []
 
 
 async def _answers(client: Client, mapping: RESTMapping) -> None:
-    """Returns once a list is answered and discovery lists the kind.
+    """Return once a list is answered and discovery lists the kind.
 
     A real server does both a little after Established, each in its own time.
     """
@@ -176,7 +176,7 @@ async def is_served(client: Client, kind: GroupVersionKind) -> bool:
 
 
 async def _document(client: Client, path: str, field: str) -> list[Manifest] | None:
-    """A list of a discovery document; None where it is not there."""
+    """Return a list of a discovery document; None where it is not there."""
     headers = {"Accept": "application/json"}
     try:
         answer = await client.transport.request("GET", path, headers=headers)

@@ -112,7 +112,7 @@ class Environment:
         await self.stop()
 
     async def start(self) -> None:
-        """Starts everything; what had started is stopped again if a part fails."""
+        """Start everything; what had started is stopped again if a part fails."""
         try:
             await self._start()
         except BaseException:
@@ -139,7 +139,7 @@ class Environment:
             await self._start_nodes()
 
     async def stop(self) -> None:
-        """Stops everything in reverse order."""
+        """Stop everything in reverse order."""
         clients = list(self._clients.values())
         self._clients.clear()
         await asyncio.gather(*(client.close() for client in clients))
@@ -177,7 +177,7 @@ class Environment:
     # Users
 
     def user(self, name: str) -> User:
-        """Raises KeyError naming the users there are."""
+        """Raise KeyError naming the users there are."""
         try:
             return self._users[name]
         except KeyError:
@@ -199,7 +199,7 @@ class Environment:
         )
 
     def client(self, user: str = "admin") -> Client:
-        """A client of `user`, one for each user, closed with the environment."""
+        """Return a client of `user`, one for each user, closed with the environment."""
         if user not in self._clients:
             self._clients[user] = Client.connect(self.config(user))
         return self._clients[user]
@@ -207,7 +207,7 @@ class Environment:
     def kubeconfig(
         self, user: str = "admin", *, direct: bool = False, certificate: bool = False
     ) -> Path:
-        """A kubeconfig file, for kubectl and for processes.
+        """Return a kubeconfig file, for kubectl and for processes.
 
         With `certificate` the user is known by a client certificate instead of a token; that ends
         at a proxy, so it goes past it. Raises RuntimeError where the server has no authority.

@@ -56,7 +56,7 @@ async def eventually(
     namespace: str | None = None,
     timeout: float = TIMEOUT,
 ) -> Any:
-    """Waits until the object is as expected, and returns it (typed for typed kinds).
+    """Wait until the object is as expected, and return it (typed for typed kinds).
 
     `expect` is part of a manifest (see `differences`) or a function of the object that returns
     whether it is well or asserts. Raises AssertionError after `timeout` seconds.
@@ -85,7 +85,7 @@ async def eventually_gone(
     namespace: str | None = None,
     timeout: float = TIMEOUT,
 ) -> None:
-    """Waits until the object does not exist. AssertionError tells what holds it."""
+    """Wait until the object does not exist. AssertionError tells what holds it."""
     last: Any = None
     try:
         async with (
@@ -162,7 +162,7 @@ async def eventually_holds(
 async def _states(
     client: Client, kind: KindRef, name: str, namespace: str | None
 ) -> AsyncGenerator[Any, None]:
-    """The object now and after each change; None while it does not exist."""
+    """Yield the object now and after each change; None while it does not exist."""
     fields = f"metadata.name={name}"
     while True:
         pages = client.pages(cast("GroupVersionKind", kind), namespace, fields=fields)

@@ -1,4 +1,6 @@
-"""Fixtures for pytest (with pytest-asyncio). In the `conftest.py` of a test suite:
+"""Fixtures for pytest (with pytest-asyncio).
+
+In the `conftest.py` of a test suite:
 
     pytest_plugins = ["ctrlruntime.envtest.fixtures"]
 
@@ -46,22 +48,24 @@ def envtest_options() -> dict[str, Any]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def envtest(envtest_options: dict[str, Any]) -> AsyncIterator[Environment]:
-    """One environment for the whole session. Ask it for `config()`, not for `client()`: tests
-    run on loops of their own."""
+    """One environment for the whole session.
+
+    Ask it for `config()`, not for `client()`: tests run on loops of their own.
+    """
     async with Environment(**envtest_options) as environment:
         yield environment
 
 
 @pytest_asyncio.fixture
 async def envtest_client(envtest: Environment) -> AsyncIterator[Client]:
-    """A client of the administrator."""
+    """Yield a client of the administrator."""
     async with Client.connect(envtest.config("admin")) as client:
         yield client
 
 
 @pytest_asyncio.fixture
 async def namespace(envtest_client: Client) -> AsyncIterator[str]:
-    """A namespace that is deleted after the test."""
+    """Yield a namespace that is deleted after the test."""
     name = f"test-{secrets.token_hex(4)}"
     await envtest_client.create(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -75,7 +79,7 @@ async def namespace(envtest_client: Client) -> AsyncIterator[str]:
 
 @pytest_asyncio.fixture
 async def proxy(envtest: Environment) -> AsyncIterator[Proxy]:
-    """A proxy in front of the session's server: its own log and its own faults."""
+    """Yield a proxy in front of the session's server: its own log and its own faults."""
     async with Proxy(envtest.backend.url, envtest.proxy_options()) as running:
         yield running
 
@@ -101,7 +105,7 @@ class RunManager(Protocol):
 async def run_manager(
     envtest: Environment, proxy: Proxy, namespace: str
 ) -> AsyncIterator[RunManager]:
-    """Runs controllers for one test."""
+    """Run controllers for one test."""
 
     async def run(
         setup: Callable[[Manager], object],

@@ -17,7 +17,7 @@ MARK = "envtest.json"
 def kubeconfig(
     url: str, ca_data: bytes | None, name: str, identity: Identity, *, namespace: str = "default"
 ) -> str:
-    """A kubeconfig (YAML) of the user `name`, with the one context `envtest`."""
+    """Return a kubeconfig (YAML) of the user `name`, with the one context `envtest`."""
     cluster: dict[str, Any] = {"server": url}
     if ca_data:
         cluster["certificate-authority-data"] = base64.b64encode(ca_data).decode()
@@ -36,7 +36,7 @@ def kubeconfig(
 def write_kubeconfig(
     path: Path, url: str, ca_data: bytes | None, user: User, identity: Identity | None = None
 ) -> Path:
-    """Writes a kubeconfig, mode 0600, and returns its path. By token by default."""
+    """Write a kubeconfig, mode 0600, and return its path. By token by default."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600)
     path.chmod(0o600)
@@ -46,7 +46,7 @@ def write_kubeconfig(
 
 
 def mark_server(folder: Path, *urls: str) -> None:
-    """Notes in `folder` that a test environment started the servers at `urls`."""
+    """Note in `folder` that a test environment started the servers at `urls`."""
     (folder / MARK).write_bytes(orjson.dumps({"servers": urls}))
 
 

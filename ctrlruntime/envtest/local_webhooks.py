@@ -56,7 +56,7 @@ class LocalWebhooks:
             await self._environment.uninstall_webhooks(manifest)
 
     def renew(self) -> None:
-        """Puts another certificate into the folder, of the authority that the API server trusts."""
+        """Put another certificate into the folder, of the authority that the API server trusts."""
         certificate, key = self._authority.issue([LOOPBACK, "localhost"])
         (self._folder / "tls.crt").write_bytes(certificate)
         (self._folder / "tls.key").touch(mode=0o600)
@@ -73,7 +73,7 @@ class LocalWebhooks:
                     self._installed.append(manifest)
 
     def definition(self, *versions: Kind) -> Manifest:
-        """The definition of a kind whose versions are converted here, for ``install_crds``."""
+        """Return the definition of a kind whose versions are converted here, for ``install_crds``."""
         crd = crd_of(versions)
         crd["spec"]["conversion"] = webhook_conversion()
         return point_at(crd, self.url, self._authority.ca_data)

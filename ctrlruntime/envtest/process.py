@@ -30,7 +30,7 @@ class ProcessFailed(RuntimeError):
 
 
 def die_with(parent: int) -> Callable[[], None]:
-    """A `preexec_fn`: the kernel kills the child when the thread of `parent` that forked it ends.
+    """Return a `preexec_fn`: the kernel kills the child when the thread of `parent` that forked it ends.
 
     Linux only. The child also ends if the parent ended before the call.
     """
@@ -68,7 +68,7 @@ class ChildProcess:
     def __init__(
         self, pid: int, log: Path, ended: Future[int], *, command: Sequence[str] = ()
     ) -> None:
-        """`ended` receives the exit code from whoever reaps the process."""
+        """Follow the process `pid`; `ended` receives the exit code from whoever reaps it."""
         self.pid = pid
         self.log = log
         self.command = tuple(command)

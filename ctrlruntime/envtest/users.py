@@ -24,7 +24,7 @@ class User:
 
 
 def administrator(name: str) -> User:
-    """A user who may do everything."""
+    """Return a user who may do everything."""
     return User(name=name, groups=("system:masters",))
 
 
@@ -57,7 +57,7 @@ class Identity:
         return headers
 
     def kubeconfig_user(self) -> dict[str, Any]:
-        """The `user` section of a kubeconfig."""
+        """Return the `user` section of a kubeconfig."""
         section: dict[str, Any] = {}
         if self.token is not None:
             section["token"] = self.token
@@ -75,7 +75,7 @@ def _encoded(data: bytes) -> str:
 
 
 def write_token_file(path: Path, users: Iterable[User]) -> None:
-    """Writes kube-apiserver's --token-auth-file (CSV: token, user, uid, groups), mode 0600."""
+    """Write kube-apiserver's --token-auth-file (CSV: token, user, uid, groups), mode 0600."""
     path.touch(mode=0o600)
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -84,7 +84,7 @@ def write_token_file(path: Path, users: Iterable[User]) -> None:
 
 
 def read_token_file(path: Path) -> list[User]:
-    """Reads such a file. Raises ValueError on a line without token and user."""
+    """Read such a file. Raises ValueError on a line without token and user."""
     users: list[User] = []
     with path.open(newline="") as file:
         for number, row in enumerate(csv.reader(file), start=1):

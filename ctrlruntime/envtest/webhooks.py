@@ -20,7 +20,7 @@ _KINDS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration
 
 
 def point_at(manifest: Manifest, url: str, ca_data: bytes) -> Manifest:
-    """A copy whose hooks are called at `url`, each on the path it had; other objects as they are.
+    """Return a copy whose hooks are called at `url`, each on the path it had; other objects as they are.
 
     Takes webhook configurations and CustomResourceDefinitions with a conversion webhook.
     """
@@ -46,7 +46,7 @@ def _client_configs(manifest: Manifest) -> Iterator[Manifest]:
 async def install_webhooks(
     client: Client, sources: Iterable[ConfigurationSource], *, url: str, ca_data: bytes
 ) -> None:
-    """Creates or replaces the configurations, pointed at `url`."""
+    """Create or replace the configurations, pointed at `url`."""
     for manifest in _load(sources):
         wanted = point_at(manifest, url, ca_data)
         try:
@@ -59,7 +59,7 @@ async def install_webhooks(
 
 
 async def uninstall_webhooks(client: Client, sources: Iterable[ConfigurationSource]) -> None:
-    """Deletes the configurations that are there."""
+    """Delete the configurations that are there."""
     for manifest in _load(sources):
         try:
             await client.delete(GroupVersionKind.of(manifest), manifest["metadata"]["name"])

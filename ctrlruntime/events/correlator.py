@@ -87,13 +87,13 @@ class Series:
     written_at: float = 0.0
 
     def for_create(self) -> Manifest:
-        """The Event to create."""
+        """Return the Event to create."""
         if self.count == 1:
             return self.manifest
         return {**self.manifest, "series": self._series()}
 
     def for_patch(self) -> Manifest:
-        """The merge patch that brings the object up to date."""
+        """Return the merge patch that brings the object up to date."""
         return {"series": self._series()}
 
     def _series(self) -> Manifest:
@@ -160,7 +160,7 @@ class Correlator:
         """Events dropped by the limit per object."""
 
     def observe(self, occurrence: Occurrence) -> Series | None:
-        """Takes note; returns the series if it has to be written now.
+        """Take note; returns the series if it has to be written now.
 
         None means: counted only, or dropped as spam.
         """
@@ -180,8 +180,10 @@ class Correlator:
         return self._series.put(key, self._begin(occurrence, note, clock))
 
     def due(self) -> list[Series]:
-        """Series to be written because they ended, or grew since the last refresh. Ended ones are
-        forgotten."""
+        """Series to be written because they ended, or grew since the last refresh.
+
+        Ended ones are forgotten.
+        """
         clock = self._clock()
         due = []
         for key, series in list(self._series.items.items()):
@@ -198,7 +200,7 @@ class Correlator:
         return [s for s in self._series.items.values() if s.created and s.count > s.written]
 
     def wrote(self, series: Series, count: int) -> None:
-        """The object now has ``count``."""
+        """Record that the object now has ``count``."""
         series.created = True
         series.written = count
         series.written_at = self._clock()
@@ -248,7 +250,7 @@ class Correlator:
 
 
 def _identity(reference: Mapping[str, str]) -> tuple[Any, ...]:
-    """The object, whatever version of it was looked at."""
+    """Return the object, whatever version of it was looked at."""
     return tuple(
         reference.get(name, "") for name in ("apiVersion", "kind", "namespace", "name", "uid")
     )

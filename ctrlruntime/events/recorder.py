@@ -33,12 +33,15 @@ Regarding = Resource[Any, Any] | Entry | Mapping[str, Any]
 
 
 class EventMetrics(Protocol):
+    """What an EventRecorder counts."""
+
     def dropped(self, reason: DropReason) -> None: ...
 
 
 class EventRecorder:
-    """Records events of ``events.k8s.io/v1``. Calls return at once; see :class:`Correlator` for
-    what is merged, and ``EventOptions`` for the limits.
+    """Records events of ``events.k8s.io/v1``.
+
+    Calls return at once; see :class:`Correlator` for what is merged, and ``EventOptions`` for the limits.
 
     Failed requests are tried again up to 12 times, answers of 400 to 499 are not, but for 429.
     """
@@ -86,7 +89,7 @@ class EventRecorder:
         note: str,
         related: Regarding | None = None,
     ) -> None:
-        """Records that ``action`` on ``regarding`` led to ``reason``; ``note`` is for people.
+        """Record that ``action`` on ``regarding`` led to ``reason``; ``note`` is for people.
 
         ``reason`` and ``action`` are short words in CamelCase. Never raises for what the server
         may answer, and never waits; must be called on the event loop.
@@ -110,7 +113,7 @@ class EventRecorder:
             self._enqueue(series)
 
     async def flush(self, timeout: float | None = None) -> bool:
-        """Waits until nothing is left to send; False if that took longer than ``timeout``."""
+        """Wait until nothing is left to send; False if that took longer than ``timeout``."""
         try:
             async with asyncio.timeout(timeout):
                 await self._idle.wait()
@@ -119,7 +122,7 @@ class EventRecorder:
         return True
 
     async def stop(self, timeout: float = 5.0) -> None:
-        """Sends what is left, counts of series included, for at most ``timeout`` seconds."""
+        """Send what is left, count of series included, for at most ``timeout`` seconds."""
         if self._stopped:
             return
         for series in self.correlator.unwritten():
@@ -236,7 +239,7 @@ class EventRecorder:
 
 
 def reference(obj: Regarding) -> dict[str, str]:
-    """The ObjectReference of an object. Raises ValueError if it does not say what it is."""
+    """Return the ObjectReference of an object. Raises ValueError if it does not say what it is."""
     if isinstance(obj, Entry):
         found = {
             "apiVersion": obj.api_version,

@@ -40,7 +40,7 @@ _HEAD: dict[str, Schema] = {
 
 
 def open_api_schema(kind: Kind, options: SchemaOptions | None = None) -> tuple[Schema, Found]:
-    """The structural schema of a kind, and the columns and selectable fields found in it.
+    """Return the structural schema of a kind, and the columns and selectable fields found in it.
 
     Raises SchemaError, naming the field, for a type without a structural form.
     """
@@ -78,7 +78,7 @@ def open_api_schema(kind: Kind, options: SchemaOptions | None = None) -> tuple[S
 
 
 def crd_of(kinds: Sequence[Kind], options: SchemaOptions | None = None) -> Manifest:
-    """The CRD of one kind, from one class for each of its versions.
+    """Return the CRD of one kind, from one class for each of its versions.
 
     Raises SchemaError if the classes do not agree on names and scope, if not exactly one is the
     stored version, or if none is served.
@@ -116,8 +116,7 @@ def crd_of(kinds: Sequence[Kind], options: SchemaOptions | None = None) -> Manif
 
 
 def crds_of(kinds: Iterable[Kind], options: SchemaOptions | None = None) -> list[Manifest]:
-    """One CRD for each kind among the classes, in the order of their file names; versions that are
-    skipped are left out."""
+    """One CRD for each kind among the classes, in the order of their file names; versions that are skipped are left out."""
     grouped: dict[GroupKind, list[Kind]] = {}
     for kind in kinds:
         if kind.options().skip:

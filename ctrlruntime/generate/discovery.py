@@ -32,7 +32,7 @@ def load(names: Iterable[str]) -> list[ModuleType]:
 
 
 def find_kinds(modules: Iterable[ModuleType]) -> list[type[Resource[Any, Any]]]:
-    """The kinds defined in these modules (not those they import), in the order of their GVKs."""
+    """Return the kinds defined in these modules (not those they import), in the order of their GVKs."""
     kinds = {
         value
         for module, value in _members(modules)
@@ -56,7 +56,7 @@ def find_rules(modules: Iterable[ModuleType]) -> list[Rule]:
 
 
 def find_webhooks(modules: Iterable[ModuleType]) -> list[Webhook]:
-    """The webhooks that kinds declare, and those in lists named ``WEBHOOKS``."""
+    """Return the webhooks that kinds declare, and those in lists named ``WEBHOOKS``."""
     known = list(modules)
     found: dict[int, Webhook] = {}
     for module in known:

@@ -19,7 +19,7 @@ __all__ = ["json_schema_of"]
 
 
 def json_schema_of(model: type[BaseModel]) -> JsonSchemaValue:
-    """The schema of what may be written to the API, with ``$defs``.
+    """Return the schema of what may be written to the API, with ``$defs``.
 
     Raises SchemaError for a type without a JSON schema, and for a default that cannot be evaluated.
     """
@@ -67,7 +67,7 @@ class _Generator(GenerateJsonSchema):
 
 
 def _describe(model: type[ApiModel], properties: dict[str, JsonSchemaValue]) -> None:
-    """Adds the texts under the attributes, where the field itself has none."""
+    """Add the texts under the attributes, where the field itself has none."""
     if not model.model_config.get("use_attribute_docstrings", True):
         return  # pydantic's own word for it
     texts = attribute_docstrings(model)
@@ -78,7 +78,7 @@ def _describe(model: type[ApiModel], properties: dict[str, JsonSchemaValue]) -> 
 
 
 def _evaluate(schema: core_schema.WithDefaultSchema) -> Any:
-    """The value of a default_factory, which must be the same each time to be a default in a CRD."""
+    """Return the value of a default_factory, which must be the same each time to be a default in a CRD."""
     factory = schema["default_factory"]
     name = getattr(factory, "__name__", repr(factory))
     if schema.get("default_factory_takes_data"):
@@ -99,7 +99,7 @@ def _evaluate(schema: core_schema.WithDefaultSchema) -> Any:
 
 
 def _wire_value(value: Any, schema: core_schema.CoreSchema) -> Any:
-    """A default as its field would be written."""
+    """Return a default as its field would be written."""
     if isinstance(value, set | frozenset):
         return sorted(to_jsonable_python(value))
     try:

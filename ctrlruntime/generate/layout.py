@@ -56,7 +56,7 @@ class RBACLayout:
 
 
 def rbac_layout(layout: RBACLayout) -> dict[str, str]:
-    """The files of ``rbac/``, a kustomization among them.
+    """Return the files of ``rbac/``, a kustomization among them.
 
     The role of the program, of leader election, of the metrics server (to ask who is asking) and of
     those who read metrics; for each kind those of an admin, an editor and a viewer.
@@ -116,7 +116,7 @@ METRICS_AUTH = (
 
 
 def crd_layout(kinds: Iterable[Kind], options: SchemaOptions | None = None) -> dict[str, str]:
-    """The files of ``crd/``, a kustomization among them."""
+    """Return the files of ``crd/``, a kustomization among them."""
     files = crd_files(kinds, options)
     resources = [name.removeprefix("crd/") for name in files]
     return {**files, "crd/kustomization.yaml": kustomization(resources)}
@@ -139,7 +139,7 @@ def access_roles(kind: Kind) -> dict[str, Manifest]:
 
 
 def binding(name: str, role: str, account: str, *, kind: str = "ClusterRole") -> Manifest:
-    """A binding of a role, cluster-wide or in the account's namespace, to a service account."""
+    """Return a binding of a role, cluster-wide or in the account's namespace, to a service account."""
     return {
         "apiVersion": f"{RBAC}/v1",
         "kind": f"{kind}Binding",
@@ -150,7 +150,7 @@ def binding(name: str, role: str, account: str, *, kind: str = "ClusterRole") ->
 
 
 def kustomization(resources: Iterable[str], **more: Any) -> str:
-    """The text of a kustomization.yaml."""
+    """Return the text of a kustomization.yaml."""
     head: Manifest = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
     return to_yaml({**head, "resources": sorted(resources), **more})
 

@@ -70,7 +70,7 @@ class Rule:
 def declared(
     permissions: Iterable[tuple[str, str, Sequence[str]]], namespace: str | None = None
 ) -> tuple[Rule, ...]:
-    """The rules that a controller's declarations imply: ``declared(controller.permissions)``.
+    """Return the rules that a controller's declarations imply: ``declared(controller.permissions)``.
 
     Each permission is ``(group, plural, verbs)``; a subresource is ``plural/name``.
     """
@@ -81,7 +81,7 @@ def declared(
 
 
 def writes_events(namespace: str | None = None) -> tuple[Rule, ...]:
-    """What recording events needs."""
+    """Return what recording events needs."""
     return (
         Rule(
             groups=("events.k8s.io",),
@@ -93,7 +93,7 @@ def writes_events(namespace: str | None = None) -> tuple[Rule, ...]:
 
 
 def leads(name: str = "", *, namespace: str | None = None) -> tuple[Rule, ...]:
-    """What leader election by a Lease needs, on the Lease called ``name`` alone where it is given.
+    """Return what leader election by a Lease needs, on the Lease called ``name`` alone where it is given.
 
     A create cannot be restricted to a name; a watch can, as it selects ``metadata.name``.
     """
@@ -111,7 +111,7 @@ def leads(name: str = "", *, namespace: str | None = None) -> tuple[Rule, ...]:
 
 
 def reads_crds() -> tuple[Rule, ...]:
-    """What noticing new kinds needs: their definitions are watched, never read one by one."""
+    """Return what noticing new kinds needs: their definitions are watched, never read one by one."""
     return (
         Rule(
             groups=("apiextensions.k8s.io",),
@@ -132,7 +132,7 @@ def rbac(*rules: Rule) -> Callable[[T], T]:
 
 
 def rules_of(target: object) -> tuple[Rule, ...]:
-    """The rules attached to a function or, with those of its methods and parents, to a class."""
+    """Return the rules attached to a function or, with those of its methods and parents, to a class."""
     if not isinstance(target, type):
         return tuple(getattr(target, _ATTRIBUTE, ()))
     attached: tuple[Rule, ...] = ()
@@ -145,7 +145,7 @@ def rules_of(target: object) -> tuple[Rule, ...]:
 
 
 def normalised(rules: Iterable[Rule]) -> list[Rule]:
-    """The same permissions in as few rules as controller-gen would write, sorted.
+    """Return the same permissions in as few rules as controller-gen would write, sorted.
 
     Rules that agree on everything else are merged over verbs, then resources, then groups, then
     URLs, and again as long as that makes new ones agree; ``*`` swallows the other verbs; ``core`` is
@@ -161,7 +161,7 @@ def normalised(rules: Iterable[Rule]) -> list[Rule]:
 
 
 def roles(rules: Iterable[Rule], name: str = "manager-role") -> list[Manifest]:
-    """A ClusterRole and one Role for each namespace that the rules speak of, in this order."""
+    """Return a ClusterRole and one Role for each namespace that the rules speak of, in this order."""
     merged = normalised(rules)
     namespaces = sorted({rule.namespace for rule in merged if rule.namespace})
     manifests: list[Manifest] = []
@@ -211,7 +211,7 @@ def limit_to_namespaces(
 
 
 def policy_rules(rules: Iterable[Rule]) -> list[dict[str, Any]]:
-    """The rules as they stand in a role, as few as there can be."""
+    """Return the rules as they stand in a role, as few as there can be."""
     return [_policy_rule(rule) for rule in normalised(rules)]
 
 

@@ -95,7 +95,7 @@ async def _awaited(result: Awaitable[object]) -> None:
 
 
 def _own_rules(manager: Manager, options: ManagerOptions) -> tuple[Rule, ...]:
-    """What the manager itself needs besides what it watches."""
+    """Return what the manager itself needs besides what it watches."""
     rules: tuple[Rule, ...] = ()
     if options.leader_election:
         place = options.leader_election_namespace or SYSTEM

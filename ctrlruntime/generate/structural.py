@@ -86,7 +86,7 @@ class Structural:
     def convert(
         self, schema: Schema, *, name: str, json_path: str | None, defaults: bool = True
     ) -> Schema:
-        """The structural form of a field of the root: ``name`` is for messages.
+        """Return the structural form of a field of the root: ``name`` is for messages.
 
         Without ``defaults`` none are written, as is the custom for a status.
         """
@@ -253,15 +253,17 @@ class Structural:
 
 
 def _keeps_default(node: Schema, place: _Place) -> bool:
-    """An empty list, map or text is omitted, and old servers take an empty text for null. An empty
-    object does say something if defaults inside hang on it."""
+    """Return an empty list, map or text is omitted, and old servers take an empty text for null.
+
+    An empty object does say something if defaults inside hang on it.
+    """
     if node["default"] in ([], {}, ""):
         return any("default" in child for child in node.get("properties", {}).values())
     return place.defaults
 
 
 def _merge(base: Schema, over: Schema, name: str) -> Schema:
-    """``base`` with what ``over`` adds; CEL rules add up, types must agree."""
+    """Return ``base`` with what ``over`` adds; CEL rules add up, types must agree."""
     if "type" in base and "type" in over and base["type"] != over["type"]:
         raise SchemaError(name, f"is both {base['type']} and {over['type']}")
     merged = {**base, **over}

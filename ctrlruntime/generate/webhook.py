@@ -87,7 +87,7 @@ class Webhook:
             raise ValueError(f"webhook {self.name!r}: only a mutating webhook is reinvoked")
 
     def entry(self) -> dict[str, Any]:
-        """The webhook as it stands in a configuration."""
+        """Return the webhook as it stands in a configuration."""
         result: dict[str, Any] = {
             "name": self.name,
             "admissionReviewVersions": list(self.admission_review_versions),
@@ -133,7 +133,7 @@ def webhook_configurations(
     mutating_name: str = "mutating-webhook-configuration",
     validating_name: str = "validating-webhook-configuration",
 ) -> list[Manifest]:
-    """The mutating and the validating configuration, where there is something to put in.
+    """Return the mutating and the validating configuration, where there is something to put in.
 
     Raises ValueError if two webhooks of one configuration have the same name.
     """
@@ -165,7 +165,7 @@ def webhooks_of(
     options: AdmissionOptions | None = None,
     **service: Any,
 ) -> list[Webhook]:
-    """The webhooks of what a class, and further ``steps``, declare: at most one of each sort.
+    """Return the webhooks of what a class, and further ``steps``, declare: at most one of each sort.
 
     The same arguments given to ``manager.webhooks.register`` serve them. ``service``: service_name,
     service_namespace, service_port.
@@ -215,7 +215,7 @@ def webhooks_of(
 def webhook_conversion(
     service_name: str = SERVICE_NAME, service_namespace: str = SERVICE_NAMESPACE
 ) -> dict[str, Any]:
-    """The ``spec.conversion`` of a definition whose versions a manager converts."""
+    """Return the ``spec.conversion`` of a definition whose versions a manager converts."""
     service = {"name": service_name, "namespace": service_namespace, "path": "/convert"}
     return {
         "strategy": "Webhook",
@@ -232,7 +232,7 @@ def serves_webhooks(
     definitions: Iterable[str] = (),
     annotated: bool = False,
 ) -> tuple[Rule, ...]:
-    """What a manager needs that makes its own certificates and injects its CA bundle.
+    """Return what a manager needs that makes its own certificates and injects its CA bundle.
 
     Reading and writing are limited to the objects named; creating cannot be. With ``annotated`` all
     configurations and definitions can be read and patched.

@@ -85,13 +85,15 @@ class ElectionCallbacks(Protocol):
     def started_leading(self) -> None: ...
 
     def stopped_leading(self) -> None:
-        """Called whenever :meth:`LeaderElector.run` ends, also if it never led."""
+        """Handle the end of the lease: called whenever :meth:`LeaderElector.run` ends, also if it never led."""
 
     def new_leader(self, identity: str) -> None:
-        """Called once for each change of the holder that is seen, including to this candidate."""
+        """Handle a new leader: called once for each change of the holder that is seen, including to this candidate."""
 
 
 class ElectionMetrics(Protocol):
+    """What a LeaderElector measures."""
+
     def leading(self, leading: bool) -> None: ...
 
     def slow_path(self) -> None: ...
@@ -150,7 +152,7 @@ class LeaderElector:
         return self._observed.holder if self._observed is not None else ""
 
     async def run(self) -> None:
-        """Waits for the lease, then keeps it. Returns when it is lost; runs until cancelled else.
+        """Wait for the lease, then keeps it. Returns when it is lost; runs until cancelled else.
 
         Cancelled while leading it releases the lease, if the options say so: by then everything
         that needs leadership must have ended.
@@ -176,11 +178,11 @@ class LeaderElector:
             self._callbacks.stopped_leading()
 
     def keep(self) -> None:
-        """The lease is not released at the end: something that needs it is still running."""
+        """Keep the lease at the end: something that needs it is still running."""
         self._keep = True
 
     def check(self, timeout: float = 20.0) -> None:
-        """A health check: raises RuntimeError when this leader's renewal is overdue by ``timeout``."""
+        """Raise RuntimeError, as a health check, when this leader's renewal is overdue by ``timeout``."""
         overdue = self._clock() - self._observed_at - self.options.lease_duration
         if self.is_leader and overdue > timeout:
             raise RuntimeError(f"the lease expired {overdue:.0f} s ago and was not renewed")
@@ -208,7 +210,7 @@ class LeaderElector:
         return min(poll, left + 0.1 * self.options.retry_period * self._jitter())
 
     async def _watch(self) -> None:
-        """Notes changes when they happen, and wakes the candidate when the lease is free."""
+        """Note changes when they happen, and wakes the candidate when the lease is free."""
         if self._changes is None:
             return
         while True:
@@ -227,7 +229,7 @@ class LeaderElector:
             self._observe(record, self._clock())
 
     async def _renew(self) -> None:
-        """Returns when the lease was not renewed within the deadline, or another holds it.
+        """Return when the lease was not renewed within the deadline, or another holds it.
 
         After standing still for longer than that there is one more try: no other candidate may have come.
         """
@@ -282,7 +284,7 @@ class LeaderElector:
         self._hold(record, started)
 
     async def _release(self) -> None:
-        """Empties the holder, unless another has the lease; conflicts are tried again."""
+        """Empty the holder, unless another has the lease; conflicts are tried again."""
         self.term = Term()
         try:
             async with asyncio.timeout(self.options.renew_deadline):

@@ -49,14 +49,14 @@ class Endpoints:
         return server.port if server is not None else None
 
     def add_metrics_handler(self, path: str, handler: HTTPHandler) -> None:
-        """Serves ``path`` next to ``/metrics``, which it cannot replace. Raises ValueError."""
+        """Serve ``path`` next to ``/metrics``, which it cannot replace. Raises ValueError."""
         if path.rstrip("/") == "/metrics":
             raise ValueError("/metrics cannot be replaced")
         if "metrics" in self._servers:
             self._servers["metrics"].routes.add(path, handler)
 
     def servers(self) -> Iterable[HTTPServer]:
-        """The servers, ready to start: nothing can be added any more."""
+        """Return the servers, ready to start: nothing can be added any more."""
         if "metrics" in self._servers:
             self._servers["metrics"].routes.add("/metrics", self._serve_metrics)
         if "health" in self._servers:
@@ -66,7 +66,7 @@ class Endpoints:
         return self._servers.values()
 
     def close(self) -> None:
-        """Gives the ports back."""
+        """Pass the ports back."""
         for server in self._servers.values():
             server.close()
 

@@ -31,7 +31,7 @@ class Checks:
         self._checks: dict[str, Check] = {}
 
     def add(self, name: str, check: Check) -> None:
-        """Raises ValueError for a name already taken."""
+        """Raise ValueError for a name already taken."""
         if name in self._checks:
             raise ValueError(f"there is a check {name!r} at {self.path} already")
         self._checks[name] = check

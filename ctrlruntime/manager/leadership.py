@@ -81,7 +81,7 @@ class Leadership:
         self._thread = LoopThread(self._elect, "leader election")
 
     def step_down(self) -> None:
-        """Records that this process leads no more. To be called before events can no longer be sent."""
+        """Record that this process leads no more. To be called before events can no longer be sent."""
         if self._leading is not None and not self._told:
             self._told = True
             self._report("stopped leading")
@@ -98,12 +98,12 @@ class Leadership:
             await self._thread.stop()
 
     def check(self) -> None:
-        """A health check: raises RuntimeError when a renewal is overdue."""
+        """Raise RuntimeError, as a health check, when a renewal is overdue."""
         if self._elector is not None:
             self._elector.check()
 
     def fence(self) -> None:
-        """A process that led writes only while it is sure to lead. Raises LeaderElectionLost.
+        """Check the fence: a process that led writes only while it is sure to lead. Raises LeaderElectionLost.
 
         Asked wherever a write is sent, see ``ctrlruntime.client.fence``. A process that never led is
         free to write what needs no leadership.
@@ -112,7 +112,7 @@ class Leadership:
             raise LeaderElectionLost
 
     def event_fence(self) -> None:
-        """The same for events, which tell of the loss: until another may have taken over."""
+        """Check the same for events, which tell of the loss: until another may have taken over."""
         if self._led and boottime() > self._term.expires:
             raise LeaderElectionLost
 

@@ -34,15 +34,15 @@ class LeaderLock(Protocol):
     """A record shared by all candidates, written with optimistic concurrency."""
 
     async def get(self) -> LeaderRecord | None:
-        """The record, or None if there is none yet."""
+        """Return the record, or None if there is none yet."""
         ...
 
     async def create(self, record: LeaderRecord) -> None:
-        """Raises AlreadyExists if another candidate was faster."""
+        """Raise AlreadyExists if another candidate was faster."""
         ...
 
     async def update(self, record: LeaderRecord) -> None:
-        """Replaces what was last read or written. Raises Conflict if it has changed since."""
+        """Replace what was last read or written. Raises Conflict if it has changed since."""
         ...
 
 
@@ -89,7 +89,7 @@ class LeaseLock:
         return _record(self._lease)
 
     async def changes(self) -> AsyncGenerator[LeaderRecord | None, None]:
-        """What happens to the Lease, beginning with what it is; None when it is deleted.
+        """Yield what happens to the Lease, beginning with what it is; None when it is deleted.
 
         Leaves out what is older than what was read or written last. Ends after some minutes.
         Watches one object by name, so a Role may be restricted to it.

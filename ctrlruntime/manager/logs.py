@@ -27,7 +27,7 @@ def make_logger(
     level: str = "info",
     stream: TextIO | None = None,
 ) -> FilteringBoundLogger:
-    """A logger that writes to ``stream`` (standard error by default), one line per message.
+    """Return a logger that writes to ``stream`` (standard error by default), one line per message.
 
     Nothing global is touched; :func:`configure` does that for a program.
     """
@@ -49,8 +49,10 @@ def configure(
     level: str = "info",
     stream: TextIO | None = None,
 ) -> FilteringBoundLogger:
-    """For a program's ``main``: sets the process-wide defaults of structlog, also used by modules
-    that log without a manager, and returns a logger."""
+    """Set the process-wide defaults of structlog, for a program's ``main``, and return a logger.
+
+    Modules that log without a manager use the defaults as well.
+    """
     output = stream if stream is not None else sys.stderr
     structlog.configure(
         processors=_processors(format, output),
@@ -74,7 +76,7 @@ def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mutab
 def name_objects(
     _logger: Any, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Writes a manifest as its reference, so that no log carries whole objects."""
+    """Write a manifest as its reference, so that no log carries whole objects."""
     for key, value in event.items():
         if isinstance(value, Mapping) and "metadata" in value and "kind" in value:
             metadata = value["metadata"] or {}

@@ -36,7 +36,7 @@ class LoopThread:
         return self.owner.is_closed()
 
     async def stop(self) -> None:
-        """Cancels the coroutine and waits until it has ended."""
+        """Cancel the coroutine and wait until it has ended."""
         if not self._ended.done():
             self._loop.call_soon_threadsafe(self._cancel)
         await asyncio.shield(asyncio.wrap_future(self._ended))

@@ -89,7 +89,7 @@ class CacheRunnable:
         await self.cache.run()
 
     async def wait_ready(self) -> None:
-        """Raises CacheSyncTimeout."""
+        """Raise CacheSyncTimeout."""
         await self.cache.wait_started(self._sync_timeout)
 
 
@@ -188,7 +188,7 @@ class Manager:
         return self._endpoints.port("diagnostics")
 
     def claim_controller_name(self, name: str) -> None:
-        """Raises ValueError if a controller of this name exists: their metrics would mix."""
+        """Raise ValueError if a controller of this name exists: their metrics would mix."""
         if name in self._names:
             raise ValueError(
                 f"there is a controller {name!r} already: names must be unique, as they label "
@@ -197,7 +197,7 @@ class Manager:
         self._names.add(name)
 
     def add(self, runnable: Runnable) -> None:
-        """Adds a runnable to its group; starts it at once if that group runs.
+        """Add a runnable to its group; starts it at once if that group runs.
 
         Raises StoppingError when the manager is stopping.
         """
@@ -280,22 +280,22 @@ class Manager:
         self.add(ProviderRunnable(provider, self))
 
     def add_healthz_check(self, name: str, check: Check) -> None:
-        """Adds a named check to the liveness endpoint, before the start."""
+        """Add a named check to the liveness endpoint, before the start."""
         self._before_start("health checks")
         self._endpoints.health.add(name, check)
 
     def add_readyz_check(self, name: str, check: Check) -> None:
-        """Adds a named check to the readiness endpoint, before the start."""
+        """Add a named check to the readiness endpoint, before the start."""
         self._before_start("readiness checks")
         self._endpoints.readiness.add(name, check)
 
     def add_metrics_handler(self, path: str, handler: HTTPHandler) -> None:
-        """Serves ``path`` next to ``/metrics``, which it cannot replace."""
+        """Serve ``path`` next to ``/metrics``, which it cannot replace."""
         self._before_start("metrics handlers")
         self._endpoints.add_metrics_handler(path, handler)
 
     def fence(self) -> None:
-        """Raises LeaderElectionLost once this process led and is no longer sure that it does.
+        """Raise LeaderElectionLost once this process led and is no longer sure that it does.
 
         The manager's clients call it before each write, as do those of :meth:`new_cluster`. Clients made
         elsewhere should too: ``Client.connect(config, fence=manager.fence)``.
@@ -308,11 +308,11 @@ class Manager:
         self._stop.set()
 
     def close(self) -> None:
-        """Gives back the ports of a manager that is never started."""
+        """Pass back the ports of a manager that is never started."""
         self._endpoints.close()
 
     async def start(self) -> None:
-        """Runs until cancelled or stopped, or until a runnable fails, whose error it raises.
+        """Run until cancelled or stopped, or until a runnable fails, whose error it raises.
 
         At the end no further reconcile is started; those in progress have
         ``graceful_shutdown_timeout`` seconds before they are cancelled. The Lease is held until
@@ -445,7 +445,7 @@ class Manager:
             await asyncio.gather(ended, lost, return_exceptions=True)
 
     async def _stop_groups(self, timeout: float) -> bool:
-        """True if everything ended within ``timeout`` seconds."""
+        """Return True if everything ended within ``timeout`` seconds."""
         try:
             async with asyncio.timeout(timeout if timeout >= 0 else None):
                 for groups in STOP_ORDER:

@@ -196,7 +196,7 @@ class _QueueCollector:
         self.queues[name] = [*running, _EndedQueues(stats)]
 
     def refresh(self) -> None:
-        """Takes, on the loop, what must not be read while the loop changes it."""
+        """Take, on the loop, what must not be read while the loop changes it."""
         for name, queues in self.queues.items():
             seconds = [running for queue in queues for running in queue.running_for()]
             self.running[name] = (sum(seconds), max(seconds, default=0.0))
@@ -350,7 +350,7 @@ class InformerSeries:
         self._unexpected.labels(str(gvk.group_kind)).inc()
 
     def show(self, stats: Iterable[InformerStats]) -> None:
-        """Sets the gauges; informers of one kind with different selectors add up."""
+        """Set the gauges; informers of one kind with different selectors add up."""
         for gauge in (self._objects, self._bytes, self._age):
             gauge.clear()
         for informer in stats:
@@ -398,14 +398,14 @@ class Metrics:
         )  # fmt: skip
 
     def controller(self, name: str, workers: int) -> ControllerSeries:
-        """The series of the controller ``name``, made on first use."""
+        """Return the series of the controller ``name``, made on first use."""
         series = self._controllers.series.get(name)
         if series is None:
             series = self._controllers.series[name] = ControllerSeries(name, workers)
         return series
 
     def watch_queue(self, name: str, queue: QueueCore) -> None:
-        """Reads the counts of ``queue`` whenever metrics are rendered. Queues of one name add up."""
+        """Read the counts of ``queue`` whenever metrics are rendered. Queues of one name add up."""
         self._queues.queues.setdefault(name, []).append(queue)
 
     def unwatch_queue(self, name: str, queue: QueueCore) -> None:
@@ -417,7 +417,7 @@ class Metrics:
         self._refreshers.append(refresh)
 
     def render(self) -> bytes:
-        """The text for Prometheus. Call :meth:`refresh` on the loop before."""
+        """Return the text for Prometheus. Call :meth:`refresh` on the loop before."""
         return generate_latest(_WithoutCreated(self.registry))
 
     def refresh(self) -> None:

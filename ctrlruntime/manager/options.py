@@ -75,7 +75,7 @@ class ManagerOptions:
 
 
 def lease_namespace(options: ManagerOptions) -> str:
-    """The namespace of the Lease. Raises ValueError outside of a cluster if none is given."""
+    """Return the namespace of the Lease. Raises ValueError outside of a cluster if none is given."""
     if options.leader_election_namespace:
         return options.leader_election_namespace
     try:
@@ -87,7 +87,7 @@ def lease_namespace(options: ManagerOptions) -> str:
 
 
 def check_election(options: ManagerOptions) -> None:
-    """Raises ValueError for leader election that is not fully described."""
+    """Raise ValueError for leader election that is not fully described."""
     if not options.leader_election:
         return
     if not options.leader_election_id:

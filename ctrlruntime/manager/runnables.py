@@ -21,7 +21,7 @@ class Runnable(Protocol):
     """
 
     async def start(self) -> None:
-        """Runs until cancelled. Returning early is fine; raising stops the manager."""
+        """Run until cancelled. Returning early is fine; raising stops the manager."""
         ...
 
 
@@ -108,7 +108,7 @@ class RunnableGroup:
             self._queued.append(entry)
 
     async def start(self) -> None:
-        """Starts what is queued and waits until all of it is ready. Does nothing after a stop."""
+        """Start what is queued and wait until all of it is ready. Does nothing after a stop."""
         if self._stopped or self._started:
             return
         self._started = True
@@ -134,7 +134,7 @@ class RunnableGroup:
             task.cancel()
 
     async def wait(self) -> None:
-        """Waits until all have ended."""
+        """Wait until all have ended."""
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
             await asyncio.sleep(0)  # lets the done callbacks take them off the set
@@ -183,7 +183,7 @@ class RunnableGroup:
 
 
 def _without_a_word(error: BaseException) -> RuntimeError:
-    """A runnable must not just be gone while the manager goes on, as one is that a cancellation of its own ends."""
+    """Return the error of a runnable that a cancellation of its own ended: it must not be missing silently."""
     ended = RuntimeError("a runnable was cancelled from within, though nobody had asked it to stop")
     ended.__cause__ = error
     return ended

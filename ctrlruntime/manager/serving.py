@@ -92,7 +92,7 @@ class MetricsServer(HTTPServer):
         return tls
 
     async def start(self) -> None:
-        """Serves until cancelled. Raises CertificateError if there is no certificate to serve."""
+        """Serve until cancelled. Raises CertificateError if there is no certificate to serve."""
         try:
             if self._mounted is None:
                 await super().start()

@@ -10,7 +10,7 @@ from ctrlruntime.tracing import Tracing
 
 
 def request_spans(tracing: Tracing) -> Interceptor:
-    """Puts every call of a client into a span below the current one, that of the reconcile.
+    """Put every call of a client into a span below the current one, that of the reconcile.
 
     The server receives it as ``traceparent`` and continues the trace where it exports spans itself.
     """

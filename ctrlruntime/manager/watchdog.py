@@ -31,7 +31,7 @@ class LoopWatchdog:
         self._warn_above = warn_above
 
     async def start(self) -> None:
-        """Runs until cancelled."""
+        """Run until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + self._interval
@@ -70,7 +70,7 @@ class GCTuner:
             gc.disable()
 
     def after_caches(self) -> None:
-        """What is alive now mostly stays: it is no longer looked at by later collections."""
+        """Freeze what is alive now: it mostly stays, and later collections need not look at it."""
         if self._options.manage:
             gc.collect()
             gc.freeze()
@@ -78,7 +78,7 @@ class GCTuner:
             gc.enable()
 
     def end(self) -> None:
-        """Puts the collector back as it was."""
+        """Put the collector back as it was."""
         if self._time in gc.callbacks:
             gc.callbacks.remove(self._time)
         if self._previous is not None:

@@ -114,7 +114,7 @@ class Webhooks:
         mutating_path: str = "",
         validating_path: str = "",
     ) -> tuple[str, ...]:
-        """Serves what a class declares: see :meth:`Application.register`. Before the start."""
+        """Serve what a class declares: see :meth:`Application.register`. Before the start."""
         self._before_start()
         return self.application.register(
             kind,
@@ -125,17 +125,17 @@ class Webhooks:
         )
 
     def convert(self, *kinds: type[Resource[Any, Any]], samples: Any = ()) -> None:
-        """Serves conversions between these versions of a kind: see :class:`Conversion`."""
+        """Serve conversions between these versions of a kind: see :class:`Conversion`."""
         self._before_start()
         self.application.convert(Conversion(*kinds, samples=samples))
 
     def handle(self, path: str, handler: Handler) -> None:
-        """Serves admission reviews at ``path`` with a handler of one's own."""
+        """Serve admission reviews at ``path`` with a handler of one's own."""
         self._before_start()
         self.application.handle(path, handler)
 
     def authenticate(self, path: str, authenticate: Authenticate) -> None:
-        """Serves token reviews at ``path``: see :class:`TokenReviews`."""
+        """Serve token reviews at ``path``: see :class:`TokenReviews`."""
         self._before_start()
         self.application.authenticate(path, authenticate)
 
@@ -157,7 +157,7 @@ class Webhooks:
     # -- running -----------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Serves until cancelled; does nothing without registrations, or with the port -1."""
+        """Serve until cancelled; does nothing without registrations, or with the port -1."""
         self._started = True
         if not self.enabled:
             self._serving.set()
@@ -181,7 +181,7 @@ class Webhooks:
         await self._serving.wait()
 
     async def check(self) -> bool:
-        """A readiness check: whether a TLS handshake with the server succeeds."""
+        """Return a readiness check: whether a TLS handshake with the server succeeds."""
         if not self.enabled:
             return True
         if self._server is None or not self._serving.is_set():
@@ -275,7 +275,7 @@ def _definition(conversion: Conversion) -> str:
 
 
 def own_namespace() -> str:
-    """The Pod's namespace. Raises ValueError outside of a cluster."""
+    """Return the Pod's namespace. Raises ValueError outside of a cluster."""
     try:
         return SERVICE_ACCOUNT_NAMESPACE.read_text().strip()
     except OSError:

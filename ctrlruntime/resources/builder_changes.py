@@ -14,7 +14,7 @@ INPUTS: Final = "ctrlruntime.dev/inputs"
 
 
 def inputs_of(*parts: Any) -> str:
-    """The hash of what a builder is given: JSON values, the parts of a spec, checksums and versions.
+    """Return the hash of what a builder is given: JSON values, the parts of a spec, checksums and versions.
 
     Give what the user wrote, not what a model fills in: a new release may have more defaults.
     """

@@ -97,7 +97,7 @@ BELONGS: Final = "it belongs to "
 
 
 def taken(desired: Desired, outcome: Outcome, entry: Entry) -> Foreign:
-    """A conflict that came up in writing, as `diff` tells of one."""
+    """Return a conflict that came up in writing, as `diff` tells of one."""
     holder = outcome.conflict.removeprefix(BELONGS)
     if outcome.reason is not None:
         holder = f"somebody else in part ({outcome.conflict})"
@@ -123,7 +123,8 @@ class Control:
 
         `alive(uid)` returns whether a known owner has that UID; `remembered` bounds the memory of
         what the server made of our own last writes (oldest forgotten first, at worst one extra
-        write that changes nothing)."""
+        write that changes nothing).
+        """
         if isinstance(cache, Cluster):
             cache = cache.cache
         self._cache = cache
@@ -135,7 +136,7 @@ class Control:
         self._remembered = remembered
 
     def impersonating(self, user: str) -> Self:
-        """The same control, memory included, whose writes are made as another user.
+        """Return the same control, memory included, whose writes are made as another user.
 
         Reads stay those of the cache: what exists is known whoever writes it.
         """
@@ -144,7 +145,7 @@ class Control:
         return other
 
     def look(self, desired: Desired) -> Entry | None:
-        """The object of that name as the cache has it."""
+        """Return the object of that name as the cache has it."""
         return self._find(desired.mapping, desired.name, desired.namespace)
 
     def exists(self, mapping: RESTMapping, entry: Entry) -> bool:
@@ -153,7 +154,7 @@ class Control:
         return found is not None and found.uid == entry.uid
 
     def _find(self, mapping: RESTMapping, name: str, namespace: str) -> Entry | None:
-        """The entry in which this control's own fields are known."""
+        """Return the entry in which this control's own fields are known."""
         return self._cache.entry(
             mapping, name, namespace=namespace or None, tracked=self._field_manager
         )
@@ -174,7 +175,7 @@ class Control:
         return check_ownership(entry, owner, alive=self._alive, wrote=wrote, same=same)
 
     def compare(self, current: Iterable[Entry], desired: Iterable[Desired], owner: Owner) -> Diff:
-        """What separates `current`, entries of any kinds, from `desired`; see :func:`diff`. No request is made."""
+        """Return what separates `current`, entries of any kinds, from `desired`; see :func:`diff`. No request is made."""
         found = {
             ObjectKey(each.gvk.group_kind, each.name, namespace=each.namespace): each
             for each in current
@@ -343,7 +344,7 @@ class Control:
         return next((decoder.decode_manifest(item) for item in found), None)
 
     def _informer(self, mapping: RESTMapping) -> Informer:
-        """The informer in which this control looks first."""
+        """Return the informer in which this control looks first."""
         return self._cache.informer(mapping, tracked=self._field_manager)
 
     async def _refresh(self, desired: Desired) -> Entry | None:
@@ -413,7 +414,7 @@ class Control:
         return self._written(desired, owner, answer, Action.CREATED, None)
 
     async def _apply_first(self, desired: Desired, body: Manifest) -> Manifest:
-        """An apply that creates, or raises Conflict or AlreadyExists when anything is there."""
+        """Return an apply that creates, or raises Conflict or AlreadyExists when anything is there."""
         versioned = {**body, "metadata": {**body["metadata"], "resourceVersion": FIRST_CONTACT}}
         return await self._apply(desired, versioned, force=desired.force)
 
@@ -516,8 +517,10 @@ class Control:
     async def _write(
         self, desired: Desired, entry: Entry, owner: Owner, required: str, *, force: bool
     ) -> Manifest:
-        """`force`: the same revision was all our own, so restoring it is no conflict. `required`: the
-        version that the object must have; empty: any."""
+        """`force`: the same revision was all our own, so restoring it is no conflict.
+
+        `required`: the version that the object must have; empty: any.
+        """
         body = desired.body(owner)
         if required:
             body["metadata"]["resourceVersion"] = required
@@ -561,7 +564,7 @@ class Control:
         )
 
     def _record(self, desired: Desired, entry: Entry, owner: Owner) -> Manifest:
-        """A patch that renews tracking metadata and touches nothing else."""
+        """Return a patch that renews tracking metadata and touches nothing else."""
         recorded = entry.annotations.get(INHERITED)
         left = set((recorded or "").split(",")) - {"", *desired.inherited}
         gone = {} if recorded is None else {INHERITED: None}
@@ -576,7 +579,7 @@ class Control:
 
     @staticmethod
     def _references(desired: Desired, entry: Entry, owner: Owner) -> list[dict[str, Any]]:
-        """The owner references to write where the whole list is replaced: others' are kept."""
+        """Return the owner references to write where the whole list is replaced: others' are kept."""
         stale = {owner.uid, entry.annotations.get(OWNER_UID)}
         kept = [reference_manifest(ref) for ref in entry.owners if ref.uid not in stale]
         return [*kept, owner_reference(owner)] if desired.reference else kept

@@ -49,7 +49,7 @@ class Definitions:
         self._next: dict[str, asyncio.Task[Definition]] = {}
 
     async def of(self, mapping: RESTMapping) -> Definition:
-        """The CRD of a kind, by its name `plural.group`. Raises the client's errors."""
+        """Return the CRD of a kind, by its name `plural.group`. Raises the client's errors."""
         name = f"{mapping.plural}.{mapping.gvk.group}"
         task = self._next.get(name)
         if task is None:

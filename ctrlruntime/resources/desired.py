@@ -116,7 +116,7 @@ class Desired:
         return ",".join(sorted(self.inherited))
 
     def tracking(self, owner: Owner) -> dict[str, str]:
-        """The annotations that record revision, owner, instance and inputs."""
+        """Return the annotations that record revision, owner, instance and inputs."""
         return {
             REVISION: self.revision,
             OWNER: owner.key,
@@ -125,7 +125,7 @@ class Desired:
         }
 
     def body(self, owner: Owner) -> Manifest:
-        """The manifest as it is written: a fresh copy with tracking metadata."""
+        """Return the manifest as it is written: a fresh copy with tracking metadata."""
         manifest: Manifest = orjson.loads(orjson.dumps(self.manifest))
         metadata = manifest["metadata"]
         metadata["annotations"] = {
@@ -141,7 +141,7 @@ class Desired:
 
 
 def owner_reference(owner: Owner) -> dict[str, Any]:
-    """The controller reference to `owner` as it stands in `metadata.ownerReferences`.
+    """Return the controller reference to `owner` as it stands in `metadata.ownerReferences`.
 
     Raises ValueError for an owner in another cluster: a garbage collector deletes what names an owner that
     its own cluster does not have.
@@ -162,6 +162,6 @@ def owner_reference(owner: Owner) -> dict[str, Any]:
 
 
 def reference_manifest(reference: Reference) -> Manifest:
-    """An owner reference of a cached object as it stands in `metadata.ownerReferences`."""
+    """Return an owner reference of a cached object as it stands in `metadata.ownerReferences`."""
     fields = msgspec.to_builtins(reference)
     return {name: value for name, value in fields.items() if value is not None}

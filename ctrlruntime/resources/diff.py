@@ -131,7 +131,7 @@ def is_recorded(desired: Desired, entry: Entry, owner: Owner, before: bytes | No
 
 
 def settle(desired: Desired, entry: Entry, owner: Owner) -> Settled:
-    """What to remember of `entry`, which is as our own last write left it.
+    """Return what to remember of `entry`, which is as our own last write left it.
 
     An apply owns all it sent, but for what the server dropped: its entry shows every later change.
     A merge or an update owns only what it changed, and nothing at all where managed fields were
@@ -217,7 +217,7 @@ def _tracked(desired: Desired, entry: Entry, owner: Owner) -> bool:
 
 
 def _includes(values: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    """A loop, no generator: it runs for every object that is looked at."""
+    """Return a loop, no generator: it runs for every object that is looked at."""
     for name, value in wanted.items():  # noqa: SIM110 - see above
         if values.get(name) != value:
             return False

@@ -31,7 +31,7 @@ _NOT_OWNED_IN_METADATA = frozenset(
 def missing_leaves(
     desired: Mapping[str, Any], owned: bytes | None, before: bytes | None = None
 ) -> list[str]:
-    """The paths of `desired` that the fieldsV1 document `owned` does not hold.
+    """Return the paths of `desired` that the fieldsV1 document `owned` does not hold.
 
     `owned` is our entry's `fieldsV1`, or None when we own nothing; then every leaf is missing.
     Keyed list items are matched by the keys the desired item gives: a key that the server filled

@@ -43,7 +43,7 @@ class Owner:
 
     @classmethod
     def of(cls, obj: Resource[Any, Any] | Manifest | Entry) -> Self:
-        """The owner that an object from the server is. Raises ValueError for one without a UID."""
+        """Return the owner that an object from the server is. Raises ValueError for one without a UID."""
         if isinstance(obj, Entry):
             gvk, namespace, name, uid = obj.gvk, obj.namespace, obj.name, obj.uid
         elif isinstance(obj, Resource):
@@ -62,13 +62,12 @@ class Owner:
 
     @property
     def key(self) -> str:
-        """`Kind.group/namespace/name`, of another cluster with `@` and its id: what identifies the owner
-        across a restore."""
+        """`Kind.group/namespace/name`, of another cluster with `@` and its id: what identifies the owner across a restore."""
         return owner_key(self.gvk, self.name, namespace=self.namespace, cluster=self.cluster)
 
 
 def owner_key(gvk: GroupVersionKind, name: str, *, namespace: str, cluster: str = "") -> str:
-    """The key under which an owner is recorded: `Kind.group/namespace/name`, or with `@cluster` after it."""
+    """Return the key under which an owner is recorded: `Kind.group/namespace/name`, or with `@cluster` after it."""
     key = f"{gvk.group_kind}/{namespace}/{name}"
     return f"{key}@{cluster}" if cluster else key
 

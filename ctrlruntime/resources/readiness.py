@@ -52,7 +52,7 @@ def failed(reason: str) -> Readiness:
 
 
 def assess(obj: Object, *, binds_on_first_use: bool = False) -> Readiness:
-    """The readiness of a live object. `binds_on_first_use`: the claim's storage class waits for a pod."""
+    """Return the readiness of a live object. `binds_on_first_use`: the claim's storage class waits for a pod."""
     if _part(obj, "metadata").get("deletionTimestamp"):
         return not_ready("it is being deleted")
     group = str(obj.get("apiVersion", "")).rpartition("/")[0]

@@ -16,7 +16,7 @@ REVISION: Final = "ctrlruntime.dev/revision"
 
 
 def canonical(value: Any) -> bytes:
-    """The canonical JSON of `value`: sorted keys, no spaces, UTF-8."""
+    """Return the canonical JSON of `value`: sorted keys, no spaces, UTF-8."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
@@ -26,5 +26,5 @@ def revision_of_bytes(raw: bytes) -> str:
 
 
 def revision(manifest: Mapping[str, Any]) -> str:
-    """The revision of a desired object, before any tracking metadata is added to it."""
+    """Return the revision of a desired object, before any tracking metadata is added to it."""
     return revision_of_bytes(canonical(manifest))

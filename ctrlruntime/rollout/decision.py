@@ -154,7 +154,7 @@ class _Pass:
         return [found[name] for name in in_order(self.target, found)]
 
     def _changed(self) -> list[Member]:
-        """The members that have the target because they were changed."""
+        """Return the members that have the target because they were changed."""
         return [
             item
             for item in self.members
@@ -171,7 +171,7 @@ class _Pass:
         return max([self.strategy.soak, *(wave.soak for wave in self.strategy.waves)])
 
     def _returned(self) -> list[Member]:
-        """The members that a rollback has returned from the target."""
+        """Return the members that a rollback has returned from the target."""
         return [
             item
             for item in self.members
@@ -229,7 +229,7 @@ class _Pass:
     # -- waves and budget --------------------------------------------------------------------
 
     def _wave(self) -> tuple[Wave, Waiting | None]:
-        """The wave in progress, and what its completion waits for once all its members have the target."""
+        """Return the wave in progress, and what its completion waits for once all its members have the target."""
         for wave in self.strategy.waves:
             chosen = wave.select(self.target, (item for item in self.members if not item.paused))
             members = [item for item in self.members if item.name in chosen]
@@ -273,7 +273,7 @@ class _Pass:
     def _advanced(
         self, old: Sequence[Member], wave: Wave, wave_waits: Waiting | None
     ) -> tuple[list[Assignment], dict[str, Waiting]]:
-        """The members that change now, and why the others do not."""
+        """Return the members that change now, and why the others do not."""
         chosen = wave.select(self.target, (item for item in self.members if not item.paused))
         slots, budget_waits = self._slots(wave)
         changes: list[Assignment] = []
@@ -305,7 +305,7 @@ class _Pass:
         return min(bounds) - changing, Waiting(Reason.BUDGET, message)
 
     def _change(self, member: Member) -> Assignment:
-        """A slot that the member has is kept; what fails without one is a fix."""
+        """Return a slot that the member has is kept; what fails without one is a fix."""
         broken, before = self._is_broken(member), member.change
         in_slot = member.is_changing(self.now, self.strategy.progress_deadline)
         irreversible = self.strategy.irreversible
@@ -325,7 +325,7 @@ class _Pass:
     # -- back --------------------------------------------------------------------------------
 
     def _kept(self, halted: str) -> tuple[dict[str, str], list[Member]]:
-        """The changed members that a rollback leaves, with the reason, and those that it returns."""
+        """Return the changed members that a rollback leaves, with the reason, and those that it returns."""
         if not halted or self.strategy.on_halt is not OnHalt.ROLLBACK:
             return {}, []
         kept: dict[str, str] = {}
@@ -350,7 +350,7 @@ class _Pass:
         return "the member is paused" if member.paused else ""
 
     def _restored(self, returning: Sequence[Member]) -> list[Assignment]:
-        """The members that go back now: at once if they are not ready, else within the budget."""
+        """Return the members that go back now: at once if they are not ready, else within the budget."""
         deadline = self.strategy.progress_deadline
         slots, _ = self._slots()
         found: list[Assignment] = []
@@ -376,7 +376,7 @@ class _Pass:
         return min(versions, key=lambda each: (-versions[each], each))
 
     def _look_again(self, pending: bool) -> datetime | None:
-        """The next moment at which a deadline, a soak or a window changes something."""
+        """Return the next moment at which a deadline, a soak or a window changes something."""
         strategy = self.strategy
         moments = [
             item.change.at + strategy.progress_deadline
@@ -395,7 +395,7 @@ class _Pass:
 
 
 def _left(kept: Mapping[str, str]) -> str:
-    """What is not rolled back, and why, as the end of a sentence."""
+    """Return what is not rolled back, and why, as the end of a sentence."""
     reasons: dict[str, list[str]] = {}
     for name, why in kept.items():
         reasons.setdefault(why, []).append(name)

@@ -92,11 +92,11 @@ class AdmissionRequest(msgspec.Struct, rename="camel", frozen=True):
         return bool(metadata.get("deletionTimestamp"))
 
     def manifest(self) -> Manifest | None:
-        """The object as it will be; None on a deletion."""
+        """Return the object as it will be; None on a deletion."""
         return _manifest(self.object)
 
     def old_manifest(self) -> Manifest | None:
-        """The object as it is; None on a creation."""
+        """Return the object as it is; None on a creation."""
         return _manifest(self.old_object)
 
 
@@ -115,7 +115,7 @@ _DECODER = msgspec.json.Decoder(_Review)
 
 
 def decode_review(body: bytes) -> tuple[str, AdmissionRequest]:
-    """API version and request of a review. Raises ReviewError, saying what is wrong."""
+    """Return API version and request of a review. Raises ReviewError, saying what is wrong."""
     try:
         review = _DECODER.decode(body)
     except msgspec.DecodeError as error:
@@ -144,7 +144,7 @@ class AdmissionResponse:
     audit_annotations: Mapping[str, str] = field(default_factory=dict)
 
     def warned(self, *warnings: str) -> AdmissionResponse:
-        """The same with these warnings in front."""
+        """Return the same with these warnings in front."""
         return replace(self, warnings=(*warnings, *self.warnings))
 
 
@@ -170,7 +170,7 @@ def denied(message: str, *warnings: str) -> AdmissionResponse:
 
 
 def encode_review(api_version: str, uid: str, response: AdmissionResponse) -> bytes:
-    """The review that answers, in the version that was asked in."""
+    """Return the review that answers, in the version that was asked in."""
     answer: dict[str, Any] = {"uid": uid, "allowed": response.allowed}
     if response.status is not None:
         answer["status"] = response.status

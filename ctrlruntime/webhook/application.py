@@ -71,7 +71,7 @@ class BadBody(Exception):
 
 
 async def read_body(request: web.Request, limit: int = LARGEST_BODY) -> bytes:
-    """The JSON body of a request, unread by a parser. Raises BadBody."""
+    """Return the JSON body of a request, unread by a parser. Raises BadBody."""
     if request.content_type != JSON:
         raise BadBody(BadRequest(f"the content type is {request.content_type}, not {JSON}"))
     body = bytearray()
@@ -111,7 +111,7 @@ class Application:
         return tuple(self._conversions.values())
 
     def handle(self, path: str, handler: Handler) -> None:
-        """Serves admission reviews at ``path``. Raises ValueError if it is bad or taken."""
+        """Serve admission reviews at ``path``. Raises ValueError if it is bad or taken."""
 
         async def answer(body: bytes) -> tuple[int, bytes]:
             return await self._admit(path, handler, body)
@@ -126,7 +126,7 @@ class Application:
         mutating_path: str = "",
         validating_path: str = "",
     ) -> tuple[str, ...]:
-        """Serves what the class declares, and further ``steps`` marked with the same decorators.
+        """Serve what the class declares, and further ``steps`` marked with the same decorators.
 
         The steps of a kind without a class receive dicts. Returns the paths, by default
         ``/mutate-<group>-<version>-<kind>`` and ``/validate-...``. Raises ValueError if there is
@@ -151,7 +151,7 @@ class Application:
         return tuple(handlers)
 
     def convert(self, conversion: Conversion) -> None:
-        """Serves conversions of one more kind. Raises ValueError if it is served already."""
+        """Serve conversions of one more kind. Raises ValueError if it is served already."""
         if conversion.group_kind in self._conversions:
             raise ValueError(f"there is a conversion of {conversion.group_kind} already")
         if not self._conversions:
@@ -159,7 +159,7 @@ class Application:
         self._conversions[conversion.group_kind] = conversion
 
     def authenticate(self, path: str, authenticate: Authenticate) -> None:
-        """Serves token reviews at ``path``."""
+        """Serve token reviews at ``path``."""
         self._check(path)
         self._limits[path] = LARGEST_TOKEN_REVIEW
         self._add(path, TokenReviews(authenticate, self.metrics, self._logger).answer)
@@ -253,7 +253,7 @@ class Application:
 
 
 def _unreviewed(error: APIError) -> bytes:
-    """The answer to what has no uid, in the version that everybody reads."""
+    """Return the answer to a review without uid, in the version that every API server reads."""
     response: AdmissionResponse = refused(error)
     return encode_review("admission.k8s.io/v1", "", response)
 

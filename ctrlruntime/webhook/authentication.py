@@ -78,7 +78,7 @@ class TokenReviews:
 
 
 def _decode(body: bytes) -> _Review:
-    """Raises ReviewError, without the token."""
+    """Raise ReviewError, without the token."""
     try:
         review = _DECODER.decode(body)
     except msgspec.DecodeError as error:

@@ -66,7 +66,7 @@ class CertificateSet:
         return frozenset(str(name.value) for name in names.value)
 
     def data(self) -> dict[str, str]:
-        """The ``data`` of a Secret, of the type kubernetes.io/tls with the authority beside it."""
+        """Return the ``data`` of a Secret, of the type kubernetes.io/tls with the authority beside it."""
         parts = {
             "ca.crt": self.bundle,
             "ca.key": self.authority.key_pem,
@@ -77,7 +77,7 @@ class CertificateSet:
 
     @classmethod
     def from_data(cls, data: Mapping[str, str] | None) -> CertificateSet:
-        """Raises UnusableSecret, saying why, never with a key."""
+        """Raise UnusableSecret, saying why, never with a key."""
         try:
             parts = {key: base64.b64decode(value) for key, value in (data or {}).items()}
             authority, *previous = x509.load_pem_x509_certificates(parts["ca.crt"])
@@ -120,7 +120,7 @@ def following(
     *,
     name: str = "webhooks",
 ) -> CertificateSet:
-    """What the set should be at ``now``; ``current`` itself if nothing changes."""
+    """Return what the set should be at ``now``; ``current`` itself if nothing changes."""
     if current is None or current.authority.certificate.not_valid_after_utc <= now:
         authority = make_authority(name, now, options.authority_lifetime)
         return CertificateSet(authority, issue(authority, hosts, now, options.serving_lifetime))
@@ -152,7 +152,7 @@ def _succeeded(
     options: RotationOptions,
     name: str,
 ) -> CertificateSet:
-    """A new authority, the one before trusted for the overlap, and a certificate that both vouch for."""
+    """Return a new authority, the one before trusted for the overlap, and a certificate that both vouch for."""
     authority = make_authority(name, now, options.authority_lifetime)
     return CertificateSet(
         authority,

@@ -91,7 +91,7 @@ class Conversion:
         return sorted(gvk.version for gvk in self._versions)
 
     def convert(self, manifest: Manifest, api_version: str) -> Manifest:
-        """The object in another version, its metadata the same but for labels and annotations.
+        """Return the object in another version, its metadata the same but for labels and annotations.
 
         Raises ConversionError for what the classes refuse; other exceptions are mistakes in them.
         """
@@ -140,7 +140,7 @@ class Conversion:
 
 
 def _metadata(sent: Manifest, made: Manifest) -> Manifest:
-    """What the server allows: nothing but labels and annotations may change."""
+    """Return what the server allows: nothing but labels and annotations may change."""
     if not made:
         return sent
     metadata = {key: sent[key] for key in sent if key not in ("labels", "annotations")}
@@ -171,7 +171,7 @@ _DECODER = msgspec.json.Decoder(_Review)
 
 
 def decode_conversion(body: bytes) -> tuple[str, ConversionRequest]:
-    """API version and request of a ConversionReview. Raises ReviewError, saying what is wrong."""
+    """Return API version and request of a ConversionReview. Raises ReviewError, saying what is wrong."""
     try:
         review = _DECODER.decode(body)
     except msgspec.DecodeError as error:
@@ -188,6 +188,7 @@ def decode_conversion(body: bytes) -> tuple[str, ConversionRequest]:
 
 
 def encode_conversion(api_version: str, uid: str, objects: list[Manifest]) -> bytes:
+    """Return the ConversionReview that answers with the converted objects."""
     return _encode(api_version, uid, objects, {"status": "Success"})
 
 

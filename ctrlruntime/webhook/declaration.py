@@ -85,8 +85,7 @@ def defaults(function: FunctionT, /) -> FunctionT: ...
 @overload
 def defaults(*operations: str) -> Callable[[FunctionT], FunctionT]: ...
 def defaults(*given: Any) -> Any:
-    """Marks a defaulter: called with the object and its Review on ``create`` and ``update``, or on
-    the operations named."""
+    """Mark a defaulter: called with the object and its Review on ``create`` and ``update``, or on the operations named."""
     if len(given) == 1 and callable(given[0]):
         return _mark(given[0], _Role(True, ("CREATE", "UPDATE")))
     role = _Role(True, _operations(given, ("CREATE", "UPDATE")))
@@ -94,7 +93,7 @@ def defaults(*given: Any) -> Any:
 
 
 def validates(*operations: str) -> Callable[[FunctionT], FunctionT]:
-    """Marks a validator: called with the object and its Review on the operations named."""
+    """Mark a validator: called with the object and its Review on the operations named."""
     role = _Role(False, _operations(operations, OPERATIONS))
     return lambda function: _mark(function, role)
 
@@ -117,7 +116,7 @@ def declared_by(
     steps: Sequence[Callable[..., Any]] = (),
     options: AdmissionOptions | None = None,
 ) -> Declared:
-    """What the methods of ``kind`` and further ``steps``, marked by the same decorators, declare.
+    """Return what the methods of ``kind`` and further ``steps``, marked by the same decorators, declare.
 
     Raises ValueError for a step that is not marked.
     """
@@ -138,7 +137,7 @@ def declared_by(
 
 
 def _methods(kind: type[Resource[Any, Any]] | None) -> Iterator[tuple[_Role, Step]]:
-    """The marked methods, in the order of their definition, those of base classes first."""
+    """Yield the marked methods, in the order of their definition, those of base classes first."""
     found: dict[str, Any] = {}
     for cls in reversed(kind.__mro__ if kind is not None else ()):
         # A copy: to look at what pydantic has put there may build the model.
@@ -181,7 +180,7 @@ def _dashed(gvk: GroupVersionKind) -> str:
 
 
 def check_path(path: str) -> str:
-    """The path itself. Raises ValueError for one that a webhook cannot have."""
+    """Return the path itself. Raises ValueError for one that a webhook cannot have."""
     if not _PATH.fullmatch(path):
         raise ValueError(
             f"webhook path {path!r}: it is made of letters, digits, dashes and underscores between "

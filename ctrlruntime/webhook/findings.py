@@ -66,7 +66,7 @@ class FieldErrorList:
 
 
 def invalid_object(gvk: GroupVersionKind, name: str, errors: Iterable[FieldError]) -> Invalid:
-    """The 422 that names every finding, as the API server words its own."""
+    """Return the 422 that names every finding, as the API server words its own."""
     found = list(errors)
     texts = [str(item) for item in found]
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
@@ -82,7 +82,7 @@ def invalid_object(gvk: GroupVersionKind, name: str, errors: Iterable[FieldError
 
 
 def findings_of(error: ValidationError) -> list[FieldError]:
-    """The findings of pydantic; what was given is left out, as it may be secret."""
+    """Return the findings of pydantic; what was given is left out, as it may be secret."""
     return [
         FieldError(
             field_path(item["loc"]), _reason(item["type"]), _message(item["type"], item["msg"])

@@ -44,7 +44,7 @@ class Target:
 
 
 def injection_patch(manifest: Manifest, bundle: bytes) -> list[dict[str, Any]]:
-    """The JSON patch that puts ``bundle`` everywhere it belongs; empty if it is there.
+    """Return the JSON patch that puts ``bundle`` everywhere it belongs; empty if it is there.
 
     It tests that the webhooks still stand where they stood.
     """
@@ -99,7 +99,7 @@ class Injection:
             event.set()
 
     async def wait_first(self) -> None:
-        """Returns once every target was looked at."""
+        """Return once every target was looked at."""
         for event in self._first.values():
             await event.wait()
 
@@ -125,7 +125,7 @@ class Injection:
                 delay = min(delay * 2, LAST_RETRY)
 
     async def _once(self, target: Target) -> None:
-        """Looks at what there is, then follows changes until there is a new bundle."""
+        """Look at what there is, then follows changes until there is a new bundle."""
         self._news[target].clear()
         await self._look(target)
         self._first[target].set()

@@ -47,7 +47,7 @@ class WebhookMetrics:
         )
 
     def prepare(self, path: str) -> None:
-        """Makes the series of a path, with 0."""
+        """Make the series of a path, with 0."""
         for code in ("200", "500"):
             self._requests.labels(path, code)
         self._in_flight.labels(path)

@@ -38,7 +38,7 @@ class CertWatcher:
     _trouble: str = ""
 
     async def prepare(self) -> None:
-        """Loads the pair for the first time. Raises CertificateError if there is none to serve."""
+        """Load the pair for the first time. Raises CertificateError if there is none to serve."""
         await self._look()
         if not self.tls.loaded:
             raise CertificateError(
@@ -53,7 +53,7 @@ class CertWatcher:
             await self._look()
 
     async def _look(self) -> None:
-        """A change that does not help is reported once, not at every check."""
+        """Read the files if they changed. A change that does not help is logged once, not at every check."""
         stamp: Stamp | None = None
         try:
             stamp = self._stamp()

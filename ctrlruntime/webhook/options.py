@@ -46,7 +46,7 @@ class WebhookOptions:
     clock: Callable[[], datetime] = utc_now
 
     def certificate_hosts(self, namespace: str) -> tuple[str, ...]:
-        """The names of the Service, and further ones."""
+        """Return the names of the Service, and further ones."""
         name = f"{self.service_name}.{namespace}.svc"
         return (
             name,

@@ -40,7 +40,7 @@ class Review(FieldErrorList, Generic[T]):
         self.old = old
 
     def check(self) -> None:
-        """Raises Invalid if anything was found."""
+        """Raise Invalid if anything was found."""
         if self.errors:
             raise invalid_object(self.request.gvk, self.request.name, self.errors)
 
@@ -63,7 +63,7 @@ Step = Callable[[Any, Review[Any]], Awaitable[None] | None]
 
 
 async def run_steps(steps: tuple[Step, ...], obj: Any, review: Review[Any]) -> None:
-    """Calls every step. Raises what a step raises, and then calls no further one."""
+    """Call every step. Raises what a step raises, and then calls no further one."""
     for step in steps:
         result = step(obj, review)
         if inspect.isawaitable(result):
@@ -77,7 +77,7 @@ class Codec:
         self._kind = kind
 
     def decode(self, request: AdmissionRequest, raw: bytes) -> Any:
-        """Raises Invalid, naming each field that is wrong."""
+        """Raise Invalid, naming each field that is wrong."""
         if self._kind is None:
             return orjson.loads(raw)
         try:
@@ -86,7 +86,7 @@ class Codec:
             raise invalid(request, error) from None
 
     def decode_old(self, request: AdmissionRequest) -> Any:
-        """The object as it is; None if there is none or, from an older schema, it is unreadable."""
+        """Return the object as it is; None if there is none or, from an older schema, it is unreadable."""
         raw = bytes(request.old_object)
         if raw == b"null":
             return None
@@ -101,12 +101,12 @@ class Codec:
 
 
 def invalid(request: AdmissionRequest, error: ValidationError) -> APIError:
-    """What is wrong with the object of a request, as a 422."""
+    """Return what is wrong with the object of a request, as a 422."""
     return invalid_object(request.gvk, request.name, findings_of(error))
 
 
 def refusal(review: Review[Any], error: APIError | ValueError) -> AdmissionResponse:
-    """The answer to what a step raised: an APIError as it is, another ValueError as a 403."""
+    """Return the answer to what a step raised: an APIError as it is, another ValueError as a 403."""
     if isinstance(error, ValidationError):
         error = invalid(review.request, error)
     if isinstance(error, APIError):

@@ -68,11 +68,11 @@ class CertRotator:
         self._wake.set()
 
     async def prepare(self) -> None:
-        """Returns once there is a set to serve; tries until it succeeds."""
+        """Return once there is a set to serve; tries until it succeeds."""
         await self._retrying(self._agree)
 
     async def run(self) -> None:
-        """Keeps the set fresh until cancelled. Call :meth:`prepare` before."""
+        """Keep the set fresh until cancelled. Call :meth:`prepare` before."""
         watching = asyncio.create_task(self._watch(), name="watch of the webhook certificate")
         try:
             while True:
@@ -85,7 +85,7 @@ class CertRotator:
     # -- agreeing ----------------------------------------------------------------------------
 
     async def _agree(self) -> None:
-        """Reads, decides, writes, until what is stored is what it should be."""
+        """Read, decide, write, until what is stored is what it should be."""
         while True:
             if not self._read:
                 await self._get()
@@ -118,7 +118,7 @@ class CertRotator:
             return None
 
     async def _put(self, wanted: CertificateSet) -> bool:
-        """False if another was faster: then read again."""
+        """Return False if another was faster: then read again."""
         try:
             if self._secret is None:
                 self._secret = await self.client.create(self._manifest(wanted))
@@ -164,7 +164,7 @@ class CertRotator:
         self._wake.clear()
 
     async def _watch(self) -> None:
-        """Notes every change of the Secret."""
+        """Note every change of the Secret."""
         while True:
             await self._retrying(self._watch_once)
 

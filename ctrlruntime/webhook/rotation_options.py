@@ -33,4 +33,5 @@ class RotationOptions:
 
 
 def utc_now() -> datetime:
+    """Return the moment, in UTC."""
     return datetime.now(UTC)

@@ -52,9 +52,10 @@ class ServingTLS:
 
     @property
     def renewal(self) -> Any:
-        """A middleware: a connection made before a change ends with its next answer, so that the
-        certificate before is soon nowhere in use. The client is notified (``Connection: close``)."""
+        """A middleware: a connection made before a change ends with its next answer, so that the certificate before is soon nowhere in use.
 
+        The client is notified (``Connection: close``).
+        """
         from aiohttp import web
 
         @web.middleware
@@ -69,7 +70,7 @@ class ServingTLS:
         return renew
 
     def load(self, certificate: bytes, key: bytes) -> bool:
-        """Serves this pair (PEM) from now on; whether that is a change.
+        """Serve this pair (PEM) from now on; whether that is a change.
 
         Raises CertificateError, and goes on with the pair before, if they do not fit.
         """
@@ -98,7 +99,7 @@ class ServingTLS:
     def _choose(
         self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext
     ) -> int | None:
-        """Called for every connection, with or without a server name."""
+        """Choose the certificate; called for every connection, with or without a server name."""
         if self._current is None:
             return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
         connection.context = self._current

@@ -9,7 +9,7 @@ class Clock(Protocol):
     """Returns the time. One that jumps notifies, since waits count real seconds."""
 
     def now(self) -> datetime:
-        """The moment, in UTC."""
+        """Return the moment, in UTC."""
 
     def subscribe(self, jumped: Callable[[], None]) -> None:
         """Call back after each jump."""
@@ -19,8 +19,8 @@ class SystemClock:
     """The machine's own."""
 
     def now(self) -> datetime:
-        """The moment, in UTC."""
+        """Return the moment, in UTC."""
         return datetime.now(UTC)
 
     def subscribe(self, jumped: Callable[[], None]) -> None:
-        """It does not jump."""
+        """Do nothing: this clock does not jump."""

@@ -82,7 +82,7 @@ def newest_ready(snapshots: Iterable[Entry]) -> Entry | None:
 
 
 def selector_of(source: AutoDataSource, instance: str) -> dict[str, str]:
-    """The labels to look for. The spec's own map stays as it is."""
+    """Return the labels to look for. The spec's own map stays as it is."""
     labels = dict(source.volume_snapshot_selector)
     if source.match_instance:
         labels[INSTANCE] = to_label_value(instance)
@@ -90,7 +90,7 @@ def selector_of(source: AutoDataSource, instance: str) -> dict[str, str]:
 
 
 def from_snapshot(entry: Entry) -> FoundSource:
-    """A snapshot as the source of a claim."""
+    """Return a snapshot as the source of a claim."""
     reference = {"apiGroup": GROUP, "kind": VOLUME_SNAPSHOT.gvk.kind, "name": entry.name}
     version = entry.labels.get(VERSION, "")
     return FoundSource(reference, restore_size(entry), height_of(entry), version)
@@ -109,7 +109,7 @@ class DataSources:
     async def find(
         self, template: VolumeClaimTemplate, *, namespace: str, instance: str
     ) -> FoundSource | None:
-        """The source of the claim of one node (`instance` is its Pod's name); None if none is asked for.
+        """Return the source of the claim of one node (`instance` is its Pod's name); None if none is asked for.
 
         Raises SourceMissing, and the client's errors.
         """
@@ -120,7 +120,7 @@ class DataSources:
         return None
 
     def newest(self, labels: Mapping[str, str], namespace: str) -> FoundSource:
-        """The newest snapshot of these labels that is ready. Raises SourceMissing."""
+        """Return the newest snapshot of these labels that is ready. Raises SourceMissing."""
         here = self._cache.entries(VOLUME_SNAPSHOT, namespace)
         found = newest_ready(entry for entry in here if labels.items() <= entry.labels.items())
         if found is None:

@@ -14,7 +14,7 @@ _ENDS = "-._"
 
 
 def trim_middle(text: str, longest: int) -> str:
-    """The text without so much of its middle that `longest` characters are left.
+    """Return the text without so much of its middle that `longest` characters are left.
 
     Beginnings tell sets apart and ends tell nodes apart, so both stay. In place of the middle stand six
     digits made of the whole text: two that differ only there would be one otherwise.
@@ -28,12 +28,12 @@ def trim_middle(text: str, longest: int) -> str:
 
 
 def to_name(text: str) -> str:
-    """The text as the name of an object: letters, digits, `.` and `-`, at most 253."""
+    """Return the text as the name of an object: letters, digits, `.` and `-`, at most 253."""
     return trim_middle(_NOT_IN_NAMES.sub("", text), LONGEST_NAME).strip(_ENDS)
 
 
 def to_host(text: str) -> str:
-    """The text as a name of a host or a Service (RFC 1035): lower case, no dots, at most 63."""
+    """Return the text as a name of a host or a Service (RFC 1035): lower case, no dots, at most 63."""
     host = _NOT_IN_NAMES.sub("", text).lower().replace(".", "-")
     if host[:1].isdigit():
         host = f"n{host}"
@@ -41,12 +41,12 @@ def to_host(text: str) -> str:
 
 
 def to_label_value(text: str) -> str:
-    """The text as the value of a label: at most 63, letter or digit at both ends."""
+    """Return the text as the value of a label: at most 63, letter or digit at both ends."""
     return trim_middle(_NOT_IN_LABELS.sub("-", text).strip(_ENDS), LONGEST_LABEL)
 
 
 def to_label_key(text: str) -> str:
-    """The text as the key of a label or annotation; the name after the slash has at most 63."""
+    """Return the text as the key of a label or annotation; the name after the slash has at most 63."""
     prefix, slash, name = text.rpartition("/")
     name = trim_middle(_NOT_IN_LABELS.sub("-", name).strip(_ENDS), LONGEST_LABEL)
     return f"{prefix}{slash}{name}"

@@ -24,7 +24,7 @@ DEFINITION: Final = f"volumesnapshots.{GROUP}"
 
 
 def status_of(entry: Entry) -> dict[str, Any]:
-    """The status, empty before the snapshot controller has looked at it."""
+    """Return the status, empty before the snapshot controller has looked at it."""
     status = entry.field("status")
     return status if isinstance(status, dict) else {}
 
@@ -35,7 +35,7 @@ def is_ready(entry: Entry) -> bool:
 
 
 def error_of(entry: Entry) -> str | None:
-    """What went wrong, in the words of the CSI driver; None if nothing did."""
+    """Return what went wrong, in the words of the CSI driver; None if nothing did."""
     error = status_of(entry).get("error")
     if not isinstance(error, dict):
         return None
@@ -43,7 +43,7 @@ def error_of(entry: Entry) -> str | None:
 
 
 def taken_at(entry: Entry) -> datetime | None:
-    """The moment that it shows; None before it was taken."""
+    """Return the moment that it shows; None before it was taken."""
     return _time(status_of(entry).get("creationTime"))
 
 
@@ -64,7 +64,7 @@ def height_in(annotations: Mapping[str, str]) -> int | None:
 
 
 def restore_size(entry: Entry) -> Quantity | None:
-    """The least size of a volume made from it; None where the driver does not tell."""
+    """Return the least size of a volume made from it; None where the driver does not tell."""
     size = status_of(entry).get("restoreSize")
     if isinstance(size, bool) or not isinstance(size, str | int):
         return None

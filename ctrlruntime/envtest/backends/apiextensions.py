@@ -56,7 +56,7 @@ class ApiextensionsBackend:
     """apiextensions-apiserver on loopback, with the kube-apiserver that authenticates for it."""
 
     def __init__(self, options: BackendOptions) -> None:
-        """Raises AssetsMissing."""
+        """Raise AssetsMissing."""
         self._settings = ApiextensionsOptions(**options.server)
         self._folder = options.folder
         self._programs = Assets().find(("apiextensions-apiserver", "etcd"), APIEXTENSIONS)
@@ -81,7 +81,7 @@ class ApiextensionsBackend:
         self._version = _version(self._programs["apiextensions-apiserver"].parent)
 
     async def start(self) -> None:
-        """Raises AssetsMissing for the server beside it, or ProcessFailed with the end of a log."""
+        """Raise AssetsMissing for the server beside it, or ProcessFailed with the end of a log."""
         if self._own_etcd is None:
             await self.core.start()
         else:
@@ -136,7 +136,7 @@ class ApiextensionsBackend:
         await self._server.kill()
 
     async def restart(self) -> None:
-        """Stops the server if it runs, and starts it with the same port and data."""
+        """Stop the server if it runs, and start it with the same port and data."""
         await self._server.restart()
 
     async def compact(self) -> int:
@@ -159,7 +159,7 @@ class ApiextensionsBackend:
         return self.core.certified(user)
 
     def own_config(self) -> Config:
-        """The backend's own way in, as an administrator.
+        """Return the backend's own way in, as an administrator.
 
         By client certificate: about a token this server has to ask the other.
         """
@@ -195,7 +195,7 @@ class ApiextensionsBackend:
 
 
 def _version(folder: Path) -> Version:
-    """The program cannot tell; whoever built it left a note where it is not the folder's name."""
+    """Return the release, which the program cannot report: a note beside it, or the folder's name."""
     note = folder / "VERSION"
     text = note.read_text() if note.exists() else folder.name.replace("apiextensions-", "v")
     return parse_version(text)

@@ -34,7 +34,7 @@ class Backend(Protocol):
     """An API server under an environment's control."""
 
     async def start(self) -> None:
-        """Returns once requests are answered. Raises with what to do where that fails."""
+        """Return once requests are answered. Raises with what to do where that fails."""
 
     async def stop(self) -> None:
         """Leaves no process and no listener behind; may be called twice."""
@@ -52,7 +52,7 @@ class Backend(Protocol):
         """The release its answers follow; known after `start`."""
 
     def identity(self, user: User) -> Identity:
-        """The credentials of `user`; available after `start`."""
+        """Return the credentials of `user`; available after `start`."""
 
 
 @runtime_checkable

@@ -28,7 +28,7 @@ _TIMEOUT: Final = aiohttp.ClientTimeout(total=5)
 def controller_manager_flags(
     *, port: int, kubeconfig: Path, pki: PKI, controllers: Collection[str], release: Version
 ) -> Flags:
-    """Flags of the given release. It signs certificates and tokens with the keys of `pki`."""
+    """Return the flags of the given release. It signs certificates and tokens with the keys of `pki`."""
     return {
         "kubeconfig": str(kubeconfig),
         "authentication-kubeconfig": str(kubeconfig),

@@ -17,7 +17,7 @@ MODELLED: Version = (int(VERSION["major"]), int(VERSION["minor"]))
 
 
 def server_tokens(users: Iterable[User]) -> dict[str, ServerUser]:
-    """The embedded server's token table."""
+    """Return the embedded server's token table."""
     return {u.token: ServerUser(name=u.name, groups=u.groups, uid=u.uid) for u in users}
 
 

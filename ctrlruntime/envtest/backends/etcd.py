@@ -57,7 +57,7 @@ class Etcd:
         return self._server.process
 
     async def start(self) -> None:
-        """Returns once it answers. A second call brings back one that was killed, data and all."""
+        """Return once it answers. A second call brings back one that was killed, data and all."""
         await self._server.start()
 
     async def stop(self) -> None:

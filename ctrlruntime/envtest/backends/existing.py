@@ -53,7 +53,7 @@ class AttachedBackend:
         self._users = options.users
 
     async def start(self) -> None:
-        """Raises TypeError where the server's users are fixed."""
+        """Raise TypeError where the server's users are fixed."""
         if not isinstance(self.target, TakesUsers):
             raise TypeError(f"{type(self.target).__name__} takes no more users while it runs")
         self.target.add_users(self._users)
@@ -78,7 +78,7 @@ class AttachedBackend:
         return self.target.identity(user)
 
     def certified(self, user: User) -> Identity:
-        """Raises RuntimeError where the server accepts no client certificates."""
+        """Raise RuntimeError where the server accepts no client certificates."""
         if not isinstance(self.target, SignsClients):
             raise RuntimeError("this server knows no client certificates: only a real one does")
         return self.target.certified(user)
@@ -93,7 +93,7 @@ class ConfiguredBackend:
         self._version: Version = (0, 0)
 
     async def start(self) -> None:
-        """Raises what the client raises where the server does not answer."""
+        """Raise what the client raises where the server does not answer."""
         async with Client.connect(self._config) as client:
             answer = await client.transport.request("GET", "/version")
         self._version = parse_version(orjson.loads(answer.body)["gitVersion"])
@@ -102,7 +102,7 @@ class ConfiguredBackend:
         self._token = token if scheme == "Bearer" else None
 
     async def stop(self) -> None:
-        """The server goes on."""
+        """Do nothing: the server goes on."""
 
     @property
     def url(self) -> str:
@@ -121,5 +121,5 @@ class ConfiguredBackend:
         return Identity(token=self._token, certificate=certificate, acting_as=user)
 
     def proxy_context(self) -> ssl.SSLContext | None:
-        """A proxy presents the administrator's certificate: its own clients' ends there."""
+        """Return a proxy presents the administrator's certificate: its own clients' ends there."""
         return self._config.ssl_context()

@@ -94,7 +94,7 @@ class KubeApiserverBackend:
     # The Backend protocol
 
     async def start(self) -> None:
-        """Raises AssetsMissing, or ProcessFailed with the end of a log."""
+        """Raise AssetsMissing, or ProcessFailed with the end of a log."""
         settings = self._settings
         self._programs = await asyncio.to_thread(self._find_programs)
         apiserver = self._programs["kube-apiserver"]
@@ -142,7 +142,7 @@ class KubeApiserverBackend:
         await self._apiserver.kill()
 
     async def restart(self) -> None:
-        """Stops kube-apiserver if it runs, and starts it with the same port and data."""
+        """Stop kube-apiserver if it runs, and start it with the same port and data."""
         await self._apiserver.restart()
 
     async def compact(self) -> int:
@@ -170,7 +170,7 @@ class KubeApiserverBackend:
         self.reviews.add(users)
 
     def remove_users(self, users: Iterable[User]) -> None:
-        """The tokens of users that were added are refused within `token_cache_seconds`."""
+        """Remove the users: the tokens of users that were added are refused within `token_cache_seconds`."""
         self.reviews.remove(users)
 
     def identity(self, user: User) -> Identity:
@@ -181,7 +181,7 @@ class KubeApiserverBackend:
         return Identity(certificate=ClientCertificate(*self.pki.client(user.name, user.groups)))
 
     def own_config(self) -> Config:
-        """The backend's own way in, as an administrator.
+        """Return the backend's own way in, as an administrator.
 
         By token: a client certificate's signature is verified anew for every request.
         """

@@ -34,7 +34,7 @@ async def launch(
     timeout: float,
     first_port: int | None = None,
 ) -> tuple[ChildProcess, int]:
-    """Starts a server on a free port and waits until it answers; the process and its port.
+    """Start a server on a free port and wait until it answers; the process and its port.
 
     `first_port` is tried first. Raises ProcessFailed with the end of its log when it ends, or is not ready in `timeout` seconds.
     """
@@ -51,7 +51,7 @@ async def launch(
 async def launch_on(
     name: str, port: int, command: Command, check: Check, *, log: Path, timeout: float
 ) -> ChildProcess:
-    """The same on one port. Raises PortTaken where it is not free."""
+    """Return the same on one port. Raises PortTaken where it is not free."""
     before = _size(log)
     try:
         process = ChildProcess.spawn(command(port), log=log)

@@ -49,7 +49,7 @@ class PKI:
         return self.serving_authority.ca_data
 
     def issue_serving(self, *, new_authority: bool = False) -> None:
-        """A new serving certificate, signed by a new authority if wanted."""
+        """Make a new serving certificate, signed by a new authority if wanted."""
         if new_authority:
             self.serving_authority = Authority("envtest serving")
         self.trusted.write_bytes(self.ca_data)
@@ -58,7 +58,7 @@ class PKI:
         _private(self.serving_key, key)
 
     def client(self, name: str, groups: Sequence[str] = (MASTERS,)) -> tuple[bytes, bytes]:
-        """A client certificate and its key (PEM)."""
+        """Return a client certificate and its key (PEM)."""
         return self.authority.issue_client(name, groups)
 
 

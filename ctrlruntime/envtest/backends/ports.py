@@ -13,7 +13,7 @@ _EPHEMERAL: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_port() -> int:
-    """A port that nothing listens on just now.
+    """Return a port that nothing listens on just now.
 
     It lies below the kernel's range for outgoing connections: a server that comes back to its port
     must not find a connection of another process there. Another process may still take it first,

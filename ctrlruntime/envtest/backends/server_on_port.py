@@ -45,7 +45,7 @@ class ServerOnPort:
         return f"{LOOPBACK}:{self.port}"
 
     async def start(self) -> None:
-        """Returns once it answers. Raises ProcessFailed with the end of its log."""
+        """Return once it answers. Raises ProcessFailed with the end of its log."""
         name, command, check = self.name, self._command, self._check
         log, timeout = self._log, self._timeout
         if self.port:
@@ -69,7 +69,7 @@ class ServerOnPort:
             await self.process.stop(grace=0)
 
     async def restart(self) -> None:
-        """Stops it if it runs, and starts it with the same port."""
+        """Stop it if it runs, and start it with the same port."""
         if self.process is not None:
             await self.process.stop(grace=self._grace)
         await self.start()

@@ -52,7 +52,7 @@ class TokenReviews:
             self._users.pop(user.token, None)
 
     def write_kubeconfig(self, path: Path) -> Path:
-        """What --authentication-token-webhook-config-file wants. Raises RuntimeError if not started."""
+        """Return what --authentication-token-webhook-config-file wants. Raises RuntimeError if not started."""
         if self._server is None:
             raise RuntimeError("the webhook is not running: call start() first")
         url = f"http://{LOOPBACK}:{self._server.server_address[1]}/"
@@ -68,7 +68,7 @@ class TokenReviews:
         return path
 
     def review(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The answer to one TokenReview."""
+        """Return the answer to one TokenReview."""
         user = self._users.get((request.get("spec") or {}).get("token", ""))
         status: dict[str, Any] = {"authenticated": user is not None}
         if user is not None:

@@ -31,7 +31,7 @@ class MergeSchema(Protocol):
         """Fields that writes to this (sub)resource ignore and so never own."""
 
     def empty(self) -> Manifest:
-        """What an absent object is compared with: the parts that are there from the start."""
+        """Return what an absent object is compared with: the parts that are there from the start."""
 
 
 Convert = Callable[[Manifest, str], tuple[Manifest, MergeSchema] | None]
@@ -89,7 +89,7 @@ def apply(
     subresource: str = "",
     convert: Convert | None = None,
 ) -> Manifest:
-    """The object after ``manager`` applied ``applied``, with its ``managedFields``.
+    """Return the object after ``manager`` applied ``applied``, with its ``managedFields``.
 
     ``live`` is the stored object in ``api_version`` (None: the apply creates it). Raises
     :class:`ApplyConflict` unless ``force``, and :class:`ApplyRejected` for an object that is not of
@@ -132,7 +132,7 @@ def track_update(
     subresource: str = "",
     convert: Convert | None = None,
 ) -> Manifest:
-    """``new`` with the ``managedFields`` after a POST, PUT or patch by ``manager``.
+    """Return ``new`` with the ``managedFields`` after a POST, PUT or patch by ``manager``.
 
     ``live`` is the stored object (None: a create). ``managedFields`` in ``new`` replace the stored
     ones where they can be read and are not empty; ``[{}]`` wipes them, after which nothing is
@@ -148,7 +148,7 @@ def track_update(
 
 
 def _requested(live: Manifest | None, new: Manifest, subresource: str) -> Managers:
-    """The owners a request starts from: those it brings itself, or the stored ones."""
+    """Return the owners a request starts from: those it brings itself, or the stored ones."""
     stored = ((live or {}).get("metadata") or {}).get("managedFields")
     brought = (new.get("metadata") or {}).get("managedFields")
     if not subresource:
@@ -190,7 +190,7 @@ def _finish(live: Manifest | None, obj: Manifest, managers: Managers) -> Manifes
 
 
 def restore_times(live: Manifest | None, new: Manifest) -> Manifest:
-    """``new`` with the stored ``managedFields`` where nothing but their times differs.
+    """Return ``new`` with the stored ``managedFields`` where nothing but their times differs.
 
     A server calls it again once defaults and resets are done, so that a write that changes nothing
     is none. What only the server sets (resourceVersion, generation) must agree already.
@@ -212,7 +212,7 @@ class _Conflicting(Exception):
         self.conflicts = conflicts
 
     def without(self, settled: FieldSet) -> list[tuple[str, str]]:
-        """The conflicts about fields that are not ``settled``: manager and path."""
+        """Return the conflicts about fields that are not ``settled``: manager and path."""
         return [
             (who.described, fields.path_string(path))
             for who in sorted(self.conflicts)
@@ -239,7 +239,7 @@ class _Write:
         self._ignored = schema.reset_fields(subresource)
 
     def read(self, live: Manifest | None) -> Managers:
-        """The stored owners. Raises :class:`ApplyRejected` where they cannot be read."""
+        """Return the stored owners. Raises :class:`ApplyRejected` where they cannot be read."""
         try:
             stored = ((live or {}).get("metadata") or {}).get("managedFields")
             return managed.decode(stored, stored=True)
@@ -278,7 +278,7 @@ class _Write:
         *,
         force: bool,
     ) -> tuple[Manifest, Managers]:
-        """The merged object and the new owners; ``stored`` stays as it is."""
+        """Return the merged object and the new owners; ``stored`` stays as it is."""
         managers = dict(stored)
         node = self._schema.type
         who = managed.identity(manager, "Apply", self._version, self._subresource)
@@ -300,7 +300,7 @@ class _Write:
     def _prune(
         self, merged: Manifest, last: Ownership, managers: Managers, who: Identity
     ) -> Manifest:
-        """``merged`` without what the applier had before and no manager has now."""
+        """Return ``merged`` without what the applier had before and no manager has now."""
         one_version = all(each.api_version == last.api_version for each in managers.values())
         if one_version and not fields.difference(last.fields, managers[who].fields):
             return merged

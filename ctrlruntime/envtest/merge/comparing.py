@@ -22,7 +22,7 @@ class Comparison:
     removed: FieldSet = field(default_factory=dict)
 
     def written(self) -> FieldSet:
-        """What was added or modified."""
+        """Return what was added or modified."""
         return fields.union(self.modified, self.added)
 
     @property
@@ -30,7 +30,7 @@ class Comparison:
         return not (self.added or self.modified or self.removed)
 
     def without(self, ignored: FieldSet) -> Comparison:
-        """The comparison without what lies at or below ``ignored``."""
+        """Return the comparison without what lies at or below ``ignored``."""
         if not ignored:
             return self
         return Comparison(
@@ -70,7 +70,7 @@ def _differences(old: Any, new: Any, node: TypeNode, path: Path, result: Compari
 
 
 def _compare_kinds(old: Any, new: Any, node: TypeNode, path: Path, result: Comparison) -> None:
-    """An untyped value that changed from one kind to another."""
+    """Compare an untyped value that changed from one kind to another."""
     if isinstance(old, dict) and old and node.map is not None and not node.map.atomic:
         for key, value in old.items():
             _graft(result.removed, path, "f:" + key, value, node.map.child(key))

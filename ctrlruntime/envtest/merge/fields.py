@@ -38,7 +38,7 @@ def _assemble(member: bool, children: FieldSet) -> FieldSet | None:
 
 
 def _below(node: FieldSet) -> FieldSet:
-    """What lies below a node, without the node's own membership."""
+    """Return what lies below a node, without the node's own membership."""
     if SELF not in node:
         return node
     return {element: child for element, child in node.items() if element != SELF}
@@ -163,7 +163,7 @@ def insert_at(node: FieldSet, element: str) -> None:
 
 
 def of(*paths: Sequence[str]) -> FieldSet:
-    """The set of these paths."""
+    """Return the set of these paths."""
     fields: FieldSet = {}
     for path in paths:
         insert(fields, path)
@@ -207,7 +207,7 @@ def paths_by_level(fields: FieldSet, prefix: Path = ()) -> Iterator[Path]:
 
 
 def size(fields: FieldSet) -> int:
-    """The number of members."""
+    """Return the number of members."""
     return sum(1 for _ in paths(fields))
 
 
@@ -215,12 +215,12 @@ def size(fields: FieldSet) -> int:
 
 
 def key_element(keys: Mapping[str, Any]) -> str:
-    """The element of a list item that its keys identify: ``k:{"name":"x"}``."""
+    """Return the element of a list item that its keys identify: ``k:{"name":"x"}``."""
     return "k:" + orjson.dumps(keys, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def value_element(value: Any) -> str:
-    """The element of a set item: ``v:"x"``."""
+    """Return the element of a set item: ``v:"x"``."""
     return "v:" + orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
@@ -298,7 +298,7 @@ def from_json(tree: Any) -> FieldSet:
 
 
 def to_json(fields: FieldSet) -> FieldSet:
-    """A fresh tree in canonical order, ready to be encoded as ``fieldsV1``."""
+    """Return a fresh tree in canonical order, ready to be encoded as ``fieldsV1``."""
     names = sorted(fields)
     if names and not (names[0][0] in ".f" and names[-1][0] in ".f"):
         names.sort(key=_order)  # what is no field has an order of its own
@@ -306,7 +306,7 @@ def to_json(fields: FieldSet) -> FieldSet:
 
 
 def path_string(path: Sequence[str]) -> str:
-    """A path as the server prints it: ``.spec.ports[port=80,protocol="TCP"].name``."""
+    """Return a path as the server prints it: ``.spec.ports[port=80,protocol="TCP"].name``."""
     return "".join(map(_element_string, path))
 
 
@@ -324,7 +324,7 @@ def _element_string(element: str) -> str:
 
 
 def value_string(value: Any) -> str:
-    """A value as the server prints it inside a path."""
+    """Return a value as the server prints it inside a path."""
     if isinstance(value, list):
         return "[" + ",".join(map(value_string, value)) + "]"
     if isinstance(value, dict):

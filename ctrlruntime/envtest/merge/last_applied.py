@@ -25,7 +25,7 @@ def present(obj: dict[str, Any]) -> bool:
 
 
 def settled_fields(live: dict[str, Any], node: TypeNode) -> FieldSet:
-    """The fields that client-side apply set to the values they still have."""
+    """Return the fields that client-side apply set to the values they still have."""
     text = _annotations(live).get(ANNOTATION)
     if not text:
         return {}

@@ -165,7 +165,7 @@ def _encode_entry(who: Identity, ownership: Ownership) -> dict[str, Any]:
 
 
 def with_entries(obj: dict[str, Any], entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """A copy of ``obj`` (metadata copied, the rest shared) with these ``managedFields``."""
+    """Return a copy of ``obj`` (metadata copied, the rest shared) with these ``managedFields``."""
     metadata = dict(obj.get("metadata") or {})
     metadata.pop("managedFields", None)
     if entries:

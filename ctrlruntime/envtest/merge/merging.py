@@ -27,7 +27,7 @@ def merge(live: Any, applied: Any, node: TypeNode) -> Any:
 
 
 def _keep_under_null(live: Any, node: TypeNode) -> Any:
-    """A null does not take away the items of a map or list that is merged item by item."""
+    """Return what a null leaves of the value: the items of a map or list that is merged item by item."""
     if isinstance(live, dict) and node.map is not None:
         return live if live and not node.map.atomic else None
     if isinstance(live, list) and node.list is not None and node.map is None:

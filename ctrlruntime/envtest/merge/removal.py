@@ -75,7 +75,7 @@ def _remove_from_list(value: list[Any], list_type: ListType, taken: FieldSet) ->
 
 
 def with_named(fields_: FieldSet, node: TypeNode | None) -> FieldSet:
-    """The set with every declared field that leads to a member made a member itself."""
+    """Return the set with every declared field that leads to a member made a member itself."""
     if node is None:
         return fields_
     named = node.map.fields if node.map is not None else {}
@@ -99,7 +99,7 @@ def _step(node: TypeNode | None, element: str) -> TypeNode | None:
 
 
 def without(merged: Any, node: TypeNode, last: FieldSet) -> Any:
-    """``merged`` without all that ``last`` has: what is owned elsewhere comes back afterwards."""
+    """Return ``merged`` without all that ``last`` has: what is owned elsewhere comes back afterwards."""
     return _object(remove(merged, node, with_named(last, node)))
 
 

@@ -48,7 +48,7 @@ class MapType:
         return named
 
     def child(self, name: str) -> TypeNode | None:
-        """The type of one field; ``None`` when the schema does not declare it."""
+        """Return the type of one field; ``None`` when the schema does not declare it."""
         return self.fields.get(name, self.element)
 
 
@@ -73,7 +73,7 @@ class ListType:
         """Elements of items that one text names, the ones seen lately."""
 
     def element_of(self, item: Any) -> str:
-        """The path element of one item. Raises :class:`TypeMismatch` when it has no identity."""
+        """Return the path element of one item. Raises :class:`TypeMismatch` when it has no identity."""
         if self.relation == "map":
             return self._keyed(item)
         if isinstance(item, dict):
@@ -158,7 +158,7 @@ class TypeMismatch(ValueError):
 
 
 def field_set(value: Any, node: TypeNode) -> FieldSet:
-    """The fields that ``value`` sets, as an apply owns them.
+    """Return the fields that ``value`` sets, as an apply owns them.
 
     Scalars, atomic values, empty maps and lists, keys of maps and items of lists are members;
     named fields that lead to other members are not.
@@ -171,7 +171,7 @@ def field_set(value: Any, node: TypeNode) -> FieldSet:
 
 
 def _collect(value: Any, node: TypeNode) -> FieldSet | None:
-    """The set below one value; ``None``: the value itself is the member.
+    """Return the set below one value; ``None``: the value itself is the member.
 
     An empty list that is merged item by item owns nothing, unlike an empty map.
     """
@@ -297,8 +297,11 @@ def _problems(
 def _map_problems(
     value: dict[str, Any], map_type: MapType, path: tuple[str, ...], duplicates: bool
 ) -> Iterator[Problem]:
-    """An undeclared field ends the walk of its map: upstream, whose maps have no order, names one
-    of them, beside what it happened to find before."""
+    """Yield the problems of a map.
+
+    An undeclared field ends its walk: upstream, whose maps have no order, names one of them, beside what it
+    happened to find before.
+    """
     named, element = map_type.fields, map_type.element
     if element is None:
         for key in value:

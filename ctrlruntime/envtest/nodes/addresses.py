@@ -34,7 +34,7 @@ class PodAddresses:
         self._taken: set[str] = set()
 
     def of(self, pod: Mapping[str, Any]) -> str:
-        """The Pod's address: the one that its status tells, or else one that goes by its UID."""
+        """Return the Pod's address: the one that its status tells, or else one that goes by its UID."""
         metadata = pod["metadata"]
         key, uid = (metadata["namespace"], metadata["name"]), metadata["uid"]
         known = self._by_pod.get(key)
@@ -47,7 +47,7 @@ class PodAddresses:
         return address
 
     def release(self, key: Key) -> None:
-        """The Pod is gone."""
+        """Forget a Pod that is gone."""
         known = self._by_pod.pop(key, None)
         if known is not None:
             self._taken.discard(known[1])

@@ -28,7 +28,7 @@ CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 
 
 def address(uid: str) -> str:
-    """A load balancer's address in a range for documentation (198.51.100.0/24, RFC 5737)."""
+    """Return a load balancer's address in a range for documentation (198.51.100.0/24, RFC 5737)."""
     return f"198.51.100.{1 + zlib.crc32(uid.encode()) % 254}"
 
 
@@ -199,7 +199,7 @@ def _share(value: int | str, total: int) -> int:
 
 
 def selector_text(selector: Manifest) -> str:
-    """A LabelSelector as the text of a query."""
+    """Return a LabelSelector as the text of a query."""
     parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
     for rule in selector.get("matchExpressions") or []:
         key, operator = rule["key"], rule["operator"]

@@ -62,12 +62,12 @@ class Cluster:
         self.random = source or random.Random()  # noqa: S311 - names of Pods are no secrets
 
     def live(self, kind: GroupVersionKind, request: Request) -> Manifest | None:
-        """The object, unless it is gone or on its way out."""
+        """Return the object, unless it is gone or on its way out."""
         entry = self.cache.entry(kind, request.name, namespace=request.namespace)
         return None if entry is None or entry.deletion_timestamp else entry.decode()
 
     def owned(self, kind: GroupVersionKind, owner: Manifest) -> list[Entry]:
-        """What `owner` controls, sorted by name."""
+        """Return what `owner` controls, sorted by name."""
         uid = owner["metadata"]["uid"]
         found = self.cache.entries(kind, index={"owner": uid})
         return [e for e in found if e.controller is not None and e.controller.uid == uid]
@@ -76,7 +76,7 @@ class Cluster:
         return [PodView(entry) for entry in self.owned(POD, owner)]
 
     async def set_status(self, kind: GroupVersionKind, obj: Manifest, desired: Manifest) -> bool:
-        """Writes the status if it differs; True if it did."""
+        """Write the status if it differs; True if it did."""
         patch = difference(obj.get("status") or {}, desired)
         if not patch:
             return False
@@ -95,7 +95,7 @@ class Cluster:
         *,
         namespace: str,
     ) -> None:
-        """A merge patch; an object that was deleted meanwhile is ignored."""
+        """Send a merge patch; an object that was deleted meanwhile is ignored."""
         try:
             await self.client.patch(
                 kind,
@@ -109,7 +109,7 @@ class Cluster:
             return
 
     async def delete(self, kind: GroupVersionKind, entry: Entry, *, now: bool = False) -> None:
-        """Deletes this very object; `now` without a grace period."""
+        """Delete this very object; `now` without a grace period."""
         try:
             await self.client.delete(
                 kind,

@@ -74,5 +74,5 @@ async def serve(settings: Settings) -> None:
 )
 @click.option("--ready", help="File that gets one line of JSON once everything is watched.")
 def main(**options: object) -> None:
-    """Simulated nodes: workloads progress, only annotated Pods really run."""
+    """Run simulated nodes: workloads progress, only annotated Pods really run."""
     run(serve(msgspec.convert(options, Settings)))

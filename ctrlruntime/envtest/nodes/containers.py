@@ -32,7 +32,7 @@ class Command:
 def command_of(
     pod: Manifest, container: Manifest, sources: Sources, *, address: str = ""
 ) -> Command:
-    """What the container is started with; `address` is its Pod's.
+    """Return what the container is started with; `address` is its Pod's.
 
     Raises CannotStart, as a kubelet would, for missing references and a missing command.
     """
@@ -50,7 +50,7 @@ def command_of(
 
 
 def references(pod: Manifest) -> set[tuple[str, str]]:
-    """The ConfigMaps and Secrets that the Pod's containers name."""
+    """Return the ConfigMaps and Secrets that the Pod's containers name."""
     found: set[tuple[str, str]] = set()
     for container in pod["spec"].get("containers", []):
         for source in container.get("envFrom", []):
@@ -133,7 +133,7 @@ def _data(kind: str, source: Manifest) -> dict[str, str]:
 
 
 def field(pod: Manifest, path: str, address: str) -> str:
-    """A field of the downward API."""
+    """Return a field of the downward API."""
     metadata = pod["metadata"]
     keyed = re.fullmatch(r"metadata\.(labels|annotations)\['([^']+)'\]", path)
     if keyed:

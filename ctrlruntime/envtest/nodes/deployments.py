@@ -76,7 +76,7 @@ class DeploymentReconciler:
         return [ReplicaSetView(e) for e in self._cluster.owned(REPLICA_SET, deployment)]
 
     async def _roll(self, deployment: Manifest, wanted_hash: str) -> None:
-        """Makes the new ReplicaSet where it is missing, and sets sizes."""
+        """Make the new ReplicaSet where it is missing, and set sizes."""
         spec, sets = deployment["spec"], self._sets(deployment)
         replicas = spec.get("replicas", 1)
         revision = max((s.revision for s in sets), default=0)
@@ -139,7 +139,7 @@ class DeploymentReconciler:
     async def _prune(
         self, spec: Manifest, sets: list[ReplicaSetView], new: ReplicaSetView | None
     ) -> None:
-        """Deletes old, empty ReplicaSets beyond revisionHistoryLimit."""
+        """Delete old, empty ReplicaSets beyond revisionHistoryLimit."""
         limit = spec.get("revisionHistoryLimit", 10)
         empty = [s for s in sets if s is not new and not s.wanted and not s.exists]
         empty.sort(key=lambda s: s.revision)

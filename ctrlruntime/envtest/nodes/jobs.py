@@ -47,7 +47,7 @@ class JobReconciler:
         return self._next(job, status)
 
     def _outcome(self, job: Manifest, pods: list[PodView]) -> Manifest | None:
-        """The condition that ends the job, or None while it goes on."""
+        """Return the condition that ends the job, or None while it goes on."""
         spec = job["spec"]
         succeeded = sum(pod.phase == "Succeeded" for pod in pods)
         failed = failures(job, pods)
@@ -120,7 +120,7 @@ class JobReconciler:
         return Result(requeue_after=max(left, 0) + 0.05)
 
     async def _expire(self, job: Manifest, request: Request, finished: datetime) -> Result | None:
-        """Deletes a finished job once its ttlSecondsAfterFinished are over."""
+        """Delete a finished job once its ttlSecondsAfterFinished are over."""
         ttl = job["spec"].get("ttlSecondsAfterFinished")
         if ttl is None:
             return None
@@ -177,7 +177,7 @@ def finish_time(job: Manifest) -> datetime | None:
 
 
 def _outcome_conditions(outcome: Manifest | None) -> list[Manifest]:
-    """The criterion first, as the API server requires since 1.31, then the outcome."""
+    """Return the criterion first, as the API server requires since 1.31, then the outcome."""
     if outcome is None:
         return []
     first = "SuccessCriteriaMet" if outcome["type"] == "Complete" else "FailureTarget"

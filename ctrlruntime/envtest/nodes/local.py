@@ -86,7 +86,7 @@ class LocalRunner:
         commands: Mapping[str, Command],
         volumes: Mapping[str, Files] | None = None,
     ) -> PodRun:
-        """Starts every container of the Pod, with the files of its volumes."""
+        """Start every container of the Pod, with the files of its volumes."""
         spec = pod["spec"]
         metadata = pod["metadata"]
         run = PodRun(
@@ -109,7 +109,7 @@ class LocalRunner:
         return run
 
     async def stop(self, key: Key, grace: float | None = None) -> None:
-        """Ends a Pod's processes: SIGTERM, after its grace period SIGKILL."""
+        """End a Pod's processes: SIGTERM, after its grace period SIGKILL."""
         run = self._runs.pop(key, None)
         if run is None:
             return
@@ -122,7 +122,7 @@ class LocalRunner:
         shutil.rmtree(run.folder, ignore_errors=True)
 
     async def end(self, key: Key, grace: float) -> dict[str, Exit]:
-        """Ends a Pod's processes for good, and tells how they ended; its folder stays."""
+        """End a Pod's processes for good, and tells how they ended; its folder stays."""
         run = self._runs[key]
         run.restart = "Never"
         children = [c.child for c in run.containers.values() if c.child is not None]
@@ -131,7 +131,7 @@ class LocalRunner:
         return run.exits or {}
 
     async def start_and_stop(self) -> None:
-        """Waits until cancelled, then ends every process: a runnable's life."""
+        """Wait until cancelled, then ends every process: a runnable's life."""
         try:
             await asyncio.Event().wait()
         finally:

@@ -68,7 +68,7 @@ class PodReconciler:
         return await self._simulate(pod)
 
     async def _stop_old(self, request: Request, entry: Entry | None) -> None:
-        """Ends the processes of a Pod that is gone, replaced, being deleted or finished."""
+        """End the processes of a Pod that is gone, replaced, being deleted or finished."""
         if self._runner is None:
             return
         key = (request.namespace, request.name)
@@ -207,7 +207,7 @@ class PodReconciler:
 
 
 def phase_of(pod: Manifest) -> str:
-    """The phase; Pending where the status is still empty."""
+    """Return the phase; Pending where the status is still empty."""
     return str((pod.get("status") or {}).get("phase", "Pending"))
 
 

@@ -18,7 +18,7 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # apimachinery's safe characters: no 
 
 
 def template_hash(template: Mapping[str, Any]) -> str:
-    """A label value that stands for a Pod template; equal templates have equal ones."""
+    """Return a label value that stands for a Pod template; equal templates have equal ones."""
     value = fnv1a_32(orjson.dumps(template, option=orjson.OPT_SORT_KEYS))
     return "".join(_ALPHABET[int(digit) % len(_ALPHABET)] for digit in str(value))
 
@@ -28,7 +28,7 @@ def random_suffix(source: random.Random, length: int = 5) -> str:
 
 
 def with_hash(template: Manifest, value: str) -> Manifest:
-    """A copy of `template` whose labels carry the hash."""
+    """Return a copy of `template` whose labels carry the hash."""
     labelled = copy.deepcopy(template)
     metadata = labelled.setdefault("metadata", {})
     metadata["labels"] = {**(metadata.get("labels") or {}), HASH_LABEL: value}
@@ -38,7 +38,7 @@ def with_hash(template: Manifest, value: str) -> Manifest:
 def pod_of(
     owner: Manifest, template: Manifest, name: str, labels: Mapping[str, str] | None = None
 ) -> Manifest:
-    """A Pod of `owner` from `template`, placed on the one node."""
+    """Return a Pod of `owner` from `template`, placed on the one node."""
     metadata = copy.deepcopy(template.get("metadata") or {})
     metadata.pop("creationTimestamp", None)
     metadata["name"] = name

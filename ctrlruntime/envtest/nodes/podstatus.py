@@ -23,7 +23,7 @@ class Exit:
 
 
 def simulated(pod: Mapping[str, Any]) -> str:
-    """What the Pod is to suffer: the annotation's word, or ImagePullBackOff by image name."""
+    """Return what the Pod is to suffer: the annotation's word, or ImagePullBackOff by image name."""
     word: str = (pod["metadata"].get("annotations") or {}).get(SIMULATE, "")
     if word:
         return word
@@ -95,7 +95,7 @@ def finished(
 
 
 def with_address(status: Manifest, address: str) -> Manifest:
-    """The status of a Pod that has an address as soon as it is no longer Pending."""
+    """Return the status of a Pod that has an address as soon as it is no longer Pending."""
     if status["phase"] == "Pending":
         return status
     return status | {"podIP": address, "podIPs": [{"ip": address}]}

@@ -160,7 +160,7 @@ class SimulatedNodes:
         )
 
     def _in_namespace(self, kind: GroupVersionKind) -> Callable[[Entry], Iterable[Request]]:
-        """Maps an object to all objects of `kind` beside it: there are few of them."""
+        """Map an object to all objects of `kind` beside it: there are few of them."""
 
         def requests(entry: Entry) -> list[Request]:
             store = self.manager.cache.informer(kind).store
@@ -171,7 +171,7 @@ class SimulatedNodes:
 
 
 async def register_node(client: Client, now: str) -> None:
-    """Makes the one Node, Ready; a Node that is there already is left alone."""
+    """Make the one Node, Ready; a Node that is there already is left alone."""
     ready = {
         "type": "Ready",
         "status": "True",

@@ -19,7 +19,7 @@ class Scale:
 
 
 def limits(strategy: Mapping[str, Any], replicas: int) -> tuple[int, int]:
-    """maxSurge (rounded up) and maxUnavailable (rounded down), never both zero."""
+    """MaxSurge (rounded up) and maxUnavailable (rounded down), never both zero."""
     rolling = strategy.get("rollingUpdate") or {}
     surge = _share(rolling.get("maxSurge", "25%"), replicas, math.ceil)
     unavailable = _share(rolling.get("maxUnavailable", "25%"), replicas, math.floor)
@@ -37,7 +37,7 @@ def _share(value: int | str, total: int, rounded: Any) -> int:
 def plan(
     replicas: int, strategy: Mapping[str, Any], new: Scale, old: Sequence[Scale]
 ) -> dict[str, int]:
-    """The sizes to set now, by name of ReplicaSet; empty when there is nothing to do.
+    """Return the sizes to set now, by name of ReplicaSet; empty when there is nothing to do.
 
     As the deployment controller: `Recreate` waits until no old Pod is left; `RollingUpdate`
     keeps within maxSurge and maxUnavailable, old Pods that are not available go first.

@@ -55,7 +55,7 @@ class StatefulSetReconciler:
         await self._update(spec, [pods[i] for i in reversed(wanted) if i in pods], revision)
 
     async def _update(self, spec: Manifest, pods: list[PodView], revision: str) -> None:
-        """Replaces one outdated Pod, highest ordinal first, while all others are ready."""
+        """Replace one outdated Pod, highest ordinal first, while all others are ready."""
         strategy = spec.get("updateStrategy") or {}
         if strategy.get("type") == "OnDelete":
             return
@@ -118,7 +118,7 @@ class StatefulSetReconciler:
 
 
 def ordinal(name: str) -> int:
-    """The number at the end of a Pod's name; -1 where there is none."""
+    """Return the number at the end of a Pod's name; -1 where there is none."""
     number = name.rpartition("-")[2]
     return int(number) if number.isdigit() else -1
 
@@ -128,7 +128,7 @@ def revision_of(stateful_set: Manifest) -> str:
 
 
 def stateful_status(stateful_set: Manifest, pods: list[PodView], revision: str) -> Manifest:
-    """Counts and revisions; currentRevision follows once every Pod is of the new one."""
+    """Count and revisions; currentRevision follows once every Pod is of the new one."""
     before = stateful_set.get("status") or {}
     existing = [pod for pod in pods if pod.active]
     ready = sum(pod.ready for pod in existing)

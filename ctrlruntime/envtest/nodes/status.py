@@ -19,7 +19,7 @@ def parse_timestamp(text: str) -> datetime:
 
 
 def difference(current: Mapping[str, Any], desired: Mapping[str, Any]) -> Manifest:
-    """The JSON merge patch from `current` to `desired`; empty if they are equal."""
+    """Return the JSON merge patch from `current` to `desired`; empty if they are equal."""
     patch: Manifest = {key: None for key in current if key not in desired}
     for key, value in desired.items():
         if key not in current or current[key] != value:
@@ -33,7 +33,7 @@ def condition(
     reason: str,
     message: str = "",
 ) -> Manifest:
-    """A condition without its times; `conditions` adds them."""
+    """Return a condition without its times; `conditions` adds them."""
     text = status if isinstance(status, str) else ("True" if status else "False")
     return {"type": type_, "status": text, "reason": reason, "message": message}
 

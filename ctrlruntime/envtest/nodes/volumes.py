@@ -14,14 +14,14 @@ Files = dict[str, bytes]
 
 
 def volume_references(pod: Manifest) -> set[tuple[str, str]]:
-    """The ConfigMaps and Secrets that mounted volumes name."""
+    """Return the ConfigMaps and Secrets that mounted volumes name."""
     return {
         (kind, name) for volume in _mounted(pod).values() for kind, name, _source in _parts(volume)
     }
 
 
 def volume_files(pod: Manifest, sources: Sources) -> dict[str, Files]:
-    """The files of every mounted volume by its name; none for an `emptyDir` and kinds not known here.
+    """Return the files of every mounted volume by its name; none for an `emptyDir` and kinds not known here.
 
     Raises CannotStart for what is missing and not optional, as a kubelet would not start the Pod.
     """

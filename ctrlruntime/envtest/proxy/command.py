@@ -43,7 +43,7 @@ class Settings:
 
 
 async def serve(settings: Settings) -> None:
-    """Runs until SIGTERM or SIGINT."""
+    """Run until SIGTERM or SIGINT."""
     users = read_token_file(settings.tokens) if settings.tokens else []
     ca = settings.upstream_ca.read_bytes() if settings.upstream_ca else None
     tls = None
@@ -87,7 +87,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--ready", help="File that gets one line of JSON (url, control, control_token).")
 @click.option("--export", type=_FILE, help="File that gets the log's counts at the end, JSON.")
 def main(**options: object) -> None:
-    """A loopback proxy in front of an API server, with a request log and faults.
+    """Run a loopback proxy in front of an API server, with a request log and faults.
 
     The control endpoint's token is taken from ENVTEST_PROXY_CONTROL_TOKEN, or made up.
     """

@@ -129,7 +129,7 @@ class ProxyControl:
         return Counts.of((await self.mark()).rows)
 
     async def since(self, mark: Mark) -> Counts:
-        """What was answered after `mark` was taken."""
+        """Return what was answered after `mark` was taken."""
         return await self.counts() - Counts.of(mark.rows)
 
     async def entries(self, since: Mark | None = None) -> list[LogEntry]:

@@ -48,7 +48,7 @@ class Head:
 
 
 def take_head(buffer: bytearray) -> Head | None:
-    """Removes a complete head from the front of `buffer`, or returns None until there is one."""
+    """Remove a complete head from the front of `buffer`, or return None until there is one."""
     end = buffer.find(b"\r\n\r\n")
     if end < 0:
         if len(buffer) > MAX_HEAD:
@@ -72,7 +72,7 @@ class LengthBody:
         return self.left == 0
 
     def take(self, buffer: bytearray) -> bytes:
-        """Removes and returns the bytes of this body at the front of `buffer`."""
+        """Remove and return the bytes of this body at the front of `buffer`."""
         size = min(self.left, len(buffer))
         data = bytes(memoryview(buffer)[:size])
         del buffer[:size]
@@ -103,7 +103,7 @@ class ChunkedBody:
         self._trailer = False
 
     def take(self, buffer: bytearray) -> bytes:
-        """Removes the wire bytes of this body (framing included) from the front of `buffer`."""
+        """Remove the wire bytes of this body (framing included) from the front of `buffer`."""
         view = bytes(buffer)
         end = self._scan(view, None)
         del buffer[:end]
@@ -174,7 +174,7 @@ LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
 def simple_response(status: int, body: bytes, headers: dict[str, str]) -> bytes:
-    """A whole JSON response."""
+    """Return a whole JSON response."""
     lines = [
         f"HTTP/1.1 {status} {_phrase(status)}",
         "Content-Type: application/json",

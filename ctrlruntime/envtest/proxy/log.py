@@ -72,7 +72,7 @@ class Counts:
         code: int | None = None,
         exclude: Collection[str] = (),
     ) -> Counts:
-        """The counts of what matches everything named; `exclude` holds resources to leave out."""
+        """Return the counts of what matches everything named; `exclude` holds resources to leave out."""
         kept = Counter(
             {
                 key: count
@@ -156,13 +156,13 @@ class RequestLog:
         self._observers: list[Observer] = []
 
     def now(self) -> float:
-        """The log's clock."""
+        """Return the log's clock."""
         return self._clock()
 
     def record(
         self, info: RequestInfo, code: int, injected: str = "", *, began: float | None = None
     ) -> None:
-        """Notes an answer; ``began`` is left out for what was answered at once."""
+        """Note an answer; ``began`` is left out for what was answered at once."""
         now = self._clock()
         self._counts[CountKey(info.user, info.verb, info.resource, code)] += 1
         answered = (now, info, code, injected, now if began is None else began)
@@ -182,11 +182,11 @@ class RequestLog:
         return Mark(self._sequence, tuple(self.counts()))
 
     def since(self, mark: Mark) -> Counts:
-        """What was answered after `mark` was taken."""
+        """Return what was answered after `mark` was taken."""
         return self.counts() - Counts.of(mark.rows)
 
     def entries(self, since: Mark | None = None) -> list[LogEntry]:
-        """The requests after `since`, oldest first, as far as they are still kept."""
+        """Return the requests after `since`, oldest first, as far as they are still kept."""
         wanted = self._sequence - (since.sequence if since else 0)
         kept = list(self._recent)[-wanted:] if wanted else []
         return [_entry(*answered) for answered in kept]

@@ -100,7 +100,7 @@ class Proxy:
         )
 
     async def stop(self) -> None:
-        """Closes the listener and breaks every connection."""
+        """Close the listener and break every connection."""
         if self._server is not None:
             await stop_listening(self._server, self.arrivals)
         for relay in list(self.relays):
@@ -135,7 +135,7 @@ class Proxy:
     # Users
 
     def add_user(self, token: str, name: str) -> None:
-        """Requests with this bearer token are logged under `name`."""
+        """Request with this bearer token are logged under `name`."""
         self._users[b"Bearer " + token.encode()] = name
 
     def user_of(self, head: Head) -> str:
@@ -156,7 +156,7 @@ class Proxy:
         times: int | None = 1,
         notify: Notify | None = None,
     ) -> ActiveRule:
-        """Puts a fault into force: from the `nth` match on, `times` times (None: always).
+        """Put a fault into force: from the `nth` match on, `times` times (None: always).
 
         `notify` is called, on the loop, each time it fires. The answer has `matched` and `fired`.
         """
@@ -178,12 +178,12 @@ class Proxy:
         self._notify.pop(id_, None)
 
     def clear(self) -> None:
-        """Removes every fault. Streams already silenced stay so."""
+        """Remove every fault. Streams already silenced stay so."""
         self.rules.clear()
         self._notify.clear()
 
     async def wait_fired(self, rule: ActiveRule, times: int = 1) -> None:
-        """Waits until `rule` has fired `times` times."""
+        """Wait until `rule` has fired `times` times."""
         while rule.fired < times:
             event = self._fired
             await event.wait()
@@ -202,7 +202,7 @@ class Proxy:
             self.fired(active, stream.info)
 
     def fired(self, rule: ActiveRule, info: RequestInfo) -> None:
-        """Called by the relays when a rule fired."""
+        """Count a rule that fired; the relays call it."""
         logger.info(
             "fault",
             rule=rule.id,
@@ -227,7 +227,7 @@ class Proxy:
             logger.warning("the process to kill is gone", pid=pid)
 
     async def connect(self, factory: Callable[[], asyncio.Protocol]) -> None:
-        """Opens a connection to the API server."""
+        """Open a connection to the API server."""
         host, port = self._address
         await asyncio.get_running_loop().create_connection(
             factory,
@@ -239,7 +239,7 @@ class Proxy:
 
 
 def server_context(ca: bytes | None, *, verify: bool = True) -> ssl.SSLContext:
-    """A context to reach an https upstream with; `ca` is PEM."""
+    """Return a context to reach an https upstream with; `ca` is PEM."""
     if verify:
         return ssl.create_default_context(cadata=ca.decode() if ca else None)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -249,7 +249,7 @@ def server_context(ca: bytes | None, *, verify: bool = True) -> ssl.SSLContext:
 
 
 def serving_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """A context to serve with; both files are PEM."""
+    """Return a context to serve with; both files are PEM."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     return context

@@ -167,7 +167,7 @@ class Relay:
         self._close()
 
     def abort(self) -> None:
-        """Breaks both connections."""
+        """Break both connections."""
         for transport in (self._client, self._server):
             if transport is not None:
                 transport.abort()
@@ -183,7 +183,7 @@ class Relay:
             self._proxy.relays.discard(self)
 
     def pause(self, side: asyncio.Transport | None) -> None:
-        """Reads no more from the other side of `side`, whose buffer is full."""
+        """Read no more from the other side of `side`, whose buffer is full."""
         other = self._server if side is self._client else self._client
         if other is not None and not other.is_closing():
             other.pause_reading()
@@ -306,7 +306,7 @@ class Relay:
             self._finish(exchange)
 
     def _answered(self, exchange: Exchange, head: Head) -> bool:
-        """Takes the head of an answer; False if nothing is to be passed on now."""
+        """Take the head of an answer; False if nothing is to be passed on now."""
         if len(head.start) < 2 or not head.start[1].isdigit():
             raise MalformedMessage(f"status line {' '.join(head.start)[:80]!r}")
         code = int(head.start[1])

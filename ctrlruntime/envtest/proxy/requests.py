@@ -67,7 +67,7 @@ def split_path(path: str) -> Target:
 def classify(
     method: str, target: str, content_type: str, user: str, acting_as: str = ""
 ) -> RequestInfo:
-    """The request's verb and object; `target` is the path with its query."""
+    """Return the request's verb and object; `target` is the path with its query."""
     path, _, query = target.partition("?")
     resource, namespace, name = split_path(path)
     if resource.startswith("/"):

@@ -219,7 +219,7 @@ class ActiveRule:
         )
 
     def meets_new_stream(self, info: RequestInfo) -> bool:
-        """Counts a stream that the rule acts on as a whole; True if the rule takes it."""
+        """Count a stream that the rule acts on as a whole; True if the rule takes it."""
         if self.spent or not self.rule.match.meets_stream(info):
             return False
         if not self.count():
@@ -268,15 +268,15 @@ class RuleSet:
         return bool(self._rules)
 
     def before(self, info: RequestInfo) -> ActiveRule | None:
-        """The rule that decides a request that is about to be forwarded."""
+        """Return the rule that decides a request that is about to be forwarded."""
         return self._decide("before", info)
 
     def after(self, info: RequestInfo, code: int) -> ActiveRule | None:
-        """The rule that decides a request that the server has answered."""
+        """Return the rule that decides a request that the server has answered."""
         return self._decide("after", info, code)
 
     def stale(self, info: RequestInfo) -> list[ActiveRule]:
-        """The stale-read rules that have to see the answer to this request."""
+        """Return the stale-read rules that have to see the answer to this request."""
         if info.verb not in READS:
             return []
         return [
@@ -286,7 +286,7 @@ class RuleSet:
     def on_event(
         self, info: RequestInfo, type_: str, namespace: str, name: str
     ) -> ActiveRule | None:
-        """The rule that decides a watch event, or None to let it pass."""
+        """Return the rule that decides a watch event, or None to let it pass."""
         decided: ActiveRule | None = None
         for active in self._rules.values():
             action, match = active.rule.action, active.rule.match
@@ -310,7 +310,7 @@ class RuleSet:
         )
 
     def silences(self, info: RequestInfo) -> ActiveRule | None:
-        """The rule that silences a new watch stream."""
+        """Return the rule that silences a new watch stream."""
         for active in self._rules.values():
             if isinstance(active.rule.action, SilenceWatch) and active.meets_new_stream(info):
                 return active

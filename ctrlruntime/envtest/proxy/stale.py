@@ -23,7 +23,7 @@ class Answers:
         self._recorded: dict[AnswerKey, deque[bytes]] = {}
 
     def older(self, key: AnswerKey) -> bytes | None:
-        """The recorded answer to give now: the first, or the one `behind` requests back."""
+        """Return the recorded answer to give now: the first, or the one `behind` requests back."""
         answers = self._recorded.get(key)
         if not answers:
             return None

@@ -40,7 +40,7 @@ class WatchStream:
             fired(silencer, info)
 
     def feed(self, payload: bytes) -> None:
-        """Takes payload from the server."""
+        """Take payload from the server."""
         if self._silent or self._over or not payload:
             return
         steps = self._filter.feed(payload)
@@ -53,7 +53,7 @@ class WatchStream:
             self._run(deque(steps))
 
     def ended(self) -> None:
-        """The server ended the stream."""
+        """End: the server ended the stream."""
         if self._silent or self._over:
             return
         if self._timer is not None:
@@ -70,7 +70,7 @@ class WatchStream:
             self._end(clean)
 
     def close(self) -> None:
-        """The connection is gone."""
+        """End: the connection is gone."""
         self._over = True
         if self._timer is not None:
             self._timer.cancel()

@@ -71,7 +71,7 @@ class WatchFilter:
         self.fired: list[ActiveRule] = []
 
     def feed(self, payload: bytes) -> list[Step]:
-        """What becomes of `payload`; rules that fired are put into `fired`."""
+        """Return what becomes of `payload`; rules that fired are put into `fired`."""
         if not self._rules or not self._rules.concerns_stream(self._info):
             data = self._carry + payload if self._carry else payload
             self._carry = b""

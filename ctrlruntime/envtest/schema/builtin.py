@@ -73,7 +73,7 @@ class Definitions:
         return found
 
     def resolve(self, schema: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """The name (empty: inline) and the body of a schema that may be a reference."""
+        """Return the name (empty: inline) and the body of a schema that may be a reference."""
         ref = schema.get("$ref")
         if ref is None:
             return "", schema
@@ -81,7 +81,7 @@ class Definitions:
         return name, self.get(name)
 
     def name_of(self, gvk: GroupVersionKind) -> str:
-        """The definition of a kind. Raises :class:`UnknownKind`."""
+        """Return the definition of a kind. Raises :class:`UnknownKind`."""
         group = gvk.group.partition(".")[0] or "core"
         for package in _PACKAGES:
             name = f"{package}.{group}.{gvk.version}.{gvk.kind}"
@@ -92,12 +92,12 @@ class Definitions:
 
 @lru_cache(maxsize=1)
 def definitions() -> Definitions:
-    """The newest release that the installed data ships, loaded at the first call."""
+    """Return the newest release that the installed data ships, loaded at the first call."""
     return Definitions()
 
 
 def openapi_definition(gvk: GroupVersionKind, *, prefix: str = "#/definitions/") -> dict[str, Any]:
-    """The OpenAPI schema of a built-in kind; references point to ``prefix`` plus a name."""
+    """Return the OpenAPI schema of a built-in kind; references point to ``prefix`` plus a name."""
     source = definitions()
     return openapi_schema(source.name_of(gvk), prefix=prefix)
 
@@ -111,7 +111,7 @@ def openapi_schema(name: str, *, prefix: str = "#/definitions/") -> dict[str, An
 
 
 def openapi_closure(gvks: Iterable[GroupVersionKind]) -> list[str]:
-    """The names of all definitions that these kinds lead to, sorted."""
+    """Return the names of all definitions that these kinds lead to, sorted."""
     source = definitions()
     found: set[str] = set()
     todo = [source.name_of(gvk) for gvk in gvks]
@@ -168,7 +168,7 @@ def _openapi(schema: Any, prefix: str) -> Any:
 
 
 def single_type(value: Any) -> str:
-    """The one type of a schema: the data writes optional fields as ``["string", "null"]``."""
+    """Return the one type of a schema: the data writes optional fields as ``["string", "null"]``."""
     if isinstance(value, list):
         return next((str(each) for each in value if each != "null"), "")
     return str(value or "")

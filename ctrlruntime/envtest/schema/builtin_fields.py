@@ -149,7 +149,7 @@ def normalize(value: Any, node: FieldNode) -> None:
 
 
 def _normalize_members(value: dict[str, Any], node: FieldNode) -> list[str]:
-    """The same for the members of an object; the names of those to be left out."""
+    """Return the same for the members of an object; the names of those to be left out."""
     gone: list[str] = []
     zeros, named, other = node.omitted, node.fields, node.other
     for name, item in value.items():
@@ -196,7 +196,7 @@ Mismatch: TypeAlias = tuple[str, str, str]
 
 
 def mismatch(value: Any, node: FieldNode) -> Mismatch | None:
-    """The first member of a wrong JSON type.
+    """Return the first member of a wrong JSON type.
 
     A text that its type cannot read is of type "text", and what is wrong with it in the last place.
     """
@@ -239,7 +239,7 @@ def _scalar_mismatch(value: Any, wanted: str) -> Mismatch | None:
 
 
 def _unreadable(value: Any, node: FieldNode) -> Mismatch | None:
-    """What types with a reader of their own do not take."""
+    """Return what types with a reader of their own do not take."""
     found = _json_kind(value)
     if node.name in _BITS:
         return _beyond(value, node.name) if found == "number" else ("", found, node.name)
@@ -253,7 +253,7 @@ def _unreadable(value: Any, node: FieldNode) -> Mismatch | None:
 
 
 def _beyond(value: float, name: str) -> Mismatch | None:
-    """A number that the integer type cannot hold."""
+    """Return a number that the integer type cannot hold."""
     half = 1 << (_BITS[name] - 1)
     if -half <= value < half and value == int(value):
         return None

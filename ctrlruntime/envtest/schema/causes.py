@@ -29,7 +29,7 @@ class Verbatim:
 
 
 def join(causes: Iterable[Cause]) -> str:
-    """The causes as the ``message`` of the answer lists them."""
+    """Return the causes as the ``message`` of the answer lists them."""
     texts = list(dict.fromkeys(str(cause) for cause in causes))
     return texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
 
@@ -76,12 +76,12 @@ def _text(head: str, detail: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """A string in double quotes, as Go's ``%q`` prints it."""
+    """Return a string in double quotes, as Go's ``%q`` prints it."""
     return orjson.dumps(text).decode()
 
 
 def shown(value: Any) -> str:
-    """A value as the messages print it: strings quoted, objects as JSON."""
+    """Return a value as the messages print it: strings quoted, objects as JSON."""
     if isinstance(value, Verbatim):
         return orjson.dumps(value.members).decode()
     if isinstance(value, float):

@@ -97,13 +97,13 @@ def has_rules(node: Structural) -> bool:
 
 
 def escaped(name: str) -> str | None:
-    """A property name as an identifier of CEL; None where it cannot be one."""
+    """Return a property name as an identifier of CEL; None where it cannot be one."""
     text = cel_name(name)
     return text if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text) else None
 
 
 def to_cel(value: Any, node: Structural, *, root: bool = False) -> Any:
-    """A value as rules see it: typed by the schema, names escaped, unknown fields left out."""
+    """Return a value as rules see it: typed by the schema, names escaped, unknown fields left out."""
     if value is None or node.int_or_string:
         return value
     if isinstance(value, dict):
@@ -393,7 +393,7 @@ _CHAIN = re.compile(
 
 
 def _undefined_field(expression: str, node: Structural, root: bool) -> str | None:
-    """A plain path from ``self`` that the schema does not have."""
+    """Return a plain path from ``self`` that the schema does not have."""
     if "optionalOldSelf" in node.raw:
         return None
     for match in _CHAIN.finditer(expression):

@@ -258,7 +258,7 @@ def _verb(verb: str, value: Any, precision: int) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as ``string()`` or ``%s`` prints it."""
+    """Return a value as ``string()`` or ``%s`` prints it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:

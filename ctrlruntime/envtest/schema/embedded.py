@@ -25,7 +25,7 @@ def has_embedded(node: Structural) -> bool:
 
 
 def check_embedded(value: Any, node: Structural, path: str) -> Iterator[Cause]:
-    """What is wrong with the apiVersion and kind of embedded objects."""
+    """Yield what is wrong with the apiVersion and kind of embedded objects."""
     if isinstance(value, list):
         if node.items is not None:
             for index, item in enumerate(value):
@@ -40,7 +40,7 @@ def check_embedded(value: Any, node: Structural, path: str) -> Iterator[Cause]:
 
 
 def embedded_metadata(value: Any, node: Structural, path: str) -> Iterator[tuple[str, Any]]:
-    """The metadata of every embedded object and where it lies."""
+    """Yield the metadata of every embedded object and where it lies."""
     if isinstance(value, list):
         if node.items is not None:
             for index, item in enumerate(value):

@@ -55,5 +55,5 @@ _SETS: Final = {name: frozenset(members.split()) for name, members in _MEMBERS.i
 
 
 def omitted(definition: str) -> frozenset[str]:
-    """The members of a definition (by its OpenAPI name) that are left out when zero."""
+    """Return the members of a definition (by its OpenAPI name) that are left out when zero."""
     return _SETS.get(definition.rpartition(".")[2], frozenset())

@@ -28,7 +28,7 @@ class QuantityError(ValueError):
 
 
 def _parse(text: str) -> tuple[Decimal, str]:
-    """The value and the family of its suffix: ``binary``, ``decimal`` or ``exponent``."""
+    """Return the value and the family of its suffix: ``binary``, ``decimal`` or ``exponent``."""
     match = _SYNTAX.fullmatch(text)
     if match is None:
         raise QuantityError
@@ -48,14 +48,14 @@ def _parsed(sign: str, digits: str, suffix: str, exponent: str | None) -> tuple[
 
 
 def value_of(quantity: Any) -> Decimal:
-    """The exact value. Raises :class:`QuantityError`."""
+    """Return the exact value. Raises :class:`QuantityError`."""
     if isinstance(quantity, bool) or not isinstance(quantity, str | int | float):
         raise QuantityError
     return _parse(str(quantity))[0]
 
 
 def canonical(quantity: Any, finest: Decimal = _NANO) -> str:
-    """The form in which the API server stores it: ``1000m`` is ``1``, ``1024Mi`` is ``1Gi``.
+    """Return the form in which the API server stores it: ``1000m`` is ``1``, ``1024Mi`` is ``1Gi``.
 
     Numbers are accepted as YAML writes them. Fractions below ``finest`` are rounded away from zero.
     Raises :class:`QuantityError`.

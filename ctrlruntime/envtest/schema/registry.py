@@ -49,7 +49,7 @@ class TypeSchema:
         return self._reset.get(subresource, {})
 
     def empty(self) -> Manifest:
-        """What an absent object counts as when its creation is tracked."""
+        """Return what an absent object counts as when its creation is tracked."""
         return {}
 
     def default(self, obj: Manifest) -> None:
@@ -79,7 +79,7 @@ class TypeSchema:
     def validate(
         self, obj: Manifest, old: Manifest | None = None, *, subresource: str = ""
     ) -> list[Cause]:
-        """What is wrong with ``obj``; ``old``: the stored object of an update.
+        """Return what is wrong with ``obj``; ``old``: the stored object of an update.
 
         A write to ``subresource`` "status" is held against the schema of the status alone.
         """
@@ -229,14 +229,14 @@ class SchemaRegistry:
         self._custom: dict[tuple[bytes, bool], CustomSchema] = {}
 
     def for_builtin(self, gvk: GroupVersionKind) -> TypeSchema:
-        """The schema of a built-in kind. Raises :class:`builtin.UnknownKind`."""
+        """Return the schema of a built-in kind. Raises :class:`builtin.UnknownKind`."""
         found = self._builtin.get(gvk)
         if found is None:
             found = self._builtin[gvk] = BuiltinSchema(gvk, self._source, self._types, self._nodes)
         return found
 
     def for_crd_version(self, schema: dict[str, Any], *, status: bool = True) -> TypeSchema:
-        """The schema of a CRD version from its ``openAPIV3Schema``.
+        """Return the schema of a CRD version from its ``openAPIV3Schema``.
 
         ``status``: the version has the status subresource, so that writes to the main resource
         leave ``status`` alone.

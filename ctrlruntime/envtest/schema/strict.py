@@ -25,7 +25,7 @@ class _Object(dict[str, Any]):
 
 
 def strict_decode(body: bytes, content_type: str = "application/json") -> tuple[Any, list[str]]:
-    """The decoded body and its duplicate fields: ``duplicate field "spec.replicas"``.
+    """Return the decoded body and its duplicate fields: ``duplicate field "spec.replicas"``.
 
     The last of repeated values wins, as on the server. Raises :class:`DecodeError`.
     """
@@ -39,7 +39,7 @@ def strict_decode(body: bytes, content_type: str = "application/json") -> tuple[
 
 
 def repeated_fields(body: bytes, plain: Any) -> list[str]:
-    """The duplicate fields of a body that was decoded to ``plain``; none where it is not JSON."""
+    """Return the duplicate fields of a body that was decoded to ``plain``; none where it is not JSON."""
     if not _may_repeat(body, plain):
         return []
     try:

@@ -73,7 +73,7 @@ class Structural:
         return found
 
     def child(self, name: str) -> Structural | None:
-        """The schema of one key of an object, where there is one."""
+        """Return the schema of one key of an object, where there is one."""
         found = self.properties.get(name)
         if found is None and isinstance(self.additional, Structural):
             return self.additional
@@ -87,7 +87,7 @@ def _additional(raw: Any) -> Structural | bool | None:
 
 
 def merge_type(node: Structural, metadata: TypeNode, *, root: bool = False) -> TypeNode:
-    """The type by which objects of this schema are merged."""
+    """Return the type by which objects of this schema are merged."""
     if node.int_or_string:
         return UNTYPED  # what is neither is left to the validation
     if node.type == "object" or root or (not node.type and node.properties):

@@ -75,7 +75,7 @@ def _sound_object(value: dict[str, Any], schema: Schema) -> bool:
 
 
 def kind_of(value: Any) -> str:
-    """The JSON type of a value as messages name it."""
+    """Return the JSON type of a value as messages name it."""
     if value is None:
         return "null"
     if isinstance(value, bool):

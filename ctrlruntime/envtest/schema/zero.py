@@ -61,7 +61,7 @@ _PARTS: dict[str, dict[str, Any]] = {
 
 
 def zero_value(definition: str) -> dict[str, Any]:
-    """The empty object of a definition, fresh."""
+    """Return the empty object of a definition, fresh."""
     kind = definition.rpartition(".")[2]
     empty: dict[str, Any] = {"metadata": {}}
     if kind not in _NO_SPEC:

@@ -68,7 +68,7 @@ class Admission:
     async def mutate(
         self, kind: Kind, request: Request, operation: str, new: Manifest, old: Manifest | None
     ) -> Manifest:
-        """The object after all mutating webhooks. Raises StatusError where one denies."""
+        """Return the object after all mutating webhooks. Raises StatusError where one denies."""
         call = Call(kind, request, operation, new, old)
         hooks = self._matching(_MUTATING, call)
         states: dict[int, bytes] = {}
@@ -84,7 +84,7 @@ class Admission:
     async def validate(
         self, kind: Kind, request: Request, operation: str, new: Manifest, old: Manifest | None
     ) -> None:
-        """Raises StatusError where a webhook denies; all are asked at once."""
+        """Raise StatusError where a webhook denies; all are asked at once."""
         call = Call(kind, request, operation, new, old)
         hooks = self._matching(_VALIDATING, call)
         if not hooks:
@@ -146,7 +146,7 @@ class Admission:
     # -- asking ----------------------------------------------------------------------------
 
     async def _ask(self, hook: Mapping[str, Any], call: Call) -> dict[str, Any] | None:
-        """The response of an allowed request; None where a failure is ignored."""
+        """Return the response of an allowed request; None where a failure is ignored."""
         name = hook["name"]
         if call.request.dry_run and hook.get("sideEffects") not in _SAFE:
             raise bad_request(f'admission webhook "{name}" does not support dry run')
@@ -231,7 +231,7 @@ def _in_version(kind: Kind, obj: Manifest, current: str, wanted: str) -> Manifes
 
 
 def _version_for(rule: Mapping[str, Any], hook: Mapping[str, Any], call: Call) -> str:
-    """The version in which a rule wants the object; "" where it does not match."""
+    """Return the version in which a rule wants the object; "" where it does not match."""
     kind, request = call.kind, call.request
     if not _has(rule.get("operations"), call.operation) or not _has(
         rule.get("apiGroups"), kind.group

@@ -67,7 +67,7 @@ class Authenticator:
         self._key = secrets.token_bytes(32)
 
     def authenticate(self, request: Request) -> User:
-        """Raises Unauthorized."""
+        """Raise Unauthorized."""
         header = request.headers.get("Authorization", "")
         scheme, _, token = header.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
@@ -89,7 +89,7 @@ class Authenticator:
         return self._service_account(token, audiences)
 
     def issue(self, account: Record, audiences: list[str], seconds: int) -> tuple[str, float]:
-        """A token for a service account and when it expires (Unix time)."""
+        """Return a token for a service account and when it expires (Unix time)."""
         now = self._state.options.clock().timestamp()
         claims = {
             "aud": audiences or [ISSUER],
@@ -145,7 +145,7 @@ class Authorizer:
         self._state = state
 
     def check(self, request: Request, verb: str = "") -> None:
-        """Raises Forbidden with the API server's words. `verb`: another than the request's own."""
+        """Raise Forbidden with the API server's words. `verb`: another than the request's own."""
         if self._state.options.authorization == "AlwaysAllow":
             return
         attributes = attributes_of(request)
@@ -190,7 +190,7 @@ class Authorizer:
                 yield record.obj, subject
 
     def referenced(self, ref: Mapping[str, str], namespace: str) -> list[Mapping[str, Any]] | None:
-        """The rules of the role that a binding names; None where there is none."""
+        """Return the rules of the role that a binding names; None where there is none."""
         storage = self._state.storage
         if ref.get("kind") == "Role":
             record = storage.bucket(f"roles.{_RBAC}").get(namespace, ref["name"])
@@ -229,7 +229,7 @@ def attributes_of(request: Request) -> Attributes:
 
 
 def _selected_name(request: Request) -> str:
-    """A list, watch or delete of a collection is about one object if it selects `metadata.name`."""
+    """Return a list, watch or delete of a collection is about one object if it selects `metadata.name`."""
     if request.verb not in _COLLECTIVE:
         return ""
     try:
@@ -255,7 +255,7 @@ def denial(asked: Attributes) -> StatusError:
 
 
 def _bound(binding: Manifest, user: User, namespace: str) -> Manifest | None:
-    """The subject of the binding that is the user."""
+    """Return the subject of the binding that is the user."""
     for subject in binding.get("subjects") or ():
         kind, name = subject.get("kind"), subject.get("name")
         if kind == "User" and name == user.name:

@@ -40,7 +40,7 @@ def read_yaml(body: bytes) -> Any:
 
 
 def body_as_json(request: Request) -> bytes:
-    """The body as JSON bytes. Raises UnsupportedMediaType, BadRequest."""
+    """Return the body as JSON bytes. Raises UnsupportedMediaType, BadRequest."""
     content_type = request.content_type or _JSON
     if content_type == _JSON:
         return request.body
@@ -57,7 +57,7 @@ def body_as_json(request: Request) -> bytes:
 
 
 def decode_object(kind: Kind, request: Request) -> tuple[Manifest, list[str]]:
-    """The object in the body and the strict decoding errors (duplicate keys) found on the way.
+    """Return the object in the body and the strict decoding errors (duplicate keys) found on the way.
 
     `apiVersion` and `kind` are filled in where a built-in kind leaves them out.
     """
@@ -102,7 +102,7 @@ def _json_type(value: Any) -> str:
 
 
 def check_applied(kind: Kind, request: Request, obj: Manifest) -> None:
-    """The type of an applied object; its members are held against the schema by the merge."""
+    """Check the type of an applied object; its members are held against the schema by the merge."""
     api_version = kind.api_version(request.version)
     given = obj.get("apiVersion") or "", obj.get("kind") or ""
     if given != (api_version, kind.kind):
@@ -154,7 +154,7 @@ _METADATA: Final = frozenset(
 
 
 def _unknown_metadata(kind: Kind, obj: Manifest) -> list[str]:
-    """The metadata of custom kinds has the fields of ObjectMeta, whatever their schema."""
+    """Remove unknown metadata of a custom object: it has the fields of ObjectMeta, whatever its schema."""
     if not kind.custom:
         return []
     metadata = obj["metadata"]

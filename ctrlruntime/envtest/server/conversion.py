@@ -20,7 +20,7 @@ _HPA_ANNOTATIONS: Final = {
 
 
 def from_storage(kind: Kind, obj: Manifest, version: str) -> Manifest:
-    """The object as `version` shows it. The result may share parts with `obj`."""
+    """Return the object as `version` shows it. The result may share parts with `obj`."""
     converter = _FROM.get((kind.group, kind.kind, version))
     if converter is not None:
         return converter(obj)
@@ -29,7 +29,7 @@ def from_storage(kind: Kind, obj: Manifest, version: str) -> Manifest:
 
 
 def to_storage(kind: Kind, obj: Manifest, version: str) -> Manifest:
-    """The stored form of an object sent as `version`."""
+    """Return the stored form of an object sent as `version`."""
     converter = _TO.get((kind.group, kind.kind, version))
     if converter is not None:
         return converter(obj)

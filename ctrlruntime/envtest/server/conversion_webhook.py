@@ -37,11 +37,11 @@ class ConversionWebhook:
         self._client = client
 
     async def storage_form(self, kind: Kind, obj: Manifest) -> Manifest:
-        """The object in the storage version. Raises InternalError."""
+        """Return the object in the storage version. Raises InternalError."""
         return await self._convert(kind, obj, kind.storage_version)
 
     async def forms(self, kind: Kind, stored: Manifest) -> dict[str, Manifest]:
-        """The stored object in all other served versions."""
+        """Return the stored object in all other served versions."""
         others = [version for version in kind.versions if version != kind.storage_version]
         return {version: await self._convert(kind, stored, version) for version in others}
 
@@ -95,7 +95,7 @@ def attach(kind: Kind, record: Record, forms: dict[str, Manifest]) -> None:
 
 
 def carrier(kind: Kind, previous: Record) -> Callable[[Record], None] | None:
-    """What completes a record written by the server itself."""
+    """Return what completes a record written by the server itself."""
     if not previous.forms or not converts(kind):
         return None
     return lambda record: carry_over(kind, record, previous)

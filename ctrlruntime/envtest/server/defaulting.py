@@ -40,7 +40,7 @@ class Defaults:
 
 
 def _fresh(value: Any) -> Any:
-    """A copy: defaults are shared, objects are not."""
+    """Return a copy: defaults are shared, objects are not."""
     if isinstance(value, dict):
         return {key: _fresh(item) for key, item in value.items()}
     if isinstance(value, list):

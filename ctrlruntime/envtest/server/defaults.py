@@ -47,7 +47,7 @@ def _claim_templates(spec: _Object) -> None:
 
 
 def _template_labels(job: _Object) -> None:
-    """A Job without labels takes those of its template."""
+    """Give a Job without labels those of its template."""
     labels = ((job.get("spec") or {}).get("template") or {}).get("metadata") or {}
     if labels.get("labels") and not job["metadata"].get("labels"):
         job["metadata"]["labels"] = dict(labels["labels"])
@@ -64,7 +64,7 @@ def _completions(spec: _Object) -> None:
 
 
 def _controller_labels(controller: _Object) -> None:
-    """A ReplicationController takes labels and selector from its template."""
+    """Give a ReplicationController labels and selector from its template."""
     spec = controller.get("spec") or {}
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
     if labels:
@@ -378,7 +378,7 @@ _STATUS: Final[dict[tuple[str, str], Any]] = {
 
 
 def initial_status(kind: Kind) -> dict[str, Any] | None:
-    """The status of a new object; None keeps what was sent (nodes)."""
+    """Return the status of a new object; None keeps what was sent (nodes)."""
     if kind.kind in {"Node", "CustomResourceDefinition"}:
         return None
     return dict(_STATUS.get((kind.group, kind.kind), _ANY))

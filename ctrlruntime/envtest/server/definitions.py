@@ -41,7 +41,7 @@ def initial_status(obj: Manifest) -> dict[str, Any]:
 
 
 def served_kind(definition: Manifest) -> Kind | None:
-    """The kind a definition stands for; None where it serves no version."""
+    """Return the kind a definition stands for; None where it serves no version."""
     spec = definition["spec"]
     names = spec["names"]
     served = [v for v in spec["versions"] if v.get("served")]
@@ -181,7 +181,7 @@ class Definitions:
 
 
 def deprecation(kind: Kind, version: str) -> str:
-    """The warning for a deprecated version; empty for others."""
+    """Return the warning for a deprecated version; empty for others."""
     entry = kind.version_entry(version)
     if not entry.get("deprecated"):
         return ""

@@ -264,21 +264,21 @@ class Deleter:
         return True, final
 
     def finish(self, kind: Kind, record: Record, last: Manifest) -> Record:
-        """The deletion waits for nothing more."""
+        """Return the deletion waits for nothing more."""
         final = self._state.storage.delete(self._state.bucket(kind), record, last)
         hooks.after_delete(self._state, kind, final)
         return final
 
 
 def _namespace_waits(kind: Kind, obj: Manifest) -> bool:
-    """A namespace is deleted by its second step, once its contents are gone."""
+    """Return whether a namespace waits: it is deleted by its second step, once its contents are gone."""
     if kind.kind != "Namespace" or kind.group:
         return False
     return bool((obj.get("spec") or {}).get("finalizers"))
 
 
 def _finalizers(kind: Kind, present: list[str], options: DeleteOptions) -> list[str]:
-    """The finalizers after the propagation policy had its say."""
+    """Return the finalizers after the propagation policy had its say."""
     policy = options.propagation
     if options.orphan is not None:
         policy = "Orphan" if options.orphan else "Background"

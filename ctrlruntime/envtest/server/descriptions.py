@@ -71,7 +71,7 @@ class Descriptions:
 
 
 def _negotiate(request: Request) -> str:
-    """The version of aggregated discovery to answer with, empty for the plain form."""
+    """Return the version of aggregated discovery to answer with, empty for the plain form."""
     for clause in clauses(request.headers.get("Accept", "")):
         wanted = clause.parameters.get("as")
         if not wanted and clause.covers(_JSON):

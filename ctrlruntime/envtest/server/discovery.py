@@ -102,7 +102,7 @@ def api_resource_list(catalog: Catalog, group: str, version: str) -> dict[str, A
 
 
 def kinds_of(catalog: Catalog, group: str, version: str) -> list[Kind]:
-    """The kinds of a group version, by the name of their resource."""
+    """Return the kinds of a group version, by the name of their resource."""
     kinds = [kind for kind in catalog if kind.group == group and version in kind.versions]
     return sorted(kinds, key=lambda kind: kind.plural)
 
@@ -161,7 +161,7 @@ def _subresource(kind: Kind, name: str, version: str) -> dict[str, Any]:
 
 
 def aggregated(catalog: Catalog, version: str, *, core: bool) -> dict[str, Any]:
-    """An `APIGroupDiscoveryList` of `apidiscovery.k8s.io/<version>`: of /api or of /apis."""
+    """Return an `APIGroupDiscoveryList` of `apidiscovery.k8s.io/<version>`: of /api or of /apis."""
     groups = {"": ["v1"]} if core else group_versions(catalog)
     return {
         "kind": "APIGroupDiscoveryList",

@@ -47,7 +47,7 @@ class Document:
 
 
 def digest(*parts: bytes | str) -> str:
-    """A hash as the API server writes them: SHA-512, upper-case hexadecimal."""
+    """Return a hash as the API server writes them: SHA-512, upper-case hexadecimal."""
     total = hashlib.sha512()
     for part in parts:
         total.update(part if isinstance(part, bytes) else part.encode())

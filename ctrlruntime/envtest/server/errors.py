@@ -56,7 +56,7 @@ def too_long(field: str, limit: int) -> FieldError:
 
 
 def show(value: Any) -> str:
-    """A value as Go's field errors print it."""
+    """Return a value as Go's field errors print it."""
     if value is None:
         return "null"
     return orjson.dumps(value).decode()
@@ -133,7 +133,7 @@ class PageNotFound(StatusError):
 
 
 def bad_number(value: str) -> StatusError:
-    """An integer option that is none."""
+    """Return an integer option that is none."""
     return bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
 
 
@@ -143,7 +143,7 @@ def already_exists(group: str, resource: str, name: str) -> StatusError:
 
 
 def being_deleted(group: str, resource: str, name: str) -> StatusError:
-    """The name is still taken by an object on its way out."""
+    """Return the error for a create whose name is still taken by an object on its way out."""
     error = already_exists(group, resource, name)
     error.message = f"object is being deleted: {error.message}"
     return error

@@ -34,7 +34,7 @@ class EscalationCheck:
         self._authorizer = authorizer
 
     def check(self, kind: Kind, request: Request, new: Manifest, old: Manifest | None) -> None:
-        """Raises Forbidden with the rights that the sender has not."""
+        """Raise Forbidden with the rights that the sender has not."""
         if kind.group != GROUP or self._authorizer.allows_all or MASTERS in request.user.groups:
             return
         if kind.plural in _ROLES:

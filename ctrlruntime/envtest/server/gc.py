@@ -183,7 +183,7 @@ class GarbageCollector:
         return self._state.catalog.by_kind(group, owner.get("kind", "")) is not None
 
     def _owner(self, record: Record, owner: dict[str, Any]) -> Record | None:
-        """The owner if it is where the reference points: same namespace or cluster-scoped."""
+        """Return the owner if it is where the reference points: same namespace or cluster-scoped."""
         node = self._present.get(owner.get("uid", ""))
         if node is None or (node[1] and node[1] != record.namespace):
             return None
@@ -234,7 +234,7 @@ class GarbageCollector:
             self._remove_finalizer(kind, record, FOREGROUND)
 
     def _unblock(self, record: Record) -> None:
-        """A chain of owners that wait for each other in a circle would never end."""
+        """Break circles: a chain of owners that wait for each other in a circle would never end."""
         for dependent_kind, dependent in self._dependents_of(record):
             if not dependent.obj["metadata"].get("deletionTimestamp"):
                 continue

@@ -35,7 +35,7 @@ def before_tracking(kind: Kind, obj: Manifest) -> None:
 
 
 def admit(state: State, kind: Kind, obj: Manifest) -> None:
-    """What upstream's default admission plugins add to new objects."""
+    """Add what upstream's default admission plugins add to new objects."""
     match kind.resource:
         case "pods":
             admit_pod(obj)
@@ -138,7 +138,7 @@ def _node(state: State, obj: Manifest) -> None:
 
 
 def _not_ready(obj: Manifest) -> None:
-    """A new node takes no pods until it is marked ready."""
+    """Taint a new node: it takes no pods until it is marked ready."""
     taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
     taints = obj["spec"].setdefault("taints", [])
     if taint not in taints:
@@ -155,7 +155,7 @@ _CREATES: Final[dict[str, Callable[[State, Manifest], None]]] = {
 
 
 def allocator(state: State) -> Allocator:
-    """The addresses and node ports of Services."""
+    """Return the addresses and node ports of Services."""
     found = state.allocations.get("services")
     if found is None:
         found = state.allocations["services"] = Allocator(state.options.service_cidr)
@@ -164,7 +164,7 @@ def allocator(state: State) -> Allocator:
 
 
 def undo_create(state: State, kind: Kind, obj: Manifest) -> None:
-    """A create that failed gives back what `before_create` took."""
+    """Give back what `before_create` took, after a create that failed."""
     if kind.resource == "services":
         allocator(state).release(obj)
 
@@ -190,7 +190,7 @@ def before_update(state: State, kind: Kind, new: Manifest, old: Manifest, subres
 
 
 def after_tracking(kind: Kind, new: Manifest, old: Manifest, subresource: str) -> None:
-    """What an update changes without the writer owning it."""
+    """Make the changes that an update makes without the writer owning it."""
     if kind.resource == "daemonsets.apps" and subresource != "status":
         _count_templates(new, old)
 
@@ -202,7 +202,7 @@ def _show_template_count(obj: Manifest) -> None:
 
 
 def _count_templates(new: Manifest, old: Manifest) -> None:
-    """A field of the old API that lives on as an annotation, whatever the sender makes of it."""
+    """Keep the annotation of a field of the old API, whatever the sender makes of it."""
     count = int((old["metadata"].get("annotations") or {}).get(_TEMPLATE_COUNT) or 0)
     count += new["spec"].get("template") != old["spec"].get("template")
     new["metadata"].setdefault("annotations", {})[_TEMPLATE_COUNT] = str(count)

@@ -86,7 +86,7 @@ def _pod_containers(new: _Object, old: _Object) -> Iterator[FieldError]:
 
 
 def _pod_update(new: _Object, old: _Object) -> Iterator[FieldError]:
-    """What of the containers or of a later deadline is wrong hides the rest."""
+    """Yield what of the containers or of a later deadline is wrong hides the rest."""
     if containers := list(_pod_containers(new, old)):
         yield from containers
         return
@@ -97,7 +97,7 @@ def _pod_update(new: _Object, old: _Object) -> Iterator[FieldError]:
 
 
 def _pod_deadline(new: _Object, old: _Object) -> Iterator[FieldError]:
-    """A deadline may be set, and be made shorter."""
+    """Check a deadline: it may be set, and be made shorter."""
     path = "spec.activeDeadlineSeconds"
     before, after = _get(old, path), _get(new, path)
     if before is None:

@@ -97,7 +97,7 @@ class Impersonation:
 
 
 def _modes(wanted: Wanted, asked: Attributes) -> Iterator[tuple[str, list[Attributes]]]:
-    """What each way of impersonation requires, in the server's order."""
+    """Yield what each way of impersonation requires, in the server's order."""
     if (mode := _constrained_mode(wanted)) is not None:
         on = replace(asked, verb=f"impersonate-on:{mode}:{asked.verb}")
         yield mode, [on, *_rights(asked.user, wanted, f"impersonate:{mode}", AUTHENTICATION)]
@@ -105,7 +105,7 @@ def _modes(wanted: Wanted, asked: Attributes) -> Iterator[tuple[str, list[Attrib
 
 
 def _constrained_mode(wanted: Wanted) -> str | None:
-    """The kind of identity. Nodes and service accounts have one only without groups, uid and extra."""
+    """Return the kind of identity. Nodes and service accounts have one only without groups, uid and extra."""
     if wanted.name.startswith(_NODE):
         return "arbitrary-node" if wanted.name_alone else None
     if wanted.account is not None:
@@ -114,7 +114,7 @@ def _constrained_mode(wanted: Wanted) -> str | None:
 
 
 def _rights(user: User, wanted: Wanted, verb: str, group: str) -> Iterator[Attributes]:
-    """The rights to an identity. `group`: where users, groups and accounts are for this verb."""
+    """Yield the rights to an identity. `group`: where users, groups and accounts are for this verb."""
     right = Attributes(user, verb, group, "v1", "users", name=wanted.name)
     if wanted.account is not None:
         namespace, name = wanted.account

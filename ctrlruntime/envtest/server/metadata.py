@@ -88,7 +88,7 @@ def path_segment(value: str) -> list[str]:
 
 
 def qualified_name(value: str) -> list[str]:
-    """A label key, annotation key or finalizer: `name` or `prefix/name`."""
+    """Return a label key, annotation key or finalizer: `name` or `prefix/name`."""
     return [] if _QUALIFIED_RE.fullmatch(value) and len(value) <= 63 else _unqualified(value)
 
 
@@ -134,7 +134,7 @@ def validate_name(kind: Kind, value: str, field: str, *, prefix: bool = False) -
 
 
 def validate_metadata(kind: Kind, metadata: Manifest) -> list[FieldError]:
-    """What holds for the metadata of every object, created or updated."""
+    """Return what holds for the metadata of every object, created or updated."""
     errors: list[FieldError] = []
     if prefix := metadata.get("generateName"):
         errors += validate_name(kind, prefix, "metadata.generateName", prefix=True)
@@ -232,8 +232,7 @@ def _finalizers(kind: Kind, finalizers: list[str]) -> list[FieldError]:
 
 
 def validate_metadata_update(new: Manifest, old: Manifest) -> list[FieldError]:
-    """What an update may not change: name, namespace, uid, timestamps; no new finalizers while
-    the object is being deleted."""
+    """Return what an update may not change: name, namespace, uid, timestamps; no new finalizers while the object is being deleted."""
     errors: list[FieldError] = []
     if old.get("deletionTimestamp"):
         known = set(old.get("finalizers") or ())

@@ -50,7 +50,7 @@ class Remaining:
         return bool(self.resources)
 
     def conditions(self, before: list[Manifest], now: str) -> list[Manifest]:
-        """The conditions now; one that is the same as before keeps its time."""
+        """Return the conditions now; one that is the same as before keeps its time."""
         said = {
             "NamespaceContentRemaining": (
                 "SomeResourcesRemain",

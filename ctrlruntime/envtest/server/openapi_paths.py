@@ -181,7 +181,7 @@ def _subresource(
 
 
 def paths_v3(found: list[Operation]) -> dict[str, Any]:
-    """The `paths` of an OpenAPI v3 document."""
+    """Return the `paths` of an OpenAPI v3 document."""
     paths: dict[str, Any] = {}
     for operation in sorted(found, key=lambda each: each.path):
         entry = paths.get(operation.path)
@@ -239,7 +239,7 @@ def _path_parameters(operation: Operation, dialect: str) -> list[dict[str, Any]]
 
 
 def paths_v2(found: list[Operation]) -> dict[str, Any]:
-    """The `paths` of an OpenAPI v2 document."""
+    """Return the `paths` of an OpenAPI v2 document."""
     paths: dict[str, Any] = {}
     for operation in sorted(found, key=lambda each: each.path):
         entry = paths.get(operation.path)

@@ -85,7 +85,7 @@ _SAME: Final = {
 
 @cache
 def document_type() -> type[Message]:
-    """The message class `openapi.v2.Document`, made at the first call."""
+    """Return the message class `openapi.v2.Document`, made at the first call."""
     return messages("openapi.v2", _TABLE)["Document"]
 
 
@@ -95,13 +95,13 @@ def encode_head(version: str) -> bytes:
 
 
 def encode_definitions(schemas: Mapping[str, dict[str, Any]]) -> bytes:
-    """A piece of a document with these definitions."""
+    """Return a piece of a document with these definitions."""
     named = [{"name": name, "value": _schema(schema)} for name, schema in schemas.items()]
     return document_type()(definitions={"additional_properties": named}).SerializeToString()
 
 
 def encode_paths(paths: Mapping[str, dict[str, Any]]) -> bytes:
-    """A piece of a document with these paths."""
+    """Return a piece of a document with these paths."""
     named = [{"name": path, "value": _path_item(item)} for path, item in paths.items()]
     return document_type()(paths={"path": named}).SerializeToString()
 

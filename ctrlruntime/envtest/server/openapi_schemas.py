@@ -40,7 +40,7 @@ _UNIONS: Final[dict[str, Schema]] = {
 
 
 def schema_name(kind: Kind, version: str, suffix: str = "") -> str:
-    """The name of the kind's schema, or with suffix "List" that of its list."""
+    """Return the name of the kind's schema, or with suffix "List" that of its list."""
     if kind.custom:
         reverse = ".".join(reversed(kind.group.split(".")))
         return f"{reverse}.{version}.{kind.list_name if suffix else kind.kind}"
@@ -91,7 +91,7 @@ def _wrap_references(schema: Any) -> Any:
 
 
 def custom_schemas(kind: Kind, version: str, dialect: Dialect) -> dict[str, Schema]:
-    """The schemas of a custom kind and of its list, by name."""
+    """Return the schemas of a custom kind and of its list, by name."""
     declared = kind.version_entry(version)["schema"]["openAPIV3Schema"]
     root: Schema = _v2(declared) if dialect == "v2" else dict(declared)
     root["type"] = "object"
@@ -160,7 +160,7 @@ _V3_ONLY: Final = frozenset(
 
 
 def _v2(schema: Schema) -> Schema:
-    """What v2 can express of a structural schema: it has no null, no unions and no defaults."""
+    """Return what v2 can express of a structural schema: it has no null, no unions and no defaults."""
     out: Schema = {}
     free = schema.get("x-kubernetes-preserve-unknown-fields")
     loose = schema.get("nullable") or schema.get("x-kubernetes-int-or-string")

@@ -48,7 +48,7 @@ class Patcher:
         self._state = state
 
     def prepare(self, kind: Kind, request: Request) -> Patch:
-        """Raises UnsupportedMediaType, BadRequest."""
+        """Raise UnsupportedMediaType, BadRequest."""
         content_type = request.content_type
         if content_type == APPLY_YAML:
             return self._apply(kind, request)
@@ -198,8 +198,11 @@ class Patcher:
         pruned: bool = False,
         applied: Manifest | None = None,
     ) -> None:
-        """`applied`: where the object is the result of an apply, what a merge has held against the
-        schema and put into an object that was right."""
+        """Complete the patched object.
+
+        `applied`: where the object is the result of an apply, what a merge has held against the schema and
+        put into an object that was right.
+        """
         schema = self._state.schema(kind, request.version)
         if not pruned:
             schema.prune(obj)
@@ -243,7 +246,7 @@ class Patcher:
 
     @staticmethod
     def _converts(kind: Kind, request: Request, obj: Manifest, schema: TypeSchema) -> None:
-        """The same for what an apply has made, which upstream finds out late."""
+        """Check the same of what an apply has made, which upstream finds out late."""
         if (mismatch := schema.mismatch(obj)) is not None:
             typed = f"{kind.group}/{request.version}, Kind={kind.kind}"
             name = f"{request.namespace}/{request.name}"
@@ -269,7 +272,7 @@ class Patcher:
 
 
 def read_applied(request: Request) -> Manifest:
-    """The body of an apply, JSON or YAML. Raises BadRequest."""
+    """Return the body of an apply, JSON or YAML. Raises BadRequest."""
     try:
         applied = orjson.loads(request.body)
     except orjson.JSONDecodeError:
@@ -296,7 +299,7 @@ def _json_kind(value: Any) -> str:
 
 
 def check_namespace(request: Request, obj: Manifest) -> None:
-    """The namespaces of the URL and of the object must agree."""
+    """Check that the namespaces of the URL and of the object agree."""
     given = obj["metadata"].get("namespace")
     if given and given != request.namespace:
         raise bad_request(
@@ -305,7 +308,7 @@ def check_namespace(request: Request, obj: Manifest) -> None:
 
 
 def drop_nulls(obj: Any) -> None:
-    """A null means absent in a built-in kind."""
+    """Remove nulls: in a built-in kind they mean absent."""
     if isinstance(obj, list):
         for item in obj:
             drop_nulls(item)
@@ -318,7 +321,7 @@ def drop_nulls(obj: Any) -> None:
 
 
 def invalid_patch(patched: Manifest, error: StatusError) -> StatusError:
-    """A patch whose result cannot be decoded is an invalid value of `patch`."""
+    """Return a patch whose result cannot be decoded is an invalid value of `patch`."""
     if error.code != 400:
         return error
     shown = orjson.dumps(orjson.dumps(patched).decode()).decode()

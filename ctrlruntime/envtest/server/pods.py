@@ -30,7 +30,7 @@ def _host_path(path: _Object) -> None:
 
 
 def _service_account(spec: _Object) -> None:
-    """The old name of the field mirrors the new one."""
+    """Set the old name of the field as the new one."""
     name = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if name:
         spec["serviceAccountName"] = spec["serviceAccount"] = name
@@ -108,7 +108,7 @@ TEMPLATE: Final = Defaults({"spec": {}}, {"spec": POD_SPEC})
 
 
 def _requests(pod: _Object) -> None:
-    """Requests default to limits; with the host's network, ports are the host's."""
+    """Request default to limits; with the host's network, ports are the host's."""
     spec = pod.get("spec") or {}
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         resources = container.get("resources") or {}
@@ -131,7 +131,7 @@ def default_pod(pod: _Object) -> None:
 
 
 def _addresses(status: _Object) -> None:
-    """The list follows the single address where the two disagree."""
+    """Make the list of addresses agree: it follows the single address where the two disagree."""
     address = status.get("podIP")
     listed = status.get("podIPs") or [{}]
     if address and listed[0].get("ip") != address:
@@ -139,7 +139,7 @@ def _addresses(status: _Object) -> None:
 
 
 def admit_pod(pod: _Object) -> None:
-    """What the default admission plugins add to a new pod."""
+    """Add what the default admission plugins add to a new pod."""
     spec = pod["spec"]
     spec.setdefault("priority", 0)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")

@@ -35,7 +35,7 @@ def _messages() -> dict[str, type[Message]]:
 
 
 def decode(body: bytes) -> Manifest | None:
-    """The object in the body; None where it cannot be read in full."""
+    """Return the object in the body; None where it cannot be read in full."""
     if not body.startswith(_MAGIC):
         return None
     try:

@@ -67,7 +67,7 @@ def _excess(quota: Record, exceeded: Iterable[tuple[str, int, int, Any]]) -> str
 
 
 def _counters(kind: Kind) -> Mapping[str, Counts]:
-    """The names that a quota counts objects of the kind by, and what one object counts."""
+    """Return the names that a quota counts objects of the kind by, and what one object counts."""
     found: dict[str, Counts] = {f"count/{kind.resource}": lambda _: 1}
     if kind.resource in _BY_NAME:
         found[kind.resource] = lambda _: 1

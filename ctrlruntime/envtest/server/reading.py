@@ -82,7 +82,7 @@ class Reader:
         return record
 
     def one(self, kind: Kind, request: Request) -> bytes:
-        """The object in the form asked for."""
+        """Return the object in the form asked for."""
         record = self.get(kind, request)
         if request.form != "table":
             return self._state.encode(kind, record, request.version, request.form)

@@ -59,7 +59,7 @@ class Request:
         return self.query.get(name, "") in _TRUE
 
     def number(self, name: str) -> int:
-        """An integer option; 0 where absent. Raises BadRequest."""
+        """Return an integer option; 0 where absent. Raises BadRequest."""
         value = self.query.get(name) or "0"
         try:
             return int(value)
@@ -134,7 +134,7 @@ def _verb(request: Request, watching: bool) -> str:
 
 
 def negotiate(accept: str, verb: str = "") -> Form:
-    """The form of the answer; JSON is always among those the clients accept, or it is 406."""
+    """Return the form of the answer; JSON is always among those the clients accept, or it is 406."""
     if not accept or accept == "application/json":
         return "full"
     for choice in accept.split(","):
@@ -199,7 +199,7 @@ def _invalid_options(request: Request, name: str, reason: str, text: str) -> Sta
 
 
 def parse_version(value: str) -> int:
-    """A resourceVersion option. Raises StatusError 500, as upstream."""
+    """Return a resourceVersion option. Raises StatusError 500, as upstream."""
     if not value.isascii() or not value.isdigit():
         text = f'strconv.ParseUint: parsing "{value}": invalid syntax'
         raise StatusError(500, "", f'resourceVersion: Invalid value: "{value}": {text}')

@@ -99,7 +99,7 @@ class Reviews:
 
 
 def _validate(kind: Kind, spec: Manifest) -> None:
-    """Raises Invalid for questions that are none, or two."""
+    """Raise Invalid for questions that are none, or two."""
     if not kind.kind.endswith("AccessReview"):
         return
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")

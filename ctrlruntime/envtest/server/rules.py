@@ -466,7 +466,7 @@ _TABLE: Final[dict[tuple[str, str], Rules]] = {
 
 
 def check(kind: Kind, new: Manifest, old: Manifest | None, subresource: str) -> list[FieldError]:
-    """Findings on a built-in object; `old` is the stored one of an update."""
+    """Return the findings on a built-in object; `old` is the stored one of an update."""
     if subresource == "status":
         return []
     key = ("" if kind.kind == "Event" else kind.group, kind.kind)

@@ -139,7 +139,7 @@ def _check_value(key: str, value: str) -> None:
 
 
 def parse_labels(text: str) -> LabelTest | None:
-    """A predicate on labels; None selects everything. Raises BadRequest."""
+    """Return a predicate on labels; None selects everything. Raises BadRequest."""
     requirements = _Parser(text).parse()
     if not requirements:
         return None
@@ -153,7 +153,7 @@ def parse_labels(text: str) -> LabelTest | None:
 
 
 def matches_selector(selector: Mapping[str, Any], labels: Labels) -> bool:
-    """A LabelSelector object (matchLabels, matchExpressions); an empty one matches everything."""
+    """Return a LabelSelector object (matchLabels, matchExpressions); an empty one matches everything."""
     for key, value in (selector.get("matchLabels") or {}).items():
         if labels.get(key) != value:
             return False
@@ -176,7 +176,7 @@ class FieldTerm:
 
 
 def field_value(obj: Manifest, path: str) -> str:
-    """The text a field selector compares; absent fields are empty."""
+    """Return the text a field selector compares; absent fields are empty."""
     if path in _RENAMED:
         path = _RENAMED[path]
     node: Any = obj

@@ -43,7 +43,7 @@ class Allocator:
             spec.setdefault("healthCheckNodePort", self._take_port())
 
     def reassign(self, new: Manifest, old: Manifest) -> None:
-        """An update keeps the address; node ports follow the type."""
+        """Carry over allocations: an update keeps the address; node ports follow the type."""
         after, before = new.get("spec") or {}, old.get("spec") or {}
         if after.get("type") == "ExternalName":
             if before.get("type") != "ExternalName":

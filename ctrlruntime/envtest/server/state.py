@@ -77,7 +77,7 @@ class State:
         return self.schemas.for_crd_version(entry["schema"]["openAPIV3Schema"], status=status)
 
     def shown(self, kind: Kind, record: Record, version: str) -> Manifest:
-        """The stored object as `version` shows it. Not to be changed."""
+        """Return the stored object as `version` shows it. Not to be changed."""
         if not kind.custom:
             if conversion.same_in_storage(kind, version):
                 return record.obj
@@ -119,7 +119,7 @@ class State:
         return lambda: orjson.dumps(conversion.from_storage(kind, record.obj, version))
 
     def _reread(self, kind: Kind, record: Record, version: str) -> bytes:
-        """A custom object under a later schema or another version: pruned and defaulted anew."""
+        """Return a custom object under a later schema or another version: pruned and defaulted anew."""
         obj = record.load()
         obj["apiVersion"] = kind.api_version(version)
         schema = self.schema(kind, version)
@@ -128,7 +128,7 @@ class State:
         return orjson.dumps(obj)
 
     def load(self, kind: Kind, record: Record, version: str) -> Manifest:
-        """A private copy of the stored object as `version` shows it."""
+        """Return a private copy of the stored object as `version` shows it."""
         loaded: Manifest = orjson.loads(self.encode(kind, record, version))
         return loaded
 

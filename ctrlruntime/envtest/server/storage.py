@@ -118,7 +118,7 @@ class Watcher(Protocol):
         """Take a change, without waiting."""
 
     def forget(self, revision: int) -> None:
-        """Changes up to this revision are not kept any longer."""
+        """Change up to this revision are not kept any longer."""
 
 
 Attach = Callable[[Record], None]
@@ -145,7 +145,7 @@ class Bucket:
         return len(self.records)
 
     def scan(self, namespace: str = "", after: str = "") -> Iterator[Record]:
-        """Records in etcd's order of keys; `after` is the last key already seen."""
+        """Return records in etcd's order of keys; `after` is the last key already seen."""
         start, stop = self._range(namespace)
         if after:
             start = max(start, bisect_left(self._sorted, after + "\0"))
@@ -164,7 +164,7 @@ class Bucket:
         return start, bisect_left(self._sorted, namespace + _AFTER_SLASH)
 
     def since(self, revision: int) -> list[Change]:
-        """Changes after `revision`, oldest first."""
+        """Change after `revision`, oldest first."""
         found: list[Change] = []
         for change in reversed(self.history):
             if change.revision <= revision:
@@ -273,8 +273,10 @@ class Storage:
     def create(
         self, bucket: Bucket, obj: Manifest, epoch: int = 0, attach: Attach | None = None
     ) -> Record:
-        """Store a new object; takes the dict over. `attach` completes the record before anyone
-        is notified."""
+        """Store a new object; takes the dict over.
+
+        `attach` completes the record before anyone is notified.
+        """
         return self._write(bucket, obj, None, epoch, attach)
 
     def update(

@@ -74,7 +74,7 @@ def prepare_update(kind: Kind, new: Manifest, old: Manifest, subresource: str) -
 
 
 def unsent_deletion(new: Manifest, old: Manifest) -> Manifest:
-    """What of the mark of a deletion an update does not repeat; to be asked before it is restored."""
+    """Return what of the mark of a deletion an update does not repeat; to be asked before it is restored."""
     metadata, before = new["metadata"], old["metadata"]
     return {
         name: before[name] for name in _DELETION if name in before and metadata.get(name) is None
@@ -126,7 +126,7 @@ def _annotations(obj: Manifest) -> Manifest:
 def validate(
     state: State, kind: Kind, version: str, new: Manifest, old: Manifest | None, subresource: str
 ) -> None:
-    """Raises Invalid with all findings."""
+    """Raise Invalid with all findings."""
     metadata = new["metadata"]
     errors = validate_metadata(kind, metadata)
     if old is not None:

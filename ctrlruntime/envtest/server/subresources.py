@@ -122,7 +122,7 @@ class Subresources:
         return Answer(200, orjson.dumps(_scale_of(kind, orjson.loads(answer.body), paths)))
 
     async def _apply_scale(self, kind: Kind, request: Request, paths: ScalePaths) -> Answer:
-        """An apply of the one field, with owners as the scale shows them."""
+        """Return an apply of the one field, with owners as the scale shows them."""
         applied = read_applied(request)
         given = applied.get("apiVersion") or "", applied.get("kind") or ""
         if given != _SCALE:
@@ -286,13 +286,13 @@ def _as_scale(error: StatusError, api_version: str) -> StatusError:
 
 
 def _copy(live: Manifest | None) -> Manifest:
-    """A copy to change: the write path compares it with what was there."""
+    """Return a copy to change: the write path compares it with what was there."""
     copy: Manifest = orjson.loads(orjson.dumps(live))
     return copy
 
 
 def scale_view(kind: Kind, version: str, obj: Manifest) -> Manifest:
-    """The object as its scale subresource shows it."""
+    """Return the object as its scale subresource shows it."""
     return _scale_of(kind, obj, _scale_paths(kind, version))
 
 
@@ -334,7 +334,7 @@ def _scale_of(kind: Kind, obj: Manifest, paths: ScalePaths) -> Manifest:
 
 
 def selector_text(kind: Kind, selector: Manifest) -> str:
-    """A label selector as the text that a list request takes."""
+    """Return a label selector as the text that a list request takes."""
     if kind.kind == "ReplicationController":
         selector = {"matchLabels": selector}
     parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]

@@ -16,7 +16,7 @@ _INCLUDED: Final = ("None", "Metadata", "Object")
 
 
 def included(request: Request) -> str:
-    """What of each object its row carries: `includeObject`. Raises BadRequest."""
+    """Return what of each object its row carries: `includeObject`. Raises BadRequest."""
     wanted = request.query.get("includeObject") or "Metadata"
     if wanted not in _INCLUDED:
         raise bad_request(
@@ -37,7 +37,7 @@ def render(
     list_metadata: dict[str, Any] | None = None,
     now: datetime | None = None,
 ) -> Manifest:
-    """A Table of the objects. `include` is `includeObject`: None, Metadata or Object."""
+    """Return a Table of the objects. `include` is `includeObject`: None, Metadata or Object."""
     printer = printer_for(kind, version)
     moment = now or datetime.now(UTC)
     return {

@@ -104,7 +104,7 @@ class Watch:
             self._bucket.watchers.pop(id(self), None)
 
     def _first(self) -> bytes:
-        """What is sent at once: the current state, or the changes since the given revision."""
+        """Return what is sent at once: the current state, or the changes since the given revision."""
         revision = self._state.storage.revision
         self._seen = revision
         start = self.options.start
@@ -200,7 +200,7 @@ class Watch:
         return self.options.start or 0
 
     def _line(self, change: Change) -> bytes:
-        """The change as this watcher sees it: objects enter and leave its selection."""
+        """Return the change as this watcher sees it: objects enter and leave its selection."""
         chosen = self._chosen
         if chosen.namespace and change.record.namespace != chosen.namespace:
             return b""
@@ -266,7 +266,7 @@ class Watch:
 
 
 def _left(previous: Record, revision: int) -> Record:
-    """The last state seen by a watcher whose selection the object left, at the new revision."""
+    """Return the last state seen by a watcher whose selection the object left, at the new revision."""
     key = (previous.namespace, previous.name)
     return Record(key, previous.load(), revision, previous.epoch)
 

@@ -35,7 +35,7 @@ class WebhookClient:
     async def post(
         self, client: Mapping[str, Any], body: Mapping[str, Any], seconds: float
     ) -> dict[str, Any]:
-        """The answer of the webhook that `clientConfig` names. Raises CallError."""
+        """Return the answer of the webhook that `clientConfig` names. Raises CallError."""
         url, name = self._address(client)
         if self._session is None:
             self._session = aiohttp.ClientSession(trust_env=False)
@@ -61,7 +61,7 @@ class WebhookClient:
         return _read(raw, status)
 
     def _address(self, client: Mapping[str, Any]) -> tuple[str, str | None]:
-        """The URL and, for a service, the name its certificate must have."""
+        """Return the URL and, for a service, the name its certificate must have."""
         service = client.get("service")
         if not service:
             return str(client.get("url") or ""), None

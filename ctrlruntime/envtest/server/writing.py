@@ -83,7 +83,7 @@ class Writer:
         )
 
     def prepare(self, kind: Kind, request: Request) -> Patch:
-        """What a patch makes of an object; to be given to `modify`."""
+        """Return what a patch makes of an object; to be given to `modify`."""
         return self._patcher.prepare(kind, request)
 
     # -- reading what was sent -------------------------------------------------------------
@@ -99,7 +99,7 @@ class Writer:
 
     @staticmethod
     def _place(kind: Kind, request: Request, obj: Manifest) -> None:
-        """The namespace of the URL and of the object must agree."""
+        """Check that the namespaces of the URL and of the object agree."""
         metadata = obj["metadata"]
         if not kind.namespaced:
             if metadata.get("namespace") and kind.kind != "Namespace":
@@ -137,7 +137,7 @@ class Writer:
             raise
 
     async def _insert(self, kind: Kind, request: Request, obj: Manifest) -> Answer:
-        """The last steps of a create: checks, and into the storage."""
+        """Return the last steps of a create: checks, and into the storage."""
         state = self._state
         strategy.validate(state, kind, request.version, obj, None, "")
         await self._approve(kind, request, "CREATE", obj, None)
@@ -161,7 +161,7 @@ class Writer:
         return Answer(201, state.encode(kind, record, request.version, request.form))
 
     def _name(self, kind: Kind, obj: Manifest) -> None:
-        """A name from generateName, tried until it is free."""
+        """Make a name from generateName, tried until it is free."""
         metadata = obj["metadata"]
         prefix = metadata.get("generateName")
         if metadata.get("name") or not prefix:
@@ -206,8 +206,7 @@ class Writer:
         may_create: bool = False,
         tracked: bool = False,
     ) -> Answer:
-        """Read, change, store; again where another write came between (unless the sender named
-        a resourceVersion)."""
+        """Read, change, store; again where another write came between (unless the sender named a resourceVersion)."""
         bucket = self._state.bucket(kind)
         namespace = request.namespace if kind.namespaced else ""
         for _ in range(_TRIES):
@@ -380,7 +379,7 @@ class Writer:
     async def _in_all_versions(
         self, kind: Kind, request: Request, obj: Manifest
     ) -> tuple[Manifest, dict[str, Manifest]]:
-        """The stored form and, where a webhook converts, the forms in the other versions."""
+        """Return the stored form and, where a webhook converts, the forms in the other versions."""
         admission = self._state.admission
         if admission is None or not converts(kind):
             return self._to_storage(kind, request, obj), {}
@@ -408,7 +407,7 @@ class Writer:
         return stored
 
     def _show(self, kind: Kind, request: Request, stored: Manifest) -> bytes:
-        """The answer to a dry run."""
+        """Return the answer to a dry run."""
         metadata = stored["metadata"]
         version = metadata.get("resourceVersion")
         key = (metadata.get("namespace", ""), metadata["name"])

@@ -31,9 +31,12 @@ class News:
         now: float,
         boundaries: Collection[int] = (),
     ) -> bool:
-        """Whether to report to the set's listeners; if so, it counts as reported. `now` in seconds, never going
-        back. The first look at a set without an answer is no news. `boundaries`: heights that a listener waits
-        for; that a node makes one of them next is reported at once."""
+        """Whether to report to the set's listeners; if so, it counts as reported.
+
+        `now` in seconds, never going back. The first look at a set without an answer is no news.
+        `boundaries`: heights that a listener waits for; that a node makes one of them next is reported at
+        once.
+        """
         seen = list(observations)
         words = {each.uid: _word(each, boundaries) for each in seen if each.at is not None}
         heights = {each.uid: each.height for each in seen if each.is_reachable}
@@ -53,7 +56,7 @@ class News:
         return reported is None or now - reported.at >= SECONDS_OF_HEIGHTS
 
     def forget(self, key: Hashable) -> None:
-        """The set is gone."""
+        """Forget a set that is gone."""
         self._reported.pop(key, None)
 
 

@@ -42,7 +42,7 @@ PodsOf = Callable[[str, str], Iterable[Entry]]
 
 
 def wall_clock() -> datetime:
-    """The machine's time, in UTC."""
+    """Return the machine's time, in UTC."""
     return datetime.now(UTC)
 
 
@@ -68,8 +68,11 @@ class _Followed:
 
 
 class CosmosCache:
-    """What all nodes last said; see `Observations`. It is a runnable: when its manager stops, nothing is asked
-    any more, and nothing is under way when that has ended."""
+    """What all nodes last said; see `Observations`.
+
+    It is a runnable: when its manager stops, nothing is asked any more, and nothing is under way when that
+    has ended.
+    """
 
     def __init__(
         self,
@@ -103,8 +106,10 @@ class CosmosCache:
     # -- what is known -------------------------------------------------------------------------
 
     def collect(self, namespace: str, name: str) -> list[Observation]:
-        """One for each main Pod that exists, by ordinal. Nodes of Pods that are being deleted do not count as
-        reachable, whatever they said."""
+        """One for each main Pod that exists, by ordinal.
+
+        Nodes of Pods that are being deleted do not count as reachable, whatever they said.
+        """
         return [self._observation(entry) for entry in self._pods(namespace, name)]
 
     def synced(self, namespace: str, name: str) -> list[Observation]:
@@ -114,7 +119,7 @@ class CosmosCache:
         return [found for entry, found in seen if found.is_in_sync and is_settled(entry, now)]
 
     def disks(self, namespace: str, name: str) -> list[DiskObservation]:
-        """The usage of the disk of each main Pod that is not being deleted, by ordinal."""
+        """Return the usage of the disk of each main Pod that is not being deleted, by ordinal."""
         found: list[DiskObservation] = []
         for entry in self._pods(namespace, name):
             if not is_terminating(entry):
@@ -145,8 +150,11 @@ class CosmosCache:
     def follow(
         self, namespace: str, name: str, *, folder: str = "", boundaries: Iterable[int] = ()
     ) -> None:
-        """Ask the nodes of a set as its Pods now are. `folder`: where the disk of each is mounted; empty if
-        its usage is not needed. `boundaries`: heights that are reported to listeners at once."""
+        """Ask the nodes of a set as its Pods now are.
+
+        `folder`: where the disk of each is mounted; empty if its usage is not needed. `boundaries`: heights
+        that are reported to listeners at once.
+        """
         if self._closed:
             return
         key, pods = (namespace, name), self._pods(namespace, name)

@@ -44,7 +44,7 @@ class Memory(Generic[T]):
         return [slot.record for slot in self._slots.values()]
 
     def get(self, uid: str) -> Record[T]:
-        """The last answer of a Pod; that it was not asked, if there is none."""
+        """Return the last answer of a Pod; that it was not asked, if there is none."""
         slot = self._slots.get(uid)
         return Record() if slot is None else slot.record
 
@@ -54,7 +54,7 @@ class Memory(Generic[T]):
             self._slots[uid] = _Slot(Record(), self._next())
 
     def drop(self, uid: str) -> None:
-        """The Pod is gone, and so are its answers, those under way too."""
+        """Forget a Pod that is gone, and its answers, those under way too."""
         self._slots.pop(uid, None)
 
     def invalidate(self, uid: str) -> None:
@@ -63,7 +63,7 @@ class Memory(Generic[T]):
             self._slots[uid] = _Slot(Record(), self._next())
 
     def begin(self) -> int:
-        """A ticket for a question that begins now."""
+        """Return a ticket for a question that begins now."""
         return self._next()
 
     def settle(self, uid: str, ticket: int, record: Record[T]) -> bool:

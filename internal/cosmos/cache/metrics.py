@@ -78,7 +78,7 @@ class CacheMetrics:
         )
 
     def of(self, question: str) -> "QuestionMetrics":
-        """The series of one kind of question."""
+        """Return the series of one kind of question."""
         return QuestionMetrics(
             questions=self.questions.labels(question),
             discarded=self.discarded.labels(question),
@@ -94,7 +94,7 @@ class CacheMetrics:
         waiting: Callable[[], float],
         nodes: Callable[[str], float],
     ) -> None:
-        """The numbers that are read at each scrape."""
+        """Set the functions that are called at each scrape."""
         self.age.set_function(age)
         self.under_way.set_function(under_way)
         self.waiting.set_function(waiting)

@@ -74,5 +74,7 @@ class Observations(Protocol):
         """Forget what these Pods said, and what they may be saying to a question already under way."""
 
     def subscribe(self, changed: Callable[[Request], None]) -> None:
-        """Subscribe to sets whose nodes came into sync, fell out of it, or became (un)reachable at once; of
-        heights alone at most once a minute for each set."""
+        """Subscribe to sets whose nodes came into sync, fell out of it, or became (un)reachable at once.
+
+        Heights alone are reported at most once a minute for each set.
+        """

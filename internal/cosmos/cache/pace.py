@@ -23,8 +23,7 @@ class Pace:
     """A number between two, at random."""
 
     def pause(self, nodes: int, overdue: int = 0) -> float:
-        """How long to wait when there are so many `nodes`, and the last `overdue` questions to this one took
-        all the time they were given."""
+        """How long to wait when there are so many `nodes`, and the last `overdue` questions to this one took all the time they were given."""
         usual = max(self.interval, nodes / PER_SECOND)
         slowed = usual * 2.0 ** min(overdue, 10)
         return min(slowed, max(SLOWEST, usual)) * self.draw(1 - JITTER, 1 + JITTER)

@@ -50,7 +50,7 @@ class Questions(Generic[T]):
     async def _once(
         self, target: Target, *, suspect: bool
     ) -> tuple[Failure | None, Record[T] | None]:
-        """What went wrong, and the answer if it counts."""
+        """Return what went wrong, and the answer if it counts."""
         async with self.pool.turn(suspect=suspect):
             ticket, at, began = self.memory.begin(), self.now(), time.monotonic()
             record, failure = await self._record(target, at)

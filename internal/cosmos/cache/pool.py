@@ -13,7 +13,7 @@ class Pool:
     """
 
     def __init__(self, size: int) -> None:
-        """Raises ValueError for a pool without places."""
+        """Raise ValueError for a pool without places."""
         if size < 1:
             raise ValueError(f"a pool of {size} lets nobody in; it has to have at least 1 place")
         self._all = asyncio.Semaphore(size)

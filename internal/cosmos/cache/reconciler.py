@@ -39,7 +39,7 @@ class CacheReconciler:
 
 
 def asked_of(entry: Entry) -> tuple[str, list[int]]:
-    """The folder whose disk is to be looked at, and the heights at which another version starts.
+    """Return the folder whose disk is to be looked at, and the heights at which another version starts.
 
     The folder is empty if the set does not want its disks to grow.
     """
@@ -51,6 +51,6 @@ def asked_of(entry: Entry) -> tuple[str, list[int]]:
 
 
 def disk_of(node_set: CosmosFullNode) -> str:
-    """The folder whose disk is to be looked at; empty if the set does not want its disks to grow."""
+    """Return the folder whose disk is to be looked at; empty if the set does not want its disks to grow."""
     heal = node_set.spec.self_heal
     return chain_home(node_set) if heal is not None and heal.pvc_auto_scale is not None else ""

@@ -44,7 +44,7 @@ class Address:
 
 
 def address_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Address:
-    """The address that a Pod's spec and status tell."""
+    """Return the address that a Pod's spec and status tell."""
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     return Address(
         host=str(status.get("podIP") or ""),

@@ -52,7 +52,7 @@ class NodeClient:
     async def _get(
         self, url: URL, params: dict[str, str] | None = None, *, errors: bool = False
     ) -> bytes:
-        """The body; with `errors` also that of an answer with code 500, which describes what is wrong."""
+        """Return the body; with `errors` also that of an answer with code 500, which describes what is wrong."""
         import aiohttp  # a fifth of a manager's import time, and only node sets need it
 
         try:

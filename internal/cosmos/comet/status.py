@@ -40,7 +40,7 @@ _decoder = msgspec.json.Decoder(_Envelope)
 
 
 def parse_status(body: bytes) -> NodeStatus:
-    """The status in the answer of a node. Numbers come as strings there. Raises NodeError."""
+    """Return the status in the answer of a node. Numbers come as strings there. Raises NodeError."""
     try:
         envelope = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

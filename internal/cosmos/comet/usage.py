@@ -35,7 +35,7 @@ _decoder = msgspec.json.Decoder(_Answer)
 
 
 def parse_usage(body: bytes) -> DiskUsage:
-    """The usage in an answer. Raises NodeError."""
+    """Return the usage in an answer. Raises NodeError."""
     try:
         answer = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

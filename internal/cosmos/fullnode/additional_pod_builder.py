@@ -20,8 +20,9 @@ _PER_NODE: Final = 100
 
 
 def build_additional_pods(node_set: CosmosFullNode) -> list[Desired]:
-    """Those of each node that is to run. While a node is away nothing stands beside it: it could be
-    writing to its disk.
+    """Those of each node that is to run.
+
+    While a node is away nothing stands beside it: it could be writing to its disk.
 
     Raises InvalidSpec for a name that is the set's own, or is given twice.
     """

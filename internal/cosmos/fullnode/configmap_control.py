@@ -30,7 +30,7 @@ class ConfigMapControl:
         peers: Peers,
         findings: Findings,
     ) -> dict[str, str]:
-        """Returns the checksum of what each node reads, by name of its Pod.
+        """Return the checksum of what each node reads, by name of its Pod.
 
         That is of what is there, not of what should be: a Pod that was made anew before its configuration
         was written would never learn of it. A node is left out if nothing is there.
@@ -66,7 +66,7 @@ def _pods(node_set: CosmosFullNode) -> list[str]:
 
 
 def _check_keys(node_set: CosmosFullNode, keys: Mapping[str, NodeKey]) -> None:
-    """Raises TransientError while a node cannot be given to others: their configuration would change twice."""
+    """Raise TransientError while a node cannot be given to others: their configuration would change twice."""
     lacking = [pod for pod in _pods(node_set) if pod not in keys]
     if lacking:
         raise TransientError(f"no ConfigMap is changed while {lacking[0]} has no node key")

@@ -28,7 +28,7 @@ _SLEEP_FIRST = 'sleep "$0" && exec "$@"'
 
 
 def containers(node_set: CosmosFullNode, ordinal: int, sidecar_image: str) -> list[Part]:
-    """The node first, then those beside it."""
+    """Return the node first, then those beside it."""
     made = [_node(node_set), _healthcheck(node_set, sidecar_image)]
     if node_set.spec.chain.versions:
         made.append(
@@ -51,7 +51,7 @@ def pulled(node_set: CosmosFullNode) -> Part:
 
 
 def image_of(node_set: CosmosFullNode) -> Part:
-    """The template's image, if it names one; versions go over it."""
+    """Return the template's image, if it names one; versions go over it."""
     image = node_set.spec.pod_template.image
     return {"image": image} if image else {}
 
@@ -111,7 +111,7 @@ def _healthcheck(node_set: CosmosFullNode, sidecar_image: str) -> Part:
 
 
 def probes_of(node_set: CosmosFullNode) -> ProbeStrategy:
-    """What makes a Pod ready. A sentry has no probe.
+    """Return what makes a Pod ready. A sentry has no probe.
 
     Its signer connects to it through a Service and it ends without its signer, so it must not have to be
     ready first.

@@ -24,7 +24,7 @@ ROLE_BINDING: Final = BUILTIN[GroupVersionKind(_RBAC, "v1", "RoleBinding")]
 
 
 def inputs_of(*parts: Any) -> str:
-    """A short name for what a builder is given.
+    """Return a short name for what a builder is given.
 
     It does not change with the builder, and what equals its default counts as absent: neither a new
     manager nor a field that it adds makes an unchanged resource look changed.
@@ -33,7 +33,7 @@ def inputs_of(*parts: Any) -> str:
 
 
 def plain(part: ApiModel, *without: str) -> Manifest:
-    """A part of a spec, without the fields named and what equals its default."""
+    """Return a part of a spec, without the fields named and what equals its default."""
     return part.model_dump(
         mode="json", by_alias=True, exclude_defaults=True, exclude=set(without) or None
     )
@@ -49,7 +49,7 @@ def built(
     instance: int | None = None,
     once: bool = False,
 ) -> Desired:
-    """The desired object, with the labels of the set that it has not itself. `ordinal` orders objects of one kind; `instance` is the number of the node.
+    """Return the desired object, with the labels of the set that it has not itself. `ordinal` orders objects of one kind; `instance` is the number of the node.
 
     Its manifest is a copy: it shares nothing with the set, nor with what else is built of it.
     """

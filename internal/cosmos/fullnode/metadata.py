@@ -11,12 +11,12 @@ from internal.cosmos.names import to_label_key, to_label_value
 
 
 def named(node_set: CosmosFullNode) -> str:
-    """The name of a set."""
+    """Return the name of a set."""
     return node_set.metadata.name or ""
 
 
 def node_ordinals(node_set: CosmosFullNode) -> range:
-    """The numbers of all nodes, those that are disabled or paused included."""
+    """Return the numbers of all nodes, those that are disabled or paused included."""
     start = node_set.spec.ordinals.start
     return range(start, start + node_set.spec.replicas)
 
@@ -30,7 +30,7 @@ def node_selector(node_set: CosmosFullNode) -> dict[str, str]:
 
 
 def image_tag(image: str) -> str:
-    """The version that an image's name tells: its tag, or else the beginning of its digest."""
+    """Return the version that an image's name tells: its tag, or else the beginning of its digest."""
     name, _, digest = image.partition("@")
     tag = name.rpartition("/")[2].partition(":")[2]
     return tag or digest.rpartition(":")[2][:12] or "latest"
@@ -39,7 +39,7 @@ def image_tag(image: str) -> str:
 def default_labels(
     node_set: CosmosFullNode, *, component: str = "", ordinal: int | None = None, image: str = ""
 ) -> dict[str, str]:
-    """The manager's labels, in one order.
+    """Return the manager's labels, in one order.
 
     `component` is the set's kind unless given; `ordinal`: it is one node's;
     `image` is that of a Pod, for the label of its version.

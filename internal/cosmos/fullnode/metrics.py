@@ -63,7 +63,7 @@ class NodeSetMetrics:
         self._sum()
 
     def forget(self, key: Hashable) -> None:
-        """The set is gone."""
+        """Forget a set that is gone."""
         self._phases.pop(key, None)
         self._rollouts.pop(key, None)
         self._sum()

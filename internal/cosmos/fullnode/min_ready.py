@@ -23,7 +23,7 @@ Since = Callable[[Entry], Iterable[datetime | None]]
 
 
 def since_of_node(observations: Iterable[Observation]) -> Since:
-    """The moments of a node's Pod."""
+    """Return the moments of a node's Pod."""
     answers = {each.uid: each.in_sync_since for each in observations}
 
     def since(entry: Entry) -> Iterable[datetime | None]:
@@ -33,7 +33,7 @@ def since_of_node(observations: Iterable[Observation]) -> Since:
 
 
 def since_ready(entry: Entry) -> Iterable[datetime | None]:
-    """The moments of a Pod that is judged by its condition Ready alone."""
+    """Return the moments of a Pod that is judged by its condition Ready alone."""
     return (became_ready(entry),)
 
 
@@ -63,7 +63,7 @@ def remaining(since: Iterable[datetime | None], seconds: float, now: datetime) -
 
 
 def with_min_ready(probe: Probe, since: Since, seconds: float, now: datetime) -> Probe:
-    """The probe, by which a Pod is available only after `seconds` of work without a break.
+    """Return the probe, by which a Pod is available only after `seconds` of work without a break.
 
     Until then it counts as down, and is left alone.
     """

@@ -36,14 +36,14 @@ class NodeKey:
 
     @classmethod
     def make(cls) -> NodeKey:
-        """A new one."""
+        """Return a new one."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         return cls.of(Ed25519PrivateKey.generate())
 
     @classmethod
     def of(cls, private: Ed25519PrivateKey) -> NodeKey:
-        """The file that Comet reads: seed and public key, one after the other, as base64."""
+        """Return the file that Comet reads: seed and public key, one after the other, as base64."""
         public = private.public_key().public_bytes_raw()
         value = base64.b64encode(private.private_bytes_raw() + public).decode()
         text = orjson.dumps({"priv_key": {"type": _TYPE, "value": value}}).decode()
@@ -51,7 +51,7 @@ class NodeKey:
 
     @classmethod
     def parse(cls, text: str | bytes) -> NodeKey:
-        """The key that a file holds. Raises BadNodeKey, which never repeats what is in the file."""
+        """Return the key that a file holds. Raises BadNodeKey, which never repeats what is in the file."""
         given = text.decode(errors="replace") if isinstance(text, bytes) else text
         try:
             private = orjson.loads(given)["priv_key"]

@@ -17,7 +17,7 @@ def with_missing(
     existing: Mapping[str, NodeKey],
     make: Callable[[], NodeKey] = NodeKey.make,
 ) -> dict[str, NodeKey]:
-    """A key for every node of the set, by name of its Pod: the one it has, or else a new one.
+    """Return a key for every node of the set, by name of its Pod: the one it has, or else a new one.
 
     The caller stores new ones before anything else is made with them.
     """

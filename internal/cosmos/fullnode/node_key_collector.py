@@ -21,15 +21,17 @@ _HELP: Final = f"put a key into `data.{FILE}`, or delete the Secret and a new id
 
 @dataclass(frozen=True, slots=True)
 class NodeKeyCollector:
-    """Reads and makes the Secrets with keys. They are never deleted but with the set: a node that comes
-    back is known to its peers."""
+    """Reads and makes the Secrets with keys.
+
+    They are never deleted but with the set: a node that comes back is known to its peers.
+    """
 
     secrets: Objects
 
     async def collect(
         self, node_set: CosmosFullNode, owner: Owner, findings: Findings
     ) -> dict[str, NodeKey]:
-        """The stored key of each node, by name of its Pod. A node is left out if its key cannot be had."""
+        """Return the stored key of each node, by name of its Pod. A node is left out if its key cannot be had."""
         existing, bad = self._existing(node_set, findings)
         desired = [
             item
@@ -51,7 +53,7 @@ class NodeKeyCollector:
     def _existing(
         self, node_set: CosmosFullNode, findings: Findings
     ) -> tuple[dict[str, NodeKey], set[str]]:
-        """The keys that are stored, by Pod, and the Secrets that hold something else."""
+        """Return the keys that are stored, by Pod, and the Secrets that hold something else."""
         found: dict[str, NodeKey] = {}
         bad: set[str] = set()
         for pod, secret in self._names(node_set).items():
@@ -74,7 +76,7 @@ class NodeKeyCollector:
 
 
 def key_of(entry: Entry) -> NodeKey:
-    """The key in a Secret. Raises BadNodeKey."""
+    """Return the key in a Secret. Raises BadNodeKey."""
     encoded = (entry.field("data") or {}).get(FILE)
     if not isinstance(encoded, str):
         raise BadNodeKey(f"there is no {FILE}")

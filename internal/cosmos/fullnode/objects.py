@@ -28,7 +28,7 @@ class Objects:
     metrics: NodeSetMetrics
 
     def of(self, owner: Owner) -> Mapping[ObjectKey, Entry]:
-        """What the cache has of an owner, what is being deleted included."""
+        """Return what the cache has of an owner, what is being deleted included."""
         value = f"{owner.gvk.kind}/{owner.namespace}/{owner.name}"
         found = self.cache.entries(self.mapping, index={OF_OWNER: value})
         kind = self.mapping.gvk.group_kind

@@ -13,8 +13,11 @@ from internal.cosmos.workload.probe import Health, Probe
 
 
 def observed(observations: Iterable[Observation]) -> Probe:
-    """Health by the last answer of the node in this very Pod. One that was not asked yet may work or not; one that
-    cannot be asked, since its Pod has no address, is known not to."""
+    """Health by the last answer of the node in this very Pod.
+
+    One that was not asked yet may work or not; one that cannot be asked, since its Pod has no address, is
+    known not to.
+    """
     known = {each.uid: each for each in observations}
 
     def probe(entry: Entry) -> Health:

@@ -17,6 +17,6 @@ class PeerCollector:
     services: Objects
 
     def collect(self, node_set: CosmosFullNode, owner: Owner, keys: Mapping[str, NodeKey]) -> Peers:
-        """The nodes whose keys are known."""
+        """Return the nodes whose keys are known."""
         found = {entry.name: entry.decode() for entry in self.services.of(owner).values()}
         return build_peers(node_set, keys, found)

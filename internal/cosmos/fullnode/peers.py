@@ -74,7 +74,7 @@ class Peers:
 def build_peers(
     node_set: CosmosFullNode, keys: Mapping[str, NodeKey], services: Mapping[str, Service]
 ) -> Peers:
-    """The nodes, by their keys (by name of the Pod) and the Services that exist (by name).
+    """Return the nodes, by their keys (by name of the Pod) and the Services that exist (by name).
 
     A node without key is left out: no peer could connect to it by id.
     """

@@ -46,8 +46,11 @@ class Verdict:
 
 
 def verdict(found: Found, ready: int, wanted: int, times: Times, behind: str = "") -> Verdict:
-    """Decide. Failures go before progress, progress before what others have to do. `behind`: which nodes have
-    not caught up, in words."""
+    """Decide.
+
+    Failures go before progress, progress before what others have to do. `behind`: which nodes have not caught
+    up, in words.
+    """
     findings = found.findings
     waits = [found.crossing] if found.crossing else []
     waits += _settling(found)
@@ -76,8 +79,7 @@ def verdict(found: Found, ready: int, wanted: int, times: Times, behind: str = "
 
 
 def nodes_behind(sync: Mapping[str, SyncInfo]) -> str:
-    """Which nodes have not caught up, in words that stay as long as the nodes do: heights and errors are in
-    `status.sync`."""
+    """Which nodes have not caught up, in words that stay as long as the nodes do: heights and errors are in `status.sync`."""
     parts = [
         f"{pod} is catching up" if info.error is None else f"{pod} does not answer"
         for pod, info in sync.items()
@@ -120,7 +122,7 @@ def _is_busy(found: Found) -> bool:
 
 
 def _progress(found: Found) -> str:
-    """What is under way, in words; empty if nothing is."""
+    """Return what is under way, in words; empty if nothing is."""
     claims = found.claims or ClaimProgress()
     for pods in filter(None, (found.pods, found.additional)):
         if told := _pods(pods):

@@ -55,5 +55,5 @@ def is_plausible(height: int, known: int, others: Collection[int], earlier: int 
 
 
 def ceiling(others: Collection[int]) -> int | None:
-    """The height that no node is beyond, by the second highest of the others; None if they are too few."""
+    """Return the height that no node is beyond, by the second highest of the others; None if they are too few."""
     return sorted(others)[-QUORUM] + STEP if len(others) >= QUORUM else None

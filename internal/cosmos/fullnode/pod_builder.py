@@ -34,7 +34,7 @@ GRACE_SECONDS: Final = 30
 
 
 def sidecar_image_of(node_set: CosmosFullNode, default: str) -> str:
-    """The image beside the nodes: the spec's, else the one recorded when the set was first built, else `default`."""
+    """Return the image beside the nodes: the spec's, else the one recorded when the set was first built, else `default`."""
     template = node_set.spec.pod_template
     return template.sidecar_image or node_set.status.sidecar_image or default
 
@@ -53,7 +53,7 @@ def is_built(node_set: CosmosFullNode, ordinal: int) -> bool:
 
 
 def script_image_of(node_set: CosmosFullNode, default: str, sidecar_image: str) -> str:
-    """The image that scripts run in: the spec's, else `default`, else the one beside the nodes."""
+    """Return the image that scripts run in: the spec's, else `default`, else the one beside the nodes."""
     return node_set.spec.pod_template.script_image or default or sidecar_image
 
 
@@ -64,7 +64,7 @@ def build_pods(
     sidecar_image: str,
     script_image: str = "",
 ) -> list[Desired]:
-    """The Pod of each node that is to run, by number.
+    """Return the Pod of each node that is to run, by number.
 
     `checksums`: of the configuration in effect, by name of the Pod. `script_image`: what scripts run in
     where the spec does not say; it is no input, so that another default is held back. Raises UnrecoverableError for a
@@ -147,7 +147,7 @@ def _overridden(node_set: CosmosFullNode, pod: str, spec: Part) -> Part:
 
 
 def _placed(node_set: CosmosFullNode) -> Part:
-    """The template's fields of the Pod itself."""
+    """Return the template's fields of the Pod itself."""
     template = node_set.spec.pod_template
     grace = template.termination_grace_period_seconds
     said: Part = {
@@ -204,7 +204,7 @@ def _image_of(spec: Part, name: str) -> str:
 
 
 def _set_image_variable(spec: Part, image: str) -> None:
-    """The version check compares with the image that this very Pod has."""
+    """Set the image of the version check: it compares with the image that this very Pod has."""
     checks = (label_keys.VERSION_CHECK, label_keys.VERSION_CHECK_INTERVAL)
     for container in [*spec["initContainers"], *spec["containers"]]:
         if container["name"] in checks and "args" in container:

@@ -97,8 +97,10 @@ def take_down(
 
 
 async def remove_ended(pods: Objects, owner: Owner) -> None:
-    """Delete Pods that have ended, as one does whose machine had no room for it any more: such never start
-    again by themselves, and nothing runs in them. Raises the client's errors."""
+    """Delete Pods that have ended, as one does whose machine had no room for it any more: such never start again by themselves, and nothing runs in them.
+
+    Raises the client's errors.
+    """
     for entry in pods.of(owner).values():
         phase = (entry.field("status") or {}).get("phase")
         if phase in _ENDED and entry.deletion_timestamp is None:
@@ -119,12 +121,12 @@ def paused_nodes(node_set: CosmosFullNode) -> list[str]:
 
 
 def main_pods(entries: Iterable[Entry]) -> list[Entry]:
-    """The Pods of the nodes themselves, without those beside them."""
+    """Return the Pods of the nodes themselves, without those beside them."""
     return [entry for entry in entries if BELONGS_TO not in entry.labels]
 
 
 def _in_use(current: Sequence[Entry]) -> dict[str, str]:
-    """The checksums that Pods were made with: they stay so while nothing is known of the configuration."""
+    """Return the checksums that Pods were made with: they stay so while nothing is known of the configuration."""
     return {
         entry.name: entry.annotations[CONFIG_CHECKSUM]
         for entry in current

@@ -23,11 +23,11 @@ class ListOrMap:
     fields: Mapping[str, ListOrMap] = field(default_factory=dict)
 
     def field(self, name: str) -> ListOrMap | None:
-        """A member; None for one that holds no lists to be merged."""
+        """Return a member; None for one that holds no lists to be merged."""
         return self.fields.get(name)
 
     def item(self) -> ListOrMap:
-        """The items of a list, whose members are described in place."""
+        """Return the items of a list, whose members are described in place."""
         return self
 
 
@@ -55,7 +55,7 @@ POD_SPEC: Final = ListOrMap(
 def with_theirs(
     spec: Mapping[str, Any], theirs: Mapping[str, list[dict[str, Any]]], place: str
 ) -> dict[str, Any]:
-    """A Pod's spec with users' containers, init containers and volumes.
+    """Return a Pod's spec with users' containers, init containers and volumes.
 
     One of a name we use is merged into the manager's, others follow in the order given; so do variables,
     mounts and ports within a container. A volume with another source replaces the manager's. `place` is the
@@ -77,7 +77,7 @@ def with_theirs(
 
 
 def _in_order(ours: Mapping[str, Any], patch: dict[str, Any], schema: ListOrMap) -> dict[str, Any]:
-    """The patch, which also keeps the manager's items first in lists that it adds to.
+    """Return the patch, which also keeps the manager's items first in lists that it adds to.
 
     Left to itself a strategic merge puts what is added in front; variables that refer to the manager's would not
     find them, and the first container is the one that `kubectl logs` shows.
@@ -106,7 +106,7 @@ def _keys(given: list[dict[str, Any]], key: str) -> dict[Any, None]:
 
 
 def _whole(volume: dict[str, Any]) -> dict[str, Any]:
-    """A volume has one source, so that of the volume given goes in place of another."""
+    """Return the volume as a patch: it has one source, so that of the volume given replaces another."""
     if _RETAIN in volume or _PATCH in volume:
         return volume
     return {**volume, _RETAIN: list(volume)}

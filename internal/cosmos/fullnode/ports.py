@@ -21,7 +21,7 @@ _PORT = re.compile(r":([0-9]{1,5})/?$")
 
 
 def port_of(address: str, default: int) -> int:
-    """The port of an address such as tcp://0.0.0.0:26657."""
+    """Return the port of an address such as tcp://0.0.0.0:26657."""
     match = _PORT.search(address)
     return int(match[1]) if match else default
 
@@ -55,5 +55,5 @@ def container_ports(node_set: CosmosFullNode) -> list[dict[str, Any]]:
 
 
 def service_port(name: str, port: int) -> dict[str, Any]:
-    """A Service's port that leads to the container's port of the same name."""
+    """Return a Service's port that leads to the container's port of the same name."""
     return {"name": name, "port": port, "protocol": "TCP", "targetPort": name}

@@ -11,7 +11,7 @@ from internal.cosmos.workload.claims import Claim, Source
 
 
 def claim_template(node_set: CosmosFullNode, ordinal: int) -> VolumeClaimTemplate:
-    """The template of one node's claim: its own, or else that of the set."""
+    """Return the template of one node's claim: its own, or else that of the set."""
     override = node_set.spec.instance_overrides.get(pod_name(named(node_set), ordinal))
     own = override.volume_claim_template if override is not None else None
     return own or node_set.spec.volume_claim_template
@@ -29,7 +29,7 @@ def build_claims(
     waiting: Mapping[str, str] | None = None,
     heights: Mapping[str, int] | None = None,
 ) -> list[Claim]:
-    """The claim of each node that keeps a disk, by number.
+    """Return the claim of each node that keeps a disk, by number.
 
     `sources`: what new claims are filled from; `waiting`: why some cannot be made yet. Both by name of
     the claim, and neither is part of the object that is compared. `heights`: the next height of a node whose

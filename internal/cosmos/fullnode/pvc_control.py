@@ -60,8 +60,7 @@ class PVCControl:
     async def _sources(
         self, node_set: CosmosFullNode, missing: Collection[int], notes: list[Note]
     ) -> tuple[dict[str, Source], dict[str, str], dict[str, int]]:
-        """What the claims that are missing are filled from, why some cannot be made yet, and the heights of the
-        nodes on those disks."""
+        """Return what the claims that are missing are filled from, why some cannot be made yet, and the heights of the nodes on those disks."""
         heights: dict[str, int] = {}
         found: dict[str, Source] = {}
         waiting: dict[str, str] = {}
@@ -122,8 +121,10 @@ def _goes_without(template: VolumeClaimTemplate) -> bool:
 
 
 def source_height(node_set: CosmosFullNode, source: FoundSource) -> int | None:
-    """Return the next height of a node on a disk made from the source: the recorded one, or else the first of the
-    version whose image the node ran; None if neither is known."""
+    """Return the next height of a node on a disk made from the source.
+
+    It is the recorded one, or else the first of the version whose image the node ran; None if neither is known.
+    """
     if source.height is not None:
         return source.height
     versions = node_set.spec.chain.versions

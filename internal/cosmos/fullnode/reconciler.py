@@ -252,8 +252,7 @@ class FullNodeReconciler:
         events.record(self.recorder, entry, [*notes, *events.of_status(before, after)])
 
     async def _refuse(self, entry: Entry, message: str) -> None:
-        """A set that cannot be read: nothing of it is touched."""
-
+        """Report a set that cannot be read: nothing of it is touched."""
         now = self.clock()
         await self._sync(
             Request(entry.name, namespace=entry.namespace),
@@ -278,7 +277,7 @@ def is_too_early(found: Found, said: Sequence[Observation], made: Collection[str
 
 
 def _of_disks(controls: Controls, owner: Owner, names: Mapping[str, str]) -> dict[str, int]:
-    """The heights that are recorded on claims, by Pod."""
+    """Return the heights that are recorded on claims, by Pod."""
     found = disk_heights(controls.claims.claims.of(owner).values())
     return {names[claim]: height for claim, height in found.items() if claim in names}
 

@@ -8,7 +8,7 @@ from internal.cosmos.labels import account_name
 
 
 def account_of(node_set: CosmosFullNode) -> str:
-    """The account that the Pods run as: the one that the set names, or else the one made for it."""
+    """Return the account that the Pods run as: the one that the set names, or else the one made for it."""
     return node_set.spec.service_account_name or account_name(named(node_set))
 
 

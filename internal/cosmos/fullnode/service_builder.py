@@ -66,7 +66,7 @@ def _p2p(node_set: CosmosFullNode, place: int, ordinal: int) -> Desired:
 
 
 def _privval(node_set: CosmosFullNode, place: int, ordinal: int) -> Desired:
-    """A sentry is not ready before its signer has found it, so its address is published before that."""
+    """Return the Service by which a signer finds a sentry, which is ready only after that: its address is published before."""
     spec = {
         "type": "ClusterIP",
         "ports": [service_port("privval", PRIVVAL)],
@@ -103,7 +103,7 @@ def _one_node(node_set: CosmosFullNode, ordinal: int) -> dict[str, str]:
 
 
 def overridden(spec: dict[str, Any], template: ServiceOverride) -> dict[str, Any]:
-    """A Service's spec with a template's changes. A port of a name we use is merged into the manager's."""
+    """Return a Service's spec with a template's changes. A port of a name we use is merged into the manager's."""
     made = dict(spec)
     said = {
         "type": template.type,

@@ -99,7 +99,7 @@ def refuse(status: CosmosFullNodeStatus, generation: int, message: str, now: dat
 
 
 def set_sync(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> None:
-    """What the nodes said. Heights alone are no news until a minute after the last time."""
+    """Set what the nodes reported. Heights alone are written at most once a minute."""
     heights = {pod: height for pod, height in status.height.items() if pod in facts.nodes}
     for pod in facts.emptied_nodes:
         heights.pop(pod, None)
@@ -116,7 +116,7 @@ def set_sync(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> None:
 
 
 def highest(*known: Mapping[str, int]) -> dict[str, int]:
-    """The greatest height that is known of each node, by name."""
+    """Return the greatest height that is known of each node, by name."""
     found: dict[str, int] = {}
     for heights in known:
         for pod, height in heights.items():
@@ -125,7 +125,7 @@ def highest(*known: Mapping[str, int]) -> dict[str, int]:
 
 
 def next_heights(observations: Iterable[Observation]) -> dict[str, int]:
-    """The height that each node makes next, of those that answered."""
+    """Return the height that each node makes next, of those that answered."""
     return {
         each.pod: each.height + 1
         for each in observations
@@ -134,7 +134,7 @@ def next_heights(observations: Iterable[Observation]) -> dict[str, int]:
 
 
 def earlier_heights(observations: Iterable[Observation]) -> dict[str, int]:
-    """The same by the answers before the last."""
+    """Return the same by the answers before the last."""
     return {
         each.pod: each.earlier_height + 1
         for each in observations

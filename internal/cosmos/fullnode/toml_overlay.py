@@ -19,7 +19,7 @@ Document = dict[str, Any]
 
 
 def config_overlay(node_set: CosmosFullNode, pod: str, peers: Peers) -> str:
-    """What goes over config.toml of one node. Raises InvalidSpec for overrides that are no TOML."""
+    """Return what goes over config.toml of one node. Raises InvalidSpec for overrides that are no TOML."""
     chain = node_set.spec.chain
     comet = chain.config
     document: Document = {
@@ -40,7 +40,7 @@ def config_overlay(node_set: CosmosFullNode, pod: str, peers: Peers) -> str:
 
 
 def _p2p(comet: Comet, pod: str, peers: Peers) -> Document:
-    """A node trusts the others of its set: it keeps their ids to itself and always lets them in."""
+    """Return a node trusts the others of its set: it keeps their ids to itself and always lets them in."""
     others, own = peers.others(pod), peers.get(pod)
     ids = [peer.id for peer in others]
     made: Document = {
@@ -63,7 +63,7 @@ def _logging(chain: Chain) -> Document:
 
 
 def app_overlay(node_set: CosmosFullNode, pod: str) -> str:
-    """What goes over app.toml of one node. Raises InvalidSpec for overrides that are no TOML."""
+    """Return what goes over app.toml of one node. Raises InvalidSpec for overrides that are no TOML."""
     chain = node_set.spec.chain
     document = {} if chain.app is None else _app(chain.app)
     if chain.database_backend is not None:
@@ -110,7 +110,7 @@ def _pruning(pruning: Pruning) -> Document:
 
 
 def _joined(*parts: str) -> str:
-    """The parts by comma, each once, without what is empty."""
+    """Return the parts by comma, each once, without what is empty."""
     each = (item.strip() for part in parts for item in part.split(","))
     return ",".join(dict.fromkeys(item for item in each if item))
 
@@ -126,7 +126,7 @@ def _laid(document: Document, overrides: str, field: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _rendered(document: bytes, overrides: str) -> str:
-    """Writing TOML takes 2 ms a file, and a set is built again at every pass: what was written is kept."""
+    """Return the TOML text, kept from pass to pass: writing it takes 2 ms a file, and a set is built again at every pass."""
     import tomlkit
 
     over = tomlkit.parse(overrides).unwrap()

@@ -64,7 +64,7 @@ class Crossings:
         return Admitted(heights, crossed, min(waits, default=0.0))
 
     def forget(self, key: Hashable, pods: Collection[str] | None = None) -> None:
-        """What is remembered of a set, or of some of its nodes, is no longer so."""
+        """Forget what is remembered of a set, or of some of its nodes."""
         if pods is None:
             self._seen.pop(key, None)
             return

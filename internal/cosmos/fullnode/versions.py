@@ -8,24 +8,24 @@ from apis.cosmos import ChainVersion, CosmosFullNode
 
 
 def version_at(versions: Sequence[ChainVersion], height: int) -> ChainVersion | None:
-    """The version whose height is the greatest that `height`, the next to be made, has reached."""
+    """Return the version whose height is the greatest that `height`, the next to be made, has reached."""
     reached = [version for version in versions if version.height <= height]
     return max(reached, key=lambda version: version.height, default=None)
 
 
 def version_after(versions: Sequence[ChainVersion], height: int) -> ChainVersion | None:
-    """The version that comes next."""
+    """Return the version that comes next."""
     ahead = [version for version in versions if version.height > height]
     return min(ahead, key=lambda version: version.height, default=None)
 
 
 def node_version(node_set: CosmosFullNode, pod: str) -> ChainVersion | None:
-    """The version of one node; None where none is listed for its height. An unknown height is 0."""
+    """Return the version of one node; None where none is listed for its height. An unknown height is 0."""
     return version_at(node_set.spec.chain.versions, node_set.status.height.get(pod, 0))
 
 
 def halt_height(node_set: CosmosFullNode, pod: str) -> int | None:
-    """The height that a node is to end at: the spec's, or that of a next version which requests it.
+    """Return the height that a node is to end at: the spec's, or that of a next version which requests it.
 
     If there are both, the lower one; None if there is neither.
     """

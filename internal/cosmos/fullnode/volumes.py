@@ -25,7 +25,7 @@ Part = dict[str, Any]
 
 
 def chain_home(node_set: CosmosFullNode) -> str:
-    """The folder of the node's files; it is where the disk is mounted."""
+    """Return the folder of the node's files; it is where the disk is mounted."""
     return posixpath.normpath(f"{WORK}/{node_set.spec.chain.home_dir or 'cosmos'}")
 
 

@@ -91,7 +91,7 @@ def decide(
 
 
 def increased(capacity: Decimal, increase: str) -> Decimal:
-    """The size after an increase by a percentage (`20%`) or an amount (`100Gi`), in whole bytes.
+    """Return the size after an increase by a percentage (`20%`) or an amount (`100Gi`), in whole bytes.
 
     Raises ValueError for what is neither, and for what is not more than before.
     """

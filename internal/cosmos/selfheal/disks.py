@@ -50,8 +50,10 @@ class DiskHealing:
     clock: Callable[[], datetime]
 
     async def heal(self, entry: Entry, policy: PVCAutoScale, requests: Requests) -> None:
-        """Ask for larger disks where they are needed. `requests` as the cache has them; what is asked for is
-        decided anew on what the server has."""
+        """Ask for larger disks where they are needed.
+
+        `requests` as the cache has them; what is asked for is decided anew on what the server has.
+        """
         seen = self.usages.disks(entry.namespace, entry.name)
         self._report_unknown(entry, seen)
         disks = self._joined(entry, seen)

@@ -50,7 +50,7 @@ def is_cooling(pod: Entry, seconds: float, now: datetime) -> bool:
 
 
 def _heights_before(node: Observation, synced: Sequence[Observation]) -> list[int]:
-    """The last heights of the others that were answered no later than that of the node."""
+    """Return the last heights of the others that were answered no later than that of the node."""
     if node.at is None:
         return []
     found = []

@@ -40,7 +40,7 @@ class Notes:
         self._recorder.event(entry, "Normal", reason, ACTION, text)
 
     def failed(self, entry: Entry, reason: Reason, text: str) -> None:
-        """A failed attempt: reported each time."""
+        """Report a failed attempt, each time."""
         self._recorder.event(entry, "Warning", reason, ACTION, text)
 
     def trouble(self, entry: Entry, reason: Reason, subject: str, text: str) -> bool:
@@ -57,5 +57,5 @@ class Notes:
         self._troubles.get(entry.key, set()).discard((reason, subject))
 
     def forget(self, namespace: str, name: str) -> None:
-        """The set is gone, or wants nothing of this any more."""
+        """Forget a set that is gone, or wants nothing of this any more."""
         self._troubles.pop((namespace, name), None)

@@ -87,7 +87,7 @@ class HeightHealing:
         return {pod.uid for pod in pods if is_cooling(pod, seconds, now)}
 
     def _probe(self, entry: Entry, settled: Iterable[Observation]) -> Probe:
-        """A node counts as long as it has caught up and its Pod has been ready for a while."""
+        """Return a node counts as long as it has caught up and its Pod has been ready for a while."""
         uids = {each.uid for each in settled}
         by_answer = observed(self.observations.collect(entry.namespace, entry.name))
 

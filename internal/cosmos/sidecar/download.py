@@ -192,7 +192,7 @@ def _opener() -> urllib.request.OpenerDirector:
 
 
 def _verify(found: str, source: Source) -> None:
-    """Raises FetchError if the file has another checksum than it has to have."""
+    """Raise FetchError if the file has another checksum than it has to have."""
     if found != source.sha256.lower():
         raise FetchError(
             f"{source.shown} has SHA-256 {found}, not {source.sha256.lower()}: check the file and the "

@@ -126,7 +126,7 @@ def unpack(stream: IO[bytes], home: Path, source: Source) -> None:
 def _members(
     stream: IO[bytes], source: Source
 ) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
-    """The members of an archive, and the content of each file, which the caller reads to its end."""
+    """Yield the members of an archive, and the content of each file, which the caller reads to its end."""
     headers = _HeaderLimit(stream)
     with tarfile.open(fileobj=cast("IO[bytes]", headers), mode="r|") as archive:
         while True:
@@ -158,7 +158,7 @@ class _HeaderLimit:
 
 
 def _limited(content: IO[bytes], source: Source) -> IO[bytes]:
-    """The content of a file, whose holes (of a sparse one) count too."""
+    """Return the content of a file, whose holes (of a sparse one) count too."""
     return peeked(MeteredReader(content, source))[1]
 
 

@@ -29,7 +29,7 @@ async def serve_health(listener: socket.socket, address: Address, *, deadline: f
 
 
 async def check_before_start(place: Place, kubeconfig: Path | None) -> str:
-    """The result of :meth:`VersionCheck.before_start`."""
+    """Return the result of :meth:`VersionCheck.before_start`."""
     async with Client.connect(await Config.load(kubeconfig)) as client:
         return await VersionCheck(client, place).before_start()
 

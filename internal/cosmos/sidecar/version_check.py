@@ -40,7 +40,7 @@ class WrongVersion(Exception):
 
 
 def upgrade_height(home: Path) -> int:
-    """The height that the chain last stopped at for another version; 0 if it never did.
+    """Return the height that the chain last stopped at for another version; 0 if it never did.
 
     That height is the first to be made by the other version. A file that cannot be read is ignored.
     """
@@ -67,7 +67,7 @@ class VersionCheck:
         self._statuses = StatusClient(client, CosmosFullNode, field_manager=FIELD_MANAGER)
 
     async def before_start(self) -> str:
-        """What is known before the node starts. Returns that in words.
+        """Return what is known before the node starts. Returns that in words.
 
         Raises WrongVersion if the Pod is not to start the node, and the client's errors.
         """
@@ -84,7 +84,7 @@ class VersionCheck:
         return f"height {height} is made with {place.image}"
 
     async def look(self, nodes: NodeClient, address: Address) -> int:
-        """The next height of the running node; 0 if nothing is known. It is reported to the set.
+        """Return the next height of the running node; 0 if nothing is known. It is reported to the set.
 
         Raises the client's errors.
         """
@@ -102,7 +102,7 @@ class VersionCheck:
         return height
 
     def _believed(self, node_set: CosmosFullNode, polled: int) -> int:
-        """The reported height if it is plausible beside what is recorded of the set, else 0."""
+        """Return the reported height if it is plausible beside what is recorded of the set, else 0."""
         recorded = dict(node_set.status.height)
         known = recorded.pop(self._place.pod, 0)
         earlier, self._earlier = self._earlier, polled or self._earlier

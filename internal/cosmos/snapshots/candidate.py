@@ -9,7 +9,7 @@ class NoCandidate(Exception):
 
 
 def choose(spec: ScheduledVolumeSnapshotSpec, facts: Facts) -> Node:
-    """The node that is pinned, else the first that is in sync. Raises NoCandidate."""
+    """Return the node that is pinned, else the first that is in sync. Raises NoCandidate."""
     reference, synced = spec.full_node_ref, facts.synced
     if not facts.node_set:
         raise NoCandidate(f"CosmosFullNode {reference.name} does not exist")

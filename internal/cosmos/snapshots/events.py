@@ -54,7 +54,7 @@ OF_PHASE = {
 
 
 def of_step(before: Status, after: Status, facts: Facts) -> list[Note]:
-    """What the change of a status is worth telling. A status that stays tells nothing, whoever restarts."""
+    """Return what the change of a status is worth telling. A status that stays tells nothing, whoever restarts."""
     found: list[Note] = []
     if after.phase is Phase.MISSING_CRDS and before.phase is not Phase.MISSING_CRDS:
         found.append((Reason.MISSING_CRDS, after.status))

@@ -74,7 +74,7 @@ class World:
     """Whether the server itself has no Pod of a namespace and name."""
 
     async def facts(self, entry: Entry, schedule: ScheduledVolumeSnapshot) -> Facts:
-        """What is so now. Raises the client's errors."""
+        """Return what is so now. Raises the client's errors."""
         status, owner = schedule.status, owner_of(entry)
         times, problem = _schedule(schedule)
         found = self.node_sets.get(schedule.spec.full_node_ref.name, namespace=entry.namespace)
@@ -107,7 +107,7 @@ class World:
         )
 
     def paused(self, namespace: str, name: str) -> Iterator[Paused]:
-        """The nodes that are down for a ScheduledVolumeSnapshot, whether or not it still exists."""
+        """Yield the nodes that are down for a ScheduledVolumeSnapshot, whether or not it still exists."""
         key = pause_key(namespace, name)
         for node_set in self.node_sets.by_index(PAUSES, key):
             if node_set.namespace == namespace:
@@ -122,7 +122,7 @@ class World:
         )
 
     def _asked(self, node_set: CosmosFullNode | None) -> bool:
-        """False for a while after a start: nothing is decided, and nothing written, on what is not known yet."""
+        """Return False for a while after a start: nothing is decided, and nothing written, on what is not known yet."""
         if node_set is None:
             return True
         metadata = node_set.metadata
@@ -180,7 +180,7 @@ class World:
 
 
 def owner_of(entry: Entry) -> Owner:
-    """A ScheduledVolumeSnapshot as the owner of its snapshots."""
+    """Return a ScheduledVolumeSnapshot as the owner of its snapshots."""
     return Owner.of(entry)
 
 

@@ -84,7 +84,7 @@ def step(spec: Spec, status: Status, facts: Facts, now: datetime) -> Step:
 
 
 def effects(spec: Spec, status: Status, facts: Facts) -> tuple[Effect, ...]:
-    """What is to be done in the phase that the status tells, old snapshots aside."""
+    """Return what is to be done in the phase that the status tells, old snapshots aside."""
     candidate, last = status.candidate, status.last_snapshot
     if facts.paused and not facts.held and status.phase in _DOWN:
         return (Hold(),)  # somebody took the finalizer off
@@ -121,7 +121,7 @@ def is_stuck(status: Status) -> bool:
 
 
 def give_up(status: Status, facts: Facts, why: str, now: datetime) -> Status:
-    """The status after something that a retry cannot fix; the node is restored next."""
+    """Return the status after something that a retry cannot fix; the node is restored next."""
     status = status.model_copy(deep=True)
     if status.scheduled_at is not None and status.phase not in _RESTORING | IDLE:
         _fail(status, facts, why, now)
@@ -276,7 +276,7 @@ def _await_snapshot(spec: Spec, status: Status, facts: Facts, now: datetime) -> 
 
 
 def _awaiting(status: Status, facts: Facts) -> str:
-    """What is waited for. An error of the driver is final only at the deadline: it tries again by itself."""
+    """Return what is waited for. An error of the driver is final only at the deadline: it tries again by itself."""
     words = f"Waiting for the VolumeSnapshot of {_pod(status)}"
     error = facts.made.error if facts.made is not None else None
     return f"{words}; the driver reports: {error.rstrip('.')}." if error else f"{words}."
@@ -380,7 +380,7 @@ def _idle_phase(spec: Spec, facts: Facts) -> Phase:
 
 
 def _last_effects(facts: Facts) -> tuple[Effect, ...]:
-    """What is left to do for an object that is being deleted."""
+    """Return what is left to do for an object that is being deleted."""
     if facts.paused:
         return (_restore(facts),)
     return (Release(),) if facts.held else ()

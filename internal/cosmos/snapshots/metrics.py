@@ -53,7 +53,7 @@ class SnapshotMetrics:
             self._sum()
 
     def forget(self, key: Hashable) -> None:
-        """It is gone."""
+        """Forget one that is gone."""
         if self._known.pop(key, None) is not None:
             self._sum()
 

@@ -12,18 +12,18 @@ _TAIL: Final = f".{VERSION}.{GROUP}"
 
 
 def snapshot_name(schedule: str, scheduled_at: datetime) -> str:
-    """The VolumeSnapshot that a ScheduledVolumeSnapshot makes for one time: the same for each caller, at any time."""
+    """Return the VolumeSnapshot that a ScheduledVolumeSnapshot makes for one time: the same for each caller, at any time."""
     stamp = scheduled_at.astimezone(UTC).strftime(_STAMP)
     return f"{trim_middle(schedule, _LONGEST)}-{stamp}"
 
 
 def pause_key(namespace: str, schedule: str) -> str:
-    """The key of a ScheduledVolumeSnapshot in `status.scheduledSnapshotStatus` of its set of nodes."""
+    """Return the key of a ScheduledVolumeSnapshot in `status.scheduledSnapshotStatus` of its set of nodes."""
     return f"{namespace}.{schedule}{_TAIL}"
 
 
 def schedule_of(key: str, namespace: str) -> str | None:
-    """The ScheduledVolumeSnapshot that a key is for; None for a key of something else."""
+    """Return the ScheduledVolumeSnapshot that a key is for; None for a key of something else."""
     head = f"{namespace}."
     if not key.startswith(head) or not key.endswith(_TAIL):
         return None

@@ -227,7 +227,7 @@ class SnapshotReconciler:
         return not troubles
 
     async def _forget(self, request: Request) -> None:
-        """It is gone. Its finalizer may have been taken off by force: its nodes come back nevertheless."""
+        """Clean up after one that is gone. Its finalizer may have been taken off by force: its nodes come back nevertheless."""
         self.metrics.forget(request)
         paused = self.world.paused(request.namespace, request.name)
         sets = tuple(sorted({each.node_set for each in paused}))

@@ -14,7 +14,7 @@ def source_label(schedule: str) -> str:
 
 
 def build(schedule: ScheduledVolumeSnapshot, create: Create) -> Desired:
-    """It is made once and never changed, and has no owner reference: it outlives who asked for it."""
+    """Return the VolumeSnapshot: it is made once and never changed, and has no owner reference: it outlives who asked for it."""
     gvk = VOLUME_SNAPSHOT.gvk
     noted = {HEIGHT: str(create.height)} if create.height else {}
     manifest = {

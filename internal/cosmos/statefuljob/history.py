@@ -19,7 +19,7 @@ def is_open(record: JobRecord) -> bool:
 
 
 def opened(status: StatefulJobStatus) -> JobRecord | None:
-    """The Job that is under way."""
+    """Return the Job that is under way."""
     return next(filter(is_open, status.job_history), None)
 
 

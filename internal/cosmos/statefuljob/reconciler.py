@@ -166,7 +166,7 @@ class StatefulJobReconciler:
         return True
 
     def _source(self, found: _Pass, chosen: str) -> FoundSource:
-        """The snapshot that was chosen, as long as it can be used; else the newest.
+        """Return the snapshot that was chosen, as long as it can be used; else the newest.
 
         Raises SourceMissing, and ValueError for one that does not tell its size.
         """

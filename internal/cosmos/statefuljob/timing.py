@@ -22,7 +22,7 @@ class Timing:
 
 
 def timing(spec: StatefulJobSpec, status: StatefulJobStatus, now: datetime) -> Timing:
-    """The schedule now. Raises BadSchedule."""
+    """Return the schedule now. Raises BadSchedule."""
     start = status.created_at or now
     last = status.job_history[0] if status.job_history else None
     if spec.schedule is not None:

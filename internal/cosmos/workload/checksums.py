@@ -22,7 +22,7 @@ CONFIG_CHECKSUM: Final = "ctrlruntime.dev/config-checksum"
 
 
 def content_checksum(manifest: Manifest) -> str:
-    """The checksum of what a ConfigMap or Secret holds; `stringData` counts as `data`. 8 hex digits."""
+    """Return the checksum of what a ConfigMap or Secret holds; `stringData` counts as `data`. 8 hex digits."""
     data = dict(manifest.get("data") or {})
     for name, text in (manifest.get("stringData") or {}).items():
         data[name] = base64.b64encode(text.encode()).decode()
@@ -31,14 +31,14 @@ def content_checksum(manifest: Manifest) -> str:
 
 
 def checksummed(desired: Desired) -> Desired:
-    """The same config object with its checksum recorded on it, as a part of it."""
+    """Return the same config object with its checksum recorded on it, as a part of it."""
     manifest = with_checksum(desired.manifest, content_checksum(desired.manifest))
     own = desired.revision != revision(desired.manifest)
     return replace(desired, manifest=manifest, revision=desired.revision if own else "")
 
 
 def checksum_in_effect(desired: Desired, entry: Entry | None) -> str:
-    """The checksum of a config object as Pods read it once the pass is done.
+    """Return the checksum of a config object as Pods read it once the pass is done.
 
     That is the one of the existing object where it is held back or written only once, else the desired one.
     """
@@ -55,7 +55,7 @@ def combined(checksums: Iterable[str]) -> str:
 
 
 def with_checksum(manifest: Manifest, checksum: str) -> Manifest:
-    """The object, a copy, with a checksum: a Pod with that of what it reads."""
+    """Return the object, a copy, with a checksum: a Pod with that of what it reads."""
     made: Manifest = orjson.loads(orjson.dumps(manifest))
     metadata = made["metadata"]
     metadata["annotations"] = {**(metadata.get("annotations") or {}), CONFIG_CHECKSUM: checksum}

@@ -229,7 +229,7 @@ class Fitted:
 
 
 def fresh(claim: Claim) -> Desired:
-    """The claim as it is made. Pure."""
+    """Return the claim as it is made. Pure."""
     spec: Manifest = orjson.loads(orjson.dumps(claim.desired.manifest["spec"]))
     source = claim.source
     size = requested_size(_size(spec), source=None if source is None else source.size)
@@ -240,7 +240,7 @@ def fresh(claim: Claim) -> Desired:
 def fitted(
     claim: Claim, entry: Entry, expandable: Callable[[str], bool | None] = lambda _name: None
 ) -> Fitted:
-    """The claim as it can be had of `entry`: larger at most, and with what it cannot change left as it is. Pure."""
+    """Return the claim as it can be had of `entry`: larger at most, and with what it cannot change left as it is. Pure."""
     wanted: Manifest = orjson.loads(orjson.dumps(claim.desired.manifest["spec"]))
     has, status = entry.field("spec") or {}, entry.field("status") or {}
     immutable = _keep(wanted, has, entry.name)
@@ -266,8 +266,10 @@ def fitted(
 def _shrunk(
     claim: Claim, name: str, requested: str, has: Mapping[str, Any]
 ) -> tuple[Immutable, ...]:
-    """The size, if the template requests less than what the claim has and nothing else explains that: neither its
-    source, whose size a new claim gets, nor a request to grow."""
+    """Return the size, if the template requests less than what the claim has and nothing else explains that.
+
+    Its source, whose size a new claim gets, or a request to grow would.
+    """
     wanted = requested_size(_size(claim.desired.manifest["spec"]))
     grown = requested_size(wanted, claim.scaled, requested=wanted, max_size=claim.max_size)
     sourced = has.get("dataSource") or has.get("dataSourceRef")
@@ -304,7 +306,7 @@ def _set_size(spec: Manifest, size: str) -> None:
 
 
 def _finished(claim: Claim, spec: Manifest, source: Manifest | None) -> Desired:
-    """The source is no part of the revision, so that the choice of another one changes no claim."""
+    """Return the desired PVC. The source is no part of its revision, so that the choice of another one changes no claim."""
     desired = claim.desired
     manifest = {**desired.manifest, "spec": spec}
     inputs = inputs_of(desired.inputs, spec) if desired.inputs else ""

@@ -91,7 +91,7 @@ def plan(
     urgent: Urgent = lambda _update: False,
     paused: Collection[str] = (),
 ) -> Plan:
-    """What to do about the differences of the Pods of one workload.
+    """Return what to do about the differences of the Pods of one workload.
 
     `pods`: all that exist, those being deleted too; `health` of each by name. `replicas` counts those that
     are `paused` (by name) too, which are not wanted now but will be again.

@@ -26,7 +26,7 @@ Probe = Callable[[Entry], Health]
 
 
 def pod_readiness(entry: Entry) -> Health:
-    """The health that Kubernetes reports: available if the Pod's condition Ready is True, reachable if it runs."""
+    """Return the health that Kubernetes reports: available if the Pod's condition Ready is True, reachable if it runs."""
     status = entry.field("status") or {}
     conditions = status.get("conditions") or ()
     ready = next((each for each in conditions if each.get("type") == "Ready"), None)

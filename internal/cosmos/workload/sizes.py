@@ -23,7 +23,7 @@ def requested_size(
     requested: str | None = None,
     max_size: str | None = None,
 ) -> str:
-    """The size to request, as a quantity. ValueError for what is no quantity.
+    """Return the size to request, as a quantity. ValueError for what is no quantity.
 
     A new claim that is filled from a source has the size of the `source`, any other new one that of the
     `template`. An existing one has `requested` already, and `capacity` if it is bound: it gets the
@@ -40,7 +40,7 @@ def requested_size(
 
 
 def in_short(size: Decimal) -> str:
-    """The shortest quantity of that many bytes, rounded up: one text for each size."""
+    """Return the shortest quantity of that many bytes, rounded up: one text for each size."""
     whole = size.to_integral_value(ROUND_CEILING)
     texts = [str(whole)]
     texts += [

@@ -66,7 +66,7 @@ class WorkloadControl:
         *,
         default_probe: Probe = pod_readiness,
     ) -> None:
-        """`mapping` is that of Pods, which have to be declared with all their fields if the probe reads them."""
+        """Use `mapping`, that of Pods: they are declared with all their fields if the probe reads them."""
         self._control = control
         self._client = client
         self._mapping = mapping

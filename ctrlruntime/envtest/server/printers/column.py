@@ -71,7 +71,7 @@ def _column(text: str) -> Column:
 
 
 def since(stamp: Any, now: datetime) -> str:
-    """The age of a timestamp as text; `<unknown>` where there is none."""
+    """Return the age of a timestamp as text; `<unknown>` where there is none."""
     if not stamp:
         return UNKNOWN
     try:
@@ -118,13 +118,13 @@ def _two(first: int, unit: str, second: int, small: str) -> str:
 
 
 def part(obj: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A member that is an object; empty where it is missing."""
+    """Return a member that is an object; empty where it is missing."""
     found = obj.get(name)
     return found if isinstance(found, dict) else {}
 
 
 def items(obj: Mapping[str, Any], name: str) -> list[Any]:
-    """A member that is a list; empty where it is missing."""
+    """Return a member that is a list; empty where it is missing."""
     found = obj.get(name)
     return found if isinstance(found, list) else []
 
@@ -135,7 +135,7 @@ def labels_text(labels: Mapping[str, str] | None) -> str:
 
 
 def selector_text(selector: Mapping[str, Any] | None) -> str:
-    """A label selector as text; `<none>` where it selects by nothing."""
+    """Return a label selector as text; `<none>` where it selects by nothing."""
     if not selector:
         return NONE
     found = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
@@ -155,7 +155,7 @@ def containers(spec: Mapping[str, Any]) -> list[str]:
 
 
 def template(obj: Manifest) -> dict[str, Any]:
-    """The Pod spec of a workload's template."""
+    """Return the Pod spec of a workload's template."""
     return part(part(part(obj, "spec"), "template"), "spec")
 
 

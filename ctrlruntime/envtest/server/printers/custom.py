@@ -23,7 +23,7 @@ _DEFAULT: Final = (
 
 
 def custom_printer(entry: Mapping[str, Any]) -> Printer:
-    """The printer of a version entry of a definition."""
+    """Return the printer of a version entry of a definition."""
     declared = entry.get("additionalPrinterColumns") or _DEFAULT
     found = tuple(map(_column, declared))
     sources = tuple((each["type"], each["jsonPath"]) for each in declared)
@@ -49,7 +49,7 @@ def _column(declared: Mapping[str, Any]) -> Column:
 
 
 def _cell(kind: str, path: str, obj: Manifest, now: datetime) -> Any:
-    """The first match as the column's type has it; None where it is missing or of another type."""
+    """Return the first match as the column's type has it; None where it is missing or of another type."""
     try:
         found = compile_path(path).find(obj)
     except InvalidPath:

@@ -57,7 +57,7 @@ class Path:
 
 @lru_cache(maxsize=512)
 def compile_path(text: str) -> Path:
-    """Raises InvalidPath."""
+    """Raise InvalidPath."""
     source = text.strip().removeprefix("{").removesuffix("}").removeprefix("$")
     if source and source[0] not in ".[":
         source = f".{source}"
