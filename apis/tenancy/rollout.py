@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
 
 from apis.references import NumberOrPercentage
+from apis.windows import MaintenanceWindow
 from ctrlruntime.api import CEL, ApiModel, Int32, Time
-from ctrlruntime.api.scalars import parse_duration
 
 __all__ = [
     "Canary",
@@ -21,8 +20,6 @@ __all__ = [
     "RolloutStatus",
     "TemplateRollout",
 ]
-
-LONGEST_WINDOW = timedelta(days=31)
 
 
 class CanarySelector(ApiModel):
@@ -41,29 +38,6 @@ class Canary(ApiModel):
     """A share of the tenants in percent, rounded up; another choice for each revision."""
     selector: CanarySelector | None = None
     """The tenants by their labels and variables. A selector without any tenant holds the rollout."""
-
-
-class MaintenanceWindow(ApiModel):
-    """When changes may begin."""
-
-    schedule: Annotated[str, Field(min_length=1, max_length=256)]
-    """When the window opens: a cron expression of five fields."""
-    duration: Annotated[
-        str,
-        Field(max_length=10, pattern=r"^[0-9]+(s|m|h)$"),
-        CEL(
-            "duration(self) > duration('0s') && duration(self) <= duration('744h')",
-            message="duration must be longer than 0s and at most 744h",
-        ),
-    ]
-    """How long it stays open: a whole number of seconds, minutes or hours, at most 744h."""
-    time_zone: Annotated[str, Field(min_length=1, max_length=64)] | None = None
-    """Time zone of the schedule such as Europe/Berlin; default: UTC."""
-
-    @property
-    def length(self) -> timedelta:
-        """``duration`` as a span of time, at most 31 days."""
-        return min(parse_duration(self.duration), LONGEST_WINDOW)
 
 
 class OnHalt(StrEnum):

@@ -8,6 +8,7 @@ write as the version. All state is derived from the members, so a restarted proc
 from ctrlruntime.rollout.budget import NumberOrPercent, resolve
 from ctrlruntime.rollout.decision import Assignment, Decision, Reason, Waiting, decide
 from ctrlruntime.rollout.members import Change, ChangeKind, Health, Member
+from ctrlruntime.rollout.records import change_record, read_change
 from ctrlruntime.rollout.strategy import OnHalt, Strategy, Wave
 from ctrlruntime.rollout.windows import BadWindow, Window, is_open, next_opening, parse_window
 
@@ -26,9 +27,11 @@ __all__ = [
     "Waiting",
     "Wave",
     "Window",
+    "change_record",
     "decide",
     "is_open",
     "next_opening",
     "parse_window",
+    "read_change",
     "resolve",
 ]

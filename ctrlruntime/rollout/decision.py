@@ -29,6 +29,7 @@ class Reason(StrEnum):
     APPROVAL = "Approval"
     BUDGET = "Budget"
     MEMBER_PAUSED = "MemberPaused"
+    MEMBER_UNFIT = "MemberUnfit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,10 @@ class _Pass:
             if item.paused
         }
         old = [item for item in old if not item.paused]
+        unfit = {item.name: Waiting(Reason.MEMBER_UNFIT, item.unfit) for item in old if item.unfit}
+        waiting |= unfit
+        waves_go_on = bool(old)
+        old = [item for item in old if not item.unfit]
         changes: list[Assignment] = []
         kept, returning = self._kept(halted)
         stopped = self._stopped(halted)
@@ -142,8 +147,8 @@ class _Pass:
             returned=len(self._returned()),
             kept=kept,
             watched_until=self._watched_until(),
-            wave=wave.name if old else "",
-            look_again=self._look_again(bool(old)),
+            wave=wave.name if waves_go_on else "",
+            look_again=self._look_again(waves_go_on),
             for_new=self._for_new(halted),
         )
 
@@ -206,6 +211,8 @@ class _Pass:
     # -- what stops everything ---------------------------------------------------------------
 
     def _halted(self, failed: Sequence[Member]) -> str:
+        if self.strategy.halt:
+            return self.strategy.halt
         back = [item.name for item in self._returned() if self._counts(item)]
         if back:
             return f"{_number(back)} rolled back from this version: {_named(back)}"
@@ -231,7 +238,7 @@ class _Pass:
     def _wave(self) -> tuple[Wave, Waiting | None]:
         """Return the wave in progress, and what its completion waits for once all its members have the target."""
         for wave in self.strategy.waves:
-            chosen = wave.select(self.target, (item for item in self.members if not item.paused))
+            chosen = self._chosen(wave)
             members = [item for item in self.members if item.name in chosen]
             if not wave.approved or any(item.version != self.target for item in members):
                 return wave, None
@@ -239,6 +246,9 @@ class _Pass:
             if waits is not None:
                 return wave, waits
         return Wave(name=REST), None
+
+    def _chosen(self, wave: Wave) -> frozenset[str]:
+        return wave.select(self.target, (item for item in self.members if not item.paused))
 
     def _unfinished(self, wave: Wave, members: Sequence[Member]) -> Waiting | None:
         if not members:
@@ -274,7 +284,7 @@ class _Pass:
         self, old: Sequence[Member], wave: Wave, wave_waits: Waiting | None
     ) -> tuple[list[Assignment], dict[str, Waiting]]:
         """Return the members that change now, and why the others do not."""
-        chosen = wave.select(self.target, (item for item in self.members if not item.paused))
+        chosen = self._chosen(wave)
         slots, budget_waits = self._slots(wave)
         changes: list[Assignment] = []
         waiting: dict[str, Waiting] = {}

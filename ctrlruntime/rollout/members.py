@@ -45,7 +45,8 @@ class Member:
     """One member as the caller's cache has it, never older than the caller's own last write to it.
 
     `health_since` is when readiness was gained or lost last; None if unknown. `group` is what the shares of
-    waves go by, and `labels` are what waves select by. A `paused` member is never changed.
+    waves go by, and `labels` are what waves select by. A `paused` member is never changed. One with a reason in
+    `unfit`, such as a failure that no rollout caused, is part of the shares of waves, but is not changed.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Member:
     group: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     paused: bool = False
+    unfit: str = ""
 
     @property
     def is_ready(self) -> bool:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 from ctrlruntime.rollout.budget import NumberOrPercent
 from ctrlruntime.rollout.members import Member
 from ctrlruntime.rollout.windows import Window
+
+_FIRST: Final = datetime.min.replace(tzinfo=UTC)
+_LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class OnHalt(StrEnum):
@@ -37,15 +41,21 @@ class Wave:
     approved: bool = True
 
     def select(self, target: str, members: Iterable[Member]) -> frozenset[str]:
-        """Return the names of the wave's members."""
-        groups: dict[str, list[str]] = {}
+        """Return the names of the wave's members.
+
+        Members that have the target come first, those that were changed earlier before the others. So a wave
+        stays as it was chosen while members become unfit and fit again.
+        """
+        groups: dict[str, list[Member]] = {}
         for member in members:
             if self.labels.items() <= member.labels.items():
-                groups.setdefault(member.group, []).append(member.name)
+                groups.setdefault(member.group, []).append(member)
         chosen: set[str] = set()
-        for group, names in groups.items():
+        for group, found in groups.items():
             share = self.shares.get(group, self.percent)
-            chosen.update(in_order(target, names)[: -(-len(names) * share // 100)])
+            fit = [item for item in found if item.version == target or not item.unfit]
+            fit.sort(key=lambda item: (_since(target, item), _position(target, item.name)))
+            chosen.update(item.name for item in fit[: -(-len(found) * share // 100)])
         return frozenset(chosen)
 
 
@@ -55,7 +65,8 @@ class Strategy:
 
     `max_skew` bounds how many change at once; None is no bound. `halt_on_failures` failed members halt the
     rollout; None never does. Failures and rollbacks up to `resumed_at` do not count. An `irreversible` change
-    to the target is never rolled back; `restorable` are the versions that a rollback can give, None: any.
+    to the target is never rolled back; `restorable` are the versions that a rollback can give, None: any. A text
+    in `halt` halts the rollout for that reason, whatever has failed.
     """
 
     waves: tuple[Wave, ...] = ()
@@ -65,11 +76,19 @@ class Strategy:
     """How long after its deadline a member that loses health still counts as a failure of its change."""
     halt_on_failures: NumberOrPercent | None = None
     on_halt: OnHalt = OnHalt.HOLD
+    halt: str = ""
     irreversible: bool = False
     restorable: frozenset[str] | None = None
     paused: bool = False
     windows: tuple[Window, ...] = ()
     resumed_at: datetime | None = None
+
+
+def _since(target: str, member: Member) -> datetime:
+    """Since when a member has the target; members without it come last."""
+    if member.version != target:
+        return _LAST
+    return _FIRST if member.change is None else member.change.at
 
 
 def in_order(target: str, names: Iterable[str]) -> list[str]:

@@ -6,41 +6,20 @@ import json
 from datetime import datetime
 
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.rollout import Change, ChangeKind
+from ctrlruntime.rollout import Change, change_record, read_change
 
 
 def format_change(change: Change) -> str:
     """Return the value of the annotation CHANGE."""
-    record = {
-        "kind": change.kind.value,
-        "at": change.at.isoformat(),
-        "previous": change.previous,
-        "fix": change.is_fix,
-    }
-    if change.refused:
-        record["refused"] = change.refused
-    if change.is_irreversible:
-        record["irreversible"] = True
-    return json.dumps(record, separators=(",", ":"))
+    return json.dumps(change_record(change), separators=(",", ":"))
 
 
 def parse_change(text: str) -> Change | None:
     """Return the change that `format_change` wrote; None for anything else."""
     try:
-        record = json.loads(text)
-        at = datetime.fromisoformat(record["at"])
-        kind = ChangeKind(record["kind"])
-        change = Change(
-            kind,
-            at,
-            str(record["previous"]),
-            refused=str(record.get("refused", "")),
-            is_irreversible=record.get("irreversible") is True,
-            is_fix=record["fix"] is True,
-        )
-    except (ValueError, KeyError, TypeError):
+        return read_change(json.loads(text))
+    except ValueError:
         return None
-    return None if at.tzinfo is None else change
 
 
 def ready_changed_at(entry: Entry) -> datetime | None:

@@ -222,6 +222,55 @@ def test_paused_rollouts_and_paused_members_do_not_change() -> None:
     assert decision.waiting["m2"].reason is Reason.MEMBER_PAUSED
 
 
+@settings(max_examples=40)
+@given(st.integers(2, 20), SEEDS, st.integers(10, 90))
+def test_a_wave_keeps_its_size_while_members_become_unfit_and_fit_again(
+    size: int, seed: int, percent: int
+) -> None:
+    wave = Wave(name="early", percent=percent, soak=HOUR)
+    run = Simulation(fleet(size), Strategy(waves=(wave,), max_skew=1), "v2", seed=seed)
+    rng = random.Random(seed)
+    share = -(-size * percent // 100)
+    for _ in range(size * 10):
+        for name in rng.sample(sorted(run.members), 1):
+            member = run.members[name]
+            if member.version == "v1":
+                unfit = "" if member.unfit else "it is not healthy"
+                run.members[name] = replace(member, unfit=unfit)
+        decision = run.step()
+        assert not [item.name for item in decision.changes if run.members[item.name].unfit]
+        assert len(run.changed()) <= share
+
+
+def test_an_unfit_member_waits_and_says_why() -> None:
+    members = fleet(2)
+    members["m0"] = replace(members["m0"], health=Health.FAILED, unfit="it is not healthy")
+    decision = decide("v2", list(members.values()), Strategy(), START)
+    assert [item.name for item in decision.changes] == ["m1"]
+    assert decision.waiting["m0"].reason is Reason.MEMBER_UNFIT
+    assert decision.waiting["m0"].message == "it is not healthy"
+
+
+@settings(max_examples=40)
+@given(SIZES, SEEDS, SKEWS, DELAYS, st.integers(1, 30), CRASHES)
+def test_a_requested_halt_returns_exactly_what_was_changed_and_is_reversible(
+    size: int, seed: int, skew: int | str, delay: int, after: int, crashes: frozenset[int]
+) -> None:
+    strategy = Strategy(max_skew=skew)
+    run = Simulation(fleet(size), strategy, "v2", seed=seed, delay=delay)
+    run.run(after, crashes=crashes)
+    changed = run.changed()
+    run.strategy = replace(strategy, halt="an undo was requested", on_halt=OnHalt.ROLLBACK)
+    run.run(size * 14 + 70, crashes=crashes)
+    restored = [item.name for item in run.assigned if item.change.kind is ChangeKind.ROLLBACK]
+    assert sorted(restored) == sorted(changed)
+    assert set(run.versions().values()) == {"v1"}
+    assert run.most_changing <= resolve(skew, size)
+    run.strategy = replace(strategy, resumed_at=run.now)
+    run.run(size * 14 + 70)
+    assert set(run.versions().values()) == {"v2"}
+
+
 def test_new_members_get_the_version_of_most_while_a_rollout_is_halted() -> None:
     run = Simulation(
         fleet(5), Strategy(max_skew=1, halt_on_failures=1), "v2", bad=frozenset({"v2"})
