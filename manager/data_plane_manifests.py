@@ -111,12 +111,17 @@ def stack_roles() -> dict[str, Manifest]:
     parallel namespace.
     """
     on_hub = [each for each in BUILTIN.values() if each.gvk.group_kind in WORKLOADS | FOLLOWERS]
+    # The sweep of orphans reads its target namespace; tenants may have Namespaces.
+    namespaces = Rule(groups=("",), resources=("namespaces",), verbs=("get", *READS))
     return {
         f"stack_{who}_role": roles(
             [
-                Rule(groups=(each.gvk.group,), resources=(each.plural,), verbs=verbs)
-                for each in on_hub
-                if each.namespaced or who == "reader"
+                *([namespaces] if who == "reader" else []),
+                *(
+                    Rule(groups=(each.gvk.group,), resources=(each.plural,), verbs=verbs)
+                    for each in on_hub
+                    if each.namespaced or who == "reader"
+                ),
             ],
             f"fleet-stack-{who}",
         )[0]

@@ -33,6 +33,7 @@ from ctrlruntime.generate.permissions import Rule, leads, policy_rules, writes_e
 from ctrlruntime.generate.setup import declarations_of
 from ctrlruntime.generate.webhook import serves_webhooks
 from ctrlruntime.manager import Manager
+from internal.fleet.stack_bindings import RBAC, STACK_ROLES
 from internal.fleet.stack_builder import StackOptions
 from internal.tenancy.missing_permissions import AGGREGATE, verbs_for
 from manager.controllers.cloud import add_cloud
@@ -77,6 +78,10 @@ READS_OWN_POD = Rule(groups=("",), resources=("pods",), verbs=("get",))
 """In its own namespace the manager reads which image it runs in, where Pods are to have the same."""
 
 
+BINDS_STACKS = Rule(groups=(RBAC,), resources=("clusterroles",), verbs=("bind",), names=STACK_ROLES)
+"""The operator gives accounts of stacks these two roles, without their rights being its own."""
+
+
 SYSTEMS: Mapping[str, System] = {
     "tenancy": System(
         module="apis.tenancy",
@@ -116,10 +121,11 @@ def operator_rules() -> list[Rule]:
     declared_rules = declarations_of(
         lambda manager: add_operator(manager, OperatorOptions(stack=stack))
     ).rules
-    return [
+    limited = [
         replace(rule, names=(KUBECONFIG_SECRET,)) if rule.resources == ("secrets",) else rule
         for rule in declared_rules
     ]
+    return [*limited, BINDS_STACKS]
 
 
 def rules_of(name: str) -> list[Rule]:

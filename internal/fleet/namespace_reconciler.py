@@ -48,14 +48,14 @@ class NamespaceReconciler:
         owner = Owner.of(config)
         entry = self.namespaces.get(request.name, namespace="")
         if entry is None or entry.deletion_timestamp is not None:
-            await self._gone(request.name, mode, deleted=entry is None)
+            await self._gone(request.name, mode, owner, deleted=entry is None)
             return None
         self._check_label(entry)
         if mode.wants(entry):
             return await self._deploy(entry, mode, owner)
         if is_former(entry, mode):
             return await self._tear_down(entry, owner)
-        await self._gone(entry.name, mode, deleted=False)
+        await self._gone(entry.name, mode, owner, deleted=False)
         return None
 
     async def _deploy(self, entry: Entry, mode: Mode, owner: Owner) -> Result | None:
@@ -81,12 +81,13 @@ class NamespaceReconciler:
         if left:
             self.known.record_leftover(entry.name, left)
             return Result(requeue_after=AGAIN)
-        await self._gone(entry.name, Mode(scale=True), deleted=False)
+        await self._gone(entry.name, Mode(scale=True), owner, deleted=False)
         return None
 
-    async def _gone(self, name: str, mode: Mode, *, deleted: bool) -> None:
-        """Forget a namespace; one that is configured by its name is missed."""
+    async def _gone(self, name: str, mode: Mode, owner: Owner, *, deleted: bool) -> None:
+        """Forget a namespace, and take its account's rights away; one that is configured by its name is missed."""
         await self.deployer.forget(name)
+        await self.deployer.bindings.delete_known(name, owner)
         if deleted and mode.namespace == name:
             message = (
                 f"namespace {name} does not exist; create it (kubectl create namespace {name})"

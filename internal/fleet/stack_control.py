@@ -15,7 +15,7 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.resources import Action, Control, Desired, Owner, Ownership
 from internal.fleet.labels import FIELD_MANAGER, KUBECONFIG_HASH, SELECTED
 from internal.fleet.stack_builder import SUPPORT, WORKLOADS
-from internal.fleet.targets import TargetError
+from internal.fleet.targets import TargetError, conflict_error
 
 POD: Final = BUILTIN[GroupVersionKind("", "v1", "Pod")]
 
@@ -49,10 +49,7 @@ class StackControl:
                 conflicts.append(f"{item.mapping.gvk.kind} {item.name} is being deleted still")
             wrote |= outcome.action in {Action.CREATED, Action.UPDATED}
         if conflicts:
-            raise TargetError(
-                Reason.DEPLOYMENT_FAILURE,
-                f"{', '.join(conflicts)}; rename or remove what is in the way",
-            )
+            raise conflict_error(conflicts)
         return wrote
 
     def check_available(self, namespace: str, desired: Sequence[Desired]) -> None:

@@ -12,6 +12,7 @@ from apis.fleet.labels import DATA_PLANE_ID, LEASE, PLANE_NAMESPACE, TARGET_NAME
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.resources import Owner
+from internal.fleet.binding_control import BindingControl
 from internal.fleet.identities import Identities, check_same
 from internal.fleet.plane_access import MISSING, PlaneAccess, access_of
 from internal.fleet.plane_check import NAMESPACE
@@ -49,6 +50,7 @@ class StackDeployer:
     secret_of: Callable[[str], Mapping[str, Any] | None]
     """Returns the `data` of a namespace's Secret; None if there is no Secret."""
     stack: StackControl
+    bindings: BindingControl
     patcher: ObjectPatcher
     identities: Identities
     checks: PlaneChecks
@@ -86,16 +88,22 @@ class StackDeployer:
 
     async def _deploy_here(self, entry: Entry, owner: Owner) -> Outcome:
         await self.forget(entry.name)
+        await self.bindings.delete_known(entry.name, owner)
         desired = build_stack(entry.name, self.options, "")
         await self.stack.ensure(desired, owner)
         self.stack.check_available(entry.name, desired)
         return DEPLOYED
 
     async def _deploy_for_plane(self, entry: Entry, owner: Owner, look: Look) -> Outcome | None:
+        bound = DATA_PLANE_ID in entry.annotations
+        if bound:  # whatever its data plane is like: a label that was removed takes rights away
+            await self.bindings.ensure(entry.name, owner)
         access = self._access(entry.name, look)
         identity = await self._prove(entry, access, look)
         if identity is None:
             return None
+        if not bound:
+            await self.bindings.ensure(entry.name, owner)
         plane = await self.planes.engage(entry.name, access.digest, access.config)
         self._check_identity(entry, plane)
         desired = build_stack(entry.name, self.options, access.digest)

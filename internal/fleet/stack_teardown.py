@@ -9,6 +9,7 @@ from apis.fleet.labels import DATA_PLANE_ID, TARGET_NAMESPACE
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.resources import Owner
+from internal.fleet.binding_control import BindingControl
 from internal.fleet.plane_check import NAMESPACE
 from internal.fleet.stack_control import StackControl
 
@@ -21,6 +22,7 @@ class StackTeardown:
     """Deletes all and only what was made for a stack. The Secret and the namespace stay."""
 
     stack: StackControl
+    bindings: BindingControl
     patcher: ObjectPatcher
 
     async def run(self, entry: Entry, owner: Owner) -> str:
@@ -30,6 +32,7 @@ class StackTeardown:
         if workloads or pods:
             return f"{workloads} workload(s) and {pods} Pod(s) are being deleted"
         support = await self.stack.delete_support(entry.name, owner)
+        support += await self.bindings.delete_all(entry.name, owner)
         if support:
             return f"{support} other object(s) are being deleted"
         await self.patcher.patch_metadata(

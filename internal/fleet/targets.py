@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -76,6 +76,14 @@ class TargetError(Exception):
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
         self.outcome = Outcome(reason, message)
+
+
+def conflict_error(conflicts: Sequence[str]) -> TargetError:
+    """Return the error of objects that are in the way, or being deleted still."""
+    return TargetError(
+        Reason.DEPLOYMENT_FAILURE,
+        f"{', '.join(conflicts)}; rename or remove what is in the way",
+    )
 
 
 @dataclass(slots=True)

@@ -30,6 +30,7 @@ from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.generate.crd import crds_of
 from ctrlruntime.manager import Manager
 from ctrlruntime.resources import Control
+from internal.fleet.binding_control import BY_STACK, BindingControl, is_staying
 from internal.fleet.config_reconciler import ConfigReconciler
 from internal.fleet.identities import Identities
 from internal.fleet.labels import FIELD_MANAGER, SELECTED
@@ -38,6 +39,13 @@ from internal.fleet.namespace_reconciler import NamespaceReconciler, releases_pl
 from internal.fleet.plane_check import NAMESPACE, check_plane
 from internal.fleet.plane_checks import CheckTimes, PlaneChecks
 from internal.fleet.planes import UNRENEWED, Planes
+from internal.fleet.stack_bindings import (
+    BINDINGS,
+    CLUSTER_ROLE_BINDING,
+    RBAC,
+    stacks_of,
+    target_of,
+)
 from internal.fleet.stack_builder import SUPPORT, WORKLOADS, StackOptions
 from internal.fleet.stack_control import POD, StackControl
 from internal.fleet.stack_deployer import StackDeployer
@@ -76,7 +84,7 @@ class OperatorOptions:
 def add_operator(manager: Manager, options: OperatorOptions) -> None:
     """Add the controllers of the operator to a manager. From within its loop."""
     manager.cache.declare(FleetConfig)
-    manager.cache.declare(NAMESPACE, metadata_only=True)
+    manager.cache.declare(NAMESPACE, metadata_only=True, indexes={BY_STACK: stacks_of})
     changes = RequestSource("what is known of target namespaces")
     looks = RequestSource("what data planes show")
 
@@ -153,6 +161,8 @@ def _add_namespaces(
 
     def all_targets(event: Event, queue: EventQueue) -> None:
         names = {entry.name for entry in namespaces if is_labelled(entry)}
+        for binding in manager.cache.entries(CLUSTER_ROLE_BINDING):
+            names.update(target_of(binding))
         for entry in entries_of(event):
             names.add((entry.field("spec") or {}).get("targetNamespace") or DEFAULT_NAMESPACE)
         for name in sorted(names):
@@ -200,12 +210,44 @@ def _add_namespaces(
             track_manager=FIELD_MANAGER,
             metadata_only=mapping in SUPPORT,
         )
+    _watch_bindings(builder)
     builder.build(reconciler)
+
+
+def _watch_bindings(builder: Builder[Request]) -> None:
+    """Have stacks looked at when their bindings change, or the labels of namespaces that grant them."""
+
+    def its_target(entry: Entry) -> Iterable[Request]:
+        return [Request(name) for name in target_of(entry)]
+
+    def its_stacks(entry: Entry) -> Iterable[Request]:
+        return [Request(name) for name in stacks_of(entry)]
+
+    builder.watches(
+        NAMESPACE, enqueue_map_func(its_stacks), metadata_only=True, predicates=[grants_otherwise]
+    )
+    for mapping in BINDINGS:
+        builder.watches(
+            mapping,
+            enqueue_map_func(its_target),
+            labels=SELECTED,
+            track_manager=FIELD_MANAGER,
+            metadata_only=True,
+            indexes={BY_STACK: target_of},
+        ).permission(RBAC, mapping.plural, *CHANGES)
 
 
 def is_labelled(entry: Entry) -> bool:
     """Return whether a namespace has a label of this group."""
     return DATA_PLANE in entry.labels or TARGET_NAMESPACE in entry.labels
+
+
+def grants_otherwise(event: Event) -> bool:
+    """Predicate: namespaces that let other stacks write in them than before, or are being deleted."""
+    if not isinstance(event, UpdateEvent):
+        return True
+    old, new = event.old, event.new
+    return stacks_of(old) != stacks_of(new) or is_staying(old) != is_staying(new)
 
 
 def is_relevant(event: Event) -> bool:
@@ -221,7 +263,15 @@ def _namespace_reconciler(
 ) -> NamespaceReconciler:
     cache = manager.cache
     namespaces = cache.informer(NAMESPACE).store
-    stack = StackControl(cache, manager.live_client, Control(cache, field_manager=FIELD_MANAGER))
+    control = Control(cache, field_manager=FIELD_MANAGER)
+    stack = StackControl(cache, manager.live_client, control)
+    bindings = BindingControl(
+        cache,
+        manager.live_client,
+        control,
+        parallel_of=lambda target: cache.entries(NAMESPACE, index={BY_STACK: target}),
+        pace=manager.pace,
+    )
     patcher = ObjectPatcher(manager.client, FIELD_MANAGER)
 
     def secret_of(namespace: str) -> Mapping[str, Any] | None:
@@ -234,6 +284,7 @@ def _namespace_reconciler(
     deployer = StackDeployer(
         secret_of=secret_of,
         stack=stack,
+        bindings=bindings,
         patcher=patcher,
         identities=Identities(namespaces),
         checks=PlaneChecks(_checking(options), look, options.checks, options.monotonic),
@@ -246,7 +297,7 @@ def _namespace_reconciler(
         configs=cache.informer(FleetConfig).store,
         namespaces=namespaces,
         deployer=deployer,
-        teardown=StackTeardown(stack, patcher),
+        teardown=StackTeardown(stack, bindings, patcher),
         known=known,
         warn=warn,
     )

@@ -25,8 +25,11 @@ from .harness import (
     foreign,
     planes,
 )
+from .test_bindings import bound, parallel, reads, writes
 
 pytestmark = pytest.mark.slow
+BINDINGS = 2
+"""To read, and to write in one namespace."""
 
 
 @dataclass
@@ -67,6 +70,7 @@ class Scene:
         return (
             await self.hub.objects("east") == left
             and not await self.hub.is_target("east")
+            and await bound(self.hub) == set()
             and await self.hub.reasons() == {}
             and (await self.hub.condition("TeardownComplete"))[0] == "True"
         )
@@ -83,6 +87,7 @@ class Scene:
 async def prepare(scene: Scene, plane: DataPlane) -> None:
     """Label a namespace; objects of another owner are there already."""
     await scene.hub.configure(**SCALE)
+    await parallel(scene.hub, "acme", "east")
     await scene.hub.add("east", plane)
     for manifest in foreign("other", "east"):
         await scene.hub.client.create(manifest)
@@ -100,12 +105,13 @@ async def test_r11_killed_at_every_write_of_deployment_and_teardown(
             return (
                 await scene.hub.objects("east") == wanted
                 and await scene.hub.identity("east") == await east.identity()
+                and await bound(scene.hub) == {reads("east"), writes("east", "acme")}
                 and await scene.hub.reasons() == {"east": "StackNotAvailable"}
             )
 
         lives = scene.lives
         await lives.crash_until(deployed, first=first)
-        assert lives.kills >= len(OBJECTS)
+        assert lives.kills >= len(OBJECTS) + BINDINGS
         made = await scene.uids()
         again = scene.lives
         await again.crash_until(deployed, first=first)
@@ -114,6 +120,6 @@ async def test_r11_killed_at_every_write_of_deployment_and_teardown(
         await scene.hub.label("east", None)
         teardown = scene.lives
         await teardown.crash_until(scene.is_torn_down, first=first)
-        assert teardown.kills >= len(OBJECTS)
+        assert teardown.kills >= len(OBJECTS) + BINDINGS
         assert await scene.hub.has(SECRET, "data-plane-kubeconfig", "east")
         assert east.proxy.log.counts().writes == 0

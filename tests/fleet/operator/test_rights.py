@@ -11,10 +11,12 @@ from ctrlruntime.client.errors import Forbidden
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.users import User
 from ctrlruntime.generate.permissions import policy_rules
+from internal.fleet.stack_bindings import ROLE_BINDING
 from manager.manifests import operator_rules
 from tests.audit.rights import rights_of
 
 from .harness import OBJECTS, SCALE, SECRET, Hub, deployed, eventually, planes
+from .test_bindings import binding, bound, expect_bound, parallel, reads, writes
 
 RBAC = "rbac.authorization.k8s.io"
 
@@ -44,8 +46,12 @@ async def test_the_generated_role_suffices_and_other_secrets_are_not_readable() 
         async with hub.operator():
             await hub.configure(**SCALE)
             await hub.add("mistyped", None, label="True")  # an event
+            await parallel(hub, "acme", "east")
             await deployed(hub, east=east)
             assert await hub.objects("east") == OBJECTS
+            await expect_bound(hub, reads("east"), writes("east", "acme"))
+            await hub.client.delete(ROLE_BINDING, "fleet-stack-east", namespace="acme")
+            await expect_bound(hub, reads("east"), writes("east", "acme"))
             await hub.label("east", None)
             await hub.until_torn_down("east")
 
@@ -59,8 +65,14 @@ async def test_the_generated_role_suffices_and_other_secrets_are_not_readable() 
         used = {(row.resource.partition(".")[0], row.verb) for row in log}
         written = {verb for resource, verb in used if resource == "deployments"}
         assert {"apply", "delete"} <= written
+        assert await bound(hub) == set()
         assert not {right for rule in rules for right in rights_of(rule) if "*" in str(right)}
         client = hub.environment.client("limited")
+        for role in ("cluster-admin", "edit"):
+            reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": role}
+            made = binding("more", "acme", "east") | {"roleRef": reference}
+            with pytest.raises(Forbidden):
+                await client.create(made)
         with pytest.raises(Forbidden):
             await client.list(SECRET)
         with pytest.raises(Forbidden):

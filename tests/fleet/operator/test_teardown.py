@@ -91,7 +91,12 @@ async def test_r11_the_rest_goes_when_the_pods_are_gone_and_the_label_last() -> 
         ]
         writes = [each for each in writes if "fleetconfigs" not in each]
         assert sorted(writes[:3]) == ["deployments.apps", "deployments.apps", "statefulsets.apps"]
-        assert sorted(writes[3:-1]) == ["serviceaccounts", "services", "services"]
+        assert sorted(writes[3:-1]) == [
+            "clusterrolebindings.rbac.authorization.k8s.io",
+            "serviceaccounts",
+            "services",
+            "services",
+        ]
         assert writes[-1] == "namespaces"
 
 
