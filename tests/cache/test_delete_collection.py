@@ -16,17 +16,12 @@ from ctrlruntime.client.errors import WriteOutcomeUnknown
 from ctrlruntime.client.transport import Response
 from tests.cache.lagging_watch import LaggingWatch
 from tests.client.support import CONFIG_MAP, config_map
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.criterion("LV-4"), pytest.mark.criterion("LV-8")]
 
 EntryOf = Callable[..., Entry]
 OBJECTS = 50
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60.0):
-        while not condition():  # noqa: ASYNC110 - what is looked at has no event
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("answer_first", [True, False])
@@ -59,9 +54,11 @@ async def test_the_watch_confirms_a_deletecollection(
             )
             if answer_first:
                 await deleting
-            await until(lambda: [e.deletion_timestamp is None for e in informer.store] == [False])
+            await eventually(
+                lambda: [e.deletion_timestamp is None for e in informer.store] == [False]
+            )
             if answer_first:
-                await until(lambda: not cache.unconfirmed_keys())
+                await eventually(lambda: not cache.unconfirmed_keys())
             watched.set()
             await deleting
             assert cache.unconfirmed_keys() == []
@@ -123,7 +120,7 @@ async def test_a_deletecollection_without_an_answer_makes_what_it_selects_uncert
                 await client.delete_collection(CONFIG_MAP, "default", labels="lot=a")
             if not carried_out:  # else the watch may have removed them already
                 assert {name for _, (_, name) in cache.unconfirmed_keys()} == {"a1", "a2"}
-            await until(lambda: informer.stats().lists > lists)
+            await eventually(lambda: informer.stats().lists > lists)
             assert cache.unconfirmed_keys() == []
             left = ["b1"] if carried_out else ["a1", "a2", "b1"]
             assert sorted(entry.name for entry in informer.store) == left

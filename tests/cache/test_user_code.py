@@ -18,6 +18,7 @@ from ctrlruntime.cache.reflector import ReflectorOptions
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from tests.client.support import CONFIG_MAP, config_map
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.criterion("LV-1")
 
@@ -94,12 +95,6 @@ async def started(cache: Cache) -> Cache:
     return cache
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60.0):
-        while not condition():  # noqa: ASYNC110 - what is looked at has no event
-            await asyncio.sleep(0.01)
-
-
 def plan(name: str, value: str) -> dict[str, Any]:
     return {**config_map(name), "data": {"plan": value}}
 
@@ -135,11 +130,11 @@ async def test_an_index_function_that_raises_costs_the_value_in_that_index(
     assert [(line["key"], line["exc_info"]) for line in failures] == [(("default", "b"), error)]
 
     await client.patch(CONFIG_MAP, "a", {"data": {"plan": "bad"}}, namespace="default")
-    await until(lambda: names(cache, "good") == [])
+    await eventually(lambda: names(cache, "good") == [])
     await client.patch(CONFIG_MAP, "b", {"data": {"plan": "good"}}, namespace="default")
-    await until(lambda: names(cache, "good") == ["b"])
+    await eventually(lambda: names(cache, "good") == ["b"])
     await client.delete(CONFIG_MAP, "a", namespace="default")
-    await until(lambda: cache.get(CONFIG_MAP, "a", namespace="default") is None)
+    await eventually(lambda: cache.get(CONFIG_MAP, "a", namespace="default") is None)
     assert cache.synced
 
 
@@ -173,9 +168,9 @@ async def test_an_index_function_that_begins_to_raise_leaves_no_value_behind(
     assert names(cache, "good") == ["a", "b"]
     broken = True
     await client.patch(CONFIG_MAP, "a", {"data": {"plan": "other"}}, namespace="default")
-    await until(lambda: names(cache, "good") == ["b"])
+    await eventually(lambda: names(cache, "good") == ["b"])
     await client.delete(CONFIG_MAP, "b", namespace="default")
-    await until(lambda: names(cache, "good") == [])
+    await eventually(lambda: names(cache, "good") == [])
 
 
 @pytest.mark.parametrize(
@@ -219,9 +214,9 @@ async def test_a_transform_that_raises_costs_that_state_of_the_object(
     assert counter.transform == 1
 
     await client.patch(CONFIG_MAP, "a", {"data": {"plan": "bad"}}, namespace="default")
-    await until(lambda: counter.transform == 2)
+    await eventually(lambda: counter.transform == 2)
     informer.check_served()  # a list does not take for deleted what it cannot transform
-    await until(lambda: informer.stats().lists == 2)
+    await eventually(lambda: informer.stats().lists == 2)
     entry = cache.get(CONFIG_MAP, "a", namespace="default")
     assert entry is not None
     assert entry["data"] == {"plan": "good"}
@@ -229,12 +224,12 @@ async def test_a_transform_that_raises_costs_that_state_of_the_object(
     assert (await informer.refresh(("default", "a"))) is not None
 
     await client.delete(CONFIG_MAP, "a", namespace="default")
-    await until(lambda: cache.get(CONFIG_MAP, "a", namespace="default") is None)
+    await eventually(lambda: cache.get(CONFIG_MAP, "a", namespace="default") is None)
     last = told[-1]
     assert isinstance(last, DeleteEvent)
     assert last.old.field("data") == {"plan": "good"}
     await client.create(plan("c", "good"))
-    await until(lambda: cache.get(CONFIG_MAP, "c", namespace="default") is not None)
+    await eventually(lambda: cache.get(CONFIG_MAP, "c", namespace="default") is not None)
 
 
 @pytest.mark.parametrize("error", FAILURES)
@@ -247,7 +242,7 @@ async def test_a_handler_that_raises_loses_that_event(
     cache.declare(CONFIG_MAP, namespaces=["default"]).informer.add_handler(fail)
     await started(cache)
     await client.create(plan("a", "good"))
-    await until(lambda: cache.get(CONFIG_MAP, "a", namespace="default") is not None)
+    await eventually(lambda: cache.get(CONFIG_MAP, "a", namespace="default") is not None)
     assert counter.handler >= 1
 
 
@@ -290,7 +285,7 @@ async def test_an_unexpected_error_starts_list_and_watch_again(
     cache.declare(CONFIG_MAP, namespaces=["default"])
     await started(cache)
     await client.create(plan("a", "good"))
-    await until(lambda: cache.get(CONFIG_MAP, "a", namespace="default") is not None)
+    await eventually(lambda: cache.get(CONFIG_MAP, "a", namespace="default") is not None)
     assert counter.restarts == 3
     assert cache.synced
     assert cache.failed() == {}
@@ -304,7 +299,7 @@ async def test_an_informer_that_keeps_failing_is_named(make_cache: Callable[...,
     cache = make_cache(watch_timeout=trouble)
     informer = cache.declare(CONFIG_MAP).informer
     await cache.start()
-    await until(lambda: informer.failed)
+    await eventually(lambda: informer.failed)
     assert not cache.synced
     assert [str(error) for error in cache.failed().values()] == ["'lost'"]
     trouble.times = 0  # it went on trying

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +27,7 @@ from manager.cli import main
 from manager.cloud_flags import cloud_options, take_cloud_options
 from manager.controllers.task_settings import SettingsFile
 from tests.manager_cli.program import Program
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.criterion("H-B8")
 
@@ -165,8 +166,8 @@ async def test_h_b8_a_running_manager_takes_new_settings(client: Client, tmp_pat
         return [item.status.waiting.limit for item in found if item.status.waiting is not None]
 
     async with await Program.start("run", *arguments) as program:
-        await until(waiting, lambda limits: limits == [1, 1])
-        begun = await until(runs, lambda found: len(found) == 1)
+        await eventually(waiting, lambda limits: limits == [1, 1])
+        begun = await eventually(runs, lambda found: len(found) == 1)
         assert timeout_of(begun[0]) == 500.0
 
         settings.write_text("kubernetes: {limit: many, timeoutSeconds: 1}")
@@ -178,11 +179,11 @@ async def test_h_b8_a_running_manager_takes_new_settings(client: Client, tmp_pat
         settings.write_text("kubernetes: {limit: 2, timeoutSeconds: 900}")
         program.send(signal.SIGHUP)
         await program.prints("Task settings in use")
-        begun = await until(runs, lambda found: len(found) == 2)
+        begun = await eventually(runs, lambda found: len(found) == 2)
         assert [timeout_of(run) for run in begun] == [500.0, 900.0], "what runs keeps its time"
 
         settings.write_text("kubernetes: {limit: 3, timeoutSeconds: 900}")  # and no signal
-        await until(runs, lambda found: len(found) == 3)
+        await eventually(runs, lambda found: len(found) == 3)
         program.send(signal.SIGTERM)
         assert await program.wait() == 0, program.output
 
@@ -204,26 +205,16 @@ async def test_h_b8_a_refused_file_is_a_metric_until_a_usable_one_is_read(tmp_pa
 
     running = asyncio.create_task(file.start())
     try:
-        await until(valid, lambda value: value == 1)
+        await eventually(valid, lambda value: value == 1)
         write("terraform: {limit: many}")
-        await until(valid, lambda value: value == 0)
+        await eventually(valid, lambda value: value == 0)
         assert live("terraform").concurrency.limit in (1, 20), "nothing of it is in use"
         write("terraform: {limit: 2}")
-        await until(valid, lambda value: value == 1)
+        await eventually(valid, lambda value: value == 1)
         assert live("terraform").concurrency.limit == 2
     finally:
         running.cancel()
         await asyncio.wait({running})
-
-
-async def until(read: Callable[[], Awaitable[T]], is_so: Callable[[T], bool]) -> T:
-    """What is read, as soon as it is so; within two minutes."""
-    found = await read()
-    async with asyncio.timeout(120):
-        while not is_so(found):
-            await asyncio.sleep(0.05)
-            found = await read()
-    return found
 
 
 def timeout_of(run: TaskRun) -> float:

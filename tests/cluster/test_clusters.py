@@ -30,7 +30,8 @@ from ctrlruntime.controller.cluster_controllers import DropGoneCluster
 from ctrlruntime.envtest.proxy import LoseReply, Match, Proxy, ProxyOptions, SilenceWatch
 from ctrlruntime.manager import LeaderElectionLost, Manager, StoppingError
 from ctrlruntime.resources import Action, Control, Desired, Owner
-from tests.manager.support import CONFIG_MAP, EVENT, LONG, eventually, manager, running
+from tests.manager.support import CONFIG_MAP, EVENT, LONG, manager, running
+from tests.support.waiting import eventually
 
 from .support import Reconciled, config_map, create, read, servers
 

@@ -26,7 +26,8 @@ from ctrlruntime.cluster import (
 )
 from ctrlruntime.controller import Builder
 from ctrlruntime.manager import Manager
-from tests.manager.support import CONFIG_MAP, EVENT, eventually, manager
+from tests.manager.support import CONFIG_MAP, EVENT, manager
+from tests.support.waiting import eventually
 
 from .support import Reconciled, config_map, create, servers, silent_server
 

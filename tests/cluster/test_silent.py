@@ -16,7 +16,8 @@ from ctrlruntime.cluster import ClusterOptions, ClusterSet
 from ctrlruntime.controller import Builder, ControllerOptions
 from ctrlruntime.envtest import Environment
 from ctrlruntime.manager import Manager
-from tests.manager.support import CONFIG_MAP, LONG, eventually, manager, running
+from tests.manager.support import CONFIG_MAP, LONG, manager, running
+from tests.support.waiting import eventually
 
 from .support import Reconciled, config_map, create, servers, silent_server
 

@@ -16,8 +16,9 @@ from ctrlruntime.client.config import Config
 from ctrlruntime.controller import Builder, ControllerOptions, Request, enqueue_object
 from ctrlruntime.envtest.server import APIServer, ServerOptions
 from ctrlruntime.envtest.server.options import User
-from tests.manager.support import LONG, eventually, manager, starting
+from tests.manager.support import LONG, manager, starting
 from tests.manager.test_manager import get
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.criterion("LV-2")
 

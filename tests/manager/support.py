@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import structlog
@@ -115,10 +115,3 @@ class Failing:
     async def start(self) -> None:
         await self.now.wait()
         raise self.error
-
-
-async def eventually(condition: Callable[[], bool], timeout: float = LONG) -> None:
-    """Waits until ``condition`` holds."""
-    async with asyncio.timeout(timeout):
-        while not condition():  # noqa: ASYNC110 - what is looked at is not ours
-            await asyncio.sleep(0.01)

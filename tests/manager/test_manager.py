@@ -38,19 +38,9 @@ from ctrlruntime.manager import (
     StoppingError,
 )
 from ctrlruntime.manager.http import AddressError
+from tests.support.waiting import eventually
 
-from .support import (
-    CONFIG_MAP,
-    EVENT,
-    LEASE,
-    LONG,
-    Failing,
-    Recorded,
-    eventually,
-    manager,
-    running,
-    starting,
-)
+from .support import CONFIG_MAP, EVENT, LEASE, LONG, Failing, Recorded, manager, running, starting
 
 UNREACHABLE = Config(host="http://127.0.0.1:9")
 

@@ -17,8 +17,9 @@ from ctrlruntime.controller import Builder, ControllerOptions, Request
 from ctrlruntime.controller.controller import SourceSyncTimeout
 from ctrlruntime.envtest.server import APIServer
 from ctrlruntime.manager import Group, Manager, StoppedWhileStarting
+from tests.support.waiting import eventually
 
-from .support import CONFIG_MAP, LONG, Failing, Recorded, eventually, manager, starting
+from .support import CONFIG_MAP, LONG, Failing, Recorded, manager, starting
 
 pytestmark = pytest.mark.criterion("DX-8")
 

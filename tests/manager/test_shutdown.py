@@ -18,8 +18,9 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.controller import Builder, Request
 from ctrlruntime.manager import GracePeriodExceeded, LeaderElectionLost
+from tests.support.waiting import eventually
 
-from .support import CONFIG_MAP, LEASE, LONG, eventually, manager, starting
+from .support import CONFIG_MAP, LEASE, LONG, manager, starting
 
 LEADER = """
     import asyncio, sys

@@ -25,6 +25,7 @@ from manager.uninstalling import CRD, custom_resources, release_objects
 from tests.backends import kube_apiserver
 from tests.docs.blocks import ROOT
 from tests.manager_cli.program import Program
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.criterion("H-E2")]
 
@@ -61,15 +62,6 @@ async def cluster(backend: str, folder: Path) -> AsyncIterator[Environment]:
 async def env(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Environment]:
     async with cluster(request.param, tmp_path) as environment:
         yield environment
-
-
-async def eventually(look: Any, holds: Any, timeout: float = 90.0) -> Any:
-    async with asyncio.timeout(timeout):
-        while True:
-            seen = await look()
-            if holds(seen):
-                return seen
-            await asyncio.sleep(0.2)
 
 
 async def find(client: Client, kind: GroupVersionKind, name: str) -> Any:

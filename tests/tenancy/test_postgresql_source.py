@@ -8,7 +8,7 @@ import itertools
 import socket
 import ssl
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -36,6 +36,7 @@ from internal.tenancy.sources.postgresql.columns import ColumnKind, select
 from internal.tenancy.sources.postgresql.position import Position
 from internal.tenancy.sources.source import LARGEST_PAGE
 from tests.postgres import Postgres
+from tests.support.waiting import eventually
 
 _numbers = itertools.count()
 LIMIT = 60.0
@@ -76,12 +77,6 @@ async def failure(settings: PostgreSQLSettings, *columns: str) -> SourceError:
     await source.close()
     assert settings.password not in str(caught.value) or not settings.password
     return caught.value
-
-
-async def eventually(fulfilled: Callable[[], bool]) -> None:
-    async with asyncio.timeout(LIMIT):
-        while not fulfilled():  # noqa: ASYNC110 - the server says it by queries only
-            await asyncio.sleep(0.05)
 
 
 # -- rows --------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
 from cryptography import x509
@@ -22,13 +21,6 @@ class Clock:
 
     def advance(self, days: float) -> None:
         self.now += timedelta(days=days)
-
-
-async def until(condition: Callable[[], Awaitable[bool]], timeout: float = 60.0) -> None:
-    """Waits until ``condition`` holds."""
-    async with asyncio.timeout(timeout):
-        while not await condition():  # noqa: ASYNC110 - what is looked at is not ours
-            await asyncio.sleep(0.05)
 
 
 def unchecked() -> ssl.SSLContext:

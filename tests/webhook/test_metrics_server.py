@@ -34,7 +34,8 @@ from ctrlruntime.manager.http_routes import Routes
 from ctrlruntime.pki import KeyPair, issue, make_authority, pem
 from ctrlruntime.webhook.tls import CertificateError
 from tests.manager.http_server import http_server
-from tests.webhook.handshakes import handshake, unchecked, until
+from tests.support.waiting import eventually
+from tests.webhook.handshakes import handshake, unchecked
 
 DAY = timedelta(days=1)
 
@@ -102,7 +103,7 @@ async def test_a_certificate_of_the_metrics_is_followed_on_disk(
         async def replaced() -> bool:
             return await handshake(port, bundle) == second.certificate
 
-        await until(replaced)
+        await eventually(replaced)
     with pytest.raises(CertificateError):
         async with running(
             config, MetricsServing(secure=True, certificate_folder=tmp_path / "none")

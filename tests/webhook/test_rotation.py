@@ -39,7 +39,8 @@ from ctrlruntime.webhook.options import WebhookOptions
 from ctrlruntime.webhook.rotation import SECRET
 from ctrlruntime.webhook.rotation_options import RotationOptions
 from tests.docs.blocks import ROOT
-from tests.webhook.handshakes import Clock, handshake, until
+from tests.support.waiting import eventually
+from tests.webhook.handshakes import Clock, handshake
 from tests.webhook.webhook_kinds import Websites
 
 NAME = "webhook-server-cert"
@@ -172,7 +173,7 @@ class Load:
         async def reached() -> bool:
             return self.done >= goal
 
-        await until(reached, 60)
+        await eventually(reached, timeout=60)
 
 
 @contextlib.asynccontextmanager
@@ -204,7 +205,7 @@ async def test_authorities_and_certificates_are_rotated_while_requests_run(
     ):
         rotation = manager.webhooks.certificates
         assert rotation is not None
-        await until(lambda: is_trusted(client, name, manager))
+        await eventually(lambda: is_trusted(client, name, manager))
         serials = [rotation.current.serving.certificate.serial_number]  # type: ignore[union-attr]
         authorities = [rotation.current.authority.certificate]  # type: ignore[union-attr]
         async with loaded(client, sites) as load:
@@ -212,8 +213,8 @@ async def test_authorities_and_certificates_are_rotated_while_requests_run(
             for days in (50, 50, 10, 40, 50, 10, 40, 50, 10, 40, 50, 10):
                 clock.advance(days)
                 rotation.look()
-                await until(lambda: is_current(manager, clock))
-                await until(lambda: is_trusted(client, name, manager))
+                await eventually(lambda: is_current(manager, clock))
+                await eventually(lambda: is_trusted(client, name, manager))
                 await load.more()
                 current = rotation.current
                 assert current is not None
@@ -260,14 +261,14 @@ async def test_an_api_server_that_lags_behind_trusts_a_new_authority_all_the_sam
     ):
         rotation = manager.webhooks.certificates
         assert rotation is not None
-        await until(lambda: is_trusted(client, name, manager))
+        await eventually(lambda: is_trusted(client, name, manager))
         monkeypatch.setattr(Injection, "use", lambda self, bundle: None)
         known = await bundle_of(client, name)
         async with loaded(client, sites) as load:
             await load.more()
             clock.advance(100)
             rotation.look()
-            await until(lambda: is_current(manager, clock))
+            await eventually(lambda: is_current(manager, clock))
             await load.more(30)
         assert load.failures == []
         assert await bundle_of(client, name) == known
@@ -320,14 +321,14 @@ async def test_two_managers_that_start_at_once_agree(
         async def rotated() -> bool:
             return all(is_followed(manager, first) for manager in (one, two))
 
-        await until(rotated)
+        await eventually(rotated)
         second = await both_serve(one, two, client, namespace)
         assert second.previous == (first.authority.certificate,)
 
         async def one_leads() -> bool:
             return sum(manager.elected.is_set() for manager in (one, two)) == 1
 
-        await until(one_leads)
+        await eventually(one_leads)
 
 
 def is_followed(manager: Manager, first: CertificateSet) -> bool:
@@ -372,7 +373,7 @@ async def test_a_manager_that_is_killed_comes_back_with_the_same_authority(
             stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
         try:
-            await until(lambda: answers(port), 60)
+            await eventually(lambda: answers(port), timeout=60)
             secret = await client.get(SECRET, NAME, namespace=namespace)
             bundle = CertificateSet.from_data(secret["data"]).bundle
             certificate = await handshake(port, bundle)
@@ -404,10 +405,10 @@ async def test_a_secret_that_is_deleted_is_written_again_and_one_that_is_spoilt_
                 return (await stored(client, namespace)).data() == first.data()
             return False
 
-        await until(back)
+        await eventually(back)
         spoilt = {"data": {"tls.key": base64.b64encode(b"rubbish").decode()}}
         await client.patch(SECRET, NAME, spoilt, namespace=namespace)
-        await until(back)
+        await eventually(back)
         assert manager.webhooks.port is not None
         assert await handshake(manager.webhooks.port, first.bundle) == first.serving.certificate
 
@@ -445,10 +446,10 @@ async def test_the_bundle_goes_where_it_is_named_or_asked_for_and_nowhere_else(
 
         late = configurations(sites, 9, f"{name}-not-there-yet")[1:]
         async with installed(client, late):
-            await until(lambda: has(client, f"{name}-not-there-yet", bundle))
+            await eventually(lambda: has(client, f"{name}-not-there-yet", bundle))
         empty = [{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]
         await client.patch(VALIDATING, f"{name}-named", empty, type=PatchType.JSON)
-        await until(lambda: has(client, f"{name}-named", bundle))
+        await eventually(lambda: has(client, f"{name}-named", bundle))
 
         versions = [await version_of(client, manifest) for manifest in (*named, *asking)]
         async with running(environment, sites, options):
@@ -493,7 +494,7 @@ async def test_a_definition_converted_here_trusts_the_manager(
             live = await client.get(CRD, crd_name)
             return bool(live["spec"]["conversion"]["webhook"]["clientConfig"].get("caBundle"))
 
-        await until(trusted)
+        await eventually(trusted)
 
         async def converted() -> bool:
             with contextlib.suppress(Exception):
@@ -503,7 +504,7 @@ async def test_a_definition_converted_here_trusts_the_manager(
                 return bool(got.spec.title == "A")
             return False
 
-        await until(converted)
+        await eventually(converted)
         await environment.uninstall_crds(definition)
 
 
@@ -527,7 +528,7 @@ async def test_a_manager_needs_no_more_than_the_generated_roles(
             installed(admin, [*made, *configurations(sites, port, name)]),
             running(environment, sites, options, user=user.name),
         ):
-            await until(lambda: injected(admin, name))
+            await eventually(lambda: injected(admin, name))
             assert not [e for e in environment.proxy.log.entries() if e.code in (401, 403)]
             await admin.delete(GroupVersionKind("", "v1", "Namespace"), name)
 

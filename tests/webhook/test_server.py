@@ -28,7 +28,8 @@ from ctrlruntime.manager import Group, Manager, ManagerOptions
 from ctrlruntime.pki import KeyPair, issue, make_authority, pem
 from ctrlruntime.webhook.options import WebhookOptions
 from ctrlruntime.webhook.tls import CertificateError
-from tests.webhook.handshakes import handshake, until
+from tests.support.waiting import eventually
+from tests.webhook.handshakes import handshake
 from tests.webhook.webhook_kinds import websites
 
 SITES = websites()
@@ -78,7 +79,7 @@ async def until_served(manager: Manager, pair: KeyPair, bundle: bytes) -> None:
     async def served() -> bool:
         return (await handshake(port_of(manager), bundle)) == pair.certificate
 
-    await until(served)
+    await eventually(served)
 
 
 def sample(manager: Manager, name: str) -> float:
@@ -163,7 +164,7 @@ async def test_a_broken_pair_is_counted_and_the_one_before_is_served(
         async def counted() -> bool:
             return sample(manager, "certwatcher_read_certificate_errors_total") > 0
 
-        await until(counted)
+        await eventually(counted)
         assert await handshake(port_of(manager), bundle) == first.certificate
         (tmp_path / "tls.key").unlink()
         (tmp_path / "tls.crt").write_bytes(pem(second.certificate))
@@ -200,7 +201,7 @@ async def test_a_certificate_of_another_sort_takes_the_place_of_the_one_before(
         async def replaced() -> bool:
             return (await handshake(port_of(manager))).serial_number == 7
 
-        await until(replaced)
+        await eventually(replaced)
 
 
 async def test_without_a_certificate_in_its_folder_a_manager_does_not_start(

@@ -21,7 +21,7 @@ from ctrlruntime.generate import webhook_configurations
 from ctrlruntime.manager import Manager, ManagerOptions
 from manager.controllers.tenancy import add_tenancy, webhooks
 from manager.controllers.tenancy_options import TenancyOptions
-from tests.webhook.handshakes import until
+from tests.support.waiting import eventually
 
 KINDS = (TenantRegistry, TenantTemplate, Tenant)
 
@@ -102,7 +102,7 @@ async def test_what_could_never_be_rolled_out_is_refused_field_by_field(
                 return False
             return True
 
-        await until(called)
+        await eventually(called)
         ((field, text),) = await refused(client, template(namespace, *cycle))
         assert (field, "circular dependency detected: a -> b -> a" in text) == ("spec", True)
 

@@ -7,7 +7,6 @@ that handlers were told with a list of the server.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import Unauthorized
 from ctrlruntime.envtest.backends import KubeApiserverBackend
 from ctrlruntime.envtest.users import administrator
+from tests.support.waiting import eventually
 
 from .following import (
     BEFORE,
@@ -142,7 +142,7 @@ async def test_a_token_expires(
         await refused(replace(base, host=backend.url, auth=StaticAuth(token=old.token)))
         await some_of_everything(admin, namespace)
         relay.cut()
-        await until(lambda: all(is_refused(followed) for followed in (one, two)))
+        await eventually(lambda: all(is_refused(followed) for followed in (one, two)))
         backend.add_users([new])
         current = new
         file.write_text(new.token)
@@ -167,12 +167,6 @@ async def refused(config: Config) -> None:
                 await asyncio.sleep(0.25)
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110 - nothing signals it
-            await asyncio.sleep(0.02)
-
-
 async def test_certificates_roll_over(
     backend: KubeApiserverBackend, admin: Client, namespace: str, tmp_path: Path
 ) -> None:
@@ -188,7 +182,9 @@ async def test_certificates_roll_over(
         backend.pki.issue_serving(new_authority=True)
         await backend.restart()
         async with Client.connect(backend.own_config()) as fresh:
-            await until(lambda: "certificate verify failed" in str(followed.informer.last_error))
+            await eventually(
+                lambda: "certificate verify failed" in str(followed.informer.last_error)
+            )
             ca.write_bytes(backend.ca_data or b"")
             put_client_certificate(backend, certificate, key)
             await write(fresh, namespace, "after")

@@ -24,17 +24,14 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.process import ChildProcess
-from ctrlruntime.envtest.proxy import Kill, Match
+from ctrlruntime.envtest.proxy import Match
 from ctrlruntime.generate.discovery import find_kinds, load
 from tests.cloud.rbac import embedded
+from tests.support.crash_harness import Lives
 from tests.tenancy.manager_forkserver import ForkServer
 
 KINDS = find_kinds(load(("apis.cloud",)))
 NAME, NAMESPACE = "src-1", "default"
-MOST_LIVES = 150
-QUIET_SECONDS = 1.0
-"""A manager that writes nothing for so long, with all as it should be, has nothing left to write."""
-PATIENCE = 60.0
 
 
 @dataclass
@@ -44,8 +41,12 @@ class Scene:
     environment: Environment
     forkserver: ForkServer
     folder: Path
-    kills: int = 0
     words: list[str] = field(default_factory=list)
+    lives: Lives = field(init=False)
+
+    def __post_init__(self) -> None:
+        written = Match(user="manager", verb="write", resource="*.cloud.ctrlruntime.dev*")
+        self.lives = Lives(self.environment.proxy, self.born, self.shown, written)
 
     @classmethod
     @asynccontextmanager
@@ -73,68 +74,8 @@ class Scene:
         path = self.folder / "record"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
-    # -- lives -------------------------------------------------------------------------------
-
-    async def calm_life(self, holds: Callable[[], Awaitable[bool]]) -> None:
-        """A manager that nobody kills, until all is as it should be."""
-        process = await self.born()
-        try:
-            await self._until(process, holds)
-        finally:
-            await process.stop()
-
-    async def crash_until(self, holds: Callable[[], Awaitable[bool]], *, first: str) -> None:
-        """Managers that die at their first write, in turns before and after it is committed."""
-        order = ("before", "after") if first == "before" else ("after", "before")
-        for life in range(MOST_LIVES):
-            if not await self._short_life(holds, order[life % 2]):
-                return
-            self.kills += 1
-        raise AssertionError(f"not done after {MOST_LIVES} lives")
-
-    async def _short_life(self, holds: Callable[[], Awaitable[bool]], when: str) -> bool:
-        """True if it was killed; False if all was done and it had nothing to write."""
-        process = await self.born()
-        killed = asyncio.Event()
-        proxy = self.environment.proxy
-        rule = proxy.add(
-            Kill(pid=process.pid, when="before" if when == "before" else "after"),
-            Match(user="manager", verb="write", resource="*.cloud.ctrlruntime.dev*"),
-            notify=lambda *_: killed.set(),
-        )
-        try:
-            await self._until(process, holds, killed)
-            if not killed.is_set():
-                return False
-            assert await process.wait() == -9
-            return True
-        finally:
-            proxy.remove(rule)
-            await process.stop(grace=0)
-
-    async def _until(
-        self,
-        process: ChildProcess,
-        holds: Callable[[], Awaitable[bool]],
-        killed: asyncio.Event | None = None,
-    ) -> None:
-        """Until it is killed, or all holds and it has asked for nothing for a while."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + PATIENCE
-        quiet_since = loop.time()
-        writes = -1
-        while killed is None or not killed.is_set():
-            assert loop.time() < end, f"{await self._shown()}\n{process.log_tail()}"
-            seen = self.environment.proxy.log.counts().select(user="manager").total
-            if seen != writes or not await holds():
-                writes, quiet_since = seen, loop.time()
-            elif loop.time() - quiet_since > QUIET_SECONDS:
-                return
-            await asyncio.sleep(0.05)
-            if killed is None or not killed.is_set():
-                assert process.returncode is None, process.log_tail()
-
-    async def _shown(self) -> str:
+    async def shown(self) -> str:
+        """What there is, for messages."""
         found = [await self.client.list(kind, NAMESPACE) for kind in KINDS]
         return "\n".join(str(item.to_manifest()) for items in found for item in items)
 
@@ -245,7 +186,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], Counter[t
 
     async def live() -> tuple[list[Any], Counter[tuple[str, ...]]]:
         async with Scene.start(tmp_path_factory.mktemp("calm")) as scene:
-            seen = await a_whole_life(scene, scene.calm_life)
+            seen = await a_whole_life(scene, scene.lives.calm)
             return seen, begun(scene)
 
     return asyncio.run(live())
@@ -274,10 +215,10 @@ async def test_a_manager_killed_at_every_write_comes_to_the_same_end(
     async with Scene.start(tmp_path) as scene:
 
         async def crash(holds: Callable[[], Awaitable[bool]]) -> None:
-            await scene.crash_until(holds, first=first)
+            await scene.lives.crash_until(holds, first=first)
 
         seen = await a_whole_life(scene, crash)
-        assert scene.kills > 20
+        assert scene.lives.kills > 20
         for change, there, wanted in zip(CHANGES, seen, expected, strict=True):
             assert there == wanted, change
         assert begun(scene) == runs

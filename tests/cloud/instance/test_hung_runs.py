@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from tests.cloud.instance.e2e_harness import Theatre
 from tests.cloud.instance.harness import instance
 from tests.cloud.instance.local_stage import LocalStage, local_stage
 from tests.cloud.run_processes import processes_of
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.criterion("H-B9")
 
@@ -26,15 +25,10 @@ TERRAFORM = {"terraform": {"module": {"source": "./none"}}}
 async def hangs(stage: LocalStage, folder: Path) -> Any:
     """The InstanceTerraform, once its binary applies and goes on doing so."""
     await stage.apply(instance(infrastructure=TERRAFORM))
-    await until(lambda: any("half" in path.read_text() for path in folder.glob("runs/*/*/result")))
+    await eventually(
+        lambda: any("half" in path.read_text() for path in folder.glob("runs/*/*/result"))
+    )
     return await stage.there("InstanceTerraform")
-
-
-async def until(is_so: Any) -> None:
-    end = time.monotonic() + 90
-    while not is_so():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.05)
 
 
 def run_of(found: Any, run_id: str) -> Any:

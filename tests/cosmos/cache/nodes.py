@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -140,12 +139,3 @@ class Nodes:
 
     def sample(self, metric: str, **labels: str) -> float:
         return self.registry.get_sample_value(metric, labels) or 0.0
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    """Wait for something that happens on this loop. Raises TimeoutError."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            if is_so():
-                return
-            await asyncio.sleep(0.005)

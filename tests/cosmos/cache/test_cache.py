@@ -13,7 +13,8 @@ from ctrlruntime.queue import Request
 from internal.cosmos.cache.cosmos_cache import CacheOptions
 from internal.cosmos.cache.memory import NOT_ASKED
 from internal.cosmos.cache.pods import TERMINATING
-from tests.cosmos.cache.nodes import NAMESPACE, Nodes, until
+from tests.cosmos.cache.nodes import NAMESPACE, Nodes
+from tests.support.waiting import eventually
 
 HUB = Request("hub", namespace=NAMESPACE)
 SELDOM = CacheOptions(interval=3600.0, deadline=30.0)
@@ -38,7 +39,7 @@ class TestCollect:
         nodes.comet.node("hub-2").catching_up = True
         nodes.comet.node("hub-10").unreachable = True
         nodes.follow()
-        await until(lambda: all(each.at for each in nodes.collect()))
+        await eventually(lambda: all(each.at for each in nodes.collect()))
         first, second, third = nodes.collect()
         assert [each.pod for each in (first, second, third)] == ["hub-0", "hub-2", "hub-10"]
         assert (first.height, first.is_in_sync) == (100, True)
@@ -49,10 +50,10 @@ class TestCollect:
     async def test_heights_advance(self, nodes: Nodes) -> None:
         nodes.add(0, 1)
         nodes.follow()
-        await until(lambda: nodes.heights() == [100, 100])
+        await eventually(lambda: nodes.heights() == [100, 100])
         nodes.comet.advance(5)
         nodes.comet.node("hub-1").behind = 3
-        await until(lambda: nodes.heights() == [105, 102])
+        await eventually(lambda: nodes.heights() == [105, 102])
 
     async def test_a_pod_nobody_asked_says_so(self, seldom: Nodes) -> None:
         seldom.comet.node("hub-0").hold()
@@ -70,24 +71,24 @@ class TestCollect:
     ) -> None:
         seldom.add(0, 1)
         seldom.follow()
-        await until(lambda: seldom.heights() == [100, 100])
+        await eventually(lambda: seldom.heights() == [100, 100])
         seldom.remove("hub-1")
         assert seldom.heights() == [100]
         seldom.add(0)  # the same name, another Pod
         assert seldom.heights() == [None]
         seldom.follow()
-        await until(lambda: seldom.heights() == [100])
+        await eventually(lambda: seldom.heights() == [100])
 
     async def test_pods_beside_the_nodes_do_not_count(self, seldom: Nodes) -> None:
         seldom.add(0)
         seldom.add(1, beside="hub-0")
         seldom.follow()
-        await until(lambda: seldom.heights() == [100])
+        await eventually(lambda: seldom.heights() == [100])
 
     async def test_a_pod_on_its_way_out_counts_for_nothing(self, nodes: Nodes) -> None:
         nodes.add(0, 1)
         nodes.follow()
-        await until(lambda: nodes.heights() == [100, 100])
+        await eventually(lambda: nodes.heights() == [100, 100])
         nodes.mark_deleted("hub-1")
         found = nodes.of("hub-1")
         assert (found.height, found.is_reachable, found.error) == (None, False, TERMINATING)
@@ -103,7 +104,7 @@ class TestCollect:
     ) -> None:
         seldom.add(0, 1, 2)
         seldom.follow()
-        await until(lambda: seldom.heights() == [100, 100, 100])
+        await eventually(lambda: seldom.heights() == [100, 100, 100])
         first, second = seldom.collect(), seldom.collect()
         kept = list(first)
         second.clear()
@@ -148,7 +149,7 @@ class TestCollect:
     async def test_nobody_is_asked_because_of_a_read(self, seldom: Nodes) -> None:
         seldom.add(0)
         seldom.follow()
-        await until(lambda: seldom.heights() == [100])
+        await eventually(lambda: seldom.heights() == [100])
         asked = seldom.comet.questions
         for _ in range(100):
             seldom.collect()
@@ -167,7 +168,7 @@ class TestSynced:
             nodes.add(3, ready=None)
             nodes.comet.node("hub-2").catching_up = True
             nodes.follow()
-            await until(lambda: all(each.at for each in nodes.collect()))
+            await eventually(lambda: all(each.at for each in nodes.collect()))
             assert [each.pod for each in nodes.cache.synced(NAMESPACE, "hub")] == ["hub-0"]
             now += timedelta(seconds=2)
             assert [each.pod for each in nodes.cache.synced(NAMESPACE, "hub")] == ["hub-0", "hub-1"]
@@ -180,7 +181,7 @@ class TestInvalidate:
     async def test_it_changes_what_is_collected(self, seldom: Nodes) -> None:
         seldom.add(0, 1)
         seldom.follow()
-        await until(lambda: seldom.heights() == [100, 100])
+        await eventually(lambda: seldom.heights() == [100, 100])
         seldom.cache.invalidate(NAMESPACE, "hub", ["hub-1", "hub-7"])
         assert seldom.heights() == [100, None]
         assert (seldom.of("hub-1").at, seldom.of("hub-1").is_in_sync) == (None, False)
@@ -192,33 +193,33 @@ class TestInvalidate:
         node.hold()
         seldom.add(0)
         seldom.follow()
-        await until(lambda: seldom.comet.asked["default", "hub-0"] == 1)
+        await eventually(lambda: seldom.comet.asked["default", "hub-0"] == 1)
         seldom.cache.invalidate(NAMESPACE, "hub", ["hub-0"])
         assert seldom.told == []
         node.height = 7
         node.release()
         # The first answer is discarded, and the node asked again at once: the second one counts.
-        await until(lambda: seldom.heights() == [7])
+        await eventually(lambda: seldom.heights() == [7])
         assert seldom.comet.asked["default", "hub-0"] == 2
         assert seldom.sample("cosmos_cache_discarded_total", question="status") == 1
 
     async def test_it_is_asked_again_in_time(self, nodes: Nodes) -> None:
         nodes.add(0)
         nodes.follow()
-        await until(lambda: nodes.heights() == [100])
+        await eventually(lambda: nodes.heights() == [100])
         nodes.cache.invalidate(NAMESPACE, "hub", ["hub-0"])
-        await until(lambda: nodes.heights() == [100])
+        await eventually(lambda: nodes.heights() == [100])
 
 
 class TestSubscribe:
     async def test_sets_are_told_of_when_nodes_come_or_go(self, nodes: Nodes) -> None:
         nodes.add(0)
         nodes.follow()
-        await until(lambda: nodes.told == [HUB])
+        await eventually(lambda: nodes.told == [HUB])
         nodes.comet.node("hub-0").catching_up = True
-        await until(lambda: nodes.told == [HUB] * 2)
+        await eventually(lambda: nodes.told == [HUB] * 2)
         nodes.comet.node("hub-0").unreachable = True
-        await until(lambda: nodes.told == [HUB] * 3)
+        await eventually(lambda: nodes.told == [HUB] * 3)
         nodes.comet.advance(3)
         await nodes.comet.until_asked("hub-0", more=5)
         assert nodes.told == [HUB] * 3
@@ -226,17 +227,17 @@ class TestSubscribe:
     async def test_heights_alone_wake_nobody_within_the_minute(self, nodes: Nodes) -> None:
         nodes.add(0)
         nodes.follow()
-        await until(lambda: nodes.told == [HUB])
+        await eventually(lambda: nodes.told == [HUB])
         for _ in range(5):
             nodes.comet.advance()
             height = nodes.comet.height
-            await until(lambda height=height: nodes.heights() == [height])  # type: ignore[misc]
+            await eventually(nodes.heights, [height].__eq__)
         assert nodes.told == [HUB]
 
     async def test_a_pod_that_is_deleted_is_news_without_any_answer(self, seldom: Nodes) -> None:
         seldom.add(0)
         seldom.follow()
-        await until(lambda: seldom.told == [HUB])
+        await eventually(lambda: seldom.told == [HUB])
         seldom.mark_deleted("hub-0")
         seldom.follow()
         assert seldom.told == [HUB] * 2
@@ -249,13 +250,13 @@ class TestDisks:
         nodes.comet.node("hub-0").disk_free = 0
         nodes.follow(folder="/home/operator/cosmos")
         nodes.follow("other")
-        await until(lambda: nodes.disks_told == [HUB])
+        await eventually(lambda: nodes.disks_told == [HUB])
         (disk,) = nodes.cache.disks(NAMESPACE, "hub")
         assert disk.usage is not None
         assert (disk.usage.percent, disk.error) == (100, "")
         assert nodes.comet.folders == {("default", "hub-0"): "/home/operator/cosmos"}
         nodes.comet.node("hub-0").disk_error = "it is not mounted"
-        await until(lambda: nodes.disks_told == [HUB] * 2)
+        await eventually(lambda: nodes.disks_told == [HUB] * 2)
         (disk,) = nodes.cache.disks(NAMESPACE, "hub")
         assert (disk.usage, disk.error) == (
             None,
@@ -267,9 +268,9 @@ class TestDisks:
     async def test_a_disk_that_does_not_answer_holds_up_no_status(self, nodes: Nodes) -> None:
         nodes.add(0)
         nodes.follow(folder="/x")
-        await until(lambda: len(nodes.disks_told) == 1)
+        await eventually(lambda: len(nodes.disks_told) == 1)
         nodes.follow()
-        await until(lambda: nodes.cache.disks(NAMESPACE, "hub")[0].at is None)
+        await eventually(lambda: nodes.cache.disks(NAMESPACE, "hub")[0].at is None)
 
     async def test_disks_of_pods_on_their_way_out_are_not_told(self, nodes: Nodes) -> None:
         nodes.add(0, 1)
@@ -287,9 +288,9 @@ class TestLoad:
                 nodes.follow(name, folder="/x")
                 for ordinal in range(4):
                     nodes.comet.node(f"{name}-{ordinal}").slow = 0.002
-            await until(lambda: nodes.comet.questions >= 200)
+            await eventually(lambda: nodes.comet.questions >= 200)
             assert nodes.comet.most_under_way == 4
-            await until(lambda: nodes.sample("cosmos_cache_waiting") > 0)
+            await eventually(lambda: nodes.sample("cosmos_cache_waiting") > 0)
 
     async def test_nodes_that_do_not_answer_hold_up_nobody(self) -> None:
         options = CacheOptions(interval=0.01, deadline=0.5, at_once=2)
@@ -298,7 +299,7 @@ class TestLoad:
             for ordinal in range(1, 6):
                 nodes.comet.node(f"hub-{ordinal}").hold()
             nodes.follow()
-            await until(
+            await eventually(
                 lambda: (
                     nodes.sample("cosmos_cache_errors_total", question="status", reason="Deadline")
                     >= 5
@@ -310,7 +311,7 @@ class TestLoad:
             hung = [nodes.comet.asked["default", f"hub-{n}"] for n in range(1, 6)]
             before = [asked["default", f"hub-{n}"] for n in range(1, 6)]
             assert sum(hung) - sum(before) < 20
-            await until(lambda: nodes.of("hub-0").is_in_sync)
+            await eventually(lambda: nodes.of("hub-0").is_in_sync)
             assert nodes.of("hub-1").error == "The node did not answer within 0.5 s."
 
     async def test_a_node_that_hangs_does_not_delay_the_others_of_its_set(
@@ -319,7 +320,7 @@ class TestLoad:
         seldom.comet.node("hub-0").hold()
         seldom.add(0, 1, 2)
         seldom.follow()
-        await until(lambda: seldom.heights() == [None, 100, 100])
+        await eventually(lambda: seldom.heights() == [None, 100, 100])
 
 
 class TestLife:
@@ -330,7 +331,7 @@ class TestLife:
         nodes.add(0, 1)
         nodes.comet.node("hub-1").hold()
         nodes.follow(folder="/x")
-        await until(lambda: nodes.heights()[0] == 100)
+        await eventually(lambda: nodes.heights()[0] == 100)
         assert len(_ours(asyncio.all_tasks() - before)) == 5  # the set's, and two for each node
         await nodes.cache.forget(NAMESPACE, "hub")
         await nodes.cache.forget(NAMESPACE, "hub")
@@ -345,7 +346,7 @@ class TestLife:
             for name in ("hub", "other"):
                 nodes.add(0, 1, name=name)
                 nodes.follow(name, folder="/x")
-            await until(lambda: nodes.heights() == [100, 100])
+            await eventually(lambda: nodes.heights() == [100, 100])
             running = asyncio.create_task(nodes.cache.start())
             await asyncio.sleep(0)
             running.cancel()
@@ -353,18 +354,18 @@ class TestLife:
             assert _ours(asyncio.all_tasks() - before) == set()
             nodes.follow()  # a reconcile that was under way
             assert _ours(asyncio.all_tasks() - before) == set()
-        await until(lambda: asyncio.all_tasks() == before)
+        await eventually(lambda: asyncio.all_tasks() == before)
 
     async def test_pods_that_come_and_go_leave_nothing(self, nodes: Nodes) -> None:
         nodes.add(0)
         nodes.follow()
-        await until(lambda: nodes.heights() == [100])
+        await eventually(lambda: nodes.heights() == [100])
         tasks = len(_ours(asyncio.all_tasks()))
         for _ in range(5):
             nodes.add(0)
             nodes.follow()
-            await until(lambda: nodes.heights() == [100])
-        await until(lambda: len(_ours(asyncio.all_tasks())) == tasks)
+            await eventually(lambda: nodes.heights() == [100])
+        await eventually(lambda: len(_ours(asyncio.all_tasks())) == tasks)
         assert sum(nodes.sample("cosmos_cache_nodes", state=s) for s in STATES) == 1
 
 
@@ -381,7 +382,7 @@ class TestMetrics:
             nodes.comet.node("hub-2").error = "no"
             nodes.comet.node("hub-3").hold()
             nodes.follow()
-            await until(
+            await eventually(
                 lambda: nodes.sample("cosmos_cache_questions_total", question="status") == 3
             )
             now += timedelta(seconds=9)

@@ -40,7 +40,7 @@ from tests.cosmos.servers.comet import CometNodes
 from tests.cosmos.servers.csi import Csi
 from tests.cosmos.servers.snapshotcrds import SNAPSHOT_CRDS
 from tests.cosmos.stepclock import BEGIN
-from tests.crash_harness import Lives
+from tests.support.crash_harness import Lives
 from tests.tenancy.manager_forkserver import ForkServer
 
 SCHEDULE = "hourly"

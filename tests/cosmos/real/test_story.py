@@ -4,7 +4,7 @@ a snapshot is made each minute. Never more than `maxUnavailable` are down, no cl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from tests.backends import SharedServer
 from tests.cosmos.fullnode.harness import CLAIM, NAME, POD, Place, pods
 from tests.cosmos.real.availability_recorder import Watchman
 from tests.cosmos.real.harness import SCHEDULE, STORAGE, Snapshots, Theatre
+from tests.support.waiting import eventually
 
 BUDGET = 3
 BOUNDARY = 1000
@@ -163,22 +164,14 @@ async def until_images(place: Place, wanted: set[str]) -> None:
     async def are_there() -> bool:
         return set((await images(place)).values()) == wanted
 
-    await until(are_there)
+    await eventually(are_there)
 
 
 async def until_replaced(place: Place, before: dict[str, str]) -> None:
     async def are_gone() -> bool:
         return not set(before.values()) & set((await place.uids()).values())
 
-    await until(are_gone)
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(180):
-        while True:
-            if await holds():
-                return
-            await asyncio.sleep(0.2)
+    await eventually(are_gone)
 
 
 async def uids_of_claims(place: Place) -> dict[str, str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -41,6 +41,7 @@ from manager.controllers.cosmos_selfheal import add_selfhealing
 from tests.cosmos.servers.comet import CometNode, CometNodes
 from tests.cosmos.stepclock import StepClock
 from tests.rbac import audited
+from tests.support.waiting import eventually
 
 POD = BUILTIN[GroupVersionKind("", "v1", "Pod")]
 CLAIM = BUILTIN[GroupVersionKind("", "v1", "PersistentVolumeClaim")]
@@ -141,7 +142,7 @@ class Harness:
     async def until_looked(self, times: int = 4) -> None:
         """Until it has looked again so often, at sets of any test: those of earlier ones are gone."""
         wanted = self.looks() + times
-        await until(lambda: self.looks() >= wanted)
+        await eventually(lambda: self.looks() >= wanted)
 
     def background(self) -> list[str]:
         """The sets whose nodes are asked."""
@@ -342,15 +343,6 @@ class Namespace:
             },
             "ownerReferences": [reference],
         }
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    """Wait for something that happens on this loop. Raises TimeoutError."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            if is_so():
-                return
-            await asyncio.sleep(0.02)
 
 
 def _node_set(namespace: str, replicas: int, more: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,8 @@ import pytest_asyncio
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.envtest.proxy import Fail, Match
-from tests.cosmos.selfheal.harness import POD, Harness, Namespace, until
+from tests.cosmos.selfheal.harness import POD, Harness, Namespace
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("self-healing")]
 
@@ -238,7 +239,7 @@ async def test_a_look_asks_no_node(bed: Namespace) -> None:
     for ordinal in range(3):
         bed.node(ordinal).hold()
     # Each question of the background is held by now or soon; looks go on all the same.
-    await until(lambda: bed.ward.comet.under_way == 6)
+    await eventually(lambda: bed.ward.comet.under_way == 6)
     asked = bed.ward.comet.questions
     await bed.ward.until_looked(10)
     assert bed.ward.comet.questions == asked
@@ -255,5 +256,5 @@ async def test_sets_are_asked_as_long_as_they_exist(bed: Namespace) -> None:
     await bed.add_pod(1)
     await bed.until_asked(1)
     await bed.client.delete(CosmosFullNode, "hub", namespace=bed.namespace)
-    await until(lambda: name not in bed.ward.background())
-    await until(lambda: bed.ward.comet.under_way == 0)
+    await eventually(lambda: name not in bed.ward.background())
+    await eventually(lambda: bed.ward.comet.under_way == 0)

@@ -24,8 +24,7 @@ from ctrlruntime.envtest.kubeconfig import is_marked
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Fail, Match
 from ctrlruntime.envtest.users import Identity, User
-
-from .upstream import eventually
+from tests.support.waiting import eventually
 
 NAMESPACE = GroupVersionKind("", "v1", "Namespace")
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")

@@ -25,8 +25,7 @@ from ctrlruntime.envtest.process import ProcessFailed
 from ctrlruntime.envtest.users import User, administrator
 from tests.backends import SharedServer
 from tests.envtest.kubectl.binaries import provisioned
-
-from .upstream import eventually
+from tests.support.waiting import eventually
 
 NAMESPACE = GroupVersionKind("", "v1", "Namespace")
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")

@@ -25,8 +25,9 @@ from ctrlruntime.envtest.proxy import (
     Rule,
     StaleReads,
 )
+from tests.support.waiting import eventually
 
-from .upstream import Upstream, eventually
+from .upstream import Upstream
 
 PODS = "/api/v1/namespaces/ns/pods"
 BROKEN = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)

@@ -17,8 +17,9 @@ import pytest
 from ctrlruntime.envtest.process import ChildProcess, ProcessFailed
 from ctrlruntime.envtest.proxy import Fail, Mark, Match, ProxyControl
 from ctrlruntime.envtest.users import User, write_token_file
+from tests.support.waiting import eventually
 
-from .upstream import Upstream, eventually
+from .upstream import Upstream
 
 PODS = "/api/v1/namespaces/ns/pods"
 

@@ -19,8 +19,9 @@ from ctrlruntime.envtest.proxy import (
     Proxy,
     SilenceWatch,
 )
+from tests.support.waiting import eventually
 
-from .upstream import Upstream, eventually
+from .upstream import Upstream
 
 PODS = "/api/v1/namespaces/ns/pods?watch=true"
 

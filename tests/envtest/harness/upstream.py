@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import orjson
 from aiohttp import web
-
-
-async def eventually(holds: Callable[[], bool], timeout: float = 60.0) -> None:
-    """Waits for what another task or process will bring about."""
-    async with asyncio.timeout(timeout):
-        while not holds():  # noqa: ASYNC110 - nothing signals it
-            await asyncio.sleep(0.005)
 
 
 class Upstream:

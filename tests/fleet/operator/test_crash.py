@@ -12,7 +12,7 @@ import pytest
 
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Match
-from tests.crash_harness import Lives
+from tests.support.crash_harness import Lives
 from tests.tenancy.manager_forkserver import ForkServer
 
 from .harness import (
