@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from apis.cosmos import ScheduledVolumeSnapshot, StatefulJob
+from apis.cosmos import ScheduledVolumeSnapshot
 from ctrlruntime.api import find_condition
 from ctrlruntime.client.errors import Invalid
 from tests.cosmos.fullnode.harness import CLAIM, CONFIG_MAP, POD, SERVICE, Place, World, laid_over
@@ -117,14 +117,3 @@ async def test_h_c7_a_schedule_that_names_a_namespace_is_warned_about(place: Pla
     assert condition is not None
     assert "fullNodeRef.namespace" in condition.message
     assert found.status.observed_generation == found.metadata.generation
-
-
-async def test_h_c7_a_job_on_a_snapshot(place: Place) -> None:
-    await place.apply(manifest(place, "statefuljob"))
-    for _ in range(1200):
-        found = await place.client.get(StatefulJob, "upload", namespace=place.namespace)
-        if found.status.observed_generation == found.metadata.generation:
-            break
-        await place.world.rest(0.05)
-    assert found.status.observed_generation == found.metadata.generation
-    assert "cannot be read" not in found.status.status
