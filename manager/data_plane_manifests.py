@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from apis.fleet.labels import LEASE, PLANE_NAMESPACE, WORKERS_LEASE
+from apis.fleet.labels import ADMISSION_SECRET, LEASE, PLANE_NAMESPACE, WORKERS_LEASE
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.generate import roles, to_yaml
-from ctrlruntime.generate.layout import binding, kustomization
+from ctrlruntime.generate.layout import METRICS_AUTH, binding, kustomization
 from ctrlruntime.generate.permissions import Rule
+from ctrlruntime.generate.webhook import serves_webhooks
 from internal.fleet.pods import WORKLOADS
 from internal.fleet.routing import FOLLOWERS
 
@@ -57,7 +58,8 @@ def data_plane_rules(tenancy: Iterable[Rule], kinds: Mapping[str, str]) -> list[
             namespace=PLANE_NAMESPACE,
         ),
     ]
-    return [*without_workloads(tenancy), IDENTIFIES, *reads, *election]
+    certificates = serves_webhooks(ADMISSION_SECRET, PLANE_NAMESPACE)
+    return [*without_workloads(tenancy), IDENTIFIES, *reads, *election, *certificates]
 
 
 def data_plane_files(
@@ -111,12 +113,13 @@ def stack_roles() -> dict[str, Manifest]:
     parallel namespace.
     """
     on_hub = [each for each in BUILTIN.values() if each.gvk.group_kind in WORKLOADS | FOLLOWERS]
-    # The sweep of orphans reads its target namespace; tenants may have Namespaces.
+    # The sweep of orphans reads its target namespace; tenants may have Namespaces; readers of metrics are reviewed.
     namespaces = Rule(groups=("",), resources=("namespaces",), verbs=("get", *READS))
+    own = [namespaces, *METRICS_AUTH]
     return {
         f"stack_{who}_role": roles(
             [
-                *([namespaces] if who == "reader" else []),
+                *(own if who == "reader" else []),
                 *(
                     Rule(groups=(each.gvk.group,), resources=(each.plural,), verbs=verbs)
                     for each in on_hub

@@ -9,7 +9,7 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from apis.fleet.labels import LEASE, PLANE_NAMESPACE, WORKERS_LEASE
+from apis.fleet.labels import ADMISSION_SECRET, LEASE, PLANE_NAMESPACE, WORKERS_LEASE
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
@@ -18,6 +18,7 @@ from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.client.kubeconfig import Kubeconfig
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.election import default_identity
+from internal.fleet.labels import ADMISSION
 from internal.fleet.plane_holder import PlaneHolder
 from manager.controllers.hub import StackOptions, add_hub
 from manager.controllers.orphan_sweep import add_orphan_sweep
@@ -41,8 +42,10 @@ async def run_stack(
     data_plane = Config.of_kubeconfig(Kubeconfig.read([options.data_plane_kubeconfig]))
     target = options.target_namespace or options.own_namespace
     stack = StackOptions(data_plane=await cluster_id(data_plane, logger), target_namespace=target)
+    # Who reads metrics is an account of the hub, as the Pods are.
+    runtime = replace(runtime, metrics=replace(runtime.metrics, reviewer=hub))
     if options.role is Role.ADMISSION:
-        manager = Manager(data_plane, replace(runtime, leader_election=False), logger=logger)
+        manager = Manager(data_plane, serving(runtime, target), logger=logger)
         add_tenancy_admission(manager, options.tenancy)
     else:
         workers = options.role is Role.WORKERS
@@ -57,6 +60,26 @@ async def run_stack(
         else:
             add_tenancy(manager, replace(options.tenancy, webhooks=False), connected)
     await manager.start()
+
+
+def serving(runtime: ManagerOptions, target_namespace: str) -> ManagerOptions:
+    """Return the options of the role `admission`: its certificates are kept on the data plane, for its Service on the hub."""
+    webhook = runtime.webhook
+    webhook = replace(
+        webhook,
+        secret_namespace=webhook.secret_namespace or PLANE_NAMESPACE,
+        secret_name=ADMISSION_SECRET,
+        service_name=ADMISSION,
+        hosts=(*webhook.hosts, *service_hosts(ADMISSION, target_namespace)),
+        validating_configurations=(),
+    )
+    return replace(runtime, leader_election=False, webhook=webhook)
+
+
+def service_hosts(name: str, namespace: str) -> tuple[str, ...]:
+    """Return the names of a Service within its cluster."""
+    host = f"{name}.{namespace}.svc"
+    return (host, f"{host}.cluster.local", f"{name}.{namespace}")
 
 
 def elected(runtime: ManagerOptions, prefix: str, lease: str) -> ManagerOptions:

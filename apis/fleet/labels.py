@@ -7,6 +7,7 @@ from typing import Final
 from .common import GROUP
 
 __all__ = [
+    "ADMISSION_SECRET",
     "ADMISSION_URL",
     "APPROVE_ORPHANS",
     "DATA_PLANE",
@@ -49,5 +50,7 @@ PLANE_NAMESPACE: Final = "fleet-system"
 """Namespace on a data plane, part of what is installed there; it holds the Lease."""
 LEASE: Final = "fleet-controllers"
 """Lease on a data plane, of the elected controllers of its stack."""
+ADMISSION_SECRET: Final = "fleet-admission-certificates"  # noqa: S105 - a name
+"""Secret on a data plane, of the certificates that the admission Pods of its stack make."""
 WORKERS_LEASE: Final = "fleet-workers"
 """Lease on a data plane, of the elected worker of its stack."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.client.client import Client
+from ctrlruntime.client.config import Config
 from ctrlruntime.manager.authorization import RequestFilter
 from ctrlruntime.manager.http import HTTPServer
 from ctrlruntime.manager.http_routes import Routes
@@ -39,6 +41,8 @@ class MetricsServing:
     authorize: bool = False
     """Answer only to tokens that the API server accepts, of users who may ``get`` the path
     (TokenReview and SubjectAccessReview)."""
+    reviewer: Config | None = None
+    """The API server that is asked; by default that of the manager's own cluster."""
 
     def __post_init__(self) -> None:
         if self.authorize and not self.secure:
@@ -58,6 +62,9 @@ class MetricsServer(HTTPServer):
         connect: Callable[[], Client],
         logger: FilteringBoundLogger,
     ) -> None:
+        reviewer = options.reviewer
+        if reviewer is not None:
+            connect = functools.partial(Client.connect, reviewer, logger=logger)
         self._filter = RequestFilter(connect, logger) if options.authorize else None
         self._mounted: CertWatcher | None = None
         routes = Routes(self._filter.refusal if self._filter is not None else None)
