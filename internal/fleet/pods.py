@@ -55,29 +55,6 @@ def pod_template(kind: GroupKind, manifest: Manifest) -> Mapping[str, Any]:
     return path(manifest, *_TEMPLATES[kind]) if kind in _TEMPLATES else {}
 
 
-def matches(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
-    """Return whether a LabelSelector matches; an empty one matches everything."""
-    wanted = path(selector, "matchLabels")
-    if any(labels.get(name) != value for name, value in wanted.items()):
-        return False
-    return all(_holds(each, labels) for each in mappings(selector.get("matchExpressions")))
-
-
-def _holds(expression: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
-    key, values = text(expression, "key"), expression.get("values")
-    listed = isinstance(values, list) and labels.get(key) in values
-    match text(expression, "operator"):
-        case "In":
-            return listed
-        case "NotIn":
-            return not listed
-        case "Exists":
-            return key in labels
-        case "DoesNotExist":
-            return key not in labels
-    return False
-
-
 def references(kind: GroupKind, manifest: Manifest) -> Iterator[tuple[GroupKind, str]]:
     """Yield kind and name of what an object names that its Pods need."""
     spec = path(manifest, "spec")

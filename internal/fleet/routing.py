@@ -11,11 +11,11 @@ from enum import StrEnum
 from typing import Any, Final
 
 from ctrlruntime.api.kinds import GroupKind, Manifest
+from ctrlruntime.client.selectors import selector_matches
 from ctrlruntime.resources.desired import ObjectKey
 from internal.fleet.pods import (
     WORKLOADS,
     mappings,
-    matches,
     path,
     pod_template,
     references,
@@ -157,7 +157,7 @@ def _leads_to_pods(
         if each.namespace == key.namespace
     )
     selector = _selector(key.kind, manifest)
-    return selector is not None and any(matches(selector, each) for each in labels)
+    return selector is not None and any(selector_matches(selector, each) for each in labels)
 
 
 def _selector(kind: GroupKind, manifest: Manifest) -> Mapping[str, Any] | None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.client.selectors import selector_matches
 from ctrlruntime.envtest.merge.patches import PatchError, json_patch
 from ctrlruntime.envtest.server import conversion
 from ctrlruntime.envtest.server.conditions import ConditionError, conditions_hold
@@ -19,7 +20,6 @@ from ctrlruntime.envtest.server.errors import StatusError, bad_request, internal
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.request import Request
 from ctrlruntime.envtest.server.reviews import user_info
-from ctrlruntime.envtest.server.selectors import matches_selector
 from ctrlruntime.envtest.server.state import State
 from ctrlruntime.envtest.server.subresources import scale_view
 from ctrlruntime.envtest.server.webhooks import CallError, WebhookClient
@@ -137,11 +137,11 @@ class Admission:
 
     def _namespace_matches(self, selector: Mapping[str, Any], call: Call) -> bool:
         if call.kind.resource == "namespaces":
-            return matches_selector(selector, call.seen["metadata"].get("labels") or {})
+            return selector_matches(selector, call.seen["metadata"].get("labels") or {})
         if not call.kind.namespaced:
             return True
         record = self._state.storage.bucket("namespaces").get("", call.request.namespace)
-        return matches_selector(selector, {} if record is None else record.labels)
+        return selector_matches(selector, {} if record is None else record.labels)
 
     # -- asking ----------------------------------------------------------------------------
 
@@ -268,7 +268,7 @@ def _object_matches(selector: Mapping[str, Any], call: Call) -> bool:
     if not selector:
         return True
     objects = [obj for obj in (call.new, call.old) if obj]
-    return any(matches_selector(selector, obj["metadata"].get("labels") or {}) for obj in objects)
+    return any(selector_matches(selector, obj["metadata"].get("labels") or {}) for obj in objects)
 
 
 def _denied(name: str, status: dict[str, Any]) -> StatusError:

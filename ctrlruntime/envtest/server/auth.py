@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from ctrlruntime.api.kinds import Manifest
-from ctrlruntime.client.selectors import InvalidSelector, parse_fields
+from ctrlruntime.client.selectors import InvalidSelector, parse_fields, selector_matches
 from ctrlruntime.envtest.server.errors import (
     StatusError,
     forbidden,
@@ -21,7 +21,6 @@ from ctrlruntime.envtest.server.errors import (
 )
 from ctrlruntime.envtest.server.options import User
 from ctrlruntime.envtest.server.request import Request
-from ctrlruntime.envtest.server.selectors import matches_selector
 from ctrlruntime.envtest.server.state import State
 from ctrlruntime.envtest.server.storage import Record
 
@@ -208,7 +207,7 @@ class Authorizer:
         bucket = self._state.storage.bucket(f"clusterroles.{_RBAC}")
         for selector in aggregation.get("clusterRoleSelectors") or ():
             for record in bucket.scan():
-                if record.name not in seen and matches_selector(selector, record.labels):
+                if record.name not in seen and selector_matches(selector, record.labels):
                     found += self.cluster_rules(record.obj, seen)
         return found
 

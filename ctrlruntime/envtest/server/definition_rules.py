@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ctrlruntime.api.name_rules import label_1035, subdomain
 from ctrlruntime.envtest.schema.crd import validate_crd_schema
 from ctrlruntime.envtest.server.errors import (
     FieldError,
@@ -14,7 +15,6 @@ from ctrlruntime.envtest.server.errors import (
     not_supported,
     required,
 )
-from ctrlruntime.envtest.server.metadata import label_1035, subdomain
 
 _Object = dict[str, Any]
 

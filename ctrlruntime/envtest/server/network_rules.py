@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from ctrlruntime.api.name_rules import subdomain
 from ctrlruntime.envtest.server.checking import Rules
 from ctrlruntime.envtest.server.errors import FieldError, bad_value, not_supported, required
-from ctrlruntime.envtest.server.metadata import subdomain, validate_labels
+from ctrlruntime.envtest.server.metadata import validate_labels
 
 _Object = dict[str, Any]
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.api.name_rules import label, qualified_name
+from ctrlruntime.client.selectors import selector_matches
 from ctrlruntime.envtest.schema.quantity import value_of
 from ctrlruntime.envtest.server.access_rules import ROLE, ROLE_BINDING
 from ctrlruntime.envtest.server.checking import Rules
@@ -22,9 +24,8 @@ from ctrlruntime.envtest.server.errors import (
 )
 from ctrlruntime.envtest.server.immutable import UPDATES
 from ctrlruntime.envtest.server.kinds import Kind
-from ctrlruntime.envtest.server.metadata import label, qualified_name, validate_labels
+from ctrlruntime.envtest.server.metadata import validate_labels
 from ctrlruntime.envtest.server.network_rules import INGRESS, NETWORK_POLICY
-from ctrlruntime.envtest.server.selectors import matches_selector
 from ctrlruntime.envtest.server.webhook_rules import HOOKS
 
 _Object = dict[str, Any]
@@ -124,7 +125,7 @@ def _selects_template(spec: _Object, prefix: str) -> Iterator[FieldError]:
     ):
         detail = "empty selector is invalid for deployment"
         yield bad_value(f"{prefix}selector", selector, detail)
-    if selector is None or not matches_selector(selector, labels):
+    if selector is None or not selector_matches(selector, labels):
         detail = "`selector` does not match template `labels`"
         yield bad_value(f"{prefix}template.metadata.labels", labels or None, detail)
     yield from validate_labels(labels, f"{prefix}template.metadata.labels")

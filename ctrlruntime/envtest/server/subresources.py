@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.client.selectors import selector_matches
 from ctrlruntime.envtest.merge.patches import json_patch, merge_patch
 from ctrlruntime.envtest.server.codec import body_as_json
 from ctrlruntime.envtest.server.deletion import DeleteOptions, Deleter
@@ -29,7 +30,6 @@ from ctrlruntime.envtest.server.kinds import Kind, ScalePaths
 from ctrlruntime.envtest.server.patching import APPLY_YAML, JSON_PATCH, invalid_patch, read_applied
 from ctrlruntime.envtest.server.reading import Reader
 from ctrlruntime.envtest.server.request import Request
-from ctrlruntime.envtest.server.selectors import matches_selector
 from ctrlruntime.envtest.server.state import State
 from ctrlruntime.envtest.server.storage import Record
 from ctrlruntime.envtest.server.writing import Answer, Writer
@@ -182,7 +182,7 @@ class Subresources:
             record
             for record in bucket.scan(pod.namespace)
             if (selector := (record.obj.get("spec") or {}).get("selector")) is not None
-            and matches_selector(selector, pod.labels)
+            and selector_matches(selector, pod.labels)
         ]
 
     def _spend(self, budget: Record, pod: Record, *, dry: bool) -> None:
