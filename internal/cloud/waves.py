@@ -99,6 +99,7 @@ def plan(
         there = [item for item in members if _has(item, to)]
         late = [item for item in members if item not in chosen and item not in there]
         counts[kind] = (len(chosen) + len(there), len(members))
+        passed += [Passed(place_of(item), f"it has {to} already") for item in there]
         passed += [Passed(place_of(item), _not_now(item, unhealthy) or LATER) for item in late]
     return Wave(
         to=to,

@@ -130,6 +130,42 @@ def test_h_b7_those_that_have_the_version_count_first_whatever_their_state() -> 
     assert again.counts == {"production": (1, 10)}
 
 
+@pytest.mark.criterion("H-B7")
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([*TYPES, "unheard-of"]),
+            st.sampled_from(["5.1.0", "5.2.0", "6.0.0"]),
+            st.sampled_from(["True", "False"]),
+            st.sampled_from(["stable", "insiders", "pause"]),
+        ),
+        max_size=12,
+    ),
+    st.integers(0, 100),
+    st.booleans(),
+)
+def test_h_b7_every_instance_is_in_the_result_once(
+    drawn: list[tuple[str, str, str, str]], percent: int, unhealthy: bool
+) -> None:
+    """Those that have the version already, too."""
+    instances = [
+        instance(f"src-{n}", kind, version, ready=ready, releaseChannel=channel)
+        for n, (kind, version, ready, channel) in enumerate(drawn)
+    ]
+    wave = plan(instances, "5.2.0", dict.fromkeys(TYPES, percent), unhealthy=unhealthy)
+    listed = [f"default/{item.metadata.name}" for item in wave.upgrade]
+    listed += [item.name for item in wave.passed]
+    assert sorted(listed) == sorted(f"default/{item.metadata.name}" for item in instances)
+    there = {item.name for item in wave.passed if item.reason == "it has 5.2.0 already"}
+    assert all(
+        f"default/{item.metadata.name}" in there
+        for item in instances
+        if item.spec.sourcegraph_version == "5.2.0"
+        and item.spec.release_channel == "stable"
+        and (item.metadata.labels or {})["instance-type"] in TYPES
+    )
+
+
 @pytest.mark.criterion("SG-71")
 def test_which_instances_are_skipped() -> None:
     instances = [
