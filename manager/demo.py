@@ -151,22 +151,23 @@ def sample(name: str) -> dict[str, Any]:
     return manifest
 
 
+def manager_command(kubeconfig: Path, folder: Path) -> list[str]:
+    """Return the command of the demo's manager: its tenants may write to the namespaces that they make, as a sample does."""
+    return [
+        *(sys.executable, "-m", "manager", "run"),
+        *("--kubeconfig", str(kubeconfig)),
+        *("--allow-sqlite", str(folder)),
+        *("--log-format", "console"),
+        *("--runs-folder", str(folder / "runs")),
+        *("--allow-foreign-namespaces", "own"),
+        *("--metrics-bind-address", "127.0.0.1:0"),
+        *("--health-probe-bind-address", "127.0.0.1:0"),
+    ]
+
+
 async def start_manager(cluster: EmbeddedCluster, folder: Path) -> ChildProcess:
     """The manager as a process of its own."""
-    command = [sys.executable, "-m", "manager", "run"]
-    command += ["--kubeconfig", str(cluster.kubeconfig("manager"))]
-    command += ["--allow-sqlite", str(folder), "--log-format", "console"]
-    command += ["--runs-folder", str(folder / "runs")]
-    command += [
-        "--allow-foreign-namespaces",
-        "own",
-    ]  # for the sample with a Namespace of each tenant
-    command += [
-        "--metrics-bind-address",
-        "127.0.0.1:0",
-        "--health-probe-bind-address",
-        "127.0.0.1:0",
-    ]
+    command = manager_command(cluster.kubeconfig("manager"), folder)
     return await ChildProcess.start(command, log=folder / "manager.log", ready=False)
 
 

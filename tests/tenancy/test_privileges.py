@@ -153,7 +153,7 @@ async def test_a_namespace_that_only_the_row_decides_is_refused_when_it_is_known
 
 
 @LOOP
-@pytest.mark.criterion("refused")
+@pytest.mark.criterion("refused", "H-D1")
 async def test_nothing_is_written_to_the_managers_own_namespace_even_by_force(
     world: World,
 ) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from ctrlruntime.resources import OWNER, OWNER_UID
 from internal.tenancy.labels import FIELD_MANAGER, KINDS
 from internal.tenancy.privileges import ForeignNamespaces, Privileges, Refused
 from manager.controllers.tenancy_options import TenancyOptions
+from manager.demo import manager_command
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, NAMESPACE_KIND, World, config_map
 
@@ -120,6 +123,15 @@ async def test_h_d1_own_allows_the_namespaces_that_the_tenant_makes(own: World) 
     )
     await fleet.ready("a")
     assert await own.get(CONFIG_MAP, "cm", namespace=place) is not None
+
+
+def test_h_d1_the_demo_allows_own_namespaces_and_no_others() -> None:
+    command = manager_command(Path("kubeconfig"), Path("folder"))
+    assert [
+        value
+        for option, value in itertools.pairwise(command)
+        if option == "--allow-foreign-namespaces"
+    ] == ["own"]
 
 
 @LOOP
