@@ -89,6 +89,13 @@ def test_h_c3_the_latest_moment_counts(entry: Entry, answer: Observation, left: 
     assert next_available([entry], probe(WORKS), since, 10, NOON) == left
 
 
+@pytest.mark.criterion("H-C3")
+def test_h_c3_ten_seconds_are_the_default() -> None:
+    root = CosmosFullNode.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    strategy = root["properties"]["spec"]["properties"]["strategy"]
+    assert strategy["properties"]["minReadySeconds"]["default"] == 10
+
+
 def test_h_c3_what_does_not_work_waits_for_nothing() -> None:
     since = since_of_node([answered(1)])
     assert with_min_ready(probe(DOWN), since, 10, NOON)(pod()) == DOWN

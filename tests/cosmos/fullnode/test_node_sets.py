@@ -428,3 +428,15 @@ async def test_h_c5_a_template_that_shrinks_is_reported_and_the_claims_stay(plac
     await place.told("ImmutableFieldChanged")
     await place.edit(volumeClaimTemplate=disk)
     await place.until(lambda found: not is_reported(found))
+
+
+@pytest.mark.criterion("H-A10")
+@pytest.mark.parametrize("spec", [{"replicas": 0}, {"chain": {"config": {"overrides": "["}}}])
+async def test_h_a10_the_column_of_ready_nodes_shows_a_zero(
+    place: Place, spec: dict[str, Any]
+) -> None:
+    """From the first status on, also of a set that cannot be reconciled."""
+    await place.apply(place.node_set(**spec))
+    await place.until(lambda found: found.status.observed_generation == found.metadata.generation)
+    stored = await place.object(CosmosFullNode.mapping(), NAME)
+    assert stored["status"]["readyReplicas"] == 0
