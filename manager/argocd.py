@@ -44,6 +44,7 @@ CUSTOMIZATIONS = (
         discovery="discovery-cloud",
         actions=("pause", "resume", "retry"),
     ),
+    Customization(group=CLOUD, kinds=("FleetRollout",), health="health-rollout"),
     Customization(group=COSMOS, kinds=("CosmosFullNode",), health="health-cosmos"),
     Customization(
         group=COSMOS,

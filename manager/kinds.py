@@ -3,6 +3,7 @@
 from typing import Final
 
 from apis.cloud import (
+    FleetRollout,
     Instance,
     InstanceInvariants,
     InstanceKubernetes,
@@ -18,6 +19,7 @@ PLANE_KINDS: Final = (
     TenantRegistry,
     TenantTemplate,
     Tenant,
+    FleetRollout,
     Instance,
     InstanceTerraform,
     InstanceKubernetes,

@@ -15,6 +15,7 @@ from ctrlruntime.api import (
     Duration,
     Int32,
     ListMap,
+    MicroTime,
     PrintColumn,
     Quantity,
     RawExtension,
@@ -26,6 +27,7 @@ from .common import GROUP, VERSION, Hook, HTTPRequest, Phase, Waiting
 __all__ = [
     "GCP",
     "GKE",
+    "AssignedVersion",
     "Bundle",
     "ChildSummary",
     "Cluster",
@@ -442,6 +444,21 @@ class ChildSummary(ApiModel):
     """Its run under way, or else its last one."""
 
 
+class AssignedVersion(ApiModel):
+    """A version that stands in place of the spec's."""
+
+    version: str
+    """The version."""
+    rollout: str = ""
+    """The FleetRollout that assigned it."""
+    spec_version: str = ""
+    """The version of the spec at that time. Once the spec has another one, the spec counts again."""
+    assigned_at: MicroTime | None = None
+    """When it was assigned."""
+    message: str = ""
+    """Why, in one sentence."""
+
+
 class InstanceStatus(ApiModel):
     """What the deployment is."""
 
@@ -453,6 +470,8 @@ class InstanceStatus(ApiModel):
     """One sentence: what is going on, or what to do."""
     version: str = ""
     """Version that is deployed."""
+    assigned_version: AssignedVersion | None = None
+    """The version that a rollout assigned in place of the spec's; none: the spec counts."""
     task: str = ""
     """The task under way."""
     waiting: Waiting | None = None

@@ -37,6 +37,13 @@ RETRY: Final = f"{GROUP}/retry"
 CONTROL_PLANE_MODE: Final = f"{GROUP}/control-plane-mode"
 """Annotation of an instance: "false" takes it, with its subresources, out of management."""
 
+RELEASE_ASSIGNMENT: Final = f"{GROUP}/release-assignment"
+"""Annotation of an instance: the version that a FleetRollout assigned, and the change, as JSON."""
+APPROVED_WAVES: Final = f"{GROUP}/approved-waves"
+"""Annotation of a FleetRollout: `wave=digest` of each approved wave, separated by commas."""
+RESUMED_AT: Final = f"{GROUP}/resumed-at"
+"""Annotation of a FleetRollout: a time; failures and rollbacks until then do not count."""
+
 DELETION_PROTECTION: Final = f"{GROUP}/deletion-protection"
 """Annotation of a subresource: "true" or "false", as its instance was when it was written last."""
 TEARDOWN_APPROVED: Final = f"{GROUP}/teardown-approved"
@@ -61,7 +68,15 @@ CMEK_ALGORITHM: Final = f"{GROUP}/cmek-algorithm"
 """Annotation: algorithm of that key."""
 
 CONTROL: Final = frozenset(
-    {PAUSED, RETRY, CONTROL_PLANE_MODE, SUPERSEDED, DELETION_PROTECTION, TEARDOWN_APPROVED}
+    {
+        PAUSED,
+        RETRY,
+        CONTROL_PLANE_MODE,
+        SUPERSEDED,
+        DELETION_PROTECTION,
+        TEARDOWN_APPROVED,
+        RELEASE_ASSIGNMENT,
+    }
 )
 """Annotations that steer the controllers and are no inputs of a task."""
 

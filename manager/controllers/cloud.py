@@ -34,6 +34,7 @@ from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.taskdriver import TaskMetrics, Tools, shared
 from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.cloud_parts import CONFIG_MAP, CloudParts, make_parts
+from manager.controllers.cloud_rollouts import add_rollout_controller
 from manager.controllers.cloud_watches import (
     InstanceHandlers,
     Wakeups,
@@ -69,6 +70,7 @@ def add_cloud(
     parts = make_parts(manager, options, subresources)
     add_instance_controller(parts)
     add_subresource_controllers(parts, provider)
+    add_rollout_controller(parts)
 
 
 # -- instances ------------------------------------------------------------------------------------

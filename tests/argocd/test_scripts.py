@@ -15,7 +15,7 @@ ROOT: Final = Path(__file__).parents[2]
 KINDS: Final = [
     kind.gvk() for kind in find_kinds(load(("apis.cloud", "apis.cosmos", "apis.tenancy")))
 ]
-CLOUD: Final = [gvk for gvk in KINDS if gvk.group == cloud.GROUP]
+CLOUD: Final = [gvk for gvk in KINDS if gvk.group == cloud.GROUP and gvk.kind != "FleetRollout"]
 COSMOS: Final = [gvk for gvk in KINDS if gvk.group == cosmos.GROUP]
 TENANCY: Final = [gvk for gvk in KINDS if gvk.group == tenancy.GROUP]
 
@@ -54,7 +54,7 @@ def test_what_is_shipped_is_what_the_scripts_say() -> None:
 
 def test_every_kind_has_health_and_actions(config_map: dict[str, str]) -> None:
     names = {f"{gvk.group}_{gvk.kind}" for gvk in KINDS}
-    without_actions = {f"{cosmos.GROUP}_CosmosFullNode"}
+    without_actions = {f"{cosmos.GROUP}_CosmosFullNode", f"{cloud.GROUP}_FleetRollout"}
     for part, expected in (("health", names), ("actions", names - without_actions)):
         prefix = f"resource.customizations.{part}."
         found = {key.removeprefix(prefix) for key in config_map if key.startswith(prefix)}
@@ -190,6 +190,17 @@ def test_every_phase_has_a_health(config_map: dict[str, str], phase: cloud.Phase
     word, message = health(config_map, cloud.GROUP, obj("Instance", status=status))
     assert word in {"Healthy", "Progressing", "Degraded", "Suspended"}
     assert message or word != "Progressing"
+
+
+@pytest.mark.parametrize("phase", list(cloud.FleetRolloutPhase))
+def test_every_phase_of_a_rollout_has_a_health(
+    config_map: dict[str, str], phase: cloud.FleetRolloutPhase
+) -> None:
+    status = {"observedGeneration": 3, "phase": phase.value, "updated": 2, "total": 5}
+    word, message = health(config_map, cloud.GROUP, obj("FleetRollout", status=status))
+    degraded = {"Halted", "RollingBack", "RolledBack", "Invalid"}
+    assert (word == "Degraded") is (phase.value in degraded)
+    assert message == "2 of 5 instances have the version"
 
 
 def condition(kind: str, status: str, message: str = "Because.") -> dict[str, str]:

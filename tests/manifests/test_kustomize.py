@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from apis.cloud import Instance
+from apis.cloud import FleetRollout, Instance
 from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob
 from apis.fleet import FleetConfig
 from apis.fleet.labels import PLANE_NAMESPACE
@@ -61,6 +61,7 @@ KINDS: tuple[type[Resource[Any, Any]], ...] = (
     Tenant,
     TenantRegistry,
     TenantTemplate,
+    FleetRollout,
     Instance,
     CosmosFullNode,
     ScheduledVolumeSnapshot,

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from apis.cloud import Phase, TaskOutcome
 from apis.cosmos import FullNodePhase, SnapshotPhase
 from ctrlruntime.manager.metrics import Metrics
+from internal.cloud.rollouts.metrics import RolloutMetrics
 from internal.cloud.taskdriver.deps import TaskMetrics
 from internal.cosmos.cache.metrics import STATES, CacheMetrics
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
@@ -34,6 +35,7 @@ SUFFIXES: Final = {
 }
 LABELS: Final = {
     "cloud_task_objects": {"task", "phase"},
+    "cloud_rollout_halted": {"namespace", "rollout"},
     "cloud_task_results": {"task", "result"},
     "cosmos_fullnode_sets": {"phase"},
     "cosmos_snapshot_schedules": {"phase"},
@@ -86,6 +88,7 @@ def series() -> dict[str, set[str]]:
     """The names that the manager serves, with their labels."""
     registry = Metrics().registry
     TaskMetrics(registry)
+    RolloutMetrics(registry)
     CacheMetrics(registry)
     SelfHealMetrics(registry)
     NodeSetMetrics(registry)

@@ -15,6 +15,7 @@ SHIPPED = {
     "TenantRegistry": ("tenantregistry",),
     "TenantTemplate": ("tenanttemplate", "tenanttemplate-jobs"),
     "Tenant": ("tenant",),
+    "FleetRollout": ("fleetrollout-monthly", "fleetrollout-patch"),
     "Instance": ("instance", "instance-gcp"),
     "CosmosFullNode": ("cosmosfullnode", "cosmosfullnode-sentry", "cosmosfullnode-versions"),
     "ScheduledVolumeSnapshot": ("scheduledvolumesnapshot",),

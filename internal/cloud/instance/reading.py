@@ -6,10 +6,17 @@ from apis.cloud import Instance
 from ctrlruntime.api.conditions import shorten
 from ctrlruntime.cache.entry import Entry
 from internal.cloud.instance.status import Hindrance
+from internal.cloud.release_assignment import with_assigned_version
 
 
 def read(entry: Entry) -> tuple[Instance, Hindrance | None]:
-    """The instance, or one without what cannot be read together with what is wrong with it."""
+    """Return the instance in the version that counts; see `read_written` for the rest."""
+    instance, flaw = read_written(entry)
+    return with_assigned_version(instance), flaw
+
+
+def read_written(entry: Entry) -> tuple[Instance, Hindrance | None]:
+    """Return the instance as it is written, or one without what cannot be read together with what is wrong with it."""
     try:
         return entry.typed(Instance), None
     except ValidationError as error:

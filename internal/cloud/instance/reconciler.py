@@ -20,11 +20,12 @@ from internal.cloud.instance.bundles import BundleMissing, Bundles
 from internal.cloud.instance.domains import held
 from internal.cloud.instance.lease import lease_of
 from internal.cloud.instance.order import Child, Object, kind_of
-from internal.cloud.instance.reading import read
+from internal.cloud.instance.reading import read, read_written
 from internal.cloud.instance.status import Facts, Hindrance, is_news, leaving, summarize
 from internal.cloud.instance.teardown import PROTECTED, is_protected, next_to_go, progress
 from internal.cloud.instance.walk import Walk
 from internal.cloud.labels import APPROVE_DELETION, FINALIZER, RETRY, is_extracted, is_paused
+from internal.cloud.release_assignment import assigned_version
 from internal.cloud.subresource import Subresource
 
 LONGEST_NAME = 63
@@ -142,6 +143,7 @@ class InstanceReconciler:
         """Write the status if it is news. Returns the seconds after which to look again, or 0."""
         before = instance.status
         after = summarize(before, facts, self.clock())
+        after.assigned_version = assigned_version(read_written(entry)[0])
         after.domains = held(
             instance.spec,
             before,

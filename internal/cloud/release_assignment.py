@@ -1,0 +1,95 @@
+"""The version that a FleetRollout assigned to an instance, in place of the spec's. Pure.
+
+The record is an annotation, so that one write carries the version and the change, and so that no tool that owns
+the spec fights it. It counts while the spec has the version that it had at the assignment: a change of the spec wins.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from apis.cloud import AssignedVersion, Instance
+from ctrlruntime.rollout import Change, change_record, read_change
+from internal.cloud.labels import RELEASE_ASSIGNMENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseAssignment:
+    """A version for an instance: from which rollout, over which version of the spec, by which change."""
+
+    rollout: str
+    version: str
+    spec_version: str
+    change: Change
+
+    def as_status(self) -> AssignedVersion:
+        """Return what the instance's status shows."""
+        return AssignedVersion(
+            version=self.version,
+            rollout=self.rollout,
+            spec_version=self.spec_version,
+            assigned_at=self.change.at,
+            message=f"FleetRollout {self.rollout!r} assigned {self.version} in place of "
+            f"{self.spec_version} of the spec: {self.change.kind.value}.",
+        )
+
+
+def format_assignment(assignment: ReleaseAssignment) -> str:
+    """Return the value of the annotation."""
+    record = {
+        "rollout": assignment.rollout,
+        "version": assignment.version,
+        "specVersion": assignment.spec_version,
+        "change": change_record(assignment.change),
+    }
+    return json.dumps(record, separators=(",", ":"))
+
+
+def recorded_assignment(annotations: Mapping[str, str]) -> ReleaseAssignment | None:
+    """Return the assignment of an instance, in force or not; None if there is none that can be read."""
+    try:
+        record = json.loads(annotations.get(RELEASE_ASSIGNMENT, ""))
+        change = read_change(record["change"])
+        texts = [str(record[key]) for key in ("rollout", "version", "specVersion")]
+    except (ValueError, KeyError, TypeError):
+        return None
+    rollout, version, spec_version = texts
+    if change is None or not version:
+        return None
+    return ReleaseAssignment(
+        rollout=rollout, version=version, spec_version=spec_version, change=change
+    )
+
+
+def assignment_in_force(instance: Instance) -> ReleaseAssignment | None:
+    """Return the assignment whose version counts; None if there is none, or the spec was changed since."""
+    found = recorded_assignment(instance.metadata.annotations or {})
+    if found is None or found.spec_version != instance.spec.sourcegraph_version:
+        return None
+    return found
+
+
+def assigned_version(instance: Instance) -> AssignedVersion | None:
+    """Return what the status of an instance, as it was read, is to show; None: the spec's version counts.
+
+    Without a readable annotation the version that the status recorded stays, so that a tool that drops foreign
+    annotations downgrades nothing.
+    """
+    found = assignment_in_force(instance)
+    if found is not None:
+        return found.as_status()
+    known = instance.status.assigned_version
+    if known is None or recorded_assignment(instance.metadata.annotations or {}) is not None:
+        return None
+    return known if known.spec_version == instance.spec.sourcegraph_version else None
+
+
+def with_assigned_version(instance: Instance) -> Instance:
+    """Return an instance whose spec has the version that counts."""
+    assigned = assigned_version(instance)
+    if assigned is None or assigned.version == instance.spec.sourcegraph_version:
+        return instance
+    spec = instance.spec.model_copy(update={"sourcegraph_version": assigned.version})
+    return instance.model_copy(update={"spec": spec})

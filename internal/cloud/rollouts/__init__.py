@@ -1,0 +1,1 @@
+"""FleetRollouts: a version for many instances, in waves."""

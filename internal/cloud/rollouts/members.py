@@ -1,0 +1,198 @@
+"""Instances as members of a rollout, and why others are none. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from apis.cloud import FleetRolloutSpec, Instance, Phase, ReleaseChannel, RolloutAction
+from ctrlruntime.api import find_condition
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.rollout import Change, Health, Member
+from internal.cloud.instance.reading import read_written
+from internal.cloud.instance.status import READY
+from internal.cloud.labels import is_extracted, is_paused
+from internal.cloud.release_assignment import (
+    ReleaseAssignment,
+    assigned_version,
+    recorded_assignment,
+    with_assigned_version,
+)
+from internal.cloud.waves import is_newer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetInstance:
+    """What a rollout has to know of an instance. One of these is made for each version of the object."""
+
+    name: str
+    version: str
+    """The version that counts: assigned, or else the spec's."""
+    spec_version: str
+    health: Health
+    health_since: datetime | None
+    phase: Phase
+    assignment: ReleaseAssignment | None
+    """The last assignment, in force or not."""
+    labels: Mapping[str, str]
+    paused: bool
+    excluded: str = ""
+    """Why no rollout reaches it, whatever the version; empty if one may."""
+
+    @property
+    def is_overruled(self) -> bool:
+        """Whether the spec was changed after the last assignment."""
+        return self.assignment is not None and self.assignment.spec_version != self.spec_version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rival:
+    """A rollout of the same namespace, as far as another one is concerned."""
+
+    name: str
+    selector: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The members of a rollout, and by name why each other instance that it selects is none."""
+
+    members: Sequence[Member]
+    skipped: Mapping[str, str]
+
+
+SUPERSEDED: Final = "the newer FleetRollout {name!r} selects it"
+
+
+def fleet_instance(entry: Entry) -> FleetInstance:
+    """Return an entry of the cache as an instance of the fleet."""
+    written, flaw = read_written(entry)
+    instance = with_assigned_version(written)
+    health, since = _health(written, instance, entry)
+    return FleetInstance(
+        name=entry.name,
+        version=instance.spec.sourcegraph_version,
+        spec_version=written.spec.sourcegraph_version,
+        health=health,
+        health_since=since,
+        phase=instance.status.phase,
+        assignment=recorded_assignment(entry.annotations),
+        labels=dict(entry.labels),
+        paused=is_paused(entry.annotations),
+        excluded="it cannot be read" if flaw is not None else _why_excluded(instance, entry),
+    )
+
+
+def fleet_of(
+    name: str,
+    spec: FleetRolloutSpec,
+    instances: Iterable[FleetInstance],
+    newer: Sequence[Rival],
+    now: datetime,
+) -> Fleet:
+    """Return the members of the rollout `name`; `newer` are those that take instances from it."""
+    members: list[Member] = []
+    skipped: dict[str, str] = {}
+    for item in instances:
+        if not spec.selector.items() <= item.labels.items():
+            continue
+        reason = _why_skipped(name, spec, item, newer)
+        if reason:
+            skipped[item.name] = reason
+        else:
+            members.append(_member(name, spec, item, now))
+    return Fleet(members, skipped)
+
+
+def _why_excluded(instance: Instance, entry: Entry) -> str:
+    channel = instance.spec.release_channel
+    if channel is not ReleaseChannel.STABLE:
+        return f"its release channel is {channel.value}"
+    if is_extracted(entry.annotations):
+        return "it was taken out of management"
+    return "it is being deleted" if entry.deletion_timestamp is not None else ""
+
+
+def _health(written: Instance, instance: Instance, entry: Entry) -> tuple[Health, datetime | None]:
+    """Return health in the version that counts, and since when; Progressing while it is not reported yet."""
+    status = written.status
+    condition = find_condition(status.conditions, READY)
+    seen = status.assigned_version == assigned_version(written)
+    if not seen or status.observed_generation != entry.generation or condition is None:
+        return Health.PROGRESSING, None
+    since = condition.last_transition_time
+    if condition.status == "True" and status.version == instance.spec.sourcegraph_version:
+        return Health.READY, since
+    failed = status.phase is Phase.FAILED
+    return (Health.FAILED if failed else Health.PROGRESSING), since
+
+
+def _why_skipped(
+    name: str, spec: FleetRolloutSpec, item: FleetInstance, newer: Sequence[Rival]
+) -> str:
+    if item.excluded:
+        return item.excluded
+    for rival in newer:
+        if rival.selector.items() <= item.labels.items():
+            return SUPERSEDED.format(name=rival.name)
+    if _is_in_no_group(spec, item):
+        return f"no wave names its group: the label {spec.group_by}"
+    assignment = item.assignment
+    own = assignment is not None and assignment.rollout == name
+    had = "" if assignment is None else assignment.version
+    if own and item.is_overruled and item.version != had == spec.target_version:
+        return "its spec was changed after its assignment"
+    if not own and is_newer(item.version, spec.target_version):
+        return f"it has {item.version}, which is newer"
+    return ""
+
+
+def _is_in_no_group(spec: FleetRolloutSpec, item: FleetInstance) -> bool:
+    if not spec.waves or any(not wave.groups or wave.percent is not None for wave in spec.waves):
+        return False
+    group = item.labels.get(spec.group_by, "")
+    return not any(group in wave.groups for wave in spec.waves)
+
+
+def _member(name: str, spec: FleetRolloutSpec, item: FleetInstance, now: datetime) -> Member:
+    member = Member(
+        name=item.name,
+        version=item.version,
+        health=item.health,
+        health_since=item.health_since,
+        change=_change(name, spec, item),
+        group=item.labels.get(spec.group_by, ""),
+        paused=item.paused,
+    )
+    unfit = _why_unfit(spec, item, member, now)
+    return replace(member, unfit=unfit) if unfit else member
+
+
+def _change(name: str, spec: FleetRolloutSpec, item: FleetInstance) -> Change | None:
+    """Return the change that the rollout has to count; what another one brought to the target is not its own."""
+    assignment = item.assignment
+    if assignment is None or item.is_overruled:
+        return None
+    if assignment.rollout != name and assignment.version == spec.target_version:
+        return None
+    return assignment.change
+
+
+def _why_unfit(spec: FleetRolloutSpec, item: FleetInstance, member: Member, now: datetime) -> str:
+    """Return why a member is not drawn for its health; what a rollout broke is to be fixed."""
+    if member.is_ready or spec.action is not RolloutAction.ROLL_OUT:
+        return ""
+    deadline = timedelta(seconds=spec.progress_deadline_seconds)
+    soak = failure_soak(spec)
+    broken = member.is_changing(now, deadline) or member.has_failed(now, deadline, soak)
+    if broken or (member.change is not None and member.change.is_fix):
+        return ""
+    return f"it is not healthy, its phase is {item.phase.value}"
+
+
+def failure_soak(spec: FleetRolloutSpec) -> timedelta:
+    """Return how long after its deadline an instance that loses health still counts as failed."""
+    soaks = [spec.failure_soak_seconds, *(wave.soak_seconds for wave in spec.waves)]
+    return timedelta(seconds=max(soaks))

@@ -1,0 +1,197 @@
+"""Reconciles one FleetRollout: assigns its version to the instances whose turn it is, and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, Protocol
+
+from pydantic import ValidationError
+
+from apis.cloud import (
+    FleetRollout,
+    FleetRolloutSpec,
+    FleetRolloutStatus,
+    Instance,
+    RolloutAction,
+)
+from ctrlruntime.api.conditions import shorten
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.store import NAMESPACE
+from ctrlruntime.client.errors import Conflict, NotFound
+from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.controller.loop_yielder import LoopYielder
+from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.events import EventRecorder
+from ctrlruntime.memo import VersionMemo
+from ctrlruntime.queue import Request
+from ctrlruntime.rollout import Assignment, Decision, Strategy, decide
+from internal.cloud.labels import RELEASE_ASSIGNMENT
+from internal.cloud.release_assignment import ReleaseAssignment, format_assignment
+from internal.cloud.rollouts.members import Fleet, FleetInstance, Rival, fleet_instance, fleet_of
+from internal.cloud.rollouts.metrics import RolloutMetrics
+from internal.cloud.rollouts.status import WARNINGS, invalid, summarize, superseded
+from internal.cloud.rollouts.strategy import InvalidRollout, strategy_of
+
+ACTION: Final = "RollOut"
+SUPERSEDED: Final = "A newer FleetRollout selects all of its instances."
+
+
+class Entries(Protocol):
+    """The objects of one kind as the cache has them."""
+
+    def get(self, name: str, *, namespace: str) -> Entry | None: ...
+    def by_index(self, index: str, value: str) -> Iterable[Entry]: ...
+
+
+@dataclass(slots=True)
+class FleetRolloutReconciler:
+    """Assigns versions to instances. All state of a rollout is on its instances, so a restart changes nothing.
+
+    Only one pass may run at a time in a process: rollouts of a namespace may select the same instances.
+    """
+
+    rollouts: Entries
+    instances: Entries
+    patcher: ObjectPatcher
+    metrics: RolloutMetrics
+    clock: Callable[[], datetime]
+    recorder: EventRecorder
+    yielder: LoopYielder = field(default_factory=LoopYielder)
+    _memo: VersionMemo[str, FleetInstance] = field(default_factory=lambda: VersionMemo(20_000))
+
+    async def reconcile(self, request: Request) -> Result | None:
+        """Make one pass. Raises the client's errors when the server gives no usable answer."""
+        entry = self.rollouts.get(request.name, namespace=request.namespace)
+        if entry is None:
+            self.metrics.forget(request)
+            return None
+        if entry.deletion_timestamp is not None:
+            return None
+        try:
+            rollout = entry.typed(FleetRollout)
+        except ValidationError as error:
+            await self._record(entry, _unreadable(entry, error, self.clock()))
+            return None
+        try:
+            strategy = strategy_of(rollout.spec, entry.annotations)
+        except InvalidRollout as error:
+            status = invalid(rollout.status, str(error), entry.generation, self.clock())
+            await self._record(entry, (rollout.status, status), rollout.spec)
+            return None
+        return await self._roll_out(rollout, entry, strategy)
+
+    async def _roll_out(
+        self, rollout: FleetRollout, entry: Entry, strategy: Strategy
+    ) -> Result | None:
+        spec, now = rollout.spec, self.clock()
+        fleet, decision = await self._decide(entry, spec, strategy)
+        for change in decision.changes:
+            await self._assign(entry, change)
+        if decision.changes:
+            fleet, decision = await self._decide(entry, spec, strategy)
+        if not fleet.members and _is_superseded(fleet):
+            after = superseded(rollout.status, spec, SUPERSEDED, entry.generation, now)
+        else:
+            after = summarize(
+                rollout.status, spec, decision, fleet, strategy, entry.generation, now
+            )
+        await self._record(entry, (rollout.status, after), spec)
+        if decision.look_again is None:
+            return None
+        return Result(requeue_after=max((decision.look_again - self.clock()).total_seconds(), 0.1))
+
+    async def _decide(
+        self, entry: Entry, spec: FleetRolloutSpec, strategy: Strategy
+    ) -> tuple[Fleet, Decision]:
+        now = self.clock()
+        found = []
+        for item in sorted(self.instances.by_index(NAMESPACE, entry.namespace), key=_name):
+            found.append(self._memo.compute(item.uid, item.resource_version, _maker(item)))
+            await self.yielder.maybe_yield()
+        fleet = fleet_of(entry.name, spec, found, self._newer(entry), now)
+        return fleet, decide(spec.target_version, fleet.members, strategy, now)
+
+    def _newer(self, entry: Entry) -> list[Rival]:
+        """Return the rollouts of the namespace that were created later and were not aborted."""
+        found = []
+        for other in self.rollouts.by_index(NAMESPACE, entry.namespace):
+            spec = other.field("spec") or {}
+            aborted = spec.get("action") == RolloutAction.ABORT.value
+            if _age(other) > _age(entry) and not aborted and other.deletion_timestamp is None:
+                found.append(Rival(name=other.name, selector=spec.get("selector") or {}))
+        return sorted(found, key=lambda item: item.name)
+
+    async def _assign(self, entry: Entry, change: Assignment) -> None:
+        """Write a version onto an instance, unless the instance changed since the decision."""
+        found = self.instances.get(change.name, namespace=entry.namespace)
+        if found is None:
+            return
+        assignment = ReleaseAssignment(
+            rollout=entry.name,
+            version=change.version,
+            spec_version=str((found.field("spec") or {}).get("sourcegraphVersion", "")),
+            change=change.change,
+        )
+        fields = {
+            "annotations": {RELEASE_ASSIGNMENT: format_assignment(assignment)},
+            "resourceVersion": found.resource_version,
+        }
+        try:
+            await self.patcher.patch_metadata(Instance.mapping(), found, fields)
+        except (Conflict, NotFound):
+            return  # its event brings the rollout back
+        text = f"{change.change.kind.value}: version {change.version} by FleetRollout {entry.name}"
+        self.recorder.event(found, "Normal", "VersionAssigned", ACTION, text)
+
+    async def _record(
+        self,
+        entry: Entry,
+        change: tuple[FleetRolloutStatus, FleetRolloutStatus],
+        spec: FleetRolloutSpec | None = None,
+    ) -> None:
+        before, after = change
+        requested = spec is not None and spec.action is not RolloutAction.ROLL_OUT
+        request = Request(entry.name, namespace=entry.namespace)
+        self.metrics.record(request, after, requested=requested)
+        if not await self.patcher.write_status(FleetRollout.mapping(), entry, before, after):
+            return
+        known = (before.phase, before.target_version)
+        if known != (after.phase, after.target_version):
+            counts = f"{after.updated} of {after.total} instances have {after.target_version}"
+            note = shorten(f"{counts}. {after.message}".strip())
+            warns = after.phase in WARNINGS and not requested
+            self.recorder.event(
+                entry, "Warning" if warns else "Normal", after.phase.value, ACTION, note
+            )
+
+
+def _is_superseded(fleet: Fleet) -> bool:
+    return any(reason.startswith("the newer FleetRollout") for reason in fleet.skipped.values())
+
+
+def _name(entry: Entry) -> str:
+    return entry.name
+
+
+def _age(entry: Entry) -> tuple[str, str]:
+    return (entry.creation_timestamp, entry.uid)
+
+
+def _maker(entry: Entry) -> Callable[[], FleetInstance]:
+    return lambda: fleet_instance(entry)
+
+
+def _unreadable(
+    entry: Entry, error: ValidationError, now: datetime
+) -> tuple[FleetRolloutStatus, FleetRolloutStatus]:
+    """Return the status of a rollout that cannot be decoded, with the places and without any value."""
+    found = error.errors(include_input=False, include_url=False, include_context=False)
+    places = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in found[:5]]
+    bare = {**entry.decode(), "spec": {"targetVersion": "unknown"}}
+    try:
+        before = FleetRollout.from_manifest(bare).status
+    except ValidationError:
+        before = FleetRolloutStatus()
+    return before, invalid(before, f"It cannot be read: {'; '.join(places)}", entry.generation, now)

@@ -1,0 +1,61 @@
+"""The controller of FleetRollouts, wired to the runtime."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from apis.cloud import GROUP, FleetRollout, Instance
+from ctrlruntime.cache.events import Event
+from ctrlruntime.cache.store import Store
+from ctrlruntime.clock import utc_now
+from ctrlruntime.controller.builder import Builder
+from ctrlruntime.controller.event_dispatch import EventQueue, Handler
+from ctrlruntime.controller.options import ControllerOptions
+from ctrlruntime.controller.predicates import entries_of, more_than_status_changed
+from ctrlruntime.queue import Request
+from internal.cloud.labels import FIELD_MANAGER
+from internal.cloud.rollouts.metrics import RolloutMetrics
+from internal.cloud.rollouts.reconciler import FleetRolloutReconciler
+from manager.controllers.cloud_parts import CloudParts
+from manager.controllers.error_status import with_error_status
+
+COALESCE = 0.5
+"""Seconds between the change of an instance and the pass of its rollouts, which sees those that follow too."""
+
+
+def add_rollout_controller(parts: CloudParts, clock: Callable[[], datetime] = utc_now) -> None:
+    """Add the controller of FleetRollouts."""
+    manager = parts.manager
+    rollouts = manager.cache.declare(FleetRollout).informer.store
+    reconciler = FleetRolloutReconciler(
+        rollouts=rollouts,
+        instances=parts.store_of(Instance),
+        patcher=parts.patcher,
+        metrics=RolloutMetrics(manager.metrics.registry),
+        clock=clock,
+        recorder=manager.recorder,
+    )
+    guarded = with_error_status(
+        manager, reconciler, rollouts, FleetRollout.mapping(), field_manager=FIELD_MANAGER
+    )
+    (
+        Builder(manager)
+        .for_(FleetRollout, predicates=[more_than_status_changed])
+        .watches(FleetRollout, _neighbours(rollouts, 0.0), predicates=[more_than_status_changed])
+        .watches(Instance, _neighbours(rollouts, COALESCE))
+        .explicit_permissions()
+        .permission(GROUP, "fleetrollouts/status", "patch")
+        .permission(GROUP, "instances", "patch")  # assignments
+        .options(ControllerOptions(max_concurrent_reconciles=1))  # one may take from another
+        .build(guarded)
+    )
+
+
+def _neighbours(rollouts: Store, after: float) -> Handler:
+    """Return a handler that queues the rollouts of an object's namespace."""
+
+    def queue_rollouts(event: Event, queue: EventQueue) -> None:
+        for entry in entries_of(event)[-1:]:
+            for rollout in rollouts.by_index("namespace", entry.namespace):
+                queue.add(Request(rollout.name, namespace=rollout.namespace), after=after)
+
+    return queue_rollouts

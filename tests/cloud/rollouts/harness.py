@@ -1,0 +1,273 @@
+"""FleetRollouts on an API server: the product's controllers, and a simulated driver that upgrades instances.
+
+    async with Fleet.start(folder) as fleet:
+        await fleet.create_instances(8)
+        await fleet.roll_out("5.3.0", maxConcurrent=2)
+        await fleet.reaches("Complete")
+
+The driver plays the Instance controller's part at its end: it writes the status of an instance that has the version
+that counts. test_instances.py has the real Instance controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+from apis.cloud import FleetRollout, FleetRolloutStatus, Instance
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.client.client import Client
+from ctrlruntime.envtest import Environment
+from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.manager.logs import make_logger
+from internal.cloud.release_assignment import assigned_version, recorded_assignment
+from internal.cloud.subresources import SUBRESOURCES
+from manager.controllers.cloud_options import CloudOptions
+from manager.controllers.cloud_parts import make_parts
+from manager.controllers.cloud_rollouts import add_rollout_controller
+from manager.kinds import KINDS
+from tests.backends import SharedServer
+from tests.cloud.rbac import embedded
+
+CRD = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+NAMESPACE = "default"
+OLD, NEW = "5.2.0", "5.3.0"
+LIMIT = 60.0
+"""Seconds for what takes a second or two on an idle machine."""
+
+
+def add_rollouts(manager: Manager) -> None:
+    """Add the controller of FleetRollouts alone."""
+    add_rollout_controller(make_parts(manager, CloudOptions(), SUBRESOURCES))
+
+
+def instance(name: str, kind: str = "production", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": Instance.gvk().api_version,
+        "kind": "Instance",
+        "metadata": {
+            "name": name,
+            "namespace": NAMESPACE,
+            "labels": {"instance-type": kind},
+        },
+        "spec": {"sourcegraphVersion": OLD, **spec},
+    }
+
+
+@dataclass(slots=True)
+class Fleet:
+    """What runs, and what people and the simulated driver do."""
+
+    environment: Environment
+    folder: Path
+    bad: set[str] = field(default_factory=set)
+    """Versions that fail."""
+    held: set[str] = field(default_factory=set)
+    """Versions whose upgrades do not end."""
+    most_changing: int = 0
+    """Instances that were at once in another version than their status shows."""
+    assignments: list[tuple[str, str]] = field(default_factory=list)
+    """Name and version of each assignment, as the driver saw them."""
+    _running: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
+    _known: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def start(
+        cls,
+        folder: Path,
+        *,
+        manager: bool = True,
+        server: SharedServer | None = None,
+        **more: Any,
+    ) -> AsyncIterator[Self]:
+        """Start a server with all kinds, or use a real one, with the controller and the driver."""
+        async with cls._environment(folder, server, **more) as env:
+            await env.install_crds(*KINDS)
+            fleet = cls(env, folder)
+            driver = asyncio.create_task(fleet._drive())
+            if manager:
+                await fleet.start_manager()
+            try:
+                yield fleet
+                assert not driver.done(), driver
+            finally:
+                await fleet.stop_manager()
+                driver.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await driver
+                if server is not None:
+                    await fleet._remove_kinds()
+
+    @staticmethod
+    @contextlib.asynccontextmanager
+    async def _environment(
+        folder: Path, server: SharedServer | None, **more: Any
+    ) -> AsyncIterator[Environment]:
+        if server is None:
+            async with embedded("manager", folder=folder, **more) as env:
+                yield env
+            return
+        users = ("manager", "envtest")
+        async with server.environment(users=users, proxy=True, folder=folder, **more) as env:
+            yield env
+
+    async def _remove_kinds(self) -> None:
+        for kind in KINDS:
+            name = f"{kind.mapping().plural}.{kind.gvk().group}"
+            await self.client.delete(CRD, name)
+
+        async def gone() -> bool:
+            return not [
+                item
+                for item in await self.client.list(CRD)
+                if item["metadata"]["name"].endswith(".ctrlruntime.dev")
+            ]
+
+        await self.wait(gone, "the CRDs are gone")
+
+    async def start_manager(self, add: Callable[[Manager], None] = add_rollouts) -> None:
+        log = self._running.enter_context((self.folder / "manager.log").open("a"))
+        manager = Manager(
+            self.environment.config("manager"),
+            ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
+            logger=make_logger(format="console", stream=log),
+        )
+        add(manager)
+        await self._running.enter_async_context(manager.running())
+
+    async def stop_manager(self) -> None:
+        await self._running.aclose()
+
+    @property
+    def client(self) -> Client:
+        return self.environment.client("envtest")
+
+    # -- people ----------------------------------------------------------------------------
+
+    async def create_instances(self, count: int, kind: str = "production", **spec: Any) -> None:
+        for number in range(count):
+            await self.client.create(instance(f"{kind}-{number}", kind, **spec))
+        await self.wait(lambda: self._all_reported(), "instances are reported")
+
+    async def roll_out(self, version: str = NEW, name: str = "release", **spec: Any) -> None:
+        manifest = {
+            "apiVersion": FleetRollout.gvk().api_version,
+            "kind": "FleetRollout",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {"targetVersion": version, **spec},
+        }
+        await self.client.apply(manifest, field_manager="people", force=True)
+
+    async def annotate(self, name: str = "release", **values: str | None) -> None:
+        named = {f"cloud.ctrlruntime.dev/{k.replace('_', '-')}": v for k, v in values.items()}
+        patch = {"metadata": {"annotations": named}}
+        await self.client.patch(FleetRollout, name, patch, namespace=NAMESPACE)
+
+    # -- what is there ---------------------------------------------------------------------
+
+    async def instances(self) -> list[Instance]:
+        return list(await self.client.list(Instance, NAMESPACE))
+
+    async def versions(self) -> dict[str, str]:
+        """Return by instance the version that counts."""
+        found = {}
+        for item in await self.instances():
+            assigned = assigned_version(item)
+            wanted = item.spec.sourcegraph_version if assigned is None else assigned.version
+            found[item.metadata.name or ""] = wanted
+        return found
+
+    async def status(self, name: str = "release") -> FleetRolloutStatus:
+        return (await self.client.get(FleetRollout, name, namespace=NAMESPACE)).status
+
+    async def reaches(self, phase: str, name: str = "release", **fields: int) -> FleetRolloutStatus:
+        """Wait until a rollout is in a phase, for its present generation."""
+
+        async def holds() -> bool:
+            found = await self.client.get(FleetRollout, name, namespace=NAMESPACE)
+            current = found.status.observed_generation == found.metadata.generation
+            same = all(getattr(found.status, key) == value for key, value in fields.items())
+            return current and found.status.phase == phase and same
+
+        await self.wait(holds, f"{name} reaches {phase} {fields}")
+        return await self.status(name)
+
+    async def wait(self, holds: Callable[[], Any], what: str) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + LIMIT
+        while not await holds():
+            assert loop.time() < end, f"not so: {what}"
+            await asyncio.sleep(0.05)
+
+    # -- the driver ------------------------------------------------------------------------
+
+    async def _all_reported(self) -> bool:
+        return all(item.status.phase == "Ready" for item in await self.instances())
+
+    async def _drive(self) -> None:
+        while True:
+            found = await self.instances()
+            wanted = await self._wanted(found)
+            self.most_changing = max(self.most_changing, sum(wanted.values()))
+            for item in found:
+                await self._report(item)
+            await asyncio.sleep(0.05)
+
+    async def _wanted(self, found: list[Instance]) -> dict[str, int]:
+        changing = {}
+        for item in found:
+            name = item.metadata.name or ""
+            record = recorded_assignment(item.metadata.annotations or {})
+            if record is not None:
+                at = f"{record.version}@{record.change.at}"
+                if self._known.get(name) != at:
+                    self._known[name] = at
+                    self.assignments.append((name, record.version))
+            version = item.spec.sourcegraph_version if record is None else record.version
+            ready = item.status.version == version and item.status.phase == "Ready"
+            broken = item.status.phase == "Failed"
+            changing[name] = int(record is not None and not ready and not broken)
+        return changing
+
+    async def _report(self, item: Instance) -> None:
+        assigned = assigned_version(item)
+        wanted = item.spec.sourcegraph_version if assigned is None else assigned.version
+        if wanted in self.held:
+            return
+        failed = wanted in self.bad
+        status = {
+            "observedGeneration": item.metadata.generation,
+            "phase": "Failed" if failed else "Ready",
+            "version": item.status.version if failed else wanted,
+            "assignedVersion": None if assigned is None else assigned.to_wire(),
+            "conditions": [
+                {
+                    "type": "Ready",
+                    "status": "False" if failed else "True",
+                    "reason": "Simulated",
+                    "message": "",
+                    "observedGeneration": item.metadata.generation,
+                    "lastTransitionTime": _since(item, failed=failed),
+                }
+            ],
+        }
+        reported = (item.status.phase, item.status.version, item.status.assigned_version)
+        same = reported == (status["phase"], status["version"], assigned)
+        if same and item.status.observed_generation == item.metadata.generation:
+            return
+        await self.client.patch_status(
+            Instance, item.metadata.name or "", {"status": status}, namespace=NAMESPACE
+        )
+
+
+def _since(item: Instance, *, failed: bool) -> str:
+    for condition in item.status.conditions:
+        if (condition.status == "False") is failed and condition.last_transition_time:
+            return condition.last_transition_time.isoformat()
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
