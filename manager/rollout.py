@@ -1,4 +1,4 @@
-"""`manager rollout`: watch, hold and undo the rollouts of templates, with the user's own rights."""
+"""`manager rollout`: watch, hold and undo rollouts of templates and FleetRollouts, with the user's own rights."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from apis.cloud import FleetRollout, RolloutAction
 from apis.tenancy import RolloutStatus, TenantTemplate
 from ctrlruntime.client.client import Client, PatchType
 from internal.tenancy.labels import RESUMED_AT, TEMPLATE
@@ -16,12 +17,27 @@ from internal.tenancy.naming import label_value
 from internal.tenancy.template_revisions import CONTROLLER_REVISION, recorded_lists
 from internal.tenancy.tenants import LISTS_EXCLUDED, Blueprint
 from manager.cluster_flags import cluster_options, talk
+from manager.rollout_targets import (
+    FLEET_STATUS,
+    WAVES,
+    Target,
+    approval,
+    find_target,
+    fleet_row,
+    list_fleet_rollouts,
+    list_templates,
+    patch_fleet,
+    resumed,
+)
 from manager.tables import Column, output_option, print_rows
 
 
 @click.group()
 def rollout() -> None:
-    """Rollouts of templates: status, history, pause, resume, undo."""
+    """Rollouts of templates, and FleetRollouts: status, approve, pause, resume, abort, undo, history.
+
+    NAME is that of a template or a FleetRollout; where both have it, write template/NAME or fleetrollout/NAME.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +86,33 @@ def status(
     context: str | None,
     namespace: str,
 ) -> None:
-    """Show how far templates with a rollout have come."""
+    """Show how far rollouts have come."""
 
-    async def read(client: Client) -> list[TenantTemplate]:
+    async def read(client: Client) -> list[Target]:
         if name is not None:
-            return [await client.get(TenantTemplate, name, namespace=namespace)]
-        return list(await client.list(TenantTemplate, None if all_namespaces else namespace))
+            return [await find_target(client, name, namespace)]
+        place = None if all_namespaces else namespace
+        templates = await list_templates(client, place)
+        return [*templates, *await list_fleet_rollouts(client, place)]
 
     found = talk(kubeconfig, context, read)
-    staged = [item for item in found if item.spec.rollout is not None]
-    if name is not None and not staged:
+    found.sort(key=lambda item: (item.metadata.namespace or "", item.metadata.name or ""))
+    staged = [
+        item for item in found if isinstance(item, TenantTemplate) and item.spec.rollout is not None
+    ]
+    fleets = [item for item in found if isinstance(item, FleetRollout)]
+    if name is not None and not staged and not fleets:
         raise click.ClickException(_no_rollout(name))
-    staged.sort(key=lambda item: (item.metadata.namespace or "", item.metadata.name or ""))
-    print_rows([_row(item) for item in staged], _STATUS, output)
+    rows, more = [_row(item) for item in staged], [fleet_row(item) for item in fleets]
+    if output not in {"table", "wide"}:
+        print_rows([*rows, *more], _STATUS, output)
+        return
+    if rows or not more:
+        print_rows(rows, _STATUS, output)
+    if more:
+        print_rows(more, FLEET_STATUS, output)
+    if name is not None and fleets and fleets[0].status.waves:
+        print_rows(more[0]["waves"], WAVES, output)
 
 
 @rollout.command()
@@ -116,8 +146,9 @@ def history(
 @click.argument("name")
 @cluster_options
 def pause(name: str, kubeconfig: Path | None, context: str | None, namespace: str) -> None:
-    """Change no more tenants of a template; those that are changing finish."""
-    _patch_rollout(kubeconfig, context, name, namespace, {"spec": {"rollout": {"pause": True}}})
+    """Change no more members; those that are changing finish."""
+    of_template = {"spec": {"rollout": {"pause": True}}}
+    _patch_rollout(kubeconfig, context, name, namespace, of_template, {"spec": {"pause": True}})
     click.echo(f"{name}: paused")
 
 
@@ -125,13 +156,50 @@ def pause(name: str, kubeconfig: Path | None, context: str | None, namespace: st
 @click.argument("name")
 @cluster_options
 def resume(name: str, kubeconfig: Path | None, context: str | None, namespace: str) -> None:
-    """Continue a rollout that is paused, halted or rolled back: what failed until now does not count."""
+    """Continue a rollout that is paused, halted, aborted or rolled back: what failed until now does not count."""
     patch = {
         "metadata": {"annotations": {RESUMED_AT: datetime.now(UTC).isoformat()}},
         "spec": {"rollout": {"pause": False}},
     }
-    _patch_rollout(kubeconfig, context, name, namespace, patch)
+    _patch_rollout(kubeconfig, context, name, namespace, patch, resumed())
     click.echo(f"{name}: resumed")
+
+
+@rollout.command()
+@click.argument("name")
+@cluster_options
+def abort(name: str, kubeconfig: Path | None, context: str | None, namespace: str) -> None:
+    """Change nothing more by a FleetRollout, and leave its instances to other rollouts."""
+    patch = {"spec": {"action": RolloutAction.ABORT.value}}
+    _patch_rollout(kubeconfig, context, name, namespace, None, patch)
+    click.echo(f"{name}: aborted; `manager rollout resume` continues it")
+
+
+@rollout.command()
+@click.argument("name")
+@click.option("--wave", help="The wave; default: the one in progress.")
+@click.option("--digest", help="Approve only if the approval digest of its status is this.")
+@cluster_options
+def approve(
+    name: str,
+    wave: str | None,
+    digest: str | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str,
+) -> None:
+    """Let a wave of a FleetRollout begin: for its version, selector and waves as they are now."""
+
+    async def write(client: Client) -> str:
+        found = await find_target(client, name, namespace)
+        if not isinstance(found, FleetRollout):
+            raise click.ClickException(_only_fleet(name, "approvals"))
+        chosen, patch = approval(found, wave, digest)
+        await patch_fleet(client, found, patch)
+        return chosen
+
+    chosen = talk(kubeconfig, context, write)
+    click.echo(f"{name}: wave {chosen} is approved")
 
 
 @rollout.command()
@@ -149,21 +217,31 @@ def undo(
     context: str | None,
     namespace: str,
 ) -> None:
-    """Write recorded content back into a template; its tenants then change by its rollout."""
+    """Write recorded content back into a template, or return what a FleetRollout changed to the version before."""
 
-    async def write(client: Client) -> _Revision:
-        template = await client.get(TenantTemplate, name, namespace=namespace)
+    async def write(client: Client) -> _Revision | None:
+        template = await find_target(client, name, namespace)
+        if isinstance(template, FleetRollout):
+            if to_revision is not None:
+                raise click.ClickException(f"{name}: a FleetRollout has no numbered revisions")
+            undo = {"spec": {"action": RolloutAction.UNDO.value, "pause": False}}
+            await patch_fleet(client, template, undo)
+            return None
         chosen = _choose(await _revisions(client, template), template, to_revision)
         gone = template.spec.to_wire().keys() - LISTS_EXCLUDED - chosen.lists.keys()
         patch = {
             "metadata": {"resourceVersion": template.metadata.resource_version},
             "spec": {**dict.fromkeys(gone), **chosen.lists},
         }
-        await client.patch(TenantTemplate, name, patch, namespace=namespace, type=PatchType.MERGE)
+        place = template.metadata.name or ""
+        await client.patch(TenantTemplate, place, patch, namespace=namespace, type=PatchType.MERGE)
         return chosen
 
     chosen = talk(kubeconfig, context, write)
-    click.echo(f"{name}: back to revision {chosen.number} ({chosen.version})")
+    if chosen is None:
+        click.echo(f"{name}: the instances that it changed return to the version before")
+    else:
+        click.echo(f"{name}: back to revision {chosen.number} ({chosen.version})")
 
 
 def _row(template: TenantTemplate) -> dict[str, Any]:
@@ -173,19 +251,32 @@ def _row(template: TenantTemplate) -> dict[str, Any]:
         if isinstance(field.default, int):
             shown.setdefault(field.alias or "", field.default)
     place = {"namespace": template.metadata.namespace, "name": template.metadata.name}
-    return {**place, **shown}
+    return {"kind": "TenantTemplate", **place, **shown}
 
 
 def _patch_rollout(
-    kubeconfig: Path | None, context: str | None, name: str, namespace: str, patch: dict[str, Any]
+    kubeconfig: Path | None,
+    context: str | None,
+    name: str,
+    namespace: str,
+    of_template: dict[str, Any] | None,
+    of_fleet: dict[str, Any],
 ) -> None:
-    """Patch a template that has a rollout."""
+    """Patch a FleetRollout, or a template that has a rollout; None: templates have no such thing."""
 
     async def write(client: Client) -> None:
-        template = await client.get(TenantTemplate, name, namespace=namespace)
-        if template.spec.rollout is None:
+        found = await find_target(client, name, namespace)
+        if isinstance(found, FleetRollout):
+            await patch_fleet(client, found, of_fleet)
+            return
+        if of_template is None:
+            raise click.ClickException(_only_fleet(name, "an abort"))
+        if found.spec.rollout is None:
             raise click.ClickException(_no_rollout(name))
-        await client.patch(TenantTemplate, name, patch, namespace=namespace, type=PatchType.MERGE)
+        place = found.metadata.name or ""
+        await client.patch(
+            TenantTemplate, place, of_template, namespace=namespace, type=PatchType.MERGE
+        )
 
     talk(kubeconfig, context, write)
 
@@ -231,3 +322,7 @@ def _choose(found: list[_Revision], template: TenantTemplate, number: int | None
 
 def _no_rollout(name: str) -> str:
     return f"template {name!r} has no spec.rollout: a change reaches all of its tenants at once"
+
+
+def _only_fleet(name: str, what: str) -> str:
+    return f"{name!r} is a template, and only a FleetRollout has {what}: pause or undo it"
