@@ -78,7 +78,7 @@ def by_proxy(environment: Environment) -> Callable[[], Awaitable[Counts]]:
 
 
 def _counts(resource: str) -> bool:
-    return resource.split(".")[0].split("/")[0] in RESOURCES
+    return resource.split(".", maxsplit=1)[0].split("/", maxsplit=1)[0] in RESOURCES
 
 
 def by_server(client: Client) -> Callable[[], Awaitable[Counts]]:

@@ -85,4 +85,4 @@ def _same_item(keys: dict[str, Any], item: Mapping[str, Any]) -> bool:
 
 def _is_same(given: Any, recorded: Any) -> bool:
     # An owner's uid is recorded as "*" so that objects of one template share their entry.
-    return bool(recorded == "*" or given == recorded)
+    return bool(recorded in ("*", given))

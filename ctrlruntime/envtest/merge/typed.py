@@ -249,7 +249,7 @@ def _fits(value: Any, node: TypeNode, duplicates: bool) -> bool:
             if child is None:
                 return False
             if type(item) is str:
-                if child.scalar != "string" and child.scalar != "untyped":
+                if child.scalar not in {"string", "untyped"}:
                     return False
             elif not _fits(item, child, duplicates):
                 return False

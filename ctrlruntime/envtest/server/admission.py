@@ -259,7 +259,7 @@ def _resource_matches(patterns: Any, plural: str, subresource: str) -> bool:
         resource, _, sub = pattern.partition("/")
         if resource not in {"*", plural}:
             continue
-        if sub == "*" or sub == subresource:
+        if sub in ("*", subresource):
             return True
     return False
 

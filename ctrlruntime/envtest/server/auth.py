@@ -299,7 +299,7 @@ def _rule_allows(rule: Mapping[str, Any], asked: Attributes) -> bool:
 
 
 def _path_matches(pattern: str, path: str) -> bool:
-    if pattern == "*" or pattern == path:
+    if pattern in ("*", path):
         return True
     return pattern.endswith("*") and path.startswith(pattern.rstrip("*"))
 

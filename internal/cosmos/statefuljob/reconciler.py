@@ -95,7 +95,7 @@ class StatefulJobReconciler:
         if not moments:
             return None
         now = self.clock()
-        wait = min(min(moments), now + LONGEST) - now
+        wait = min(*moments, now + LONGEST) - now
         return Result(requeue_after=max(wait.total_seconds(), 0.01))
 
     async def _refuse(self, entry: Entry, message: str) -> None:
