@@ -24,6 +24,10 @@ COMMANDS: Final = {
     "render": "manager.render",
     "plan": "manager.plan",
     "rollout": "manager.rollout",
+    "approve": "manager.rollout",
+    "top": "manager.top",
+    "tenant": "manager.tenant",
+    "completion": "manager.completion",
 }
 """Module of each command, which has the command's name there."""
 

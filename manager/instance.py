@@ -15,6 +15,7 @@ from internal.cloud.bulk import Change, Result, apply_version
 from internal.cloud.labels import CONTROL_PLANE_MODE, PAUSED, RETRY
 from internal.cloud.waves import MONTHLY, PATCH, TYPES, Wave, place_of, plan, type_of
 from manager.cluster_flags import cluster_options, talk
+from manager.instance_views import describe, list_instances
 
 EXTRACTED = (
     "Taken out of management: nothing is written for it. `manager instance backfill` gives it back."
@@ -23,7 +24,11 @@ EXTRACTED = (
 
 @click.group()
 def instance() -> None:
-    """Instances: pause, retry, break glass, upgrade many."""
+    """Instances: list, describe, pause, retry, break glass, upgrade many."""
+
+
+instance.add_command(list_instances)
+instance.add_command(describe)
 
 
 def _annotating(names: tuple[str, ...], value: str | None, said: str) -> Any:

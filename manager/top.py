@@ -1,0 +1,97 @@
+"""`manager top`: the whole control plane on one page, failures first, with the user's own rights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import yaml
+
+from apis.cloud import FleetRollout, Instance
+from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob
+from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import Forbidden, NoKindMatch, NotFound
+from manager.cluster_flags import cluster_options, talk
+from manager.summaries import Summary, count_states, failing, summary_of
+from manager.tables import Column, output_option, print_rows
+
+KINDS: Final[tuple[type[Any], ...]] = (
+    TenantRegistry,
+    TenantTemplate,
+    Tenant,
+    Instance,
+    FleetRollout,
+    CosmosFullNode,
+    ScheduledVolumeSnapshot,
+    StatefulJob,
+)
+"""What people write; what instances own is part of theirs."""
+COUNTS: Final = (
+    Column("KIND", "kind"),
+    Column("STATE", "state"),
+    Column("VERSION", "version"),
+    Column("COUNT", "count"),
+)
+OBJECTS: Final = (
+    Column("KIND", "kind"),
+    Column("NAMESPACE", "namespace"),
+    Column("NAME", "name"),
+    Column("STATE", "state"),
+    Column("SINCE", "since", wide=True),
+    Column("MESSAGE", "message"),
+)
+
+
+@click.command()
+@click.option("-A", "--all-namespaces", is_flag=True, help="Objects of every namespace.")
+@click.option(
+    "--limit", type=click.IntRange(0), default=20, help="Objects that are listed by name."
+)
+@output_option
+@cluster_options
+def top(
+    all_namespaces: bool,
+    limit: int,
+    output: str,
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str,
+) -> None:
+    """Show how many objects are in which state, and those that are not as they should be."""
+    place = None if all_namespaces else namespace
+    found, unread = talk(kubeconfig, context, lambda client: _read(client, place))
+    bad = failing(found)
+    counts, rows = count_states(found), [item.row() for item in bad[:limit]]
+    if output in {"json", "yaml"}:
+        whole = {"counts": counts, "failing": rows, "notListed": len(bad) - len(rows)}
+        text = json.dumps(whole, indent=2) if output == "json" else yaml.safe_dump(whole)
+        click.echo(text.rstrip())
+        return
+    print_rows(counts, COUNTS, output)
+    if rows:
+        click.echo("")
+        print_rows(rows, OBJECTS, output)
+    if len(bad) > len(rows):
+        click.echo(f"and {len(bad) - len(rows)} more: --limit shows them")
+    for kind in unread:
+        click.echo(f"{kind}: you may not list them here", err=True)
+
+
+async def _read(client: Client, namespace: str | None) -> tuple[list[Summary], list[str]]:
+    """Return the objects, and the kinds that the user may not list. Kinds without a CRD are left out."""
+    found: list[Summary] = []
+    unread: list[str] = []
+    for kind in KINDS:
+        gvk = kind.gvk()
+        try:
+            listed = await client.list(gvk, namespace)
+        except (NotFound, NoKindMatch):
+            continue
+        except Forbidden:
+            unread.append(gvk.kind)
+            continue
+        found += [summary_of({**item, "kind": gvk.kind}) for item in listed]
+    return found, unread
