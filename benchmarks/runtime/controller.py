@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
+from ctrlruntime.fast_imports import fast_imports
 
-from benchmarks.runtime.first_reconcile import FirstReconcile
-from benchmarks.runtime.widget import Widget, WidgetStatus
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.client.config import Config
-from ctrlruntime.controller import Builder, Controller, ControllerOptions, Request
-from ctrlruntime.controller.predicates import generation_changed
-from ctrlruntime.envtest.process import report_ready
-from ctrlruntime.manager import Manager, ManagerOptions, run
-from ctrlruntime.manager.metrics import Durations
-from ctrlruntime.manager.watchdog import GCOptions
-from ctrlruntime.resources import Control, Desired, Owner
+with fast_imports():  # as every program of the project does
+    import click
+
+    from benchmarks.runtime.first_reconcile import FirstReconcile
+    from benchmarks.runtime.widget import Widget, WidgetStatus
+    from ctrlruntime.api.builtin import BUILTIN
+    from ctrlruntime.api.kinds import GroupVersionKind
+    from ctrlruntime.client.config import Config
+    from ctrlruntime.controller import Builder, Controller, ControllerOptions, Request
+    from ctrlruntime.controller.predicates import generation_changed
+    from ctrlruntime.envtest.process import report_ready
+    from ctrlruntime.manager import Manager, ManagerOptions, run
+    from ctrlruntime.manager.metrics import Durations
+    from ctrlruntime.manager.watchdog import GCOptions
+    from ctrlruntime.resources import Control, Desired, Owner
 
 CONFIG_MAP = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
 FIELD_MANAGER = "widgets"

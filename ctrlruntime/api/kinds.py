@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -70,15 +70,15 @@ class GroupVersionKind:
     group: str
     version: str
     kind: str
+    api_version: str = field(init=False, repr=False, compare=False)
+    """The ``apiVersion`` of a manifest: ``apps/v1``, or ``v1`` in the core group."""
+    group_kind: GroupKind = field(init=False, repr=False, compare=False)
+    """The kind without its version. Made once: every request looks something up by it."""
 
-    @property
-    def api_version(self) -> str:
-        """The ``apiVersion`` of a manifest: ``apps/v1``, or ``v1`` in the core group."""
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-    @property
-    def group_kind(self) -> GroupKind:
-        return GroupKind(self.group, self.kind)
+    def __post_init__(self) -> None:
+        api_version = f"{self.group}/{self.version}" if self.group else self.version
+        object.__setattr__(self, "api_version", api_version)
+        object.__setattr__(self, "group_kind", GroupKind(self.group, self.kind))
 
     @classmethod
     def parse(cls, api_version: str, kind: str) -> GroupVersionKind:
@@ -126,17 +126,18 @@ class RESTMapping:
     gvk: GroupVersionKind
     plural: str
     namespaced: bool
+    root: str = field(init=False, repr=False, compare=False)
+    """The path of the group version: ``/api/v1`` or ``/apis/apps/v1``."""
+
+    def __post_init__(self) -> None:
+        gvk = self.gvk
+        root = f"/apis/{gvk.group}/{gvk.version}" if gvk.group else f"/api/{gvk.version}"
+        object.__setattr__(self, "root", root)
 
     @property
     def resource(self) -> str:
         """``deployments.apps``, or ``configmaps`` in the core group (also the name of a CRD)."""
         return f"{self.plural}.{self.gvk.group}" if self.gvk.group else self.plural
-
-    @property
-    def root(self) -> str:
-        """The path of the group version: ``/api/v1`` or ``/apis/apps/v1``."""
-        gvk = self.gvk
-        return f"/apis/{gvk.group}/{gvk.version}" if gvk.group else f"/api/{gvk.version}"
 
     def path(
         self,

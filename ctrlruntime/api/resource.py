@@ -89,6 +89,11 @@ class KindOptions:
     selectable_fields: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    mapping: RESTMapping = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        mapping = RESTMapping(self.gvk, self.plural, self.scope == "Namespaced")
+        object.__setattr__(self, "mapping", mapping)
 
 
 class Resource(ApiModel, Generic[SpecT, StatusT]):
@@ -212,8 +217,7 @@ class Resource(ApiModel, Generic[SpecT, StatusT]):
 
     @classmethod
     def mapping(cls) -> RESTMapping:
-        options = cls.options()
-        return RESTMapping(options.gvk, options.plural, options.scope == "Namespaced")
+        return cls.options().mapping
 
     @classmethod
     def crd(cls) -> Manifest:

@@ -231,6 +231,9 @@ class Cache:
         keeps whole objects, an object that it does not select is not taken from an informer of metadata.
         """
         namespace = namespace or ""
+        informers = self._informers(kind)
+        if len(informers) == 1 and self._started and _shows(only := informers[0], namespace):
+            return only.store.get_by_key((namespace, name))
         for informer in self._readable(kind, namespace or None, tracked=tracked):
             if (entry := informer.store.get(name, namespace=namespace)) is not None:
                 return entry
@@ -645,9 +648,12 @@ class Cache:
             self._all_ready.set()
 
     def _informers(self, kind: KindRef) -> Informers:
-        found = self._by_reference.get(id(kind))
-        if found is not None:
-            return found[1]
+        try:
+            return self._by_reference[id(kind)][1]
+        except KeyError:
+            return self._looked_up(kind)
+
+    def _looked_up(self, kind: KindRef) -> Informers:
         gvk = gvk_of(kind)
         informers = self._by_kind.get(gvk)
         if not informers:
@@ -672,7 +678,7 @@ class Cache:
         informers = self._informers(kind)
         if not self._started:
             raise CacheNotStarted
-        if len(informers) == 1 and (only := informers[0]).readable and _shows(only, namespace):
+        if len(informers) == 1 and _shows(informers[0], namespace or ""):
             return informers
         if namespace is not None and informers[0].mapping.namespaced:
             covering = [informer for informer in informers if informer.covers(namespace)]
@@ -699,8 +705,14 @@ class Cache:
             raise OnlyMetadata(gvk_of(kind))
 
 
-def _shows(informer: Informer, namespace: str | None) -> bool:
-    return namespace is None or informer.covers(namespace) or not informer.mapping.namespaced
+def _shows(informer: Informer, namespace: str) -> bool:
+    """Whether an informer that is the only one of its kind answers reads of a namespace ("" for all), by now."""
+    if not informer.readable:
+        return False
+    watched = informer.selection.namespaces
+    return (
+        watched is None or not namespace or namespace in watched or not informer.mapping.namespaced
+    )
 
 
 def _both(general: str | None, own: str) -> str:

@@ -4,7 +4,6 @@ An entry of a Deployment costs about 6 KiB where a dict costs 19, and reading de
 every reader gets a copy of its own, and the cache cannot be changed from outside.
 """
 
-import re
 import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic
@@ -259,10 +258,10 @@ class EntryDecoder:
             metadata.uid,
             metadata.resource_version,
             metadata.generation,
-            _interned(metadata.labels),
-            _interned_keys(metadata.annotations),
-            _interned_owners(metadata.owner_references),
-            _interned_all(metadata.finalizers),
+            _interned(metadata.labels) if metadata.labels else {},
+            _interned_keys(metadata.annotations) if metadata.annotations else {},
+            _interned_owners(metadata.owner_references) if metadata.owner_references else (),
+            _interned_all(metadata.finalizers) if metadata.finalizers else (),
             metadata.deletion_timestamp,
             metadata.creation_timestamp or "",
             document,
@@ -288,7 +287,7 @@ class EntryDecoder:
         return self._owned.setdefault(owned, owned)
 
 
-_OWNER_UID = re.compile(rb'"k:\{\\"uid\\":\\"(?:[^"\\]|\\(?!"))*\\"\}"')
+_OWNER_UID = rb'"k:{\"uid\":\"'
 _OWNER_FIELD = b'"f:ownerReferences"'
 
 
@@ -299,7 +298,12 @@ def normalise_owned(fields_v1: bytes) -> bytes:
     """
     if _OWNER_FIELD not in fields_v1:
         return fields_v1
-    return _OWNER_UID.sub(rb'"k:{\\"uid\\":\\"*\\"}"', fields_v1)
+    first, *others = fields_v1.split(_OWNER_UID)
+    for index, other in enumerate(others):
+        _, _, rest = other.partition(rb"\"")
+        if rest.startswith(b'}"'):  # a key of the uid alone
+            others[index] = rb"*\"" + rest
+    return _OWNER_UID.join([first, *others])
 
 
 def owner_uids(entry: Entry) -> Iterable[str]:
@@ -330,9 +334,7 @@ def _owner_manifest(owner: Owner) -> Manifest:
     return reference
 
 
-def _interned(labels: dict[str, str] | None) -> dict[str, str]:
-    if not labels:
-        return {}
+def _interned(labels: dict[str, str]) -> dict[str, str]:
     intern = sys.intern
     return {
         intern(key): intern(value) if len(value) <= _INTERN_LIMIT else value
@@ -340,29 +342,28 @@ def _interned(labels: dict[str, str] | None) -> dict[str, str]:
     }
 
 
-def _interned_keys(annotations: dict[str, str] | None) -> dict[str, str]:
-    if not annotations:
-        return {}
+def _interned_keys(annotations: dict[str, str]) -> dict[str, str]:
     return {sys.intern(key): value for key, value in annotations.items()}
 
 
-def _interned_all(values: tuple[str, ...] | None) -> tuple[str, ...]:
-    return tuple(map(sys.intern, values)) if values else ()
+def _interned_all(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(sys.intern, values))
 
 
-def _interned_owners(owners: tuple[Owner, ...] | None) -> tuple[Owner, ...]:
-    if not owners:
-        return ()
+def _interned_owners(owners: tuple[Owner, ...]) -> tuple[Owner, ...]:
+    intern = sys.intern
     return tuple(
-        Owner(
-            sys.intern(owner.api_version),
-            sys.intern(owner.kind),
-            sys.intern(owner.name),
-            sys.intern(owner.uid),
-            owner.controller,
-            owner.block_owner_deletion,
-        )
-        for owner in owners
+        [
+            Owner(
+                intern(owner.api_version),
+                intern(owner.kind),
+                intern(owner.name),
+                intern(owner.uid),
+                owner.controller,
+                owner.block_owner_deletion,
+            )
+            for owner in owners
+        ]
     )
 
 

@@ -18,6 +18,7 @@ from ctrlruntime.cache.entry import Document, Entry, EntryDecoder, Key, KindT, i
 from ctrlruntime.cache.events import Event, EventHandler, UpdateEvent
 from ctrlruntime.cache.listwatch import ListWatch
 from ctrlruntime.cache.observe import InformerObserver, InformerStats, NoInformerObserver
+from ctrlruntime.cache.own_events import OwnEvents
 from ctrlruntime.cache.reflector import KindMissing, Reflector, ReflectorOptions, ServerFeatures
 from ctrlruntime.cache.registration import Registration, key_of, wait_for
 from ctrlruntime.cache.selection import Selection
@@ -125,7 +126,8 @@ class Informer:
         self._unlisted = set(selection.scopes)
         self._refreshing: set[str] = set()
         self._synced = asyncio.Event()
-        self._readable = False
+        self.readable = False
+        """Whether it was ever synced; it stays so while a widened selection of fields is read."""
         self._discovery = asyncio.Event()
         self._recheck = asyncio.Event()
         self._rechecks: list[float] = []
@@ -134,6 +136,7 @@ class Informer:
         self._lists = 0
         self._decoder = self._new_decoder()
         self._ledger = self._new_ledger()
+        self.own_events = OwnEvents(self.store)
 
     @property
     def gvk(self) -> GroupVersionKind:
@@ -145,11 +148,6 @@ class Informer:
     def synced(self) -> bool:
         """Whether the first list has gone through store and handlers."""
         return self._synced.is_set()
-
-    @property
-    def readable(self) -> bool:
-        """Whether it was ever synced; it stays so while a widened selection of fields is read."""
-        return self._readable
 
     async def wait_synced(self, timeout: float | None = None) -> None:
         """Raises TimeoutError naming the kind and the last error."""
@@ -408,7 +406,7 @@ class Informer:
         identity = identity_of(document)
         if identity is None:
             return None
-        kept = self.store.get(identity.name, namespace=identity.namespace)
+        kept = self.store.get_by_key((identity.namespace, identity.name))
         same = (
             kept is not None
             and kept.uid == identity.uid
@@ -481,7 +479,7 @@ class Informer:
             ticket,
             entries,
             version,
-            initial=first and not self._readable,
+            initial=first and not self.readable,
             consistent=consistent,
             trusted=trusted,
             refreshing=scope in self._refreshing,
@@ -507,9 +505,9 @@ class Informer:
         self._unlisted.discard(scope)
         if self._unlisted:
             return
-        if not self._readable:
+        if not self.readable:
             self._around.observer.synced(self.gvk, self._clock() - self._started_at)
-        self._readable = True
+        self.readable = True
         self._synced.set()
         for registration in tuple(self._registrations):
             registration.informer_listed()
@@ -532,7 +530,10 @@ class Informer:
 
     def wrote(self, entry: Entry, ticket: PendingWrite | None = None) -> None:
         """An answered write: visible from now on. ``ticket``: that of the write, if its key was known before."""
-        self._emit_all(self._ledger.wrote(entry, ticket))
+        events = self._ledger.wrote(entry, ticket)
+        if events:
+            self.own_events.expect(entry)
+            self._emit_all(events)
 
     def deleted(self, ticket: PendingWrite, uid: str | None) -> None:
         """An answered delete: gone from now on, whatever the watch still has to tell."""
@@ -644,6 +645,7 @@ class _ScopeSink:
     """One reflector's way into its informer."""
 
     def __init__(self, informer: Informer, scope: str) -> None:
+        self.reported = informer.own_events.reported
         self._informer = informer
         self._ledger = informer._ledger
         self._scope = scope

@@ -69,6 +69,9 @@ class ReflectorOptions:
 class Sink(Protocol):
     """Where a reflector puts what it reads."""
 
+    def reported(self, line: bytes) -> Entry | None:
+        """Return the entry whose state an event reports, if that is certain without decoding it."""
+
     def decode(self, body: Document) -> Entry | None:
         """None for an object that cannot be kept; the sink reports it."""
 
@@ -314,6 +317,11 @@ class Reflector:
 
     def _line(self, line: bytes) -> None:
         """One event of a watch."""
+        own = self._sink.reported(line)
+        if own is not None:
+            self._sink.observe(own, deleted=False)
+            self._version = own.resource_version
+            return
         event = _event_decoder.decode(line)
         kind = event.type
         if kind == "BOOKMARK":

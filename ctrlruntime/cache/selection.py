@@ -38,6 +38,8 @@ class Selection:
         labels = parse_labels(self.labels)
         fields = parse_fields(self.fields)
         hidden = metadata_only and any(f.path[0] != "metadata" for f in fields)
+        if not labels and not fields:
+            return lambda _entry: True
 
         def matches(entry: Entry) -> bool | None:
             if not all(requirement.matches(entry.labels) for requirement in labels):

@@ -111,6 +111,26 @@ class _Index:
         return sorted(bucket) if isinstance(bucket, set) else [bucket]
 
 
+class _NamespaceIndex(_Index):
+    """Entries of one key are of one namespace: what replaces another changes nothing."""
+
+    __slots__ = ()
+
+    def change(self, old: Entry | None, new: Entry) -> tuple[frozenset[str], frozenset[str]] | None:
+        return (_NOTHING, frozenset((new.namespace,))) if old is None else None
+
+
+class _OwnerIndex(_Index):
+    """Most objects have no owner, and of most others it never changes."""
+
+    __slots__ = ()
+
+    def change(self, old: Entry | None, new: Entry) -> tuple[frozenset[str], frozenset[str]] | None:
+        if new.owners == (() if old is None else old.owners):
+            return None
+        return super().change(old, new)
+
+
 class Store:
     """The objects of one kind.
 
@@ -127,8 +147,8 @@ class Store:
         self._entries: dict[Key, Entry] = {}
         self._on_index_failure = on_index_failure
         self._indexes: dict[str, _Index] = {
-            NAMESPACE: self._new_index(NAMESPACE, _namespace),
-            OWNER: self._new_index(OWNER, owner_uids),
+            NAMESPACE: _NamespaceIndex(_namespace, self._failed(NAMESPACE)),
+            OWNER: _OwnerIndex(owner_uids, self._failed(OWNER)),
         }
         self._bytes = 0
         for name, fn in (indexes or {}).items():
@@ -211,7 +231,7 @@ class Store:
                 return
             raise IndexConflict(f"index {name!r} already exists with another function")
         check_synchronous(fn, f"index function {name!r}")
-        index = self._new_index(name, fn)
+        index = _Index(fn, self._failed(name))
         for key, entry in self._entries.items():
             for value in index.values(entry):
                 index.add(key, value)
@@ -224,17 +244,17 @@ class Store:
         """
         key = (entry.namespace, entry.name)
         old = self._entries.get(key)
-        changes: list[tuple[_Index, frozenset[str], frozenset[str]]] = []
-        for index in self._indexes.values():
-            change = index.change(old, entry)
-            if change is not None:
-                changes.append((index, *change))
-        for index, gone, come in changes:
+        changes: list[tuple[_Index, tuple[frozenset[str], frozenset[str]]]] = [
+            (index, change)
+            for index in self._indexes.values()
+            if (change := index.change(old, entry)) is not None
+        ]
+        for index, (gone, come) in changes:
             for value in gone:
                 index.discard(key, value)
             for value in come:
                 index.add(key, value)
-        self._bytes += entry.size - (old.size if old is not None else 0)
+        self._bytes += entry.size if old is None else entry.size - old.size
         self._entries[key] = entry
         return old
 
@@ -249,12 +269,12 @@ class Store:
                 index.discard(key, value)
         return old
 
-    def _new_index(self, name: str, fn: IndexFn) -> _Index:
+    def _failed(self, name: str) -> Callable[[Entry, BaseException], None]:
         def failed(entry: Entry, error: BaseException) -> None:
             if self._on_index_failure is not None:
                 self._on_index_failure(name, entry, error)
 
-        return _Index(fn, failed)
+        return failed
 
     def _index(self, name: str) -> _Index:
         index = self._indexes.get(name)

@@ -12,4 +12,10 @@ def number(resource_version: str) -> int:
 
 
 def version(entry: Entry | None) -> int:
-    return 0 if entry is None else number(entry.resource_version)
+    """Return the version of an entry as an integer; 0 for none, as for one that cannot be compared."""
+    if entry is None:
+        return 0
+    try:  # not by `number`: it is called a dozen times for each write
+        return int(entry.resource_version)
+    except ValueError:
+        return 0

@@ -276,9 +276,10 @@ class WriteOverlay:
         if not written:
             self.doubt(entry.key)
             return []
-        events = self._catch_up(entry.key)
+        scope = self._scopes[self._scope_name(entry.namespace)]
+        events = self._catch_up(entry.key) if scope.pending else []
         self._newest = max(self._newest, written)
-        if written <= self._scopes[self._scope_name(entry.namespace)].progress:
+        if written <= scope.progress:
             return events
         admitted = self._matches(entry)
         if admitted is None:
@@ -386,15 +387,18 @@ class WriteOverlay:
         ``since``: the number of the request that returned it; 0 for an event of the watch.
         """
         new = version(entry)
-        if entry.uid in self._tombstones or (new and new <= self._floors.get(entry.key, 0)):
+        key = entry.key
+        if entry.uid in self._tombstones or (new and new <= self._floors.get(key, 0)):
             return None
-        old = self.store.get(entry.name, namespace=entry.namespace)
+        old = self.store.get_by_key(key)
+        if old is entry and new and not same:
+            return None
         if old is not None and new:
             have = version(old)
             if have > new or (have == new and not same):
                 return None
-        elif old is None and self._unseen.newest(entry.key) > since:
-            self.doubt(entry.key)
+        elif old is None and self._unseen.newest(key) > since:
+            self.doubt(key)
         return self._put(entry, old, initial=initial)
 
     def _put(self, entry: Entry, old: Entry | None, *, initial: bool) -> Event:
@@ -423,7 +427,8 @@ class WriteOverlay:
     def _advance(self, scope: _Scope, to: int) -> None:
         if to > scope.progress:
             scope.progress = to
-            self._reach()
+            if self._unseen.awaiting:
+                self._reach()
         if self._floors or self._tombstones:
             self._until_prune -= 1
             if self._until_prune <= 0:
@@ -431,7 +436,7 @@ class WriteOverlay:
 
     def _reach(self) -> None:
         """Forget the deletes that every watch has passed."""
-        if self._unseen.awaiting and (passed := self._unseen.reached(self._low)):
+        if passed := self._unseen.reached(self._low):
             self._pass(passed)
 
     def _pass(self, sequence: int) -> None:

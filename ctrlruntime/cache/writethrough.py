@@ -44,7 +44,7 @@ async def write_through(call: Call, execute: Execute, informers: Sequence[Inform
     Where the outcome is not known (no answer, a server error, or cancelled on the way), the object
     is marked as uncertain and the error goes on to the caller.
     """
-    wanted = [i for i in informers if not call.mapping.namespaced or _covers(i, call)]
+    wanted = _concerned(informers, call)
     if not wanted or call.is_dry_run or not call.is_write:
         return await execute(call)
     asked = _widened(call, wanted)
@@ -67,15 +67,20 @@ async def write_through(call: Call, execute: Execute, informers: Sequence[Inform
     return response if asked is call else _narrowed(response)
 
 
-def _covers(informer: Informer, call: Call) -> bool:
-    return call.namespace is None or informer.covers(call.namespace)
+def _concerned(informers: Sequence[Informer], call: Call) -> Sequence[Informer]:
+    namespace = call.namespace
+    if namespace is None or not call.mapping.namespaced:
+        return informers
+    return [informer for informer in informers if informer.selection.covers(namespace)]
 
 
 def _widened(call: Call, informers: Sequence[Informer]) -> Call:
     """A full informer needs the whole answer, even if the caller wants metadata only."""
-    if not call.headers or all(informer.metadata_only for informer in informers):
-        return call
-    return replace(call, headers={})
+    if call.headers:
+        for informer in informers:
+            if not informer.metadata_only:
+                return replace(call, headers={})
+    return call
 
 
 def _narrowed(response: Response) -> Response:
@@ -126,12 +131,13 @@ def _notify(
             if entry is not None:
                 informer.deleting(entry)
         return
-    if informer.gvk != call.mapping.gvk:
+    mapping = call.mapping
+    if informer.mapping is not mapping and informer.gvk != mapping.gvk:
         _doubt([informer], key)  # another version of the kind: its form is not in the answer
         return
     document = split(body)
     kind = _kind_decoder.decode(document["kind"]) if "kind" in document else ""
-    if kind in (call.mapping.gvk.kind, "PartialObjectMetadata"):
+    if kind in (mapping.gvk.kind, "PartialObjectMetadata"):
         _notify_of_object(informer, call, ticket, document)
     elif call.verb == "delete" and kind == "Status" and ticket is not None:
         details = _status_decoder.decode(body).details

@@ -107,7 +107,10 @@ class Caller:
         content_type: str = JSON,
         metadata_only: bool = False,
     ) -> Call:
-        mapping = kind if isinstance(kind, RESTMapping) else await self.mapping(kind)
+        if isinstance(kind, RESTMapping):
+            mapping = kind
+        else:
+            mapping = kind.mapping() if isinstance(kind, type) else await self.mapping(kind)
         return Call(
             verb=verb,
             mapping=mapping,
@@ -130,7 +133,7 @@ class Caller:
         return namespace or own
 
     def _execute(self, call: Call) -> Awaitable[Response]:
-        return self._through(self.interceptors, call)
+        return self._through(self.interceptors, call) if self.interceptors else self._send(call)
 
     def _through(self, interceptors: tuple[Interceptor, ...], call: Call) -> Awaitable[Response]:
         if not interceptors:

@@ -8,13 +8,14 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import aiohappyeyeballs
 
-from ctrlruntime.client.http1 import BrokenConnection, Connection
+from ctrlruntime.client.http1 import BrokenConnection, Connection, read_buffer
 
 _SECOND_ADDRESS_AFTER: Final = 0.25
 """Seconds that one of several addresses has before the next one is tried beside it (RFC 8305)."""
@@ -77,6 +78,8 @@ class Dialer:
     proxy: Endpoint | None = None
     timeout: float = 30.0
     """Seconds for name, TCP, proxy and TLS together."""
+    buffer: memoryview = field(default_factory=read_buffer, repr=False, compare=False)
+    """What all of its connections read into."""
 
     async def dial(self) -> Connection:
         """Raises ConnectFailed."""
@@ -94,7 +97,7 @@ class Dialer:
         first = self.proxy or self.server
         sock = await _connected_socket(first)
         tunnelled = self.proxy is not None and self.tls is not None
-        factory: Callable[[], Any] = _Tunnel if tunnelled else Connection
+        factory: Callable[[], Any] = _Tunnel if tunnelled else partial(Connection, self.buffer)
         try:
             transport, protocol = await loop.create_connection(
                 factory, sock=sock, **self._tls_options(first)
@@ -123,7 +126,7 @@ class Dialer:
         """Ask the proxy for a way to the server, and speak TLS with that."""
         proxy = cast("Endpoint", self.proxy)
         await tunnel.open(self.server, proxy.authorization)
-        connection = Connection()
+        connection = Connection(self.buffer)
         transport.set_protocol(connection)
         upgraded = await asyncio.get_running_loop().start_tls(
             transport,

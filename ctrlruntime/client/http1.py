@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from ctrlruntime.client.response_headers import RawHeader, ResponseHeaders
+from ctrlruntime.client.whole_answer import whole_answer
 
 _PAUSE_ABOVE: Final = 2**19
 """Bytes of a streamed answer that wait to be read before no more are taken from the socket."""
@@ -37,15 +38,23 @@ class Answer(NamedTuple):
     body: bytes
 
 
+def read_buffer() -> memoryview:
+    """Return what the connections of one event loop read into.
+
+    They share it: what was read is copied or parsed before the loop reads from another one.
+    """
+    return memoryview(bytearray(_INPUT))
+
+
 class Connection(asyncio.BufferedProtocol):
     """One exchange at a time. Made by a ConnectionPool, which also decides when it is used again."""
 
-    def __init__(self) -> None:
+    def __init__(self, buffer: memoryview | None = None) -> None:
+        """``buffer``: that of the other connections of this loop, see `read_buffer`."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
-        self._input = bytearray(_INPUT)
-        self._view = memoryview(self._input)
+        self._view = buffer if buffer is not None else read_buffer()
         self._timer: asyncio.TimerHandle | None = None
         self._deadline = 0.0
         """When the answer has to be there; the timer stays over several requests, and looks again then."""
@@ -189,11 +198,19 @@ class Connection(asyncio.BufferedProtocol):
         return self._view
 
     def buffer_updated(self, nbytes: int) -> None:
-        data = self._view[:nbytes]
         if self._ended or self._parser is None:
             self.abort()  # nothing was requested
             return
-        self.silent = False
+        data = self._view[:nbytes]
+        if self.silent:
+            self.silent = False
+            if not (self._streamed or self._without_body):
+                whole = whole_answer(bytes(data))
+                if whole is not None:
+                    self._ended = True
+                    headers = ResponseHeaders(lines=whole.fields, special=whole.special)
+                    self._answer(whole.status, headers, whole.body)
+                    return
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
@@ -253,10 +270,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._status = status
         if self._streamed:
-            self._answer(b"")
+            self._answer(status, ResponseHeaders(self._headers), b"")
         elif self._without_body:
             self._reusable = False  # the parser expects the body that was announced
-            self._answer(b"")
+            self._answer(status, ResponseHeaders(self._headers), b"")
             self._ended = True
 
     def on_body(self, body: bytes) -> None:
@@ -281,12 +298,13 @@ class Connection(asyncio.BufferedProtocol):
         self._reusable = self._reusable and parser is not None and parser.should_keep_alive()
         if not self._streamed:
             body = self._body
-            self._answer(body[0] if len(body) == 1 else b"".join(body))
+            whole = body[0] if len(body) == 1 else b"".join(body)
+            self._answer(self._status, ResponseHeaders(self._headers), whole)
 
-    def _answer(self, body: bytes) -> None:
+    def _answer(self, status: int, headers: ResponseHeaders, body: bytes) -> None:
         waiter = self._waiter
         if waiter is not None and not waiter.done():
-            waiter.set_result(Answer(self._status, ResponseHeaders(self._headers), body))
+            waiter.set_result(Answer(status, headers, body))
 
 
 class _Watchdog:

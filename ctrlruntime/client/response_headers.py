@@ -10,10 +10,18 @@ RawHeader = tuple[bytes, bytes]
 class ResponseHeaders(Mapping[str, str]):
     """Names in any case. A field that came several times has the value that came first."""
 
-    __slots__ = ("_first", "_raw")
+    __slots__ = ("_first", "_lines", "_raw", "special")
 
-    def __init__(self, raw: Sequence[RawHeader] = ()) -> None:
+    def __init__(
+        self, raw: Sequence[RawHeader] = (), *, lines: bytes = b"", special: bool = True
+    ) -> None:
+        """``lines``: fields as they came, each with its end of line, where they were not taken apart.
+
+        ``special``: whether there may be warnings, or a compressed body.
+        """
+        self.special = special
         self._raw = raw
+        self._lines = lines
         self._first: dict[bytes, bytes] | None = None
         """The first value of each field by its name in lower case, once one was read."""
 
@@ -32,17 +40,26 @@ class ResponseHeaders(Mapping[str, str]):
 
     def _by_name(self) -> dict[bytes, bytes]:
         if self._first is None:
+            if self._lines:
+                self._raw = [_field(line) for line in self._lines.splitlines()]
+                self._lines = b""
             self._first = {name.lower(): value for name, value in reversed(self._raw)}
         return self._first
 
     def __iter__(self) -> Iterator[str]:
+        self._by_name()
         return iter(dict.fromkeys(_text(name) for name, _ in self._raw))
 
     def __len__(self) -> int:
-        return len({name.lower() for name, _ in self._raw})
+        return len(self._by_name())
 
     def __repr__(self) -> str:
         return f"<{len(self)} header fields>"
+
+
+def _field(line: bytes) -> RawHeader:
+    name, _, value = line.partition(b":")
+    return name, value.lstrip(b"\t ")
 
 
 def _text(value: bytes) -> str:

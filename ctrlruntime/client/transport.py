@@ -32,6 +32,7 @@ from ctrlruntime.client.http1 import (
 from ctrlruntime.client.line_splitter import LineSplitter
 from ctrlruntime.client.metrics import NoObserver, RequestObserver
 from ctrlruntime.client.request_head import RequestHead
+from ctrlruntime.client.request_slots import RequestSlots
 from ctrlruntime.client.response_headers import ResponseHeaders
 from ctrlruntime.client.warnings import warnings_of
 
@@ -116,7 +117,7 @@ class Transport:
         self._host = base.netloc.rpartition("@")[2]
         self._prefix = base.path.rstrip("/")
         self._head: RequestHead | None = None
-        self._slots = asyncio.Semaphore(self.options.max_requests)
+        self._slots = RequestSlots(self.options.max_requests)
         self._pool: ConnectionPool | None = None
         self._retiring: list[ConnectionPool] = []
         self._generation: tuple[int, int] = (-1, -1)
@@ -159,17 +160,25 @@ class Transport:
         carried out all the same.
         """
         target = self._target(path, params)
-        attempt = 0
+        attempt = unconnected = 0
         refused: Mapping[str, str] | None = None
         while True:
             if self._delay is not None and (seconds := self._delay()) > 0:
                 await self._sleep(seconds)
             auth = await self.config.auth.headers(refused=refused)
             data = self._request_head(auth).encode(method, target, headers, body, content_type)
-            status, answered, answer = await self._connected(
-                method, path, data, len(body or b""), timeout
-            )
-            self._warn(answered)
+            size = 0 if body is None else len(body)
+            try:
+                status, answered, answer = await self._attempt(method, path, data, size, timeout)
+            except _NoConnection:
+                unconnected += 1
+                if unconnected >= self.options.connect_attempts:
+                    raise
+                self._observer.retried(method, self._host, _NO_ANSWER)
+                continue
+            unconnected = 0
+            if answered.special:
+                self._warn(answered)
             if status < _REFUSED:
                 if is_redirect(status):
                     raise _redirected(method, path, answered)
@@ -262,21 +271,11 @@ class Transport:
 
     # -- one attempt -----------------------------------------------------------------------
 
-    async def _connected(
-        self, method: str, path: str, data: bytes, size: int, timeout: float
-    ) -> Answer:
-        """An attempt that is made anew while there is no connection for it in time."""
-        for _ in range(self.options.connect_attempts - 1):
-            try:
-                return await self._attempt(method, path, data, size, timeout)
-            except _NoConnection:
-                self._observer.retried(method, self._host, _NO_ANSWER)
-        return await self._attempt(method, path, data, size, timeout)
-
     async def _attempt(
         self, method: str, path: str, data: bytes, size: int, timeout: float
     ) -> Answer:
-        await self._slots.acquire()
+        if not self._slots.take():
+            await self._slots.wait()
         started = time.perf_counter()
         code, received = _NO_ANSWER, 0
         try:
@@ -306,8 +305,7 @@ class Transport:
                 answer = await connection.request(
                     data, timeout=timeout, without_body=method == "HEAD"
                 )
-                compressed = inflater(answer.headers)
-                if compressed is None:
+                if not answer.headers.special or (compressed := inflater(answer.headers)) is None:
                     return answer
                 return answer._replace(body=compressed.whole(answer.body))
             except (BrokenConnection, TimeoutError) as error:

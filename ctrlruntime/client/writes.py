@@ -1,7 +1,7 @@
 """Writes: create, update, patches, server-side apply, delete."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar, cast, overload
+from typing import Any, Final, TypeAlias, TypeVar, cast, overload
 
 import orjson
 
@@ -17,6 +17,9 @@ from ctrlruntime.client.transport import JSON
 R = TypeVar("R", bound=Resource[Any, Any])
 Obj = TypeVar("Obj", bound=Resource[Any, Any] | Manifest)
 PatchBody: TypeAlias = bytes | Mapping[str, Any] | Sequence[Any]
+
+
+_APPLY: Final = PatchType.APPLY.value  # the value of a member is computed at each access
 
 
 class Writer(Caller):
@@ -219,7 +222,7 @@ class Writer(Caller):
         """
         if not (field_manager or self.defaults.field_manager):
             raise ValueError("an apply needs a field_manager, here or by client.field_owner(name)")
-        if metadata_only and isinstance(obj, Resource):
+        if metadata_only and not isinstance(obj, dict):
             raise ValueError("metadata_only: apply the manifest (obj.to_manifest()) instead")
         manifest = _manifest(obj)
         if "managedFields" in manifest.get("metadata", {}):
@@ -236,7 +239,7 @@ class Writer(Caller):
             params,
             manifest=manifest,
             subresource=subresource,
-            content_type=PatchType.APPLY.value,
+            content_type=_APPLY,
             metadata_only=metadata_only,
         )
 
@@ -368,9 +371,9 @@ class Writer(Caller):
             metadata_only=metadata_only,
         )
         answer = (await self._execute(call)).body
-        if isinstance(obj, Resource):
-            return cast("Obj", type(obj).from_manifest(answer))
-        return cast("Obj", decode(answer, call.mapping, call.mapping, metadata_only))
+        if isinstance(obj, dict):
+            return cast("Obj", decode(answer, call.mapping, call.mapping, metadata_only))
+        return cast("Obj", type(obj).from_manifest(answer))
 
     def _dry_run_params(self, dry_run: bool | None) -> dict[str, str]:
         wanted = self.defaults.dry_run if dry_run is None else dry_run
@@ -413,4 +416,4 @@ def _delete_options(
 
 
 def _manifest(obj: Resource[Any, Any] | Manifest) -> Manifest:
-    return obj.to_manifest() if isinstance(obj, Resource) else obj
+    return obj if isinstance(obj, dict) else obj.to_manifest()

@@ -259,7 +259,8 @@ class Controller(Generic[RequestT]):
                 await self._worker.process(item)
             finally:
                 self.queue.done(item.request)
-            await self._pace.maybe_yield()
+            if self._pace.used_up:
+                await self._pace.maybe_yield()
 
     async def _close(self) -> None:
         if self._closed:

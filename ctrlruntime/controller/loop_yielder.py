@@ -17,11 +17,16 @@ class LoopYielder:
         self._ends = 0.0
         self._renewing = False
 
+    @property
+    def used_up(self) -> bool:
+        """Whether the slice is used up, so that it is time for `maybe_yield`."""
+        return asyncio.get_running_loop().time() >= self._ends
+
     async def maybe_yield(self) -> None:
         """Yields to the loop if the slice is used up."""
-        loop = asyncio.get_running_loop()
-        if loop.time() < self._ends:
+        if not self.used_up:
             return
+        loop = asyncio.get_running_loop()
         if not self._renewing:
             self._renewing = True
             loop.call_soon(self._renew)

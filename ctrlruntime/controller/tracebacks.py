@@ -44,7 +44,8 @@ class Tracebacks:
 
     def forget(self, request: Hashable) -> None:
         """Clear what is kept of ``request``, whose next failure is a new one."""
-        self._last.pop(request, None)
+        if self._last:  # seldom: no hash of the request where nothing fails
+            self._last.pop(request, None)
 
 
 def is_expected(error: BaseException) -> bool:

@@ -292,7 +292,8 @@ class RequestSeries:
         series = self._verbs.get((method, host))
         if series is None:
             series = self._verbs[method, host] = _VerbSeries()
-        series.codes[code] = series.codes.get(code, 0) + 1
+        codes = series.codes
+        codes[code] = codes.get(code, 0) + 1
         series.seconds.observe(seconds)
         series.sent.observe(sent)
         series.received.observe(received)

@@ -42,10 +42,11 @@ class ItemExponential:
         return exponential(self._base, self._cap, failures)
 
     def forget(self, request: Hashable) -> None:
-        self._failures.pop(request, None)
+        if self._failures:  # seldom: no hash of the request where nothing fails
+            self._failures.pop(request, None)
 
     def retries(self, request: Hashable) -> int:
-        return self._failures.get(request, 0)
+        return self._failures.get(request, 0) if self._failures else 0
 
 
 class Bucket:

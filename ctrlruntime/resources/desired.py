@@ -76,27 +76,20 @@ class Desired:
     roll_on_builder_change: bool = False
     force_own_fields: bool = False
     inherited: Mapping[str, str] = field(default_factory=dict)
-    _key: ObjectKey | None = field(default=None, init=False, repr=False, compare=False)
+    name: str = field(init=False, repr=False, compare=False)
+    namespace: str = field(init=False, repr=False, compare=False)
+    """Empty for a cluster-scoped object."""
+    key: ObjectKey = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.revision:
             object.__setattr__(self, "revision", revision(self.manifest))
-
-    @property
-    def name(self) -> str:
-        return str(self.manifest["metadata"]["name"])
-
-    @property
-    def namespace(self) -> str:
-        return str(self.manifest["metadata"].get("namespace") or "")
-
-    @property
-    def key(self) -> ObjectKey:
-        if self._key is None:
-            key = ObjectKey(self.mapping.gvk.group_kind, self.name, namespace=self.namespace)
-            object.__setattr__(self, "_key", key)
-            return key
-        return self._key
+        metadata = self.manifest["metadata"]
+        name, namespace = str(metadata["name"]), str(metadata.get("namespace") or "")
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "namespace", namespace)
+        key = ObjectKey(self.mapping.gvk.group_kind, name, namespace=namespace)
+        object.__setattr__(self, "key", key)
 
     @property
     def records(self) -> dict[str, str]:

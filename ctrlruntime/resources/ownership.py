@@ -46,14 +46,14 @@ class Owner:
         """Return the owner that an object from the server is. Raises ValueError for one without a UID."""
         if isinstance(obj, Entry):
             gvk, namespace, name, uid = obj.gvk, obj.namespace, obj.name, obj.uid
-        elif isinstance(obj, Resource):
-            meta = obj.metadata
-            gvk, namespace = type(obj).gvk(), meta.namespace or ""
-            name, uid = meta.name or "", meta.uid or ""
-        else:
+        elif isinstance(obj, dict):
             metadata = obj.get("metadata") or {}
             gvk, namespace = GroupVersionKind.of(obj), metadata.get("namespace", "")
             name, uid = metadata.get("name", ""), metadata.get("uid", "")
+        else:
+            meta = obj.metadata
+            gvk, namespace = type(obj).gvk(), meta.namespace or ""
+            name, uid = meta.name or "", meta.uid or ""
         if not name or not uid:
             raise ValueError(
                 f"{gvk.kind} {name!r} has no uid: the owner is an object as the server returned it"
