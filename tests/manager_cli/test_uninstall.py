@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.users import administrator
+from manager.cli import main
 from manager.kinds import KINDS
 from manager.options import LEADER_ELECTION_ID
 from manager.owned_objects import release_patch
@@ -285,6 +287,29 @@ async def test_h_e2_the_finalizer_of_another_controller_stops_it_before_anything
     code, output = await uninstall(embedded, "--keep-objects", "--yes")
     assert code == 0, output
     assert await definitions(client) == []
+    assert await uids(client, OWNED_BY_HAND) == before
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [("", "Aborted"), ("yes\n", "is not a valid integer"), ("5\n", "not 5; nothing was changed")],
+)
+async def test_h_e2_without_the_number_nothing_is_removed(
+    embedded: Environment, typed: str, answer: str
+) -> None:
+    """It is asked for, and nothing else does in its place."""
+    client = embedded.client("admin")
+    await make_by_hand(client)
+    before = await uids(client, OWNED_BY_HAND)
+    number = len(await custom_resources(client)) + len(OWNED_BY_HAND)
+    assert number != 5
+    command = ["uninstall", "--kubeconfig", str(embedded.kubeconfig("admin"))]
+    command += ["--remove-everything", "--yes"]
+    done = await asyncio.to_thread(CliRunner().invoke, main, command, input=typed)
+    assert done.exit_code == 1
+    assert f"Type the number of objects ({number}) to remove them" in done.output
+    assert answer in done.output
+    assert len(await definitions(client)) == len(KINDS)
     assert await uids(client, OWNED_BY_HAND) == before
 
 
