@@ -11,7 +11,7 @@ from ctrlruntime.api import ApiModel
 from ctrlruntime.cache.cache import Cache, CachedClient
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import PatchType
-from ctrlruntime.client.errors import NotFound
+from ctrlruntime.client.errors import Invalid, NotFound
 from ctrlruntime.client.patches import difference
 from ctrlruntime.memo import VersionMemo
 from ctrlruntime.resources import Control, Owner
@@ -143,7 +143,19 @@ class Children:
         return self._typed(entry, subresource)
 
     async def keep(self, subresource: Subresource[Any], desired: Desired, owner: Owner) -> Kept:
-        """Create the object, or make it again what it should be. What is right is not written."""
+        """Create the object, or make it again what it should be. What is right is not written.
+
+        A refusal by the API server, such as of the removal of an immutable field that was set by hand, is a
+        problem of the subresource.
+        """
+        try:
+            return await self._ensure(subresource, desired, owner)
+        except Invalid as error:
+            entry = self.control.look(desired)
+            found = None if entry is None else self._typed(entry, subresource)
+            return Kept(found, problem=_refused(desired, error))
+
+    async def _ensure(self, subresource: Subresource[Any], desired: Desired, owner: Owner) -> Kept:
         before = _inputs(self.control.look(desired))
         outcome = await self.control.ensure(desired, owner)
         if outcome.action is Action.CONFLICT and self._is_ours(outcome.entry, owner):
@@ -252,4 +264,12 @@ def _taken(desired: Desired, conflict: str) -> str:
     return (
         f"There is {kind} {desired.name!r} already, and {conflict}. "
         "Delete it or rename the instance; nothing of it was changed."
+    )
+
+
+def _refused(desired: Desired, error: Invalid) -> str:
+    kind = desired.mapping.gvk.kind
+    return (
+        f"The API server does not let {kind} {desired.name!r} get the spec that the Instance gives it: {error}. "
+        f"Give the spec of the Instance the value that the {kind} has, or a valid one."
     )
