@@ -301,6 +301,34 @@ async def test_rules(api: Api) -> None:
     assert ("spec.high", "FieldValueInvalid") in [(field, reason) for field, reason, _ in causes]
 
 
+@pytest.mark.since("CEL rules")
+async def test_equality_in_a_rule_compares_fields_without_a_schema(api: Api) -> None:
+    crd = ruled(api.group)
+    crd["metadata"]["name"] = f"frozens.{api.group}"
+    crd["spec"]["names"] = {"plural": "frozens", "kind": "Frozen"}
+    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    listed = {**free, "properties": {"known": {"type": "string"}}}
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = {
+        "type": "object",
+        "properties": {
+            "spec": {
+                "type": "object",
+                "properties": {"free": free, "listed": listed},
+                "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "frozen"}],
+            }
+        },
+    }
+    path = await define(api, crd)
+    spec = {"free": {"a": {"b": 1}}, "listed": {"known": "x", "other": 1}}
+    head = {"apiVersion": f"{api.group}/v1", "kind": "Frozen", "metadata": {"name": "f"}}
+    await api.create(path, {**head, "spec": spec})
+    for change in ({"free": {"a": {"b": 2}}}, {"free": {"c": 1}}, {"listed": {"other": 2}}):
+        causes = await api.causes("PATCH", f"{path}/f", {"spec": change}, MERGE)
+        assert [(field, "frozen" in text) for field, _, text in causes] == [("spec", True)], change
+    same = await api.merge(f"{path}/f", {"metadata": {"labels": {"a": "b"}}, "spec": spec})
+    assert same["metadata"]["generation"] == 1
+
+
 NOT_STRUCTURAL: list[tuple[dict[str, Any], str]] = [
     ({"type": "object", "properties": {"a": {}}}, "properties[a].type"),
     ({"type": "array", "items": {"type": "string"}}, "type"),

@@ -96,6 +96,10 @@ def has_rules(node: Structural) -> bool:
 # --- values --------------------------------------------------------------------------------------
 
 
+_UNKNOWN = "\0unknown"
+"""Where a preserved object has its fields without a schema: no rule can name them, equality compares them."""
+
+
 def escaped(name: str) -> str | None:
     """Return a property name as an identifier of CEL; None where it cannot be one."""
     text = cel_name(name)
@@ -128,6 +132,10 @@ def _map_to_cel(value: dict[str, Any], node: Structural, root: bool) -> dict[str
         identifier = escaped(name)
         if name in value and identifier is not None:
             out[identifier] = to_cel(value[name], child)
+    if node.preserve:
+        unknown = {name: item for name, item in value.items() if name not in node.properties}
+        if unknown:
+            out[_UNKNOWN] = unknown
     if root or node.embedded:
         for name in ("apiVersion", "kind"):
             if name in value:
