@@ -41,9 +41,13 @@ OWN_KINDS = (
     "TenantTemplate",
     "Tenant",
     "Instance",
+    "InstanceTerraform",
     "InstanceKubernetes",
+    "InstanceKubernetesPVC",
     "InstanceInvariants",
     "CosmosFullNode",
+    "ScheduledVolumeSnapshot",
+    "StatefulJob",
 )
 
 
@@ -260,6 +264,7 @@ class Story:
                     "resources": {"requests": {"storage": "1Gi"}},
                 },
                 "service": {"maxP2PExternalAddresses": 0},
+                "strategy": {"minReadySeconds": 0},
             },
         }
 
@@ -270,10 +275,14 @@ def _key(manifest: Mapping[str, Any]) -> str:
 
 async def outcome(story: Story) -> dict[str, Any]:
     """Return what a story came to, without what differs from run to run."""
-    objects = await story.objects()
+    return outcome_of(await story.objects(), story.harness.port)
+
+
+def outcome_of(objects: Mapping[str, Manifest], port: int) -> dict[str, Any]:
+    """Return what objects have besides what differs from run to run; nodes answer at the port."""
     kept = {key: _lasting(each) for key, each in objects.items() if not _is_generated(each)}
     text = orjson.dumps(kept, option=orjson.OPT_SORT_KEYS).decode()
-    text = text.replace(str(story.harness.port), "26657")
+    text = text.replace(str(port), "26657")
     return dict(orjson.loads(GENERATED_VALUE.sub('"generated"', text)))
 
 
@@ -294,7 +303,7 @@ ALLOCATED = frozenset(["clusterIP", "clusterIPs", "volumeName", "nodeName"])
 def _is_generated(manifest: Manifest) -> bool:
     """Whether the name of an object is a random one."""
     owners = manifest["metadata"].get("ownerReferences", [])
-    return any(each["kind"] in ("ReplicaSet", "Job") for each in owners)
+    return any(each["kind"] in ("ReplicaSet", "DaemonSet", "Job") for each in owners)
 
 
 def _lasting(manifest: Manifest) -> Manifest:

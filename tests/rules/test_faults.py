@@ -1,23 +1,21 @@
 """Rule 4 of the design: a bad day ends like a calm one.
 
-Sieve's three faults (a stale view, lost events, a crash between writes) and Acto's mutation of every leaf of
-every spec, over all three systems by one harness. The objects at the end are those of a run without faults.
+Sieve's three faults (a stale view, lost events, a crash between writes), over all three systems by one harness;
+`test_mutations.py` has Acto's mutation of every leaf of every spec. The objects at the end are those of a run without faults.
 `make faults` runs them in full; each failure prints the seed that repeats it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import copy
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ctrlruntime.client.errors import APIError, Conflict
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import (
     Action,
@@ -40,8 +38,6 @@ FAULTS: dict[str, tuple[Action, str]] = {
     "a lost reply": (LoseReply(), "write"),
 }
 """By name: what happens, and to which requests."""
-CANNOT_RETURN = ("storage",)
-"""Leaves whose former value cannot come back: disks only grow."""
 
 
 async def changed(story: Story) -> None:
@@ -179,95 +175,3 @@ async def _until_killed_or_idle(harness: Harness, child: ChildProcess) -> None:
     for task in (idle, ended):
         task.cancel()
     await asyncio.gather(idle, ended, return_exceptions=True)
-
-
-# -- mutations ----------------------------------------------------------------------------------
-
-
-def leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Return the paths of all leaves."""
-    items: Any = ()
-    if isinstance(value, dict):
-        items = value.items()
-    elif isinstance(value, list):
-        items = enumerate(value)
-    if not items:
-        yield path
-    for key, item in items:
-        yield from leaves(item, (*path, key))
-
-
-def mutations(value: Any) -> list[Any]:
-    """Return other values of the same type, to be tried in turn until the server accepts one."""
-    match value:
-        case bool():
-            return [not value]
-        case int():
-            return [max(value - 1, 0), value + 1]
-        case str():
-            return ["changed", "1", "2s", "", f"{value}x"]
-    return [None]
-
-
-def replaced(spec: Any, path: tuple[str | int, ...], value: Any) -> Any:
-    """Return the spec with one leaf replaced."""
-    made = copy.deepcopy(spec)
-    place = made
-    for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = value
-    return made
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3000)
-@pytest.mark.parametrize("kind", ["TenantRegistry", "TenantTemplate", "Instance", "CosmosFullNode"])
-@pytest.mark.criterion("H-R4")
-async def test_a_spec_that_was_mutated_and_put_back_is_as_before(
-    kind: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    async with Harness.start(tmp_path, nodes=True) as harness:
-        story = Story(harness, NAMESPACE, NAME)
-        await story.begin()
-        wanted = await finished(story)
-        original = next(each for each in story.manifests() if each["kind"] == kind)["spec"]
-        paths = [path for path in leaves(original) if path[-1] not in CANNOT_RETURN]
-        if request.config.getoption("--rule-examples") < 100:
-            paths = random.Random(kind).sample(paths, 2)
-        for path in paths:
-            if await _mutate(story, kind, original, path):
-                await _put(story, kind, original)
-                assert await finished(story) == wanted, f"after a change of {path}"
-                wanted = await outcome(story)
-
-
-async def _mutate(
-    story: Story, kind: str, original: dict[str, Any], path: tuple[str | int, ...]
-) -> bool:
-    """Change one leaf and wait until the change is observed. Returns False if the server refused all."""
-    leaf: Any = original
-    for key in path:
-        leaf = leaf[key]
-    for value in mutations(leaf):
-        try:
-            await _put(story, kind, replaced(original, path, value))
-        except APIError:
-            continue
-        live = await story.harness.settled(mapping_of(kind), NAME, namespace=NAMESPACE)
-        generation = live.get("metadata", {}).get("generation")
-        assert (live.get("status") or {}).get("observedGeneration") == generation, (path, value)
-        await asyncio.sleep(0.5)
-        return True
-    return False
-
-
-async def _put(story: Story, kind: str, spec: dict[str, Any]) -> None:
-    """Replace the spec of the story's object."""
-    gvk = mapping_of(kind).gvk
-    while True:
-        live = await story.harness.client.get(gvk, NAME, namespace=NAMESPACE)
-        try:
-            await story.harness.client.update({**live, "spec": spec})
-        except Conflict:
-            continue
-        return
