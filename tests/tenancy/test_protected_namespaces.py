@@ -13,7 +13,7 @@ import pytest_asyncio
 from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.resources import OWNER, OWNER_UID
-from internal.tenancy.labels import FIELD_MANAGER, KINDS
+from internal.tenancy.labels import FIELD_MANAGER, KINDS, RESOURCE_ID
 from internal.tenancy.privileges import ForeignNamespaces, Privileges, Refused
 from manager.controllers.tenancy_options import TenancyOptions
 from manager.demo import manager_command
@@ -89,7 +89,12 @@ async def test_h_d1_a_protected_namespace_that_carries_our_marks_is_not_deleted(
     await fleet.ready("a")
     uid = (await fleet.find(Tenant, "a")).metadata.uid
     owner = f"Tenant.tenancy.ctrlruntime.dev/{fleet.namespace}/a"
-    marks = {OWNER: owner, OWNER_UID: uid, "tenancy.ctrlruntime.dev/deletion-policy": "Delete"}
+    marks = {
+        OWNER: owner,
+        OWNER_UID: uid,
+        RESOURCE_ID: "space",
+        "tenancy.ctrlruntime.dev/deletion-policy": "Delete",
+    }
     head = {"apiVersion": "v1", "kind": "Namespace"}
     metadata = {"name": "guarded", "annotations": marks}
     await world.client.apply({**head, "metadata": metadata}, field_manager=FIELD_MANAGER)
