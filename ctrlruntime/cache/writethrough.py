@@ -67,10 +67,11 @@ async def write_through(call: Call, execute: Execute, informers: Sequence[Inform
     return response if asked is call else _narrowed(response)
 
 
-def _concerned(informers: Sequence[Informer], call: Call) -> Sequence[Informer]:
+def _concerned(informers: Sequence[Informer], call: Call) -> list[Informer]:
+    """Return those that may select the object, as of now: others may be declared during the write."""
     namespace = call.namespace
     if namespace is None or not call.mapping.namespaced:
-        return informers
+        return list(informers)
     return [informer for informer in informers if informer.selection.covers(namespace)]
 
 

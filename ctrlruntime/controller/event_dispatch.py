@@ -46,8 +46,9 @@ class EventQueue(Generic[RequestT]):
         default_priority: int = 0,
         reason: str = "",
         link: Any = None,
-        defer: Callable[[Work], None] | None = None,
+        defer: Callable[[str, Work], None] | None = None,
     ) -> None:
+        """``defer`` runs asynchronous work; it receives the reason too."""
         self._queue = queue
         self._defer = defer
         self._reason = reason
@@ -82,7 +83,7 @@ class EventQueue(Generic[RequestT]):
         """
         if self._defer is None:
             raise RuntimeError("this queue has no controller that could run asynchronous work")
-        self._defer(work)
+        self._defer(self._reason, work)
 
 
 Handler = Callable[[Event[KindT], EventQueue[RequestT]], None]
@@ -173,8 +174,11 @@ class EventDispatcher:
             default_priority=LOW_PRIORITY if is_unremarkable(event) else 0,
             reason=reason,
             link=link,
-            defer=lambda work: self._deferred.add(partial(self._attempt, reason, work)),
+            defer=self._defer,
         )
+
+    def _defer(self, change: str, work: Work) -> None:
+        self._deferred.add(partial(self._attempt, change, work))
 
 
 def is_unremarkable(event: Event) -> bool:

@@ -151,8 +151,8 @@ class ReconcileContext:
     """0, or the number of failures in a row before this run."""
     deadline: float | None
     """The loop's time at which the run is cancelled; None without a reconciliation timeout."""
-    _bind: Callable[[str], FilteringBoundLogger] = field(repr=False)
-    """Makes the logger of a run with this ID."""
+    _bind: Callable[[Any, str], FilteringBoundLogger] = field(repr=False)
+    """Makes the logger of a run of this request with this ID."""
     _reconcile_id: str = field(default="", init=False, repr=False, compare=False)
     _logger: FilteringBoundLogger | None = field(
         default=None, init=False, repr=False, compare=False
@@ -170,7 +170,7 @@ class ReconcileContext:
         """The logger of the run. Made when first read: most reconciles log nothing."""
         logger = self._logger
         if logger is None:
-            logger = self._bind(self.reconcile_id)
+            logger = self._bind(self.request, self.reconcile_id)
             object.__setattr__(self, "_logger", logger)
         return logger
 

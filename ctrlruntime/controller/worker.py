@@ -121,10 +121,11 @@ class Worker:
             priority=item.priority,
             attempt=self._queue.retries(request),
             deadline=None if timeout is None else asyncio.get_running_loop().time() + timeout,
-            _bind=lambda reconcile_id: self._logger.bind(
-                **_bound(request, self._kind), reconcileID=reconcile_id
-            ),
+            _bind=self._bound_logger,
         )
+
+    def _bound_logger(self, request: Hashable, reconcile_id: str) -> FilteringBoundLogger:
+        return self._logger.bind(**_bound(request, self._kind), reconcileID=reconcile_id)
 
     async def _call(self, run: ReconcileContext, span: Span | None) -> _Ended:
         scope = None if run.deadline is None else asyncio.timeout_at(run.deadline)
