@@ -24,7 +24,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ctrlruntime
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup run test coverage checks lint types check-generated pytest envtest-assets test-real requirements scenarios hazards mutants rules faults \
-        generate manifests build-installer image image-all push deploy wheel sbom chart docs bench-tenancy bench-plan bench-rollout bench-runtime bench-capacity bench-cloud bench-cosmos bench-stalls bench clean
+        generate manifests build-installer image image-all push deploy wheel sbom chart bundle docs bench-tenancy bench-plan bench-rollout bench-runtime bench-capacity bench-cloud bench-cosmos bench-stalls bench clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z][a-z -]*:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -119,6 +119,9 @@ sbom: setup ## Write the manager's bill of materials (CycloneDX), dated by the l
 
 chart: setup ## Package the Helm chart, with its CRDs and rights, into dist/
 	@hack/chart.sh
+
+bundle: setup ## Write the OLM bundle into dist/bundle
+	@hack/bundle.sh
 
 docs: setup ## Build the documentation site, strictly, into dist/site
 	@hack/site.sh
