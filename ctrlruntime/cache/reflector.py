@@ -16,6 +16,7 @@ from structlog.typing import FilteringBoundLogger
 from ctrlruntime.backoff import Backoff, BackoffOptions
 from ctrlruntime.cache.entry import Document, Entry, Key
 from ctrlruntime.cache.listwatch import ListWatch, WatchRequest
+from ctrlruntime.cache.versions import number
 from ctrlruntime.cache.write_overlay import ListTicket, StaleList
 from ctrlruntime.client.auth import AuthError
 from ctrlruntime.client.errors import (
@@ -35,6 +36,7 @@ from ctrlruntime.client.transport import list_meta
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _BREATH = 200  # objects decoded before other tasks get a turn: about 3 ms
+_SILENCE = 0.9  # of the inactivity: a watch that broke that late broke because nothing came
 _EVENTS = 20  # the same for events of a watch, whose handlers run at once: about 5 ms
 
 
@@ -56,7 +58,8 @@ class ReflectorOptions:
     page_size: int = 500
     watch_timeout: tuple[float, float] = (300.0, 600.0)
     inactivity: float = 120.0
-    """A watch silent for this long is taken up again; servers send a bookmark every minute."""
+    """A watch silent for this long is taken up again, once the server has confirmed its version; servers send
+    a bookmark every minute."""
     streaming: bool = True
     backoff: BackoffOptions = field(default_factory=BackoffOptions)
     short_watch: float = 1.0
@@ -154,6 +157,8 @@ class Reflector:
         self._asked_for_stream = False
         self._stale_lists = 0
         self._not_older_than: str | None = None
+        self._silent = False
+        """Whether the last watch ended in silence, as on a server that has not come as far as its version."""
 
     @property
     def version(self) -> str:
@@ -181,6 +186,8 @@ class Reflector:
 
     async def _turn(self) -> bool:
         """One list where needed, and one watch. False if the next should wait."""
+        if self._silent and self._version:
+            await self._check_version()
         self._asked_for_stream = not self._version and self._streams()
         if not self._version:
             if self._asked_for_stream:
@@ -256,6 +263,7 @@ class Reflector:
         self._stale_lists = 0
         self._not_older_than = None
         self._in_pages = False
+        self._silent = False
         self._version = version
         self._listed_at = self._options.clock()
 
@@ -265,6 +273,20 @@ class Reflector:
         except Expired:
             # The list grew too old between two pages; read whole, it cannot.
             return await self._read_pages(0)
+
+    async def _check_version(self) -> None:
+        """Have the server confirm that it has come as far as the version that the watch begins at.
+
+        One that was restored from an older backup keeps such a watch open and sends nothing, so that changes
+        would be lost until it has come as far again. It refuses a list by `Timeout`; see `_failed`.
+        """
+        pages = self._source.pages(limit=1, not_older_than=self._version)
+        async with aclosing(pages):
+            async for page in pages:
+                if number(list_meta(page).resource_version) < number(self._version):
+                    self._version = ""
+                break
+        self._silent = False
 
     async def _read_pages(self, limit: int) -> tuple[list[Entry], str]:
         entries: list[Entry] = []
@@ -301,19 +323,27 @@ class Reflector:
                 initial_events=initial_events,
             )
         )
-        async with aclosing(lines):
-            if initial_events:
-                await self._initial_events(lines)
-                events += 1
-            async for line in lines:
-                self._line(line)
-                events += 1
-                if events % _EVENTS == 0:
-                    await asyncio.sleep(0)
+        try:
+            async with aclosing(lines):
+                if initial_events:
+                    await self._initial_events(lines)
+                    events += 1
+                async for line in lines:
+                    self._line(line)
+                    events += 1
+                    if events % _EVENTS == 0:
+                        await asyncio.sleep(0)
+        except TransportError:
+            self._silent = not events and self._was_silent(started)
+            raise
         if events or self._options.clock() - started >= self._options.short_watch:
             return True
         self._sink.failed(TransportError("the watch ended at once and without events"))
         return False
+
+    def _was_silent(self, started: float) -> bool:
+        """Whether a watch that broke now did so because nothing came."""
+        return self._options.clock() - started >= _SILENCE * self._options.inactivity
 
     def _line(self, line: bytes) -> None:
         """One event of a watch."""

@@ -23,7 +23,7 @@ from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.client.errors import Conflict
 from ctrlruntime.clock import utc_now
-from ctrlruntime.manager.lease import LeaderLock, LeaderRecord
+from ctrlruntime.manager.lease import LeaderLock, LeaderRecord, ServerRestored
 
 JITTER = 1.2
 NEVER = float("-inf")
@@ -152,7 +152,7 @@ class LeaderElector:
         return self._observed.holder if self._observed is not None else ""
 
     async def run(self) -> None:
-        """Wait for the lease, then keeps it. Returns when it is lost; runs until cancelled else.
+        """Wait for the lease, then keeps it. Returns when it is lost; runs until cancelled else. Raises ServerRestored.
 
         Cancelled while leading it releases the lease, if the options say so: by then everything
         that needs leadership must have ended.
@@ -246,7 +246,10 @@ class LeaderElector:
                 return
 
     async def _try(self) -> bool:
-        """One attempt to acquire or renew; False when it did not work out, whatever the cause."""
+        """One attempt to acquire or renew; False when it did not work out, whatever the cause.
+
+        Raises ServerRestored, which ends leader and candidates: their caches may lack changes for ever.
+        """
         try:
             async with asyncio.timeout(self._request_timeout):
                 if self.is_leader and self._is_valid():
@@ -259,6 +262,8 @@ class LeaderElector:
                     else:
                         return True
                 return await self._acquire_or_renew()
+        except ServerRestored:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the deadline decides
             self._logger.warning("Could not acquire or renew the lease", error=repr(error))
             return False

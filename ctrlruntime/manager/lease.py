@@ -30,6 +30,10 @@ class LeaderRecord:
     transitions: int = 0
 
 
+class ServerRestored(RuntimeError):
+    """The API server has older objects than it had before."""
+
+
 class LeaderLock(Protocol):
     """A record shared by all candidates, written with optimistic concurrency."""
 
@@ -81,11 +85,18 @@ class LeaseLock:
         return reference
 
     async def get(self) -> LeaderRecord | None:
+        """Return the record, or None if there is none yet. Raises ServerRestored, and the client's errors."""
         try:
-            self._read(await self._client.get(LEASE, self.name, namespace=self.namespace))
+            found = await self._client.get(LEASE, self.name, namespace=self.namespace)
         except NotFound:
             self._read(None)
             return None
+        if number(found["metadata"].get("resourceVersion", "")) < self._version:
+            raise ServerRestored(
+                f"the server has an older {self} than it had before: it was restored from a backup, and what "
+                "this process has read from it is not to be relied on; it ends, to be started again"
+            )
+        self._read(found)
         return _record(self._lease)
 
     async def changes(self) -> AsyncGenerator[LeaderRecord | None, None]:

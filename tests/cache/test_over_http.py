@@ -69,7 +69,6 @@ async def follow(peer: Peer, script: ListAndWatch, *, until: set[str]) -> Any:
 @pytest.mark.parametrize(
     "trouble",
     [
-        pytest.param(lambda peer: streams(then=peer.released.wait), id="silence"),
         pytest.param(lambda peer: hangs_up(lines(bookmark(12)) + b'{"type":"AD'), id="cut off"),
         pytest.param(lambda peer: streams(b"<html>busy</html>\n"), id="garbage"),
         pytest.param(lambda peer: says(b"busy", status=502), id="bad gateway"),
@@ -83,6 +82,18 @@ async def test_a_troubled_watch_is_taken_up_again_without_a_list(peer: Peer, tro
     script = ListAndWatch([listed], [trouble(peer), trouble(peer), good])
     await follow(peer, script, until={"a", "b"})
     assert [what.split()[0] for what in script.asked] == ["list", "watch", "watch", "watch"]
+
+
+@pytest.mark.criterion("RF-05")
+async def test_a_silent_watch_is_taken_up_again_once_the_server_confirms_its_version(
+    peer: Peer,
+) -> None:
+    good = streams(lines(event("ADDED", obj("b", 20))), then=peer.released.wait)
+    silent = streams(then=peer.released.wait)
+    listed, confirmed = says(page(10, obj("a", 3))), says(page(10))
+    script = ListAndWatch([listed, confirmed, confirmed], [silent, silent, good])
+    await follow(peer, script, until={"a", "b"})
+    assert script.asked == ["list None", *["watch 10", "list 10"] * 2, "watch 10"]
 
 
 @pytest.mark.criterion("RF-03")

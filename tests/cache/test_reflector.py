@@ -248,6 +248,24 @@ async def test_a_server_restored_from_a_backup_is_believed_in_the_end(follow: Fo
     assert watched.informer.resource_version == 4
 
 
+@pytest.mark.criterion("RF-04")
+async def test_a_restored_server_that_keeps_a_watch_open_in_silence_is_found_out(
+    follow: Follow,
+) -> None:
+    """As kube-apiserver does with a watch from a version that it has not come to."""
+    too_large = Timeout("Too large resource version: 10, current: 4")
+    restored: list[Step] = [page(4, obj("a", 3))]
+    silence: list[Step] = [120.0, TransportError("no answer in time")]
+    server = ScriptedServer(
+        [[page(10, obj("a", 9), obj("b", 8))], [too_large], restored, [too_large], restored],
+        [silence],
+    )
+    watched = follow(server)
+    await watched.until(lambda: watched.names == ["a"])
+    assert server.log == ["list", "watch 10", "list", "list", "list", "list", "watch 4"]
+    assert server.requests[2][1] == ("list", "10", 1)
+
+
 @pytest.mark.criterion("RF-05")
 @pytest.mark.parametrize(
     "failure",
