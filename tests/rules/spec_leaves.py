@@ -103,6 +103,7 @@ GIVEN: dict[str, tuple[JSON, ...]] = {
     "extraValueMappings.{}": ("plan", {"column": "plan", "sensitive": True}, "missing"),
     "CosmosFullNode.replicas": (3, 0),
     "source.type": ("sqlite", "mysql", "postgresql"),
+    "FleetRollout.startAt": ("abc", "more"),
 }
 """Values by the end of a path, for what no schema says: the longest end that fits counts."""
 
@@ -137,6 +138,7 @@ UNREACHABLE = {
 BESIDES: dict[str, dict[Path, JSON]] = {
     "source.mysql": {("source", "type"): "mysql"},
     "source.postgresql": {("source", "type"): "postgresql"},
+    "startAt": {("waves",): [{"name": "abc"}, {"name": "more"}]},
     "source.type": {("source", "mysql"): UNREACHABLE, ("source", "postgresql"): UNREACHABLE},
 }
 """What else must be set for a leaf to mean something, by the begin of its path."""
@@ -371,9 +373,11 @@ def with_ancestors(leaf: Leaf, base: JSON) -> JSON:
 
 def _alternative(path: Path, schema: Schema, following: str) -> dict[str, JSON]:
     names = _longest(ONE_OF, path) or ()
-    if not names or following in names:
+    if not names:
         return {}
-    return {names[0]: _minimal((*path, names[0]), schema["properties"][names[0]])}
+    name = following if following in names else names[0]
+    chosen = schema["properties"][name]
+    return {} if name == following and _below(chosen) else {name: _minimal((*path, name), chosen)}
 
 
 def _ancestor(path: Path, schema: Schema, following: str) -> JSON:

@@ -103,6 +103,7 @@ ALONE: dict[str, dict[str, Any]] = {
         "volumeClaimTemplate": {"storageClassName": "standard"},
     },
     "FleetConfig": {},
+    "FleetRollout": {"targetVersion": "5.1.0", "selector": {"team": "nobody"}},
 }
 """Specs of what people write besides the story."""
 
