@@ -38,6 +38,17 @@ async def test_every_instance_gets_the_version_once_and_no_more_change_than_the_
     assert fleet.most_changing <= 2
 
 
+async def test_two_managers_at_once_change_no_instance_twice_and_keep_the_budget(
+    fleet: Fleet,
+) -> None:
+    await fleet.create_instances(8)
+    await fleet.start_manager()
+    await fleet.roll_out(maxConcurrent=2)
+    await fleet.reaches("Complete", updated=8)
+    assert sorted(name for name, _ in fleet.assignments) == sorted(await fleet.versions())
+    assert fleet.most_changing <= 2
+
+
 async def test_the_spec_of_an_instance_is_never_written_and_its_status_says_who_assigned(
     fleet: Fleet,
 ) -> None:
