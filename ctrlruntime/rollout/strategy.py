@@ -54,8 +54,10 @@ class Wave:
         for group, found in groups.items():
             share = self.shares.get(group, self.percent)
             fit = [item for item in found if item.version == target or not item.unfit]
-            fit.sort(key=lambda item: (_since(target, item), _position(target, item.name)))
-            chosen.update(item.name for item in fit[: -(-len(found) * share // 100)])
+            count = -(-len(found) * share // 100)
+            if 0 < count < len(fit):  # otherwise the order does not matter
+                fit.sort(key=lambda item: (_since(target, item), _position(target, item.name)))
+            chosen.update(item.name for item in fit[:count])
         return frozenset(chosen)
 
 

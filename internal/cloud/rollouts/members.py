@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -95,10 +95,11 @@ def fleet_of(
     """Return the members of the rollout `name`; `newer` are those that take instances from it."""
     members: list[Member] = []
     skipped: dict[str, str] = {}
-    for item in instances:
-        if not spec.selector.items() <= item.labels.items():
-            continue
-        reason = _why_skipped(name, spec, item, newer)
+    selected = [item for item in instances if spec.selector.items() <= item.labels.items()]
+    target = spec.target_version
+    too_new = {each for each in {item.version for item in selected} if is_newer(each, target)}
+    for item in selected:
+        reason = _why_skipped(name, spec, item, newer, too_new)
         if reason:
             skipped[item.name] = reason
         else:
@@ -130,7 +131,11 @@ def _health(written: Instance, instance: Instance, entry: Entry) -> tuple[Health
 
 
 def _why_skipped(
-    name: str, spec: FleetRolloutSpec, item: FleetInstance, newer: Sequence[Rival]
+    name: str,
+    spec: FleetRolloutSpec,
+    item: FleetInstance,
+    newer: Sequence[Rival],
+    too_new: Set[str],
 ) -> str:
     if item.excluded:
         return item.excluded
@@ -144,7 +149,7 @@ def _why_skipped(
     had = "" if assignment is None else assignment.version
     if own and item.is_overruled and item.version != had == spec.target_version:
         return "its spec was changed after its assignment"
-    if not own and is_newer(item.version, spec.target_version):
+    if not own and item.version in too_new:
         return f"it has {item.version}, which is newer"
     return ""
 
