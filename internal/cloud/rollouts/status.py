@@ -110,7 +110,7 @@ def _phase(spec: FleetRolloutSpec, decision: Decision) -> FleetRolloutPhase:
     if spec.action is RolloutAction.ABORT:
         return FleetRolloutPhase.ABORTED
     if decision.halted:
-        if decision.returning:
+        if decision.returning or (decision.returned and decision.changing):
             return FleetRolloutPhase.ROLLING_BACK
         return FleetRolloutPhase.ROLLED_BACK if decision.returned else FleetRolloutPhase.HALTED
     if decision.is_complete and decision.total:
@@ -129,6 +129,8 @@ def _phase(spec: FleetRolloutSpec, decision: Decision) -> FleetRolloutPhase:
 def _message(spec: FleetRolloutSpec, decision: Decision) -> str:
     if spec.action is RolloutAction.ABORT:
         return "Aborted: nothing more is changed. `manager rollout resume` continues it."
+    if spec.action is RolloutAction.UNDO:
+        return f"{decision.halted[:1].upper()}{decision.halted[1:]}. `manager rollout resume` rolls out again."
     if decision.halted:
         return (
             f"Halted: {decision.halted}. `manager rollout resume` continues, `manager rollout undo` "

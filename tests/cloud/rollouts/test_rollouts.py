@@ -123,10 +123,22 @@ async def test_an_undo_returns_what_was_changed_and_a_resume_continues(fleet: Fl
     await fleet.roll_out(waves=[{"name": "first", "groups": {"internal": 100}}], action="Undo")
     status = await fleet.reaches("RolledBack", rolled_back=2)
     assert set((await fleet.versions()).values()) == {OLD}
-    assert "an undo was requested" in status.message
+    assert "An undo was requested" in status.message
     await fleet.annotate(resumed_at=datetime.now(UTC).isoformat())
     await fleet.roll_out(waves=[{"name": "first", "groups": {"internal": 100}}], action="RollOut")
     await fleet.reaches("Complete", updated=2)
+
+
+async def test_a_rollback_is_over_when_the_returned_instances_are_ready(fleet: Fleet) -> None:
+    await fleet.create_instances(2)
+    await fleet.roll_out()
+    await fleet.reaches("Complete")
+    fleet.held.add(OLD)
+    await fleet.roll_out(action="Undo")
+    await fleet.reaches("RollingBack", changing=2, rolled_back=2)
+    fleet.held.clear()
+    await fleet.reaches("RolledBack", changing=0)
+    assert set((await fleet.versions()).values()) == {OLD}
 
 
 async def test_a_manual_wave_waits_for_an_approval_of_what_was_shown(fleet: Fleet) -> None:
