@@ -104,7 +104,7 @@ class Entry(msgspec.Struct, Generic[KindT], gc=False):
     creation_timestamp: str
     fields: dict[str, msgspec.Raw]
     owned: bytes | None = None
-    """``fieldsV1`` of the tracked manager's apply entry, owner uids replaced by ``*``; None if it owns nothing."""
+    """``fieldsV1`` of the tracked manager's entries, owner uids replaced by ``*``; None if it owns nothing."""
     rare: dict[str, Any] | None = None
     """``generateName``, ``selfLink`` and ``deletionGracePeriodSeconds``, where set."""
     size: int = 0
@@ -276,15 +276,34 @@ class EntryDecoder:
             for item in managed or ()
             if item.manager == self.track_manager and not item.subresource
         ]
-        applied = [item for item in mine if item.operation == "Apply"]
-        for item in applied or mine:  # objects kept by merge or replace have an Update entry only
-            return self._share(normalise_owned(bytes(memoryview(item.fields_v1))))
-        return None
+        if not mine:
+            return None
+        first, *others = [normalise_owned(bytes(memoryview(item.fields_v1))) for item in mine]
+        for (
+            other
+        ) in others:  # what was written by patch is in an entry of its own beside the applies
+            first = _united(first, other)
+        return self._share(first)
 
     def _share(self, owned: bytes) -> bytes:
         if len(self._owned) > 4096:  # shapes are few; a flood of distinct ones must not pile up
             self._owned.clear()
         return self._owned.setdefault(owned, owned)
+
+
+def _united(first: bytes, second: bytes) -> bytes:
+    """Return the fields of two ``fieldsV1`` documents."""
+    found = orjson.loads(first)
+    _add_fields(found, orjson.loads(second))
+    return orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
+
+
+def _add_fields(fields: dict[str, Any], more: dict[str, Any]) -> None:
+    for name, below in more.items():
+        if name in fields:
+            _add_fields(fields[name], below)
+        else:
+            fields[name] = below
 
 
 _OWNER_UID = rb'"k:{\"uid\":\"'
@@ -315,6 +334,16 @@ def label_value(label: str) -> Callable[[Entry], Iterable[str]]:
 
     def values(entry: Entry) -> Iterable[str]:
         value = entry.labels.get(label)
+        return () if value is None else (value,)
+
+    return values
+
+
+def annotation_value(annotation: str) -> Callable[[Entry], Iterable[str]]:
+    """An index function: the value of one annotation, nothing where it is absent."""
+
+    def values(entry: Entry) -> Iterable[str]:
+        value = entry.annotations.get(annotation)
         return () if value is None else (value,)
 
     return values

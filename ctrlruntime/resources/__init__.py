@@ -19,6 +19,7 @@ from ctrlruntime.resources.ownership import (
     Owner,
     Ownership,
     check_ownership,
+    is_controlled,
     owner_key,
 )
 from ctrlruntime.resources.readiness import Readiness, assess
@@ -55,6 +56,7 @@ __all__ = [
     "diff",
     "difference",
     "inputs_of",
+    "is_controlled",
     "missing_leaves",
     "ordinal_of",
     "ordinals",

@@ -16,6 +16,7 @@ from ctrlruntime.resources.ownership import (
     Ownership,
     OwnershipResult,
     check_ownership,
+    is_controlled,
 )
 from ctrlruntime.resources.revision import REVISION
 
@@ -213,7 +214,9 @@ def _tracked(desired: Desired, entry: Entry, owner: Owner) -> bool:
         return False
     if entry.annotations.get(INHERITED, "") != desired.inherited_names:
         return False
-    return any(ref.uid == owner.uid for ref in entry.owners) == desired.reference
+    if desired.reference:
+        return is_controlled(entry, owner)
+    return all(ref.uid != owner.uid for ref in entry.owners)
 
 
 def _includes(values: Mapping[str, str], wanted: Mapping[str, str]) -> bool:

@@ -129,6 +129,13 @@ def check_ownership(
     return OwnershipResult(Ownership.FOREIGN, "nobody recorded")
 
 
+def is_controlled(entry: Entry, owner: Owner) -> bool:
+    """Whether `entry` has the reference to `owner` as it is written: as controller, and blocking its deletion."""
+    return any(
+        ref.uid == owner.uid and ref.controller and ref.block_owner_deletion for ref in entry.owners
+    )
+
+
 def is_handed_over(entry: Entry, owner: Owner) -> bool:
     """Whether `entry` is still recorded as that of a predecessor of `owner`."""
     if not owner.predecessors:

@@ -153,14 +153,14 @@ class TestOwned:
         decoder = tracker or EntryDecoder(DEPLOYMENT, track_manager="me")
         return decoder.decode(orjson.dumps({"metadata": metadata}))
 
-    def test_only_the_apply_entry_of_the_manager_counts(self) -> None:
+    def test_all_entries_of_the_manager_count_but_those_of_subresources(self) -> None:
         entry = self.decode(
-            managed("me", "Update", {"f:a": {}}),
+            managed("me", "Update", {"f:spec": {"f:paused": {}}}),
             managed("other", "Apply", {"f:b": {}}),
             managed("me", "Apply", {"f:status": {}}, "status"),
             managed("me", "Apply", {"f:spec": {"f:replicas": {}}}),
         )
-        assert entry.owned == b'{"f:spec":{"f:replicas":{}}}'
+        assert entry.owned == b'{"f:spec":{"f:paused":{},"f:replicas":{}}}'
 
     def test_a_manager_that_owns_nothing(self) -> None:
         assert self.decode(managed("other", "Apply", {"f:b": {}})).owned is None

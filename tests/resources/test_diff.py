@@ -181,3 +181,17 @@ def test_the_parts_are_disjoint_complete_and_in_a_stable_order(
     assert [item.name for item in found.creates] == sorted(wanted - existing)
     assert [update.desired.name for update in found.updates] == sorted(wanted & existing & changed)
     assert [entry.name for entry in found.deletes] == sorted(existing - wanted, reverse=True)
+
+
+@pytest.mark.criterion("H-R3")
+@pytest.mark.parametrize("once", [False, True])
+@pytest.mark.parametrize("changed", [{"blockOwnerDeletion": False}, {"controller": False}, None])
+def test_an_owner_reference_that_was_changed_is_restored(
+    once: bool, changed: dict[str, bool] | None
+) -> None:
+    item = desired(once=once)
+    (reference,) = item.body(OWNER)["metadata"]["ownerReferences"]
+    references = [] if changed is None else [{**reference, **changed}]
+    entry = stored(item, ownerReferences=references)
+    (update,) = diff({item.key: entry}, [item], OWNER).updates
+    assert update.reason is Reason.TRACKING
