@@ -12,12 +12,11 @@ from pydantic import ValidationError
 from apis.tenancy import TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
-from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.entry import Entry, Key
 from ctrlruntime.cache.store import Store
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.memo import VersionMemo
-from ctrlruntime.resources import Desired, Owner, revision
-from internal.tenancy.children import OWNER_INDEX
+from ctrlruntime.resources import OWNER, Action, Desired, Owner, revision
 from internal.tenancy.deps import Writers
 from internal.tenancy.labels import TEMPLATE, kinds_of
 from internal.tenancy.naming import LONGEST_NAME, label_value
@@ -26,6 +25,8 @@ from internal.tenancy.tenants import Blueprint
 CONTROLLER_REVISION: Final[RESTMapping] = BUILTIN[
     GroupVersionKind("apps", "v1", "ControllerRevision")
 ]
+TEMPLATE_INDEX: Final = "template"
+"""Index of revisions: the template."""
 HISTORY_LIMIT: Final = 10
 """Revisions that are kept of a template besides those in use, as many as of a StatefulSet by default."""
 
@@ -80,8 +81,11 @@ class TemplateRevisions:
     """Records the content of templates, and reads it back."""
 
     store: Store
+    templates: Store
     writers: Writers
     _read: VersionMemo[tuple[str, str], Blueprint | None] = field(default_factory=VersionMemo)
+    _lost: dict[Key, Entry] = field(default_factory=dict)
+    """Revisions that the cache has no more, as they were: deleted, or without the label that it selects by."""
 
     def recorded(self, template: Entry) -> dict[str, Blueprint]:
         """Return the recorded content of a template by version; what was changed by hand is left out."""
@@ -94,29 +98,61 @@ class TemplateRevisions:
 
     async def record(self, wanted: WantedRevisions) -> str:
         """Write what is not recorded yet and delete the oldest. Return what prevents it."""
-        owner = Owner.of(wanted.template)
-        numbers = {
-            blueprint.revision: number_of(entry)
-            for entry in self._entries(wanted.template)
-            if (blueprint := self._blueprint(entry, wanted.template)) is not None
-        }
+        try:
+            return await self._record(wanted, Owner.of(wanted.template))
+        except APIError as error:
+            return f"its content cannot be recorded: {error.message}"
+
+    async def _record(self, wanted: WantedRevisions, owner: Owner) -> str:
+        reclaimed = await self._reclaim(wanted.template, owner)
+        recorded = [*reclaimed, *self._recorded(wanted.template)]
+        numbers = {blueprint.revision: number for number, blueprint in recorded}
         writes, deletes = plan_history(
             numbers, wanted.present.revision, wanted.earlier.keys(), wanted.in_use
         )
-        try:
-            for write in writes:
-                desired = _desired(wanted.content(write.version), write.number, wanted.template)
-                conflict = await self.writers.ensure(desired, owner)
-                if conflict:
-                    return f"a ControllerRevision {desired.name!r} is in the way: {conflict}"
-            await self._delete(wanted.template, deletes, owner)
-        except APIError as error:
-            return f"its content cannot be recorded: {error.message}"
+        content = [(wanted.content(write.version), write.number) for write in writes]
+        written = {write.version for write in writes} | set(deletes)
+        content += [(each, number) for number, each in recorded if each.revision not in written]
+        for blueprint, number in content:
+            desired = _desired(blueprint, number, wanted.template)
+            conflict = await self.writers.ensure(desired, owner)
+            if conflict:
+                return f"a ControllerRevision {desired.name!r} is in the way: {conflict}"
+        await self._delete(wanted.template, deletes, owner)
         return ""
 
-    def forget(self, namespace: str, name: str) -> None:
-        """Forget a revision that is gone."""
-        self._read.forget((namespace, name))
+    def forget(self, entry: Entry) -> None:
+        """Note that the cache has a revision no more."""
+        self._read.forget(entry.key)
+        namespace, template = _template_of(entry)
+        if self.templates.get(template, namespace=namespace) is not None:
+            self._lost[entry.key] = entry
+
+    def _recorded(self, template: Entry) -> list[tuple[int, Blueprint]]:
+        """Return what is recorded of a template, each with its number; of what was just lost, too."""
+        there = self._entries(template)
+        names = {entry.name for entry in there}
+        lost = [each for each in self._lost_of(template) if each.name not in names]
+        found = [(entry, content_of(entry, template.name)) for entry in lost]
+        found += [(entry, self._blueprint(entry, template)) for entry in there]
+        return [(number_of(entry), content) for entry, content in found if content is not None]
+
+    async def _reclaim(self, template: Entry, owner: Owner) -> list[tuple[int, Blueprint]]:
+        """Put the label back on revisions of a template that have lost it. Return those."""
+        found: list[tuple[int, Blueprint]] = []
+        for entry in self._lost_of(template):
+            content, number = content_of(entry, template.name), number_of(entry)
+            there = self.store.get(entry.name, namespace=entry.namespace)
+            if content is not None and there is None:
+                desired = _desired(content, number, template)
+                outcome = await self.writers.control.reclaim(desired, owner)
+                if outcome is not None and outcome.action is Action.UPDATED:
+                    found.append((number, content))
+            self._lost.pop(entry.key, None)
+        return found
+
+    def _lost_of(self, template: Entry) -> list[Entry]:
+        return [each for each in self._lost.values() if _template_of(each) == template.key]
 
     async def _delete(self, template: Entry, versions: Sequence[str], owner: Owner) -> None:
         names = {revision_name(template.name, version) for version in versions}
@@ -125,12 +161,35 @@ class TemplateRevisions:
                 await self.writers.control.delete(CONTROLLER_REVISION, entry, owner)
 
     def _entries(self, template: Entry) -> list[Entry]:
-        found = self.store.by_index(OWNER_INDEX, Owner.of(template).key)
-        return [entry for entry in found if entry.deletion_timestamp is None]
+        owner = Owner.of(template)
+        return [
+            entry
+            for entry in self.store.by_index(
+                TEMPLATE_INDEX, f"{template.namespace}/{template.name}"
+            )
+            if entry.deletion_timestamp is None and self.writers.control.holds(entry, owner)
+        ]
 
     def _blueprint(self, entry: Entry, template: Entry) -> Blueprint | None:
         version = f"{entry.uid}/{entry.resource_version}"
         return self._read.compute(entry.key, version, lambda: content_of(entry, template.name))
+
+
+def templates_of(entry: Entry) -> list[str]:
+    """Index function of revisions: `namespace/name` of the template, by any record of it that is left."""
+    namespace, name = _template_of(entry)
+    return [f"{namespace}/{name}"] if name else []
+
+
+def _template_of(entry: Entry) -> Key:
+    """Return the template that a revision is of; its name is empty if none is recorded."""
+    kind = TenantTemplate.gvk()
+    for reference in entry.owners:
+        if reference.kind == kind.kind and reference.controller:
+            return entry.namespace, reference.name
+    prefix = f"{kind.group_kind}/{entry.namespace}/"
+    recorded = entry.annotations.get(OWNER, "")
+    return entry.namespace, recorded.removeprefix(prefix) if recorded.startswith(prefix) else ""
 
 
 def revision_name(template: str, version: str) -> str:

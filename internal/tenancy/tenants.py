@@ -14,6 +14,7 @@ from ctrlruntime.resources import (
     REVISION,
     Desired,
     Owner,
+    is_controlled,
     missing_leaves,
     revision,
 )
@@ -201,7 +202,7 @@ class ExistingTenants:
         """Whether every field we applied is still owned by us. Tenants of one template share the answer."""
         if entry.annotations.get(OWNER_UID) != owner.uid or entry.owned is None:
             return False
-        if not any(reference.uid == owner.uid for reference in entry.owners):
+        if not is_controlled(entry, owner):
             return False
         key = (
             str(spec.get("templateRevision", "")),

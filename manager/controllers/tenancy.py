@@ -216,8 +216,9 @@ def _add_registry_controller(parts: TenancyParts) -> None:
         on_change=lambda request: query_now(frozenset({request})),
     )
     reconciler = _registry_reconciler(parts, queries, awaited, orphan_requests)
-    handlers = RegistryHandlers(reconciler, awaited, wakeups)
+    handlers = RegistryHandlers(reconciler, awaited, wakeups, parts.stores.templates)
     parts.objects.events.add_listener(handlers.child_changed)
+    parts.informers.revisions.informer.add_handler(handlers.revision_changed)
     (
         Builder(parts.manager)
         .for_(TenantRegistry, predicates=[more_than_status_changed])
@@ -274,11 +275,12 @@ def _registry_reconciler(
 
 
 def _template_revisions(parts: TenancyParts) -> TemplateRevisions:
-    revisions = TemplateRevisions(parts.informers.revisions.informer.store, parts.writers)
+    store = parts.informers.revisions.informer.store
+    revisions = TemplateRevisions(store, parts.stores.templates, parts.writers)
 
     def forget(event: Event) -> None:
         if isinstance(event, DeleteEvent):
-            revisions.forget(event.old.namespace, event.old.name)
+            revisions.forget(event.old)
 
     parts.informers.revisions.informer.add_handler(forget)
     return revisions

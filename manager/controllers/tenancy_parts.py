@@ -36,7 +36,11 @@ from internal.tenancy.sources import Sources
 from internal.tenancy.statuses import StatusWriter
 from internal.tenancy.tally import Tally
 from internal.tenancy.target_clusters import TargetCluster, TargetClusters
-from internal.tenancy.template_revisions import CONTROLLER_REVISION
+from internal.tenancy.template_revisions import (
+    CONTROLLER_REVISION,
+    TEMPLATE_INDEX,
+    templates_of,
+)
 from internal.tenancy.values import SECRET
 from manager.controllers.tenancy_options import TenancyOptions
 from manager.controllers.tenancy_watches import owning_registry
@@ -74,7 +78,7 @@ class TenancyInformers:
                 CONTROLLER_REVISION,
                 labels=TEMPLATE,
                 track_manager=FIELD_MANAGER,
-                indexes={OWNER_INDEX: owner_keys},
+                indexes={TEMPLATE_INDEX: templates_of},
             ),
         )
         for handle in (made.tenants, made.registries, made.templates):

@@ -22,6 +22,7 @@ from internal.tenancy.awaited_tenants import AwaitedTenants
 from internal.tenancy.children import ChildKinds
 from internal.tenancy.neighbours import REGISTRY_INDEX, registry_of
 from internal.tenancy.registry_reconciler import RegistryReconciler
+from internal.tenancy.template_revisions import templates_of
 
 generation_or_pause_changed = any_of(generation_changed, annotation_changed)
 """Predicate: blocks updates of the status."""
@@ -71,6 +72,7 @@ class RegistryHandlers:
     reconciler: RegistryReconciler
     awaited: AwaitedTenants
     wakeups: RequestSource
+    templates: Store
 
     def template_changed(self, event: Event, queue: EventQueue) -> None:
         """Plan again with a changed template."""
@@ -93,6 +95,18 @@ class RegistryHandlers:
         if request is not None:
             self.reconciler.replan(request)
             self.wakeups.enqueue(request, "a Secret with values changed")
+
+    def revision_changed(self, event: Event) -> None:
+        """Plan again after recorded content of a template was changed or deleted."""
+        if not isinstance(event, DeleteEvent | UpdateEvent):
+            return
+        for key in templates_of(event.old):
+            namespace, _, name = key.partition("/")
+            template = self.templates.get(name, namespace=namespace)
+            for registry in () if template is None else registry_of(template):
+                request = Request(registry.partition("/")[2], namespace=namespace)
+                self.reconciler.replan(request)
+                self.wakeups.enqueue(request, "recorded content of a template changed")
 
 
 def registries_concerned(event: Event, awaited: AwaitedTenants) -> set[Request]:

@@ -10,7 +10,8 @@ import pytest
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.client.client import PatchType
-from internal.tenancy.labels import RESUMED_AT
+from ctrlruntime.resources import OWNER, OWNER_UID
+from internal.tenancy.labels import RESUMED_AT, TEMPLATE
 from internal.tenancy.template_revisions import plan_history
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import SERVICE, World, config_map, mapping
@@ -205,6 +206,33 @@ async def test_nothing_changes_until_the_content_before_is_recorded(world: World
     await fleet.delete(REVISION, f"app-{probe}")
     await status(fleet, lambda seen: seen.phase == "Complete")
     assert await updated(fleet, "probe") == set(NAMES)
+
+
+@pytest.mark.criterion("H-R3")
+async def test_marks_of_recorded_revisions_come_back(world: World) -> None:
+    fleet = await soaking(world)
+
+    async def marks() -> dict[str, Any]:
+        found = await fleet.world.client.list(REVISION, fleet.namespace)
+        fields = ("uid", "labels", "annotations", "ownerReferences")
+        return {
+            item["metadata"]["name"]: {name: item["metadata"].get(name) for name in fields}
+            for item in found
+        }
+
+    before = await marks()
+    assert len(before) == 2
+    for edit in (
+        {"labels": None},
+        {"labels": {TEMPLATE: "another"}},
+        {"annotations": {OWNER: None, OWNER_UID: "another"}},
+        {"ownerReferences": None},
+    ):
+        for name in before:
+            await fleet.world.client.patch(
+                REVISION, name, {"metadata": edit}, namespace=fleet.namespace
+            )
+        await fleet.world.eventually(marks, lambda now: now == before)
 
 
 async def test_the_last_ten_revisions_are_kept_and_go_with_the_template(world: World) -> None:
