@@ -1,5 +1,6 @@
 """Labels, annotations, finalizers and names of the cosmos system."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from apis.cosmos import GROUP
@@ -57,6 +58,11 @@ HEALTH: Final = "health"
 """Name of the port of the container `healthcheck`."""
 HEALTH_PORT: Final = 1251
 """Port of the container `healthcheck`: GET /health, GET /disk?dir=..."""
+
+
+def is_beside_node(labels: Mapping[str, str]) -> bool:
+    """Whether these are labels of an additional Pod. Either of its two is enough."""
+    return BELONGS_TO in labels or labels.get(COMPONENT) == ADDITIONAL
 
 
 def pod_name(name: str, ordinal: int) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from apis.cosmos import GROUP, StatefulJob
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.events import DeleteEvent, Event
+from ctrlruntime.client.errors import NotFound
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.event_dispatch import EventQueue
 from ctrlruntime.controller.handlers import enqueue_map_func
@@ -45,6 +46,14 @@ def add_stateful_jobs(parts: CosmosParts) -> None:
     control = Control(
         manager.cache, field_manager=FIELD_MANAGER, alive=lambda uid: bool(store.count("uid", uid))
     )
+
+    async def is_gone(namespace: str, name: str) -> bool:
+        try:
+            await manager.live_client.get(JOB, name, namespace=namespace, metadata_only=True)
+        except NotFound:
+            return True
+        return False
+
     reconciler = StatefulJobReconciler(
         stateful_jobs=store,
         jobs=jobs.informer.store,
@@ -56,6 +65,7 @@ def add_stateful_jobs(parts: CosmosParts) -> None:
         recorder=manager.recorder,
         clock=parts.options.clock.now,
         is_served=lambda: is_served(parts, definitions),
+        is_gone=is_gone,
     )
     wakeups = RequestSource("the clock")
 
@@ -90,7 +100,7 @@ def add_stateful_jobs(parts: CosmosParts) -> None:
         .explicit_permissions()
         .permission(GROUP, "statefuljobs/status", "patch")
         .permission(GROUP, "statefuljobs/finalizers", "update")  # as owner of Job and claim
-        .permission(JOB.gvk.group, JOB.plural, "create", "delete", "patch")
+        .permission(JOB.gvk.group, JOB.plural, "create", "delete", "get", "patch")
         .permission("", CLAIM.plural, "create", "delete", "patch")
         .options(ControllerOptions(max_concurrent_reconciles=CONCURRENCY))
         .build(

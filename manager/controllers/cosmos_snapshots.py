@@ -6,7 +6,7 @@ from apis.cosmos import GROUP, CosmosFullNode, ScheduledVolumeSnapshot
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.cache import InformerHandle
-from ctrlruntime.cache.entry import Entry, label_value
+from ctrlruntime.cache.entry import Entry, annotation_value, label_value
 from ctrlruntime.cache.events import DeleteEvent, Event, UpdateEvent
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.controller.builder import Builder
@@ -16,10 +16,20 @@ from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import entries_of, more_than_status_changed
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.queue import Request
-from ctrlruntime.resources import OWNER, Control
+from ctrlruntime.resources import OWNER, OWNER_UID, Control
+from ctrlruntime.resources.kept_metadata import KeptMetadata
 from internal.cosmos.cache.observation import Observations
 from internal.cosmos.labels import FIELD_MANAGER, SOURCE
-from internal.cosmos.snapshots.facts_reader import OF_SET, PAUSES, SOURCES, World, pauses_of, set_of
+from internal.cosmos.snapshots.facts_reader import (
+    OF_SET,
+    OWNER_UIDS,
+    OWNERS,
+    PAUSES,
+    SOURCES,
+    World,
+    pauses_of,
+    set_of,
+)
 from internal.cosmos.snapshots.metrics import SnapshotMetrics
 from internal.cosmos.snapshots.naming import schedule_of
 from internal.cosmos.snapshots.reconciler import SnapshotReconciler
@@ -42,7 +52,10 @@ def add_snapshots(parts: CosmosParts, observations: Observations) -> None:
     definitions = manager.cache.declare(CRD, metadata_only=True)
     schedules.informer.store.add_index("uid", lambda entry: (entry.uid,))
     parts.node_sets.informer.store.add_index(PAUSES, pauses_of)
-    parts.snapshots.informer.store.add_index(SOURCES, label_value(SOURCE))
+    store = parts.snapshots.informer.store
+    store.add_index(SOURCES, label_value(SOURCE))
+    store.add_index(OWNERS, annotation_value(OWNER))
+    store.add_index(OWNER_UIDS, annotation_value(OWNER_UID))
     wakeups = _wakeups(parts, observations, schedules)
     _build(parts, _reconciler(parts, observations, schedules, definitions), schedules, wakeups)
 
@@ -77,6 +90,8 @@ def _reconciler(
     control = Control(
         manager.cache, field_manager=FIELD_MANAGER, alive=lambda uid: bool(store.count("uid", uid))
     )
+    kept = KeptMetadata(manager.client, VOLUME_SNAPSHOT, field_manager=FIELD_MANAGER)
+    parts.snapshots.informer.add_handler(kept.observe)
     return SnapshotReconciler(
         schedules=store,
         world=World(
@@ -90,6 +105,7 @@ def _reconciler(
         ),
         statuses=parts.statuses,
         control=control,
+        kept=kept,
         patcher=parts.patcher,
         recorder=manager.recorder,
         metrics=SnapshotMetrics(manager.metrics.registry),

@@ -8,7 +8,7 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.events import Event, UpdateEvent
 from ctrlruntime.resources.ordinal import ordinal_of
 from internal.cosmos.comet.address import Address, address_of
-from internal.cosmos.labels import BELONGS_TO
+from internal.cosmos.labels import is_beside_node
 
 MIN_READY = timedelta(seconds=5)
 """How long a Pod has to be ready before its node counts as one that stays."""
@@ -33,7 +33,7 @@ class Target:
 
 def is_main(entry: Entry) -> bool:
     """Whether it is the Pod of a node, and not one beside it."""
-    return BELONGS_TO not in entry.labels
+    return not is_beside_node(entry.labels)
 
 
 def is_terminating(entry: Entry) -> bool:

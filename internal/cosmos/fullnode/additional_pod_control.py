@@ -13,7 +13,8 @@ from internal.cosmos.fullnode.metadata import default_labels
 from internal.cosmos.fullnode.min_ready import next_available, since_ready, with_min_ready
 from internal.cosmos.fullnode.objects import Objects
 from internal.cosmos.fullnode.pod_control import take_down
-from internal.cosmos.labels import ADDITIONAL, BELONGS_TO, COMPONENT, NAME
+from internal.cosmos.fullnode.pod_roles import is_node
+from internal.cosmos.labels import ADDITIONAL, COMPONENT, NAME
 from internal.cosmos.workload.probe import pod_readiness
 from internal.cosmos.workload.workload import Progress, WorkloadControl
 
@@ -33,7 +34,7 @@ class AdditionalPodControl:
         """One pass. Raises UnrecoverableError for names that are taken."""
         desired = build_additional_pods(node_set)
         found = self.pods.known(owner, [item.name for item in desired])
-        current = [entry for entry in found.values() if BELONGS_TO in entry.labels]
+        current = [entry for entry in found.values() if not is_node(node_set, entry)]
         if not desired and not current:
             return Progress()
         check_strategy(node_set)

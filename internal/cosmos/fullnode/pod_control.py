@@ -17,7 +17,8 @@ from internal.cosmos.fullnode.min_ready import next_available, since_of_node, wi
 from internal.cosmos.fullnode.objects import Objects, conflict
 from internal.cosmos.fullnode.observed_health import observed
 from internal.cosmos.fullnode.pod_builder import build_pods, is_built, paused_pods
-from internal.cosmos.labels import BELONGS_TO, NODE, pod_name
+from internal.cosmos.fullnode.pod_roles import is_node
+from internal.cosmos.labels import NODE, is_beside_node, pod_name
 from internal.cosmos.workload.checksums import CONFIG_CHECKSUM
 from internal.cosmos.workload.workload import Progress, WorkloadControl
 
@@ -50,7 +51,8 @@ class PodControl:
         check_pods(node_set)
         await remove_ended(self.pods, owner)
         names = [pod_name(named(node_set), each) for each in node_ordinals(node_set)]
-        current = main_pods(self.pods.known(owner, names).values())
+        found = self.pods.known(owner, names).values()
+        current = [entry for entry in found if is_node(node_set, entry)]
         known = {**_in_use(current), **checksums}
         existing = {entry.name for entry in current}
         seconds, now = node_set.spec.strategy.min_ready_seconds, self.now()
@@ -122,7 +124,7 @@ def paused_nodes(node_set: CosmosFullNode) -> list[str]:
 
 def main_pods(entries: Iterable[Entry]) -> list[Entry]:
     """Return the Pods of the nodes themselves, without those beside them."""
-    return [entry for entry in entries if BELONGS_TO not in entry.labels]
+    return [entry for entry in entries if not is_beside_node(entry.labels)]
 
 
 def _in_use(current: Sequence[Entry]) -> dict[str, str]:

@@ -37,6 +37,10 @@ OF_SET: Final = "node set"
 """Index of ScheduledVolumeSnapshots: the set of nodes."""
 SOURCES: Final = "source"
 """Index of VolumeSnapshots: label SOURCE."""
+OWNERS: Final = "owner key"
+"""Index of VolumeSnapshots: the owner's key."""
+OWNER_UIDS: Final = "owner uid"
+"""Index of VolumeSnapshots: the owner's UID."""
 
 
 def pauses_of(entry: Entry) -> list[str]:
@@ -172,11 +176,24 @@ class World:
                 made_at(entry),
                 taken_at(entry),
             )
-            for entry in self.snapshots.by_index(SOURCES, source_label(owner.name))
+            for entry in self.own_snapshots(owner)
+        )
+
+    def own_snapshots(self, owner: Owner) -> list[Entry]:
+        """Return the VolumeSnapshots of an owner, by whatever is left of what records it."""
+        keys = {SOURCES: source_label(owner.name), OWNERS: owner.key, OWNER_UIDS: owner.uid}
+        found = {
+            entry.key: entry
+            for index, key in keys.items()
+            for entry in self.snapshots.by_index(index, key)
+        }
+        return [
+            entry
+            for _, entry in sorted(found.items())
             if entry.namespace == owner.namespace
             and entry.deletion_timestamp is None
             and self.control.holds(entry, owner)
-        )
+        ]
 
 
 def owner_of(entry: Entry) -> Owner:

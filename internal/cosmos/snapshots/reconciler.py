@@ -22,6 +22,7 @@ from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Action, Control
+from ctrlruntime.resources.kept_metadata import KeptMetadata
 from internal.cosmos.invalid import InvalidSpec
 from internal.cosmos.labels import PAUSE_FINALIZER
 from internal.cosmos.reading import read_resource, read_status
@@ -42,7 +43,7 @@ from internal.cosmos.snapshots.machine import IDLE, deadline, give_up, step
 from internal.cosmos.snapshots.metrics import SnapshotMetrics
 from internal.cosmos.snapshots.naming import pause_key
 from internal.cosmos.snapshots.pausing import AnotherIsDown, pause, restore
-from internal.cosmos.snapshots.snapshot_builder import build
+from internal.cosmos.snapshots.snapshot_builder import build, recorded
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 
 LOOKS: Final = 8
@@ -74,6 +75,8 @@ class SnapshotReconciler:
     """Writes the status of sets of nodes together with others."""
     control: Control
     """Writes snapshots."""
+    kept: KeptMetadata
+    """Restores labels and annotations of snapshots."""
     patcher: ObjectPatcher
     """Writes status and finalizer of a ScheduledVolumeSnapshot."""
     recorder: EventRecorder
@@ -104,6 +107,7 @@ class SnapshotReconciler:
         except InvalidSpec as error:
             await self._refuse(entry, str(error), now)
             return False
+        await self._keep_metadata(entry, schedule)
         facts = await self.world.facts(entry, schedule)
         outcome = step(schedule.spec, schedule.status, facts, now)
         if not facts.deleting:
@@ -119,6 +123,16 @@ class SnapshotReconciler:
             reason = OF_PHASE.get(phase, Reason.RESTORE_POD)
             self._record_events(entry, [(reason, f"{type(error).__name__}: {error}")])
             raise
+
+    async def _keep_metadata(self, entry: Entry, schedule: ScheduledVolumeSnapshot) -> None:
+        """Restore what was changed by hand of the labels and annotations of snapshots that were made."""
+        if entry.deletion_timestamp is not None:
+            return
+        owner = owner_of(entry)
+        for snapshot in self.world.own_snapshots(owner):
+            await self.kept.restore(snapshot)
+            now = self.control.look(recorded(schedule, snapshot)) or snapshot
+            await self.control.ensure(recorded(schedule, now), owner)
 
     async def _record(
         self,

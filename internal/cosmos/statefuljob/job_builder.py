@@ -62,5 +62,12 @@ def build_job(job: StatefulJob, record: JobRecord) -> Desired:
             },
         },
     }
-    inherited = labels_beside(job.metadata.labels, run_labels(job))
-    return Desired(mapping=JOB, manifest=manifest, ordinal=1, once=True, inherited=inherited)
+    labels = run_labels(job)
+    return Desired(
+        mapping=JOB,
+        manifest=manifest,
+        ordinal=1,
+        once=True,
+        labels=labels,
+        inherited=labels_beside(job.metadata.labels, labels),
+    )

@@ -1,6 +1,6 @@
 """Begins a Job when its time has come, watches it, and cleans up after it."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -15,13 +15,13 @@ from ctrlruntime.controller.aggregate_error import is_transient
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
-from ctrlruntime.resources import Action, Control, Desired, Owner
+from ctrlruntime.resources import OWNER, Action, Control, Desired, Owner
 from ctrlruntime.schedule import BadSchedule
 from internal.cosmos.datasource import CLAIM, DataSources, FoundSource, SourceMissing, from_snapshot
 from internal.cosmos.invalid import InvalidSpec
 from internal.cosmos.reading import read_resource, read_status
 from internal.cosmos.snapshots.conditions import INVALID, READY, crds_available, refused
-from internal.cosmos.statefuljob.claim_builder import build_claim
+from internal.cosmos.statefuljob.claim_builder import build_claim, recorded_claim
 from internal.cosmos.statefuljob.history import begin, expires, is_open, observe, opened
 from internal.cosmos.statefuljob.job_builder import JOB, build_job, run_name
 from internal.cosmos.statefuljob.timing import timing
@@ -76,6 +76,8 @@ class StatefulJobReconciler:
     """The time that schedules go by."""
     is_served: Callable[[], bool]
     """Whether the cluster serves VolumeSnapshots."""
+    is_gone: Callable[[str, str], Awaitable[bool]]
+    """Whether the server itself has no Job of a namespace and name: the cache has those with our label alone."""
 
     async def reconcile(self, request: Request) -> Result | None:
         """Go as far as possible without waiting."""
@@ -115,7 +117,8 @@ class StatefulJobReconciler:
         found = _Pass(entry, job, owner, job.status.model_copy(deep=True), now)
         found.status.created_at = found.status.created_at or now
         for record in found.status.job_history:
-            observe(record, await self._job(found, record), now)
+            await self._keep_metadata(found, record)
+            observe(record, self.jobs.get(record.name, namespace=entry.namespace), now)
         begun = self._begin(found)
         await self._record(found)
         under_way = opened(found.status)
@@ -124,15 +127,26 @@ class StatefulJobReconciler:
         await self._clean_up(found)
         return begun, self._moments(found)
 
-    async def _job(self, found: _Pass, record: JobRecord) -> Entry | None:
-        """Return the Job of a record. One that lost the labels it is found by gets them back."""
-        entry = self.jobs.get(record.name, namespace=found.entry.namespace)
-        if entry is not None or record.outcome is not JobOutcome.RUNNING:
-            return entry
-        outcome = await self.control.reclaim(build_job(found.job, record), found.owner)
-        if outcome is None or outcome.action is Action.CONFLICT:
-            return None
-        return outcome.entry
+    async def _keep_metadata(self, found: _Pass, record: JobRecord) -> None:
+        """Restore what was changed by hand of the labels, owner and records of a Job and its claim.
+
+        One without the labels that the cache selects by costs a request; nothing is created.
+        """
+        end = expires(record, found.job.spec.job_template.ttl_seconds_after_finished)
+        if record.outcome is JobOutcome.STARTING or (end is not None and end <= found.now):
+            return
+        claim = self.claims.get(record.name, namespace=found.entry.namespace)
+        for desired in (recorded_claim(found.job, record, claim), build_job(found.job, record)):
+            there = self.control.look(desired)
+            if there is None:
+                outcome = await self.control.reclaim(desired, found.owner)
+            elif there.deletion_timestamp is None:
+                outcome = await self.control.ensure(desired, found.owner)
+            else:
+                continue
+            if outcome is not None and outcome.action is Action.CONFLICT:
+                text = f"{desired.key} is left as it is: {outcome.conflict}; restore its annotation {OWNER}"
+                self.recorder.event(found.entry, "Warning", "Error", "Job", text)
 
     # -- beginning --------------------------------------------------------------------------------
 
@@ -233,7 +247,9 @@ class StatefulJobReconciler:
         for entry in self._mine(self.claims, found):
             record = known.get(entry.name)
             ended = record is None or not is_open(record)
-            if ended and self.jobs.get(entry.name, namespace=namespace) is None:
+            if not ended or self.jobs.get(entry.name, namespace=namespace) is not None:
+                continue
+            if await self.is_gone(namespace, entry.name):
                 await self.control.delete(CLAIM, entry, found.owner)
 
     def _mine(self, store: Store, found: _Pass) -> list[Entry]:

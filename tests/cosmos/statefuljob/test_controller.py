@@ -12,7 +12,8 @@ import pytest
 from apis.cosmos import JobOutcome, StatefulJob
 from ctrlruntime.envtest.eventually import eventually
 from ctrlruntime.envtest.proxy.rules import Cut, Match, Rule
-from internal.cosmos.labels import CREATED_BY
+from ctrlruntime.resources import OWNER, OWNER_UID
+from internal.cosmos.labels import COMPONENT, CREATED_BY
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 from tests.cosmos.snapshots.harness import CLAIM, JOB, NAMESPACE, PATIENCE, Stand
 
@@ -163,6 +164,39 @@ async def test_h_c4_a_job_that_lost_its_labels_is_not_lost(stand: Stand) -> None
     assert job["metadata"]["uid"] == before["metadata"]["uid"]
     await end(stand, RUN)
     await stand.job("weekly", last_is(JobOutcome.SUCCEEDED))
+
+
+@pytest.mark.criterion("H-R3")
+@pytest.mark.parametrize("kind", [JOB, CLAIM], ids=["Job", "claim"])
+async def test_marks_of_a_job_that_has_ended_come_back_and_nothing_is_deleted(
+    stand: Stand, kind: Any
+) -> None:
+    await running(stand)
+    await end(stand, RUN)
+    await stand.job("weekly", last_is(JobOutcome.SUCCEEDED))
+    before = await metadata(stand, kind)
+    reference = {**before["ownerReferences"][0], "blockOwnerDeletion": False}
+    for edit in (
+        {"labels": {CREATED_BY: None}},
+        {"labels": {CREATED_BY: "people", COMPONENT: "other"}},
+        {"annotations": {OWNER: None}, "ownerReferences": [reference]},
+        {"annotations": {OWNER_UID: "other"}},
+        {"ownerReferences": None},
+    ):
+        patch = {"metadata": edit}
+        await stand.client.patch(kind, RUN, patch, namespace=NAMESPACE, field_manager="people")
+        async with asyncio.timeout(PATIENCE):
+            while await metadata(stand, kind) != before:  # noqa: ASYNC110 - the server tells
+                await asyncio.sleep(0.05)
+    assert await stand.there(JOB, RUN)
+    assert await stand.there(CLAIM, RUN)
+
+
+async def metadata(stand: Stand, kind: Any) -> dict[str, Any]:
+    """What is kept of an object's metadata, and that it is the same object."""
+    found = await stand.client.get(kind, RUN, namespace=NAMESPACE)
+    fields = ("uid", "labels", "annotations", "ownerReferences", "deletionTimestamp")
+    return {name: found["metadata"].get(name) for name in fields}
 
 
 @pytest.mark.criterion("H-C7")
