@@ -10,7 +10,7 @@ from ctrlruntime.api import Resource
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.queue import Request
-from ctrlruntime.resources import Definitions
+from ctrlruntime.resources import Control, Definitions
 from ctrlruntime.resources.revision import REVISION
 from internal.cloud.content import spec_revision
 from internal.cloud.instance.reading import read
@@ -28,6 +28,7 @@ from internal.cloud.taskdriver import EnsureOptions, Tools, ensure
 from internal.cloud.taskdriver.context import Hold, Leaving
 from internal.cloud.taskdriver.reading import instance_name, instance_reference, typed
 from internal.cloud.taskdriver.record import is_live, owner_of
+from internal.cloud.taskdriver.writes import keep_outputs_metadata
 from internal.cloud.tasks.definition import TaskDefinition
 
 R = TypeVar("R", bound=Resource[Any, TaskStatus])
@@ -57,6 +58,8 @@ class SubresourceReconciler(Generic[R]):
     """The definition of the task to use now; None: the subresource's own."""
     gone: Callable[[Request], None] = lambda _request: None
     """Receives objects that no longer exist."""
+    control: Control | None = None
+    """Restores the metadata of Secrets with outputs; None: they are left as they are."""
 
     async def reconcile(self, request: Request) -> Result | None:
         """One pass. Raises the errors of the API server and of the provider of runs, and
@@ -82,7 +85,10 @@ class SubresourceReconciler(Generic[R]):
             return Result(requeue_after=AT_ONCE)
         await self.ready()
         leaving = await self._leaving(resource, instance)
-        progress = await ensure(self.tools, self._options(resource, instance, hold, leaving))
+        options = self._options(resource, instance, hold, leaving)
+        if self.control is not None and resource.status.outputs_secret_name and not deleting:
+            await keep_outputs_metadata(self.control, resource, options.instance)
+        progress = await ensure(self.tools, options)
         return progress.result
 
     def _leave_alone(self, resource: R) -> Result | None:

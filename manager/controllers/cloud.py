@@ -26,12 +26,13 @@ from internal.cloud.instance.children import Children
 from internal.cloud.instance.domains import Domains
 from internal.cloud.instance.reconciler import InstanceReconciler
 from internal.cloud.instance.walk import Walk
-from internal.cloud.labels import FIELD_MANAGER
+from internal.cloud.labels import FIELD_MANAGER, INSTANCE
 from internal.cloud.runs import RunProvider
 from internal.cloud.subresource import Subresource
 from internal.cloud.subresource_reconciler import SubresourceReconciler
 from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.taskdriver import TaskMetrics, Tools, shared
+from internal.cloud.taskdriver.writes import SECRET
 from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.cloud_parts import CONFIG_MAP, CloudParts, make_parts
 from manager.controllers.cloud_rollouts import add_rollout_controller
@@ -43,6 +44,7 @@ from manager.controllers.cloud_watches import (
     defines,
     instance_changed,
     names_changed,
+    outputs_changed,
 )
 from manager.controllers.error_status import with_error_status
 from manager.controllers.runs import make_provider
@@ -94,9 +96,7 @@ def add_instance_controller(parts: CloudParts) -> None:
 
 def _instance_reconciler(parts: CloudParts) -> InstanceReconciler:
     manager, store = parts.manager, parts.store_of(Instance)
-    control = Control(
-        manager.cache, field_manager=FIELD_MANAGER, alive=lambda uid: bool(store.count("uid", uid))
-    )
+    control = _control_of(parts, Instance)
     return InstanceReconciler(
         instances=store,
         client=manager.client,
@@ -184,12 +184,20 @@ def _add_subresource_controller(
         ready=keeper.ready,
         config_map=parts.bundles.texts,
         definition=partial(parts.definitions, item.definition.name),
+        control=_control_of(parts, item.kind),
     )
     queue_own = instance_changed(parts.store_of(item.kind))
     builder = (
         _builder_of(parts, item.kind)
         .watches(Instance, queue_own, predicates=[control_changed])
         .watches_raw(wakeups.sources[item.kind.gvk().kind])
+        .watches(
+            SECRET,
+            outputs_changed(item.kind.mapping()),
+            labels=INSTANCE,
+            metadata_only=True,
+            track_manager=FIELD_MANAGER,
+        )
         .permission("", "secrets", "get", "create", "patch", "delete")  # outputs not to be seen
         .options(ControllerOptions(max_concurrent_reconciles=parts.options.subresource_concurrency))
     )
@@ -199,6 +207,16 @@ def _add_subresource_controller(
 
 
 # -- all ------------------------------------------------------------------------------------------
+
+
+def _control_of(parts: CloudParts, owners: type[Resource[Any, Any]]) -> Control:
+    """Return a control of what objects of a kind own."""
+    store = parts.store_of(owners)
+    return Control(
+        parts.manager.cache,
+        field_manager=FIELD_MANAGER,
+        alive=lambda uid: bool(store.count("uid", uid)),
+    )
 
 
 def _builder_of(parts: CloudParts, kind: type[Resource[Any, Any]]) -> Builder:

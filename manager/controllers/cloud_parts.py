@@ -68,7 +68,14 @@ def make_parts(
     declare = manager.cache.declare
     indexes = {domains.INDEX: domains.names_of, bundles.INDEX: bundles.config_maps_of}
     instances = declare(Instance, indexes=indexes)
-    instances.informer.store.add_index("uid", lambda entry: (entry.uid,))
+    kinds = {
+        item.kind.gvk().kind: declare(
+            item.kind, track_manager=FIELD_MANAGER, indexes={OF_INSTANCE: instances_of}
+        )
+        for item in subresources
+    }
+    for handle in (instances, *kinds.values()):
+        handle.informer.store.add_index("uid", lambda entry: (entry.uid,))
     return CloudParts(
         manager=manager,
         options=options,
@@ -78,12 +85,7 @@ def make_parts(
         patcher=ObjectPatcher(manager.client, FIELD_MANAGER),
         instances=instances,
         config_maps=declare(CONFIG_MAP, labels=bundles.SELECTOR),
-        kinds={
-            item.kind.gvk().kind: declare(
-                item.kind, track_manager=FIELD_MANAGER, indexes={OF_INSTANCE: instances_of}
-            )
-            for item in subresources
-        },
+        kinds=kinds,
     )
 
 

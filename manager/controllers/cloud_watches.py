@@ -4,15 +4,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.api.resource import Resource
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import DeleteEvent, Event
+from ctrlruntime.cache.events import DeleteEvent, Event, UpdateEvent
 from ctrlruntime.cache.store import Store
 from ctrlruntime.controller.event_dispatch import EventQueue, Handler
 from ctrlruntime.controller.predicates import Predicate, entries_of
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.queue import Request
+from ctrlruntime.resources import OWNER
 from internal.cloud.instance import bundles, domains
 from internal.cloud.instance.children import OF_INSTANCE, instances_of
 from internal.cloud.runs import RunOwner
@@ -54,6 +56,25 @@ def instance_changed(subresources: Store) -> Handler:
             _queue_all(subresources.by_index(OF_INSTANCE, key), queue)
 
     return queue_subresources
+
+
+def outputs_changed(kind: RESTMapping) -> Handler:
+    """Return a handler of Secrets with outputs that queues the object of a kind that they are of."""
+    prefix = f"{kind.gvk.group_kind}/"
+
+    def owners_of(entry: Entry) -> set[Request]:
+        names = {owner.name for owner in entry.owners if owner.kind == kind.gvk.kind}
+        recorded = entry.annotations.get(OWNER, "")
+        if recorded.startswith(prefix):
+            names.add(recorded.rpartition("/")[2])
+        return {Request(name, namespace=entry.namespace) for name in names}
+
+    def queue_owners(event: Event, queue: EventQueue) -> None:
+        if isinstance(event, UpdateEvent | DeleteEvent):
+            for request in set().union(*map(owners_of, entries_of(event))):
+                queue.add(request)
+
+    return queue_owners
 
 
 def crd_changed(cache: Cache, objects: Store) -> Handler:

@@ -147,7 +147,7 @@ class Walk:
         known = None if spec is None or waits_for else content(spec)
         todo = plan(at.name, at.runs, at.wanted, at.upgrades, known)
         if at.act:
-            await self._put_in_order(subresource, todo, at.owner)
+            await self._put_in_order(at, subresource, todo)
         if not todo.current:
             return Child(subresource=subresource, wanted=False)
         found = self.children.look(subresource, todo.current, at.owner)
@@ -159,13 +159,19 @@ class Walk:
             subresource=subresource, object=kept.object, written=kept.written, problem=kept.problem
         )
 
-    async def _put_in_order(self, subresource: Subresource[Any], todo: Plan, owner: Owner) -> None:
-        for found in self.children.find(subresource, owner):
-            if found.metadata.name in todo.supersede:
+    async def _put_in_order(self, at: Pass, subresource: Subresource[Any], todo: Plan) -> None:
+        """Supersede and delete what is to be; restore what was changed by hand of the others' metadata."""
+        for found in self.children.find(subresource, at.owner):
+            name = found.metadata.name or ""
+            if name in todo.prune or found.metadata.deletion_timestamp is not None:
+                continue
+            made = desired_child(subresource, at.instance, found.spec, name=name)
+            await self.children.keep(subresource, made, at.owner)
+            if name in todo.supersede:
                 await self.children.annotate(
                     subresource, found, {SUPERSEDED: "true", PAUSED: "true"}
                 )
-        await self.children.delete_named(subresource, todo.prune, owner)
+        await self.children.delete_named(subresource, todo.prune, at.owner)
 
 
 def _annotations(at: Pass, subresource: Subresource[Any]) -> dict[str, str]:

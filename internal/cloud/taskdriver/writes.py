@@ -13,6 +13,7 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.client.patches import difference
+from ctrlruntime.resources import OWNER_UID, Control, Desired, Owner
 from internal.cloud.labels import FIELD_MANAGER, INSTANCE
 
 SECRET = BUILTIN[GroupVersionKind("", "v1", "Secret")]
@@ -56,7 +57,8 @@ async def keep_outputs(
         return ""
     data = {key: base64.b64encode(value.encode()).decode() for key, value in outputs.items()}
     if found is None:
-        await _create(client, _manifest(resource, name, namespace, instance, data))
+        made = _record(resource, instance).body(Owner.of(resource))
+        await _create(client, {**made, "type": "Opaque", "data": data})
     elif found.get("data", {}) != data:
         gone = dict.fromkeys(set(found.get("data") or {}) - set(data))
         patch = {"metadata": {"uid": found["metadata"]["uid"]}, "data": {**data, **gone}}
@@ -64,9 +66,39 @@ async def keep_outputs(
     return name
 
 
+async def keep_outputs_metadata(
+    control: Control, resource: Resource[Any, TaskStatus], instance: str
+) -> None:
+    """Restore what was changed by hand of the label, the owner and the records of the Secret.
+
+    `control` writes as `FIELD_MANAGER`. A Secret without the label costs a request, and one that is gone is not
+    created. Raises what the client raises.
+    """
+    desired, owner = _record(resource, instance), Owner.of(resource)
+    if control.look(desired) is None:
+        await control.reclaim(desired, owner)
+    else:
+        await control.ensure(desired, owner)
+
+
+def _record(resource: Resource[Any, TaskStatus], instance: str) -> Desired:
+    """Return the Secret without its content, of which nothing is recorded, not even a hash."""
+    name, namespace = secret_name(resource.metadata.name or ""), resource.metadata.namespace or ""
+    metadata = {"name": name, "namespace": namespace}
+    return Desired(
+        mapping=SECRET,
+        manifest={"apiVersion": "v1", "kind": "Secret", "metadata": metadata},
+        once=True,
+        labels={INSTANCE: instance},
+    )
+
+
 def _is_ours(found: Manifest, resource: Resource[Any, TaskStatus]) -> bool:
-    references = found["metadata"].get("ownerReferences") or ()
-    return any(item["uid"] == resource.metadata.uid for item in references)
+    """By owner reference, or by the record of it if that was taken off."""
+    metadata, uid = found["metadata"], resource.metadata.uid
+    references = metadata.get("ownerReferences") or ()
+    recorded = (metadata.get("annotations") or {}).get(OWNER_UID)
+    return recorded == uid or any(item["uid"] == uid for item in references)
 
 
 async def _create(client: Client, manifest: Manifest) -> None:
@@ -86,35 +118,6 @@ async def _delete(client: Client, found: Manifest) -> None:
         )
     except (NotFound, Conflict):
         return
-
-
-def _manifest(
-    resource: Resource[Any, TaskStatus],
-    name: str,
-    namespace: str,
-    instance: str,
-    data: Mapping[str, str],
-) -> Manifest:
-    reference = {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "name": resource.metadata.name,
-        "uid": resource.metadata.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "labels": {INSTANCE: instance},
-            "ownerReferences": [reference],
-        },
-        "type": "Opaque",
-        "data": dict(data),
-    }
 
 
 async def write_status(

@@ -18,6 +18,8 @@ class Elsewhere:
 
     outputs: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """By task: what its runs hand back."""
+    secret_outputs: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """By task: what of it must not be seen."""
     failing: dict[str, str] = field(default_factory=dict)
     """By task: why its runs are rejected."""
     held: set[str] = field(default_factory=set)
@@ -45,7 +47,12 @@ class Elsewhere:
             return Run(
                 run_id=run_id, state=RunState.FAILED, message=self.failing[task], retryable=False
             )
-        return Run(run_id=run_id, state=RunState.SUCCEEDED, outputs=self.outputs.get(task, {}))
+        return Run(
+            run_id=run_id,
+            state=RunState.SUCCEEDED,
+            outputs=self.outputs.get(task, {}),
+            secret_outputs=self.secret_outputs.get(task, {}),
+        )
 
     async def start(self, request: RunRequest) -> Run:
         if request.run_id not in self.runs:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from apis.cloud import UpgradeInstanceTask
 from ctrlruntime.api.kinds import GroupVersionKind
-from internal.cloud.labels import BUNDLE
+from ctrlruntime.envtest.eventually import eventually_holds
+from ctrlruntime.resources import OWNER, OWNER_UID
+from internal.cloud.labels import BUNDLE, DELETION_PROTECTION, INSTANCE
 from internal.cloud.subresources import pvc
 from internal.cloud.subresources.disks import SELDOM
+from internal.cloud.taskdriver.writes import SECRET
 from tests.cloud.instance.e2e_harness import Theatre
 from tests.cloud.instance.harness import NAMESPACE, instance, ready_of
 
@@ -61,6 +67,71 @@ async def test_a_version_is_upgraded_to_before_the_workload_follows(theatre: The
     assert ready.status.version == "5.2.0"
     assert (await theatre.get("InstanceKubernetes")).spec.version == "5.2.0"
     assert theatre.elsewhere.tasks()[3:] == ["upgrade", "kubernetes", "invariants"]
+
+
+@pytest.mark.criterion("H-R3")
+async def test_marks_of_an_upgrade_that_has_ended_come_back(theatre: Theatre) -> None:
+    await theatre.apply(instance())
+    await theatre.phase("Ready")
+    await theatre.edit("Instance", {"sourcegraphVersion": "5.2.0"})
+    name = await theatre.upgrade("5.2.0")
+    await theatre.until("Instance", lambda found: found.status.version == "5.2.0")
+    await theatre.rest()
+    upgrades = UpgradeInstanceTask.mapping()
+    before = await marks_of(theatre, upgrades, name)
+    for edit in (
+        {"labels": {INSTANCE: None}},
+        {"annotations": {OWNER: None, OWNER_UID: "another"}},
+        {"annotations": {DELETION_PROTECTION: "another"}},
+        {"ownerReferences": None},
+    ):
+        await edited(theatre, upgrades, name, edit)
+        await eventually_equal(theatre, upgrades, name, before)
+    assert theatre.elsewhere.tasks().count("upgrade") == 1
+
+
+@pytest.mark.criterion("H-R3")
+async def test_marks_of_the_secret_with_outputs_come_back(theatre: Theatre) -> None:
+    theatre.elsewhere.secret_outputs["terraform"] = {"password": "hidden"}
+    await theatre.apply(instance())
+    await theatre.phase("Ready")
+    await theatre.rest()
+    name = "src-1-outputs"
+    before = await marks_of(theatre, SECRET, name)
+    assert before["labels"] == {INSTANCE: "src-1"}
+    for edit in (
+        {"labels": {INSTANCE: None}},
+        {"labels": {INSTANCE: "another"}},
+        {"annotations": {OWNER: None, OWNER_UID: "another"}},
+        {"ownerReferences": None},
+    ):
+        await edited(theatre, SECRET, name, edit)
+        await eventually_equal(theatre, SECRET, name, before)
+    found = await theatre.client.get(SECRET, name, namespace=NAMESPACE)
+    assert found["data"] == {"password": base64.b64encode(b"hidden").decode()}
+    assert theatre.elsewhere.tasks() == ["terraform", "kubernetes", "invariants"]
+
+
+async def edited(theatre: Theatre, kind: Any, name: str, metadata: dict[str, Any]) -> None:
+    """Make an edit as people do."""
+    patch = {"metadata": metadata}
+    await theatre.client.patch(kind, name, patch, namespace=NAMESPACE, field_manager="people")
+
+
+async def marks_of(theatre: Theatre, kind: Any, name: str) -> dict[str, Any]:
+    """What is kept of an object's metadata, and that it is the same object."""
+    found: Any = await theatre.client.get(kind, name, namespace=NAMESPACE)
+    fields = ("uid", "labels", "annotations", "ownerReferences", "deletionTimestamp")
+    return {field: found["metadata"].get(field) for field in fields}
+
+
+async def eventually_equal(theatre: Theatre, kind: Any, name: str, wanted: dict[str, Any]) -> None:
+    """Wait until an object has these marks."""
+
+    async def is_equal() -> bool:
+        return await marks_of(theatre, kind, name) == wanted
+
+    await eventually_holds(is_equal, timeout=60.0)
 
 
 @pytest.mark.criterion("SG-75")
