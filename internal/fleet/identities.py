@@ -57,6 +57,6 @@ def check_same(entry: Entry, identity: str) -> None:
     if recorded and identity and recorded != identity:
         raise TargetError(
             Reason.CHANGED,
-            f"the kubeconfig leads to data plane {identity}, the stack was deployed for {recorded}, and is left as it "
-            f"is; correct the kubeconfig, or remove the label {DATA_PLANE} and set it again after the teardown",
+            f"the kubeconfig leads to data plane {identity}, the annotation {DATA_PLANE_ID} is {recorded}; "
+            "correct the kubeconfig, or remove the annotation if it was edited",
         )
