@@ -29,7 +29,7 @@ from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
 from tests.cosmos.servers.comet import CometNodes
 from tests.cosmos.servers.snapshotcrds import SNAPSHOT_CRDS
-from tests.rules.manager_main import add_all
+from tests.rules.manager_main import Parts, add_all
 
 ROOT = Path(__file__).parent.parent.parent
 NAMESPACE = "default"
@@ -69,13 +69,15 @@ class Harness:
     folder: Path
     port: int = 0
     """Where simulated chain nodes answer."""
+    parts: Parts = field(default_factory=Parts)
+    """What managers are made like."""
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
     _running: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
     @classmethod
     @contextlib.asynccontextmanager
     async def start(
-        cls, folder: Path, *, nodes: bool = False, manager: bool = True
+        cls, folder: Path, *, nodes: bool = False, manager: bool = True, parts: Parts | None = None
     ) -> AsyncIterator[Self]:
         """Start the server, with simulated nodes if wanted, and the manager, which ends first."""
         network = {"nodes": True, "pod_network": PodNetwork.LOOPBACK} if nodes else {}
@@ -84,7 +86,7 @@ class Harness:
             contextlib.AsyncExitStack() as stack,
         ):
             await env.install_crds(*crds().values(), *SNAPSHOT_CRDS)
-            made = cls(env, folder)
+            made = cls(env, folder, parts=parts or Parts())
             if nodes:
                 comet = await stack.enter_async_context(CometNodes.start(env.client("envtest")))
                 made.port = comet.port
@@ -102,7 +104,7 @@ class Harness:
         stream = self._running.enter_context(self.log.open("a"))
         logger = make_logger(format="console", stream=stream)
         manager = Manager(self.environment.config("manager"), options, logger=logger)
-        add_all(manager, self.folder)
+        add_all(manager, self.folder, self.parts)
         await self._running.enter_async_context(manager.running())
 
     async def stop_manager(self) -> None:
@@ -118,12 +120,12 @@ class Harness:
                 if not self.requests(mark):
                     return
 
-    def requests(self, since: Mark) -> list[LogEntry]:
+    def requests(self, since: Mark | None = None) -> list[LogEntry]:
         """Return what the manager sent since then, watches aside."""
         entries = self.environment.proxy.log.entries(since)
         return [each for each in entries if each.user == "manager" and each.verb != "watch"]
 
-    def writes(self, since: Mark) -> list[LogEntry]:
+    def writes(self, since: Mark | None = None) -> list[LogEntry]:
         """Return the manager's writes since then, events aside."""
         return [
             each

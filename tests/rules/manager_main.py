@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ctrlruntime.client.config import Config
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager import run as run_on_uvloop
 from internal.cloud.pace import Pace
+from internal.cosmos.clock import Clock, SystemClock
 from internal.cosmos.times import Times
 from manager.controllers.cloud import add_cloud
 from manager.controllers.cloud_options import CloudOptions, RunsOptions
@@ -24,18 +26,43 @@ from manager.controllers.tenancy_options import TenancyOptions
 STUB = Path(__file__).parent.parent / "cloud" / "crash" / "stub.py"
 
 
-def add_all(manager: Manager, folder: Path) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a test may choose of a manager with every controller."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    """The time that schedules of the cosmos system go by."""
+    runs: RunsOptions | None = None
+    """Where runs execute; default: the stub, as local processes."""
+    foreign: frozenset[str] = frozenset()
+    """Namespaces besides their own that tenants may write to."""
+
+
+def add_all(manager: Manager, folder: Path, parts: Parts | None = None) -> None:
     """Add every controller; SQLite files, runs and their record are in the folder."""
-    runs = RunsOptions(
-        folder=folder / "runs",
-        command=(sys.executable, "-I", "-S", str(STUB)),
-        environment={"STUB_RECORD": str(folder / "runs.jsonl")},
-    )
+    parts = parts or Parts()
+    runs = parts.runs or stub_runs(folder)
     times = Times(progress=0.2, external=0.5, failure=0.5, upgrade=0.3)
-    add_tenancy(manager, TenancyOptions(sqlite_root=folder, status_period=0.1))
+    add_tenancy(
+        manager,
+        TenancyOptions(
+            sqlite_root=folder, status_period=0.1, allow_foreign_namespaces=parts.foreign
+        ),
+    )
     add_cloud(manager, CloudOptions(runs=runs, pace=Pace(settle=0.0, poll_least=0.1)))
-    add_cosmos(
-        manager, CosmosOptions(poll_seconds=0.2, node_sidecar_image="manager:v1", times=times)
+    cosmos = CosmosOptions(
+        poll_seconds=0.2, node_sidecar_image="manager:v1", times=times, clock=parts.clock
+    )
+    add_cosmos(manager, cosmos)
+
+
+def stub_runs(folder: Path, stub: Path = STUB) -> RunsOptions:
+    """Runs that are processes of a stub, which records them in the folder."""
+    isolated = ("-I", "-S") if stub == STUB else ()
+    return RunsOptions(
+        folder=folder / "runs",
+        command=(sys.executable, *isolated, str(stub)),
+        environment={"STUB_RECORD": str(folder / "runs.jsonl")},
     )
 
 

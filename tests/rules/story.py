@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import re
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,7 +97,7 @@ class Story:
         """Return the custom resources that are not ready, with their conditions."""
         found = []
         live = await self.custom_resources()
-        for kind, count in (("Tenant", len(ROWS)), ("Instance", 1), ("CosmosFullNode", 1)):
+        for kind, count in self.expected().items():
             if sum(each["kind"] == kind for each in live) != count:
                 found.append(f"{count} of {kind} expected")
         for each in live:
@@ -106,11 +106,19 @@ class Story:
                 found.append(f"{each['kind']}/{each['metadata']['name']}: {status}")
         return found
 
+    def expected(self) -> dict[str, int]:
+        """Return how many objects of a kind there are in the end, for the main kinds."""
+        return {"Tenant": len(ROWS), "Instance": 1, "CosmosFullNode": 1}
+
+    def own_kinds(self) -> Sequence[str]:
+        """Return the product's kinds that the story has."""
+        return OWN_KINDS
+
     async def custom_resources(self) -> list[Manifest]:
         """Return the live objects of the product's kinds."""
         return [
             {**dict(item), "kind": kind}
-            for kind in OWN_KINDS
+            for kind in self.own_kinds()
             for item in await self.harness.client.list(mapping_of(kind).gvk, self.namespace)
         ]
 
