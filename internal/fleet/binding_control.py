@@ -73,12 +73,14 @@ class BindingControl:
             raise
 
     async def _delete_others(self, target: str, owner: Owner, desired: list[Desired]) -> bool:
+        """Delete what is bound besides. One of another name is another target's, with its label edited."""
         kept = {item.key for item in desired}
         wrote = False
         for mapping in BINDINGS:
             for entry in self.cache.entries(mapping, index={BY_STACK: target}):
                 key = ObjectKey(mapping.gvk.group_kind, entry.name, namespace=entry.namespace)
-                if key not in kept and entry.deletion_timestamp is None:
+                others = key not in kept and entry.name == binding_name(target)
+                if others and entry.deletion_timestamp is None:
                     wrote |= await self.control.delete(mapping, entry, owner)
         return wrote
 
