@@ -20,8 +20,12 @@ __all__ = [
     "SEAL_KEY",
     "SECRET",
     "JobOptions",
+    "edited_input",
+    "edited_metadata",
     "input_of",
+    "is_job_of",
     "job_of",
+    "job_reference",
     "owner_from",
 ]
 
@@ -33,6 +37,12 @@ CONTAINER: Final = "task"
 INPUT_KEY: Final = "input.json"
 SEAL_KEY: Final = "seal-key"
 _LABEL_LENGTH: Final = 63
+_LABELS: Final = (
+    label_keys.TASK,
+    label_keys.RUN_ID,
+    label_keys.OWNER_UID,
+    label_keys.INSTANCE,
+)
 _PLACE: Final = "/run/task"
 _MESSAGE: Final = "/dev/termination-log"
 _READ_ONLY: Final = 0o444
@@ -78,14 +88,6 @@ def job_of(request: RunRequest, options: JobOptions) -> Manifest:
 def input_of(request: RunRequest, job: Manifest, data: str, seal_key: str) -> Manifest:
     """Goes with the Job. `data` is the input as JSON."""
     metadata = job["metadata"]
-    reference = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -93,12 +95,78 @@ def input_of(request: RunRequest, job: Manifest, data: str, seal_key: str) -> Ma
             "name": metadata["name"],
             "namespace": metadata["namespace"],
             "labels": _labels(request),
-            "ownerReferences": [reference],
+            "ownerReferences": [job_reference(job)],
         },
         "type": "Opaque",
         "immutable": True,
         "stringData": {INPUT_KEY: data, SEAL_KEY: seal_key},
     }
+
+
+def edited_metadata(job: Manifest, owner: RunOwner) -> Manifest:
+    """Return what of the metadata of a run's Job was changed by hand, as a patch of it; empty: nothing.
+
+    The template of its Pod cannot be changed, and has the same labels and annotation.
+    """
+    metadata, template = job["metadata"], _template(job)
+    found: Manifest = {}
+    for field_name, names in (("labels", _LABELS), ("annotations", (label_keys.OWNER,))):
+        made, now = template.get(field_name) or {}, metadata.get(field_name) or {}
+        lost = {name: made[name] for name in names if name in made and now.get(name) != made[name]}
+        if lost:
+            found[field_name] = lost
+    references = metadata.get("ownerReferences") or []
+    if _reference(owner) not in references:
+        others = [each for each in references if each["uid"] != owner.uid]
+        found["ownerReferences"] = [*others, _reference(owner)]
+    return found
+
+
+def edited_input(secret: Manifest, job: Manifest) -> Manifest:
+    """Return what of the metadata of a run's Secret was changed by hand, as a patch of it.
+
+    Empty: nothing, or the Secret is not that of the Job.
+    """
+    metadata, made = secret["metadata"], _template(job).get("labels") or {}
+    labels, references = metadata.get("labels") or {}, metadata.get("ownerReferences") or []
+    wanted = {name: made[name] for name in _LABELS if name in made}
+    uid = job["metadata"]["uid"]
+    marks = (label_keys.RUN_ID, label_keys.OWNER_UID)
+    if not any(each["uid"] == uid for each in references) and any(
+        labels.get(name) != wanted.get(name) for name in marks
+    ):
+        return {}
+    found: Manifest = {}
+    if lost := {name: value for name, value in wanted.items() if labels.get(name) != value}:
+        found["labels"] = lost
+    reference = job_reference(job)
+    if reference not in references:
+        others = [each for each in references if each["uid"] != uid]
+        found["ownerReferences"] = [*others, reference]
+    return found
+
+
+def job_reference(job: Manifest) -> Manifest:
+    """Return the owner reference of what goes with a Job."""
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": job["metadata"]["name"],
+        "uid": job["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def is_job_of(job: Manifest, owner: RunOwner, run_id: str) -> bool:
+    """Whether a Job is that of a run, by what its Pods are made with: its own labels may have been edited."""
+    labels = _template(job).get("labels") or {}
+    return labels.get(label_keys.OWNER_UID) == owner.uid and labels.get(label_keys.RUN_ID) == run_id
+
+
+def _template(job: Manifest) -> Manifest:
+    metadata: Manifest = ((job.get("spec") or {}).get("template") or {}).get("metadata") or {}
+    return metadata
 
 
 def owner_from(metadata: Manifest) -> RunOwner | None:

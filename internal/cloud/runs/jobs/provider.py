@@ -9,7 +9,7 @@ from typing import Final
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.cache.cache import Cache, InformerHandle
-from ctrlruntime.cache.events import DeleteEvent, Event, GenericEvent
+from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, GenericEvent, UpdateEvent
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound
 from ctrlruntime.clock import utc_now
@@ -20,7 +20,10 @@ from internal.cloud.runs.jobs.manifest import (
     SEAL_KEY,
     SECRET,
     JobOptions,
+    edited_input,
+    edited_metadata,
     input_of,
+    is_job_of,
     job_of,
     owner_from,
 )
@@ -57,6 +60,8 @@ class JobRuns:
         self._cache = cache
         self._now = clock
         self._handles: list[InformerHandle] = []
+        self._edited: set[tuple[str, str]] = set()
+        """Secrets with an input that were changed since the run was looked at."""
 
     async def start(self, request: RunRequest) -> Run:
         """Raises Conflict while an earlier Job of that name is still being deleted."""
@@ -136,14 +141,27 @@ class JobRuns:
             return False
 
         def notify(event: Event) -> None:
-            owner = _owner_of(event)
-            if owner is not None:
+            for owner in _owners_of(event):
                 changed(owner)
 
         for kind in (JOB, POD):
             handle = self._cache.declare(kind, labels=label_keys.RUN_ID, metadata_only=True)
             handle.informer.add_handler(notify)
             self._handles.append(handle)
+        jobs = self._handles[0].informer.store
+
+        def note_input(event: Event) -> None:
+            if not isinstance(event, UpdateEvent | DeleteEvent):
+                return
+            job = jobs.get(event.old.name, namespace=event.old.namespace)
+            owner = None if job is None else owner_from(job.decode()["metadata"])
+            if owner is not None:
+                self._edited.add(event.old.key)
+                changed(owner)
+
+        handle = self._cache.declare(SECRET, labels=label_keys.RUN_ID, metadata_only=True)
+        handle.informer.add_handler(note_input)
+        self._handles.append(handle)
         return True
 
     async def aclose(self) -> None:
@@ -158,13 +176,54 @@ class JobRuns:
             job = await self._client.get(JOB, run_id, namespace=owner.namespace)
         except NotFound:
             return None
-        return job if _is_ours(job, owner, run_id) else None
+        if not is_job_of(job, owner, run_id):
+            return None
+        if (owner.namespace, run_id) in self._edited:
+            self._edited.discard((owner.namespace, run_id))
+            await self._restore_input(job)
+        return await self._whole(job, owner)
+
+    async def _restore_input(self, job: Manifest) -> None:
+        """Restore what was changed by hand of the metadata of the Secret with the input."""
+        namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
+        try:
+            found = await self._client.get(SECRET, name, namespace=namespace, metadata_only=True)
+            if edited := edited_input(found, job):
+                await self._client.patch(
+                    SECRET,
+                    name,
+                    {"metadata": {"uid": found["metadata"]["uid"], **edited}},
+                    namespace=namespace,
+                    field_manager=label_keys.FIELD_MANAGER,
+                    metadata_only=True,
+                )
+        except (NotFound, Conflict):  # gone meanwhile, or another one by now
+            return
+
+    async def _whole(self, job: Manifest, owner: RunOwner) -> Manifest:
+        """Return the Job, after restoring what was changed by hand of its metadata."""
+        edited = edited_metadata(job, owner)
+        if not edited or "deletionTimestamp" in job["metadata"]:
+            return job
+        metadata = job["metadata"]
+        try:
+            return dict(
+                await self._client.patch(
+                    JOB,
+                    metadata["name"],
+                    {"metadata": {"uid": metadata["uid"], **edited}},
+                    namespace=metadata["namespace"],
+                    field_manager=label_keys.FIELD_MANAGER,
+                )
+            )
+        except (NotFound, Conflict):  # gone meanwhile, or another one by now
+            return job
 
     async def _adopted(self, request: RunRequest) -> Manifest:
         """What was there already: started before, maybe by a manager that is no more."""
         owner, run_id = request.input.owner, request.run_id
         job = await self._client.get(JOB, run_id, namespace=owner.namespace)
-        if not _is_ours(job, owner, run_id):
+        if not is_job_of(job, owner, run_id):
             raise RunRefused(
                 f"there is a Job {run_id!r} in namespace {owner.namespace!r} that no run of "
                 f"{owner.kind} {owner.name!r} made: delete or rename it, and ask for a retry"
@@ -260,8 +319,15 @@ def _controller_uid(metadata: Manifest) -> str:
     return ""
 
 
-def _owner_of(event: Event) -> RunOwner | None:
+def _owners_of(event: Event) -> list[RunOwner]:
+    """Return whom an event concerns: the owner that is recorded, and the one before an edit."""
     if isinstance(event, GenericEvent):
-        return None
-    entry = event.old if isinstance(event, DeleteEvent) else event.new
-    return owner_from(entry.decode()["metadata"])
+        return []
+    entries = [] if isinstance(event, DeleteEvent) else [event.new]
+    entries += [] if isinstance(event, CreateEvent) else [event.old]
+    found: list[RunOwner] = []
+    for entry in entries:
+        owner = owner_from(entry.decode()["metadata"])
+        if owner is not None and owner not in found:
+            found.append(owner)
+    return found
