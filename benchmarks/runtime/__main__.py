@@ -337,6 +337,8 @@ async def run(backend: str, **options: Any) -> dict[str, Any]:
 def main(backend: str, base: str, **options: Any) -> None:
     """Reconcile widgets, and count what that costs. Fails if a figure exceeds its bound."""
     code = None if base in ("", "none") else base_code.exported(base)
+    for folder in filter(None, (base_code.REPOSITORY, code)):
+        base_code.compile_code(folder)
     line = uvloop.run(run(backend, base=code, **options))
     click.echo(orjson.dumps(line).decode())
     if wrong := exceeded(line):

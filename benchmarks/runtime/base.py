@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 from ctrlruntime.envtest.assets import cache_folder
@@ -28,6 +29,16 @@ def exported(commit: str, repository: Path = REPOSITORY) -> Path:
         subprocess.run(["tar", "-x", "-C", str(part)], input=archive, check=True)
         part.rename(folder)
     return folder
+
+
+def compile_code(folder: Path) -> None:
+    """Compile the programs and the library of a tree, as those of an image are.
+
+    Otherwise a tree that runs for the first time, or where no bytecode may be written, is charged with it.
+    """
+    packages = [str(folder / name) for name in ("ctrlruntime", "benchmarks")]
+    command = [sys.executable, "-m", "compileall", "-q", *packages]
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
 
 
 def environment(folder: Path) -> dict[str, str]:

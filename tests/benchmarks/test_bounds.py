@@ -66,3 +66,14 @@ def test_the_tree_of_a_commit_is_exported_once(
 
 def git(folder: Path, *arguments: str) -> None:
     subprocess.run(["git", "-C", str(folder), *arguments], check=True)
+
+
+@pytest.mark.criterion("PF-2")
+def test_bytecode_is_there_before_the_first_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "a.py").write_text("A = 1\n")
+    base.compile_code(tmp_path)
+    assert list((tmp_path / "benchmarks" / "__pycache__").glob("a.*.pyc"))
