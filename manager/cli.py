@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "top": "manager.top",
     "tenant": "manager.tenant",
     "completion": "manager.completion",
+    "fleet": "manager.fleet",
 }
 """Module of each command, which has the command's name there."""
 

@@ -19,6 +19,14 @@ T = TypeVar("T")
 
 def cluster_options(command: Command) -> Command:
     """Which cluster, and which namespace in it."""
+    with_namespace = with_options(
+        command, click.option("-n", "--namespace", default="default", help="Namespace.")
+    )
+    return hub_options(with_namespace)
+
+
+def hub_options(command: Command) -> Command:
+    """Add the flags that choose a cluster, without a namespace."""
     return with_options(
         command,
         click.option(
@@ -27,7 +35,6 @@ def cluster_options(command: Command) -> Command:
             help="Default: $KUBECONFIG, in-cluster, ~/.kube/config.",
         ),
         click.option("--context", help="Context of the kubeconfig."),
-        click.option("-n", "--namespace", default="default", help="Namespace."),
     )
 
 

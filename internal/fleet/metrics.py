@@ -12,6 +12,11 @@ from apis.fleet import Reason, TargetNamespace, TargetResult
 _DOWN = frozenset({Reason.UNREACHABLE, Reason.FORBIDDEN})
 
 
+def is_up(reason: str) -> bool:
+    """Return whether the data plane of a target namespace answers, by the reason of its entry."""
+    return reason not in _DOWN
+
+
 class FleetMetrics:
     """How many stacks are in which state."""
 
@@ -45,5 +50,5 @@ class FleetMetrics:
                     self._targets.labels(result.value, reason.value).set(count)
         self._up.clear()
         for entry in entries:
-            self._up.labels(entry.name).set(0 if entry.reason in _DOWN else 1)
+            self._up.labels(entry.name).set(1 if is_up(entry.reason) else 0)
         self._namespaces.set(hub_namespaces)

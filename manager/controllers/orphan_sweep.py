@@ -11,19 +11,17 @@ from typing import Final
 from prometheus_client import Gauge
 
 from apis.fleet.labels import APPROVE_ORPHANS
-from apis.tenancy import DeletionPolicy, Tenant
+from apis.tenancy import Tenant
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError, Conflict, NotFound, TransportError
 from ctrlruntime.manager import Manager
-from ctrlruntime.resources import OWNER, OWNER_UID, owner_key
+from ctrlruntime.resources import OWNER, owner_key
 from internal.fleet.orphans import DELAY, OrphanSweep, Sweep
-from internal.fleet.pods import WORKLOADS
-from internal.fleet.routing import FOLLOWERS
-from internal.tenancy.policies import deletion_policy, is_orphaned
 from manager.controllers.hub import Hub
+from manager.plane_objects import ON_HUB, goes_with_owner
 
 PERIOD: Final = 60.0
 """Seconds between two looks, which cost no request."""
@@ -87,10 +85,8 @@ class OrphanSweeper:
         found: dict[str, list[tuple[RESTMapping, Entry]]] = {}
         for mapping, handle in self.objects.items():
             for entry in handle.informer.store.list():
-                owner = entry.annotations.get(OWNER, "")
-                owned = owner.endswith(f"@{self.hub.data_plane}") and OWNER_UID in entry.annotations
-                deleted = deletion_policy(entry.annotations) is DeletionPolicy.DELETE
-                if owned and deleted and not is_orphaned(entry.labels):
+                if goes_with_owner(entry.annotations, entry.labels, self.hub.data_plane):
+                    owner = entry.annotations[OWNER]
                     found.setdefault(owner, []).append((mapping, entry))
         return found
 
@@ -138,15 +134,10 @@ def add_orphan_sweep(
     manager: Manager, hub: Hub, *, period: float = PERIOD, delay: float = DELAY
 ) -> OrphanSweeper:
     """Declare what is looked at, and sweep while this process is elected."""
-    kinds = [
-        mapping
-        for mapping in BUILTIN.values()
-        if mapping.gvk.group_kind in WORKLOADS | FOLLOWERS and mapping.namespaced
-    ]
     sweeper = OrphanSweeper(
         manager=manager,
         hub=hub,
-        objects={each: hub.cluster.cache.declare(each, metadata_only=True) for each in kinds},
+        objects={each: hub.cluster.cache.declare(each, metadata_only=True) for each in ON_HUB},
         tenants=manager.cache.declare(Tenant, metadata_only=True),
         orphans=Gauge(
             "fleet_orphans",

@@ -1,0 +1,225 @@
+"""`manager fleet`: data planes as the hub has them, with the user's own rights."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from apis.fleet import FleetConfig, TargetNamespace
+from apis.fleet.fleetconfig import NAME
+from apis.fleet.labels import DATA_PLANE, DATA_PLANE_ID, KUBECONFIG_SECRET, TARGET_NAMESPACE
+from apis.tenancy import Tenant
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import NotFound
+from ctrlruntime.resources import owner_key
+from internal.fleet.metrics import is_up
+from internal.fleet.plane_access import access_of
+from internal.fleet.plane_check import FAILURES, NAMESPACE, identify
+from internal.fleet.targets import TRUE, TargetError
+from manager.cluster_flags import hub_options, talk
+from manager.plane_objects import PlaneObject, delete_objects, plane_objects
+from manager.tables import Column, output_option, print_rows
+
+SECRET: Final = BUILTIN[GroupVersionKind("", "v1", "Secret")]
+ANSWER: Final = 10.0
+"""Seconds that a data plane has for an answer."""
+_COLUMNS: Final = (
+    Column("NAMESPACE", "namespace"),
+    Column("DATA PLANE", "dataPlane"),
+    Column("UP", "up"),
+    Column("OBJECTS", "objects"),
+    Column("TENANTS", "tenants"),
+    Column("ORPHANS", "orphans"),
+    Column("REASON", "reason"),
+    Column("MESSAGE", "message", wide=True),
+)
+
+
+@click.group()
+def fleet() -> None:
+    """Data planes: list them, forget one that is lost."""
+
+
+@fleet.command()
+@hub_options
+@output_option
+@click.option("--orphans", is_flag=True, help="Request of each data plane which Tenants it has.")
+def top(kubeconfig: Path | None, context: str | None, output: str, orphans: bool) -> None:
+    """List data planes: what the hub has of each, and how its stack is.
+
+    A row without a namespace is of a data plane that has no target namespace any more.
+    """
+
+    async def rows(client: Client) -> list[dict[str, Any]]:
+        return await _rows(client, orphans=orphans)
+
+    print_rows(talk(kubeconfig, context, rows), _COLUMNS, output)
+
+
+@fleet.command()
+@hub_options
+@click.argument("namespace")
+@click.option("--data-plane", default="", help="Its id, where the namespace is gone: `fleet top`.")
+@click.option(
+    "--count", "typed", type=int, help="The number of objects to delete, instead of typing it."
+)
+def forget(
+    kubeconfig: Path | None, context: str | None, namespace: str, data_plane: str, typed: int | None
+) -> None:
+    """Delete what the hub has of the data plane of a target NAMESPACE that is lost for good."""
+
+    async def conversation(client: Client) -> None:
+        plane = await _plane_of(client, namespace, data_plane)
+        found = await plane_objects(client, plane)
+        deleted = [each for each in found if not each.retained]
+        click.echo(_summary(plane, deleted, len(found) - len(deleted)))
+        if deleted:
+            _confirm(len(deleted), typed)
+            gone = await delete_objects(client, deleted)
+            click.echo(f"{gone} object(s) deleted.")
+
+    talk(kubeconfig, context, conversation)
+
+
+def _confirm(objects: int, typed: int | None) -> None:
+    if typed is None:
+        typed = click.prompt(f"Type the number of objects ({objects}) to delete them", type=int)
+    if typed != objects:
+        raise click.ClickException(f"there are {objects} objects, not {typed}; nothing was changed")
+
+
+def _summary(plane: str, deleted: Sequence[PlaneObject], retained: int) -> str:
+    kinds = Counter(each.mapping.gvk.kind for each in deleted)
+    lines = [f"Objects of data plane {plane} on the hub:"]
+    lines += [f"{number:>7} {kind}" for kind, number in sorted(kinds.items())] or ["      0"]
+    if retained:
+        lines.append(f"{retained} more stay by their deletion policy.")
+    return "\n".join(lines)
+
+
+async def _plane_of(client: Client, namespace: str, given: str) -> str:
+    """Return the id of a data plane that does not answer. Raises ClickException."""
+    try:
+        found = await client.get(NAMESPACE, namespace, metadata_only=True)
+    except NotFound:
+        if given:
+            return given
+        raise click.ClickException(
+            f"the hub has no namespace {namespace}; name the data plane with --data-plane ID, from `fleet top`"
+        ) from None
+    plane = str((found["metadata"].get("annotations") or {}).get(DATA_PLANE_ID, ""))
+    if given and plane and given != plane:
+        raise click.ClickException(f"namespace {namespace} has data plane {plane}, not {given}")
+    plane = plane or given
+    if not plane:
+        raise click.ClickException(
+            f"namespace {namespace} has no data plane; `fleet top` lists those that have one"
+        )
+    if plane == await _answer(client, namespace):
+        raise click.ClickException(
+            f"data plane {plane} answers: it is not lost. Delete its Tenants there, and their workloads go too"
+        )
+    return plane
+
+
+async def _answer(client: Client, namespace: str) -> str:
+    """Return the id that a data plane answers with; empty if it does not."""
+    plane = await _connected(client, namespace)
+    if plane is None:
+        return ""
+    try:
+        async with asyncio.timeout(ANSWER), plane:
+            return await identify(plane)
+    except FAILURES:
+        return ""
+
+
+async def _connected(client: Client, namespace: str) -> Client | None:
+    """Return a client by the kubeconfig of a target namespace; None without one that can be used."""
+    try:
+        secret = await client.get(SECRET, KUBECONFIG_SECRET, namespace=namespace)
+        return Client.connect(access_of(secret.get("data") or {}).config)
+    except (NotFound, TargetError):
+        return None
+
+
+async def _rows(client: Client, *, orphans: bool) -> list[dict[str, Any]]:
+    config = await client.get(FleetConfig, NAME)
+    entries = {each.name: each for each in config.status.target_namespaces}
+    objects = await plane_objects(client)
+    planes = await _target_planes(client)
+    counted = Counter(each.data_plane for each in objects)
+    owners: dict[str, set[str]] = {}
+    for each in objects:
+        owners.setdefault(each.data_plane, set()).add(each.owner)
+    lost = dict.fromkeys(counted.keys() - set(planes.values()), "")
+    living = await _living(client, planes) if orphans else {}
+    named = [(name, plane) for name, plane in sorted(planes.items())]
+    named += [(name, plane) for plane, name in sorted(lost.items())]
+    return [
+        {
+            "namespace": name,
+            "dataPlane": plane,
+            "up": name in entries and is_up(entries[name].reason),
+            "objects": counted.get(plane, 0),
+            "tenants": len(owners.get(plane, ())),
+            "orphans": _orphans(owners.get(plane, set()), living.get(name)),
+            **_state(entries.get(name)),
+        }
+        for name, plane in named
+    ]
+
+
+def _state(entry: TargetNamespace | None) -> dict[str, str]:
+    if entry is None:
+        return {"reason": "", "message": ""}
+    return {"reason": entry.reason, "message": entry.message}
+
+
+def _orphans(owners: set[str], living: set[str] | None) -> int | None:
+    return None if living is None else len(owners - living)
+
+
+async def _target_planes(client: Client) -> dict[str, str]:
+    """Return the data plane's id of each target namespace; empty where it is not known yet."""
+    planes: dict[str, str] = {}
+    for item in await client.list(NAMESPACE, metadata_only=True):
+        metadata = item["metadata"]
+        labels = metadata.get("labels") or {}
+        if TRUE in {labels.get(DATA_PLANE), labels.get(TARGET_NAMESPACE)}:
+            found = (metadata.get("annotations") or {}).get(DATA_PLANE_ID, "")
+            planes[str(metadata["name"])] = str(found)
+    return planes
+
+
+async def _living(client: Client, planes: dict[str, str]) -> dict[str, set[str]]:
+    """Return the keys of the Tenants of each data plane that answers."""
+
+    async def look(name: str, identity: str) -> tuple[str, set[str] | None]:
+        plane = await _connected(client, name)
+        if plane is None:
+            return name, None
+        try:
+            async with asyncio.timeout(ANSWER), plane:
+                found = await plane.list(Tenant.mapping(), metadata_only=True)
+        except FAILURES:
+            return name, None
+        return name, {
+            owner_key(
+                Tenant.gvk(),
+                each["metadata"]["name"],
+                namespace=each["metadata"]["namespace"],
+                cluster=identity,
+            )
+            for each in found
+        }
+
+    looks = await asyncio.gather(*(look(*each) for each in planes.items()))
+    return {name: found for name, found in looks if found is not None}

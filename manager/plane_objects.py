@@ -1,0 +1,92 @@
+"""Objects of the hub that belong to data planes: found, counted, and deleted for a data plane that is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from apis.fleet.labels import DATA_PLANE
+from apis.tenancy import DeletionPolicy
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import RESTMapping
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import Conflict, NotFound
+from ctrlruntime.resources import OWNER, OWNER_UID
+from internal.fleet.pods import WORKLOADS
+from internal.fleet.routing import FOLLOWERS
+from internal.tenancy.policies import deletion_policy, is_orphaned
+
+ON_HUB: Final = tuple(
+    mapping
+    for mapping in BUILTIN.values()
+    if mapping.gvk.group_kind in WORKLOADS | FOLLOWERS and mapping.namespaced
+)
+"""Kinds whose objects stacks write on the hub. Namespaces are left out: what is in them may be of others."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneObject:
+    """An object of the hub, and whose it is."""
+
+    mapping: RESTMapping
+    namespace: str
+    name: str
+    uid: str
+    data_plane: str
+    """The data plane's id."""
+    owner: str
+    """Key of its Tenant."""
+    retained: bool
+    """Whether it stays when its Tenant goes."""
+
+
+def goes_with_owner(annotations: Mapping[str, str], labels: Mapping[str, str], plane: str) -> bool:
+    """Return whether an object is of a Tenant of this data plane, and is deleted with it."""
+    owned = annotations.get(OWNER, "").endswith(f"@{plane}") and OWNER_UID in annotations
+    deleted = deletion_policy(annotations) is DeletionPolicy.DELETE
+    return owned and deleted and not is_orphaned(labels)
+
+
+async def plane_objects(client: Client, plane: str = "") -> list[PlaneObject]:
+    """List what the hub has of one data plane, or of all. Raises the client's errors."""
+    selector = f"{DATA_PLANE}={plane}" if plane else DATA_PLANE
+    found: list[PlaneObject] = []
+    for mapping in ON_HUB:
+        for item in await client.list(mapping, labels=selector, metadata_only=True):
+            made = _object_of(mapping, item["metadata"])
+            if made.owner.endswith(f"@{made.data_plane}"):
+                found.append(made)
+    return found
+
+
+def _object_of(mapping: RESTMapping, metadata: Mapping[str, Any]) -> PlaneObject:
+    annotations, labels = metadata.get("annotations") or {}, metadata["labels"]
+    plane = labels[DATA_PLANE]
+    return PlaneObject(
+        mapping,
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        data_plane=plane,
+        owner=annotations.get(OWNER, ""),
+        retained=not goes_with_owner(annotations, labels, plane),
+    )
+
+
+async def delete_objects(client: Client, objects: Iterable[PlaneObject]) -> int:
+    """Delete exactly these objects. Return how many were there still. Raises the client's errors."""
+    deleted = 0
+    for each in objects:
+        try:
+            await client.delete(
+                each.mapping,
+                each.name,
+                namespace=each.namespace,
+                uid=each.uid,
+                propagation="Background",
+            )
+        except (NotFound, Conflict):
+            continue
+        deleted += 1
+    return deleted

@@ -1,0 +1,162 @@
+"""`manager fleet top` and `forget`: data planes as the hub has them, and one that is lost for good."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apis.fleet import FleetConfig
+from apis.fleet.labels import DATA_PLANE, DATA_PLANE_ID, KUBECONFIG_KEY, KUBECONFIG_SECRET
+from apis.tenancy import Tenant
+from tests.fleet.stack.harness import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    NAMESPACE,
+    Fleet,
+    Server,
+    config_map,
+    deployment,
+    entry,
+    fleet,
+    ready,
+    tenant,
+)
+from tests.manager_cli.program import Program
+
+
+@pytest.fixture
+async def servers(tmp_path: Path) -> AsyncIterator[Fleet]:
+    """Two data planes whose Tenants have workloads on the hub, and their target namespaces."""
+    async with fleet(tmp_path, planes=2) as made:
+        await made.hub.environment.install_crds(FleetConfig)
+        for number, plane in enumerate(made.planes):
+            await _target(made.hub, f"plane-{number}", plane)
+            async with made.running(plane):
+                for name in (f"a{number}", f"b{number}"):
+                    resources = (deployment(name, config=f"{name}-c"), config_map(f"{name}-c"))
+                    await plane.client.create(tenant(*resources, name=name))
+                    await ready(plane, name)
+        kept = entry("kept", "ConfigMap", data={"k": "v"}) | {"deletionPolicy": "Retain"}
+        async with made.running():
+            busy = deployment("last", config="kept")
+            await made.plane.client.create(tenant(busy, kept, name="last"))
+            await ready(made.plane, "last")
+        await _config(made.hub)
+        yield made
+
+
+async def _target(hub: Server, name: str, plane: Server) -> None:
+    metadata = {
+        "name": name,
+        "labels": {DATA_PLANE: "true"},
+        "annotations": {DATA_PLANE_ID: plane.id},
+    }
+    await hub.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    text = plane.environment.kubeconfig("manager").read_bytes()
+    await hub.client.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": KUBECONFIG_SECRET, "namespace": name},
+            "data": {KUBECONFIG_KEY: base64.b64encode(text).decode()},
+        }
+    )
+
+
+async def _config(hub: Server) -> None:
+    """The FleetConfig as an operator reports it while the first data plane does not answer."""
+    await hub.client.create(
+        {
+            "apiVersion": FleetConfig.gvk().api_version,
+            "kind": "FleetConfig",
+            "metadata": {"name": "fleet"},
+            "spec": {"scaleMode": {"enabled": True}},
+        }
+    )
+    at = "2026-01-01T00:00:00Z"
+    entries = [
+        {"name": "plane-0", "result": "Failure", "reason": "DataPlaneUnreachable"},
+        {"name": "plane-1", "result": "Success", "reason": "SuccessfulDeployment"},
+    ]
+    status = {"targetNamespaces": [{**each, "lastTransitionTime": at} for each in entries]}
+    await hub.client.patch_status(FleetConfig, "fleet", {"status": status})
+
+
+async def run(servers: Fleet, *arguments: str) -> tuple[int, str]:
+    """Run a command of `manager fleet` with the hub's kubeconfig."""
+    kubeconfig = servers.hub.environment.kubeconfig("admin")
+    async with await Program.start("fleet", *arguments, "--kubeconfig", kubeconfig) as program:
+        code = await program.wait(120)
+        return code, program.output
+
+
+async def rows(servers: Fleet, *arguments: str) -> list[dict[str, Any]]:
+    code, text = await run(servers, "top", "-o", "json", *arguments)
+    assert code == 0, text
+    found: list[dict[str, Any]] = json.loads(text)
+    return [{key: value for key, value in each.items() if key != "message"} for each in found]
+
+
+def row(name: str, plane: Server, **more: Any) -> dict[str, Any]:
+    base = {"namespace": name, "dataPlane": plane.id, "orphans": None}
+    return {**base, **more}
+
+
+async def test_top_counts_what_the_hub_has_of_each_data_plane(servers: Fleet) -> None:
+    first, second = servers.planes
+    down = {"up": False, "reason": "DataPlaneUnreachable", "objects": 6, "tenants": 3}
+    healthy = {"up": True, "reason": "SuccessfulDeployment", "objects": 4, "tenants": 2}
+    assert await rows(servers) == [
+        row("plane-0", first, **down),
+        row("plane-1", second, **healthy),
+    ]
+    patch = {"metadata": {"finalizers": None}}
+    await second.client.patch(Tenant, "a1", patch, namespace="default")
+    await second.client.delete(Tenant, "a1", namespace="default")
+    await first.stop()
+    assert await rows(servers, "--orphans") == [
+        row("plane-0", first, **down),
+        row("plane-1", second, **healthy, orphans=1),
+    ]
+    await servers.hub.client.delete(NAMESPACE, "plane-0")
+    gone = {"up": False, "reason": "", "objects": 6, "tenants": 3}
+    assert await rows(servers) == [row("plane-1", second, **healthy), row("", first, **gone)]
+
+
+async def test_a_lost_data_plane_is_forgotten_once_the_number_is_given(servers: Fleet) -> None:
+    hub, (first, _) = servers.hub, servers.planes
+    everything = {"a0", "b0", "last", "a1", "b1"}
+    code, text = await run(servers, "forget", "plane-0", "--count=5")
+    assert code == 1
+    assert "answers: it is not lost" in text
+    await first.stop()
+    code, text = await run(servers, "forget", "plane-0", "--count=4")
+    assert (code, "there are 5 objects, not 4; nothing was changed" in text) == (1, True), text
+    assert await hub.names(DEPLOYMENT) == everything
+    code, text = await run(servers, "forget", "plane-0", "--count=5")
+    assert code == 0, text
+    assert "3 Deployment" in text
+    assert "1 more stay by their deletion policy" in text
+    assert "5 object(s) deleted" in text
+    assert await hub.names(DEPLOYMENT) == {"a1", "b1"}
+    assert await hub.names(CONFIG_MAP) == {"kept", "a1-c", "b1-c"}
+
+
+async def test_a_data_plane_without_a_namespace_is_forgotten_by_its_id(servers: Fleet) -> None:
+    hub, (first, second) = servers.hub, servers.planes
+    await first.stop()
+    await hub.client.delete(NAMESPACE, "plane-0")
+    code, text = await run(servers, "forget", "plane-0", "--count=5")
+    assert code == 1
+    assert "name the data plane with --data-plane ID" in text
+    code, text = await run(servers, "forget", "plane-1", "--data-plane", first.id, "--count=5")
+    assert code == 1
+    assert f"namespace plane-1 has data plane {second.id}" in text
+    code, text = await run(servers, "forget", "plane-0", "--data-plane", first.id, "--count=5")
+    assert code == 0, text
+    assert await hub.names(DEPLOYMENT) == {"a1", "b1"}
