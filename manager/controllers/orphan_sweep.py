@@ -37,6 +37,7 @@ class OrphanSweeper:
     objects: dict[RESTMapping, InformerHandle]
     tenants: InformerHandle
     orphans: Gauge
+    counted: Gauge
     period: float = PERIOD
     clock: Callable[[], float] = time.monotonic
     sweep: OrphanSweep = field(default_factory=OrphanSweep)
@@ -59,6 +60,7 @@ class OrphanSweeper:
         if not all(each.synced for each in caches) or self.hub.unreachable() is not None:
             return Sweep()
         found = self._by_owner()
+        self.counted.set(sum(len(each.informer.store) for each in self.objects.values()))
         now = self.clock()
         made = self.sweep.look(found, self._living(), now)
         if made.held:
@@ -142,6 +144,11 @@ def add_orphan_sweep(
         orphans=Gauge(
             "fleet_orphans",
             "Tenants that are gone from the data plane and have objects on the hub.",
+            registry=manager.metrics.registry,
+        ),
+        counted=Gauge(
+            "fleet_data_plane_objects",
+            "Objects on the hub that belong to the data plane.",
             registry=manager.metrics.registry,
         ),
         period=period,

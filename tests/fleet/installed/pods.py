@@ -106,6 +106,11 @@ class LocalPods:
         async with made._ended:
             yield made
 
+    async def stop(self) -> None:
+        """Kill all Pods, as a rollout ends those of the former template."""
+        self.running.clear()
+        await self._ended.aclose()
+
     async def start(self, mapping: RESTMapping, name: str, number: int = 0) -> LocalPod:
         """Start one Pod of a workload."""
         client = self.hub.client("envtest")

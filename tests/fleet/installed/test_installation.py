@@ -12,6 +12,7 @@ from internal.fleet.stack_bindings import CLUSTER_ROLE_BINDING, ROLE_BINDING
 from internal.fleet.stack_builder import DEPLOYMENT, STATEFUL_SET
 from tests.fleet.installed.installation import (
     RARELY_USED,
+    WORKLOADS,
     enable_scale_mode,
     installation,
     namespace,
@@ -30,6 +31,37 @@ from tests.fleet.stack.harness import (
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("fleet-installed")]
 BACKENDS = pytest.mark.parametrize("backend", ["embedded", "kube-apiserver"])
+
+
+@pytest.mark.criterion("R28")
+async def test_a_new_token_rolls_the_stack_once_and_no_workload_of_tenants(tmp_path: Path) -> None:
+    async with installation("embedded", tmp_path, "east") as fleet:
+        (plane,) = fleet.planes
+        await plane.client.create(namespace("acme"))
+        await fleet.client.create(namespace("acme", **{f"{PARALLEL_PREFIX}east": "true"}))
+        await enable_scale_mode(fleet)
+        await fleet.add("east", plane)
+        old = await fleet.run_pods("east")
+        await fleet.until_ready()
+        await plane.client.create(tenant(deployment(), namespace="acme"))
+        await ready(plane, namespace="acme")
+        before = await fleet.hub.get(DEPLOYMENT, "web", "acme")
+
+        await fleet.write_kubeconfig("east", plane)
+
+        async def generations() -> set[int]:
+            found = [await fleet.hub.get(m, w, "east") for m, w, _ in WORKLOADS]
+            return {each["metadata"]["generation"] for each in found if each is not None}
+
+        await eventually(generations, lambda seen: seen == {2})
+        await old.stop()
+        await fleet.run_pods("east")
+        await plane.client.create(tenant(deployment("late"), name="late", namespace="acme"))
+        await ready(plane, "late", namespace="acme")
+        await fleet.until_ready()
+        assert await generations() == {2}
+        assert await fleet.hub.get(DEPLOYMENT, "web", "acme") == before
+        assert fleet.refused() == []
 
 
 @BACKENDS

@@ -16,6 +16,7 @@ from ctrlruntime.manager import Manager, ManagerOptions
 from internal.fleet.orphans import DELAY, OrphanSweep, is_held
 from manager.controllers.hub import StackOptions, add_hub
 from manager.controllers.orphan_sweep import OrphanSweeper, add_orphan_sweep
+from manager.plane_objects import plane_objects
 from tests.fleet.stack.harness import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -74,6 +75,11 @@ async def lose(servers: Fleet, *names: str) -> None:
         await eventually(partial(read, servers.plane, name), lambda found: found is None)
 
 
+async def on_hub(servers: Fleet) -> int:
+    """How many objects the hub has of the data plane, as `manager fleet top` counts them."""
+    return len(await plane_objects(servers.hub.client, servers.plane.id))
+
+
 async def looked(sweeper: OrphanSweeper, servers: Fleet, gone: int) -> None:
     """Look once the caches have seen that so many Tenants are gone."""
 
@@ -120,6 +126,7 @@ async def test_orphans_are_deleted_after_the_delay_and_many_only_with_approval(
         held = await sweeper.look()
         assert (held.held, held.scheduled) == (2, frozenset())
         assert sweeper.orphans._value.get() == 2
+        assert sweeper.counted._value.get() == await on_hub(servers)
         assert await hub.names(DEPLOYMENT) == set(names[1:])
         for number in ("1", "2"):
             patch = {"metadata": {"annotations": {APPROVE_ORPHANS: number}}}
