@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from prometheus_client import Gauge
+from prometheus_client import CollectorRegistry, Gauge
 
 from apis.fleet.labels import APPROVE_ORPHANS
 from apis.tenancy import Tenant
@@ -28,6 +28,27 @@ PERIOD: Final = 60.0
 NAMESPACE: Final = BUILTIN[GroupVersionKind("", "v1", "Namespace")]
 
 
+class SweepMetrics:
+    """What the sweep finds on the hub."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.orphans = Gauge(
+            "fleet_orphans",
+            "Tenants that are gone from the data plane and have objects on the hub.",
+            registry=registry,
+        )
+        self.held = Gauge(
+            "fleet_orphans_held",
+            "Tenants whose objects are deleted only once their number is approved.",
+            registry=registry,
+        )
+        self.objects = Gauge(
+            "fleet_data_plane_objects",
+            "Objects on the hub that belong to the data plane.",
+            registry=registry,
+        )
+
+
 @dataclass(slots=True)
 class OrphanSweeper:
     """Looks at the caches; reads live, and deletes, only what has been gone for long enough."""
@@ -36,8 +57,7 @@ class OrphanSweeper:
     hub: Hub
     objects: dict[RESTMapping, InformerHandle]
     tenants: InformerHandle
-    orphans: Gauge
-    counted: Gauge
+    metrics: SweepMetrics
     period: float = PERIOD
     clock: Callable[[], float] = time.monotonic
     sweep: OrphanSweep = field(default_factory=OrphanSweep)
@@ -60,12 +80,13 @@ class OrphanSweeper:
         if not all(each.synced for each in caches) or self.hub.unreachable() is not None:
             return Sweep()
         found = self._by_owner()
-        self.counted.set(sum(len(each.informer.store) for each in self.objects.values()))
+        self.metrics.objects.set(sum(len(each.informer.store) for each in self.objects.values()))
         now = self.clock()
         made = self.sweep.look(found, self._living(), now)
         if made.held:
             made = self.sweep.look(found, self._living(), now, await self._approved())
-        self.orphans.set(len(made.orphaned))
+        self.metrics.orphans.set(len(made.orphaned))
+        self.metrics.held.set(made.held)
         for owner in sorted(made.reported):
             self.manager.logger.warning(
                 "Tenant of objects on the hub is gone", owner=owner, objects=len(found[owner])
@@ -141,16 +162,7 @@ def add_orphan_sweep(
         hub=hub,
         objects={each: hub.cluster.cache.declare(each, metadata_only=True) for each in ON_HUB},
         tenants=manager.cache.declare(Tenant, metadata_only=True),
-        orphans=Gauge(
-            "fleet_orphans",
-            "Tenants that are gone from the data plane and have objects on the hub.",
-            registry=manager.metrics.registry,
-        ),
-        counted=Gauge(
-            "fleet_data_plane_objects",
-            "Objects on the hub that belong to the data plane.",
-            registry=manager.metrics.registry,
-        ),
+        metrics=SweepMetrics(manager.metrics.registry),
         period=period,
         sweep=OrphanSweep(delay),
     )

@@ -22,6 +22,7 @@ from internal.cosmos.fullnode.metrics import NodeSetMetrics
 from internal.cosmos.selfheal.metrics import SelfHealMetrics
 from internal.cosmos.snapshots.metrics import SnapshotMetrics
 from internal.fleet.metrics import FleetMetrics
+from manager.controllers.orphan_sweep import SweepMetrics
 from manager.controllers.task_settings import valid_gauge
 
 ROOT: Final = Path(__file__).parents[2]
@@ -94,6 +95,7 @@ def series() -> dict[str, set[str]]:
     NodeSetMetrics(registry)
     SnapshotMetrics(registry)
     FleetMetrics(registry)
+    SweepMetrics(registry)
     valid_gauge(registry)
     found: dict[str, set[str]] = {}
     for family in registry.collect():

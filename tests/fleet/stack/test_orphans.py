@@ -125,8 +125,8 @@ async def test_orphans_are_deleted_after_the_delay_and_many_only_with_approval(
         now = 3 * DELAY
         held = await sweeper.look()
         assert (held.held, held.scheduled) == (2, frozenset())
-        assert sweeper.orphans._value.get() == 2
-        assert sweeper.counted._value.get() == await on_hub(servers)
+        seen = (sweeper.metrics.orphans, sweeper.metrics.held, sweeper.metrics.objects)
+        assert [each._value.get() for each in seen] == [2, 2, await on_hub(servers)]
         assert await hub.names(DEPLOYMENT) == set(names[1:])
         for number in ("1", "2"):
             patch = {"metadata": {"annotations": {APPROVE_ORPHANS: number}}}
