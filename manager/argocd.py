@@ -64,12 +64,12 @@ CUSTOMIZATIONS = (
 
 
 def scripts(directory: Path) -> dict[str, str]:
-    """The scripts in a directory, by file name without suffix."""
+    """Return the scripts in a directory, by file name without suffix."""
     return {path.stem: path.read_text() for path in sorted(directory.glob("*.lua"))}
 
 
 def config_map_data(lua: Mapping[str, str]) -> dict[str, str]:
-    """The keys of Argo CD's ConfigMap: health of every own kind, actions of those that have any."""
+    """Return the keys of Argo CD's ConfigMap: health of every own kind, actions of those that have any."""
     data: dict[str, str] = {}
     for each in CUSTOMIZATIONS:
         for kind in each.kinds:
@@ -90,7 +90,7 @@ def _actions(each: Customization, lua: Mapping[str, str]) -> str:
 
 
 def argocd_files(directory: Path) -> dict[str, str]:
-    """The generated files of the folder `argocd`, from the scripts below `directory`/lua."""
+    """Return the generated files of the folder `argocd`, from the scripts below `directory`/lua."""
     patch = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

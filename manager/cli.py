@@ -53,7 +53,7 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def main() -> None:
-    """The control plane for fleets of single-tenant deployments."""
+    """Run the control plane for fleets of single-tenant deployments."""
 
 
 @main.command()

@@ -42,8 +42,10 @@ def without_workloads(rules: Iterable[Rule]) -> list[Rule]:
 
 
 def data_plane_rules(tenancy: Iterable[Rule], kinds: Mapping[str, str]) -> list[Rule]:
-    """Return what a stack needs on its data plane. `kinds`: plural of each kind whose objects are read live, and
-    its group."""
+    """Return what a stack needs on its data plane.
+
+    `kinds`: plural of each kind whose objects are read live, and its group.
+    """
     reads = [
         Rule(groups=(group,), resources=(name,), verbs=("get",)) for name, group in kinds.items()
     ]
@@ -94,7 +96,7 @@ def data_plane_files(
 
 
 def _bound(made: Manifest) -> Manifest:
-    """The binding, of the account on the data plane."""
+    """Return the binding, of the account on the data plane."""
     (subject,) = made["subjects"]
     metadata = dict(made["metadata"])
     if made["kind"] == "RoleBinding":

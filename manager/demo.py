@@ -75,7 +75,7 @@ async def _run(console: Console, rows: int, folder: Path, *, exit_when_ready: bo
 
 @contextmanager
 def taken(folder: Path) -> Iterator[None]:
-    """Holds the folder, which gets fresh logs. Raises FolderInUse while another demo has it."""
+    """Hold the folder, which gets fresh logs. Raises FolderInUse while another demo has it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         try:
@@ -91,8 +91,10 @@ def taken(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[Any]:
-    """The first SIGINT or SIGTERM cancels the running task, wherever it is; the second ends the
-    process, and the kernel its children. Yields a function that returns whether there was one."""
+    """Yield the first SIGINT or SIGTERM cancels the running task, wherever it is; the second ends the process, and the kernel its children.
+
+    Yields a function that returns whether there was one.
+    """
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     seen = 0
 
@@ -133,7 +135,7 @@ def seed_table(path: Path, rows: int) -> None:
 
 
 async def apply_samples(client: Client) -> None:
-    """The registry, reading the seeded table, and two templates."""
+    """Return the registry, reading the seeded table, and two templates."""
     registry = sample("tenantregistry.yaml")
     registry["spec"]["source"] = {
         "type": "sqlite",
@@ -145,7 +147,7 @@ async def apply_samples(client: Client) -> None:
 
 
 def sample(name: str) -> dict[str, Any]:
-    """A sample manifest in the demo's namespace."""
+    """Return a sample manifest in the demo's namespace."""
     manifest: dict[str, Any] = yaml.safe_load((SAMPLES / name).read_text())
     manifest["metadata"]["namespace"] = NAMESPACE
     return manifest
@@ -166,13 +168,13 @@ def manager_command(kubeconfig: Path, folder: Path) -> list[str]:
 
 
 async def start_manager(cluster: EmbeddedCluster, folder: Path) -> ChildProcess:
-    """The manager as a process of its own."""
+    """Return the manager as a process of its own."""
     command = manager_command(cluster.kubeconfig("manager"), folder)
     return await ChildProcess.start(command, log=folder / "manager.log", ready=False)
 
 
 def explain(console: Console, kubeconfig: Path, folder: Path) -> None:
-    """What to try."""
+    """Return what to try."""
     for line in (
         f"kubeconfig: {kubeconfig}",
         f"table:      {folder / TABLE_FILE} (change a row, and only its tenants follow)",
@@ -244,7 +246,7 @@ def counts(registry: TenantRegistry) -> str:
 def fleet(
     registry: TenantRegistry, templates: list[TenantTemplate], tenants: list[Tenant]
 ) -> Table:
-    """The live view: counts, and the tenants that are not ready first."""
+    """Return the live view: counts, and the tenants that are not ready first."""
     caption = ", ".join(
         f"{item.metadata.name}: {item.status.ready_tenants}/{item.status.total_tenants}"
         for item in templates

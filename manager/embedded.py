@@ -35,5 +35,5 @@ class EmbeddedCluster:
         await self._environment.stop()
 
     def kubeconfig(self, user: str) -> Path:
-        """The path of a user's kubeconfig; users are `admin` and `manager`."""
+        """Return the path of a user's kubeconfig; users are `admin` and `manager`."""
         return self._environment.kubeconfig(user)

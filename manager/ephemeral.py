@@ -52,7 +52,7 @@ def _name(given: str | None) -> str:
 
 
 def _ask(given: dict[str, Any], what: Callable[[Ephemerals], Awaitable[T]]) -> T:
-    """Raises ClickException for what a rule is against."""
+    """Raise ClickException for what a rule is against."""
     namespace = given["namespace"]
     try:
         return talk(

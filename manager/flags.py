@@ -9,7 +9,7 @@ Command = Callable[..., Any]
 
 
 def with_options(command: Command, *options: Callable[[Command], Command]) -> Command:
-    """The command with the options, shown in this order."""
+    """Return the command with the options, shown in this order."""
     for option in reversed(options):
         command = option(command)
     return command

@@ -44,7 +44,7 @@ _COLUMNS: Final = (
 
 @click.group()
 def fleet() -> None:
-    """Data planes: list them, forget one that is lost."""
+    """List data planes, and forget one that is lost."""
 
 
 @fleet.command()

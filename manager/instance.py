@@ -32,7 +32,7 @@ instance.add_command(describe)
 
 
 def _annotating(names: tuple[str, ...], value: str | None, said: str) -> Any:
-    """A command that sets or removes annotations of one instance."""
+    """Return a command that sets or removes annotations of one instance."""
 
     @click.argument("instance_name", metavar="NAME")
     @cluster_options

@@ -161,14 +161,16 @@ def files(directory: Path) -> dict[str, str]:
 
 
 def _data_plane_layout() -> dict[str, str]:
-    """The folder of a data plane: the kinds of the tenancy system, and the rights of a stack's kubeconfig."""
+    """Return the folder of a data plane: the kinds of the tenancy system, and the rights of a stack's kubeconfig."""
     live = {Tenant.mapping().plural: Tenant.gvk().group}
     return data_plane_files(data_plane_rules(rules_of("tenancy"), live), ["../crd"], LABELS)
 
 
 def _webhook_layout() -> dict[str, str]:
-    """The folder of an overlay with the option `--webhooks`: configurations, and the right to put
-    into them the authority of the certificates that managers make. The service is written by hand.
+    """Return the folder of an overlay with the option `--webhooks`.
+
+    It has the configurations, and the right to put into them the authority of the certificates that managers
+    make. The service is written by hand.
     """
     options = RunOptions()
     rules = serves_webhooks(
@@ -196,7 +198,7 @@ def _webhook_layout() -> dict[str, str]:
 
 
 def _operator_layout() -> dict[str, str]:
-    """The folder of the operator, a program with rights of its own. Its Deployment is written by hand."""
+    """Return the folder of the operator, a program with rights of its own. Its Deployment is written by hand."""
     account = "fleet-operator"
     own = [*leads(OPERATOR_LEASE), READS_OWN_POD]
     made = {
@@ -274,7 +276,7 @@ def read_namespaces(file: Path) -> list[str]:
 
 
 def namespaced_overlay(file: Path) -> dict[str, str]:
-    """The folder of an installation that watches the namespaces in `file`.
+    """Return the folder of an installation that watches the namespaces in `file`.
 
     A Role in each of them, and a ClusterRole for cluster-scoped resources alone.
     """
@@ -315,7 +317,7 @@ def namespaced_overlay(file: Path) -> dict[str, str]:
 
 
 def _bound(namespace: str, name: str, kind: str, role: str) -> Manifest:
-    """A RoleBinding of a role to the manager's account, in a namespace that is not its own."""
+    """Return a RoleBinding of a role to the manager's account, in a namespace that is not its own."""
     made = binding(name, f"ctrlruntime-{role}", "ctrlruntime-controller-manager", kind="Role")
     (subject,) = made["subjects"]
     return {
@@ -327,7 +329,7 @@ def _bound(namespace: str, name: str, kind: str, role: str) -> Manifest:
 
 
 def _overlay(system: str) -> dict[str, str]:
-    """The folder of an installation with one system: its CRDs, its roles, and no other rights."""
+    """Return the folder of an installation with one system: its CRDs, its roles, and no other rights."""
     modules = [each.module for name, each in SYSTEMS.items() if name != system]
     others = find_kinds(load([FLEET, *modules]))
     role, *_ = roles(rules_of(system))
@@ -360,13 +362,13 @@ _DELETED = {**_NAMELESS, "$patch": "delete"}
 
 
 def _argument(value: str) -> dict[str, str]:
-    """The operation of a JSON patch that adds an argument of the manager."""
+    """Return the operation of a JSON patch that adds an argument of the manager."""
     path = "/spec/template/spec/containers/0/args/-"
     return {"op": "add", "path": path, "value": value}
 
 
 def _patch(patch: object, kind: str, name: str) -> dict[str, object]:
-    """A patch in a kustomization; `name` is a regular expression."""
+    """Return a patch in a kustomization; `name` is a regular expression."""
     return {"patch": json.dumps(patch), "target": {"kind": kind, "name": name}}
 
 
@@ -381,5 +383,5 @@ def generate(directory: Path) -> list[Path]:
 
 
 def check(directory: Path) -> str:
-    """What differs between code and files, as a diff; empty if nothing does."""
+    """Return what differs between code and files, as a diff; empty if nothing does."""
     return drift(files(directory), directory)

@@ -26,7 +26,7 @@ _TIMEOUT = click.option(
 
 @click.group()
 def node() -> None:
-    """What runs beside a node of a chain, and before it. Pods of node sets start it."""
+    """Run what is beside a node of a chain, and before it. Pods of node sets start it."""
 
 
 def _address(url: str) -> "Address":

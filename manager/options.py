@@ -76,7 +76,7 @@ class RunOptions:
     cosmos: CosmosOptions = field(default_factory=CosmosOptions)
 
     def manager_options(self) -> ManagerOptions:
-        """The runtime's part of the options."""
+        """Return the runtime's part of the options."""
         return ManagerOptions(
             name="manager",
             namespaces=self.namespaces or None,

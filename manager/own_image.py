@@ -27,7 +27,7 @@ class NoSidecarImage(ValueError):
 
 
 async def own_image(config: Config, namespace: str) -> str:
-    """The image of the manager's container, from its Pod in `namespace`. Raises OwnImageUnknown."""
+    """Return the image of the manager's container, from its Pod in `namespace`. Raises OwnImageUnknown."""
     pod = socket.gethostname()
     try:
         async with Client.connect(config) as client:

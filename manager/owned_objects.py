@@ -110,8 +110,10 @@ async def _resources(client: Client, path: str, group: str, version: str) -> lis
 
 
 async def owned_objects(client: Client) -> AsyncIterator[OwnedObject]:
-    """Yield every object that our custom resources own. Raises the client's errors: in doubt
-    nothing may be deleted."""
+    """Yield every object that our custom resources own.
+
+    Raises the client's errors: in doubt nothing may be deleted.
+    """
     for mapping in await served_kinds(client):
         if mapping.gvk.group in GROUPS:
             continue

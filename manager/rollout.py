@@ -282,7 +282,7 @@ def _patch_rollout(
 
 
 async def _revisions(client: Client, template: TenantTemplate) -> list[_Revision]:
-    """The recorded revisions of a template that are what their names say, by number."""
+    """Return the recorded revisions of a template that are what their names say, by number."""
     name, uid = template.metadata.name or "", template.metadata.uid
     objects = await client.list(
         CONTROLLER_REVISION,
@@ -302,7 +302,7 @@ async def _revisions(client: Client, template: TenantTemplate) -> list[_Revision
 
 
 def _choose(found: list[_Revision], template: TenantTemplate, number: int | None) -> _Revision:
-    """The revision to go back to. Raises ClickException if there is none."""
+    """Return the revision to go back to. Raises ClickException if there is none."""
     name, present = template.metadata.name, Blueprint.of(template).revision
     if number is not None:
         chosen = [item for item in found if item.number == number]

@@ -116,7 +116,7 @@ def run(**given: Any) -> None:
 
 
 def _check_serving(options: RunOptions) -> None:
-    """Raises UsageError for what could not be served."""
+    """Raise UsageError for what could not be served."""
     if options.metrics_cert_path is not None and not options.metrics_secure:
         raise click.UsageError("--metrics-cert-path needs --metrics-secure")
     if options.tenancy.webhooks and options.webhook_port != -1:
@@ -146,7 +146,7 @@ TENANCY_OPTIONS = (
 
 
 def own_namespace() -> frozenset[str]:
-    """The namespace that the manager's Pod runs in; none outside of a cluster."""
+    """Return the namespace that the manager's Pod runs in; none outside of a cluster."""
     try:
         return frozenset({SERVICE_ACCOUNT_NAMESPACE.read_text().strip()})
     except OSError:

@@ -56,7 +56,7 @@ def exports_traces(environment: Mapping[str, str]) -> bool:
 async def exported_traces(
     environment: Mapping[str, str], logger: FilteringBoundLogger
 ) -> AsyncIterator[TracerProvider | None]:
-    """The provider for the manager's spans, None if traces are off. Flushes at the end."""
+    """Yield the provider for the manager's spans, None if traces are off. Flushes at the end."""
     if not exports_traces(environment):
         yield None
         return

@@ -181,7 +181,7 @@ class Cache:
     # -- reading ---------------------------------------------------------------------------
 
     def informer(self, kind: KindRef, *, tracked: str | None = None) -> Informer:
-        """The informer of a kind. Raises UndeclaredKind.
+        """Return the informer of a kind. Raises UndeclaredKind.
 
         Of several, one that tracks the field manager `tracked`, else the one that watches everything.
         """
@@ -224,7 +224,7 @@ class Cache:
         namespace: str | None = None,
         tracked: str | None = None,
     ) -> Entry | None:
-        """The shared entry itself, to be read and not changed. Raises what `get` raises.
+        """Return the shared entry itself, to be read and not changed. Raises what `get` raises.
 
         Where several informers of the kind have the object, the entry comes from the one that tracks
         the field manager `tracked`, else from one that keeps whole objects. For a reader whose own informer
@@ -353,7 +353,7 @@ class Cache:
     # -- our own writes --------------------------------------------------------------------
 
     def client(self) -> CachedClient:
-        """Reads declared kinds from here; its writes are visible here as soon as they are answered."""
+        """Read declared kinds from here; its writes are visible here as soon as they are answered."""
         return CachedClient(self)
 
     def unconfirmed(self, kind: KindRef, name: str, *, namespace: str | None = None) -> bool:
@@ -374,7 +374,7 @@ class Cache:
     async def refresh(
         self, kind: KindRef, name: str, *, namespace: str | None = None
     ) -> Entry | None:
-        """Reads one object from the server into the stores. Returns its entry, None if there is none."""
+        """Read one object from the server into the stores. Returns its entry, None if there is none."""
         found: Entry | None = None
         for informer in self._informers(kind):
             if informer.covers(namespace or "") or not informer.mapping.namespaced:
@@ -382,7 +382,7 @@ class Cache:
         return found
 
     async def settle(self, kind: KindRef | None = None) -> None:
-        """Reads every object in doubt (of one kind) from the server; an idle cache has none."""
+        """Read every object in doubt (of one kind) from the server; an idle cache has none."""
         uses = [use.informer for use in self._uses.values()]
         for informer in uses if kind is None else self._informers(kind):
             for key in informer.unconfirmed_keys:
@@ -395,7 +395,7 @@ class Cache:
     # -- life ------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Starts every declared informer and returns; see `wait_synced`. Once only."""
+        """Start every declared informer and return; see `wait_synced`. Once only."""
         if self._started:
             raise RuntimeError("the cache is already started")
         self._started = True
@@ -403,7 +403,7 @@ class Cache:
             self._run(use)
 
     async def run(self) -> None:
-        """Starts, and stops when cancelled."""
+        """Start, and stop when cancelled."""
         await self.start()
         try:
             await self._ended.wait()
@@ -411,7 +411,7 @@ class Cache:
             await self.stop()
 
     async def stop(self) -> None:
-        """Ends every watch. The stores stay readable."""
+        """End every watch. The stores stay readable."""
         self._ended.set()
         tasks = [use.task for use in self._uses.values() if use.task is not None]
         for task in tasks:
@@ -441,8 +441,9 @@ class Cache:
             raise TimeoutError(f"not synced within {timeout} s: {waiting}") from error
 
     async def wait_started(self, timeout: float) -> None:
-        """Wait until every declared kind has synced, each no longer than its own ``sync_timeout``, or than
-        ``timeout`` seconds where none was declared.
+        """Wait until every declared kind has synced, each no longer than its own ``sync_timeout``.
+
+        Where none was declared, ``timeout`` seconds are the limit.
 
         Optional kinds that have not synced by then are logged, and not waited for; reading them raises NotSynced.
         Raises CacheSyncTimeout, which names the other kinds.
@@ -491,8 +492,7 @@ class Cache:
         }
 
     def failed(self) -> dict[GroupVersionKind, Exception | None]:
-        """Return kinds whose informer has had ``failure_threshold`` unexpected errors in a row, or has ended,
-        and the last error of each."""
+        """Return kinds whose informer has had ``failure_threshold`` unexpected errors in a row, or has ended, and the last error of each."""
         return {
             use.informer.gvk: use.informer.last_error
             for use in self._uses.values()
@@ -501,7 +501,7 @@ class Cache:
         }
 
     def missing(self) -> dict[GroupVersionKind, float]:
-        """Declared kinds that the server does not serve, and since when (seconds since the epoch)."""
+        """Return declared kinds that the server does not serve, and since when (seconds since the epoch)."""
         now, tick = self.options.clock(), self.options.informers.reflector.clock()
         return {
             use.informer.gvk: now - (tick - use.informer.missing_since)
@@ -510,7 +510,7 @@ class Cache:
         }
 
     def notify_discovery_changed(self, *, removed: str = "") -> None:
-        """A CRD came or went: look for missing kinds now. Called by a watch on CRDs.
+        """Look for missing kinds now, since a CRD came or went. Called by a watch on CRDs.
 
         `removed`: the name of a CRD that was deleted (`<plural>.<group>`): informers of its kinds check
         whether they are served still.
@@ -551,7 +551,7 @@ class Cache:
         return Informer(mapping, selection, surroundings, **options)
 
     def _mapping(self, kind: KindRef) -> tuple[RESTMapping, bool]:
-        """The mapping and whether it is certain: discovery has to be asked for an unknown name."""
+        """Return the mapping and whether it is certain: discovery has to be asked for an unknown name."""
         mapping = mapping_of(kind)
         if mapping is not None:
             return mapping, True

@@ -80,7 +80,7 @@ class CachedClient(Client):
         metadata_only: bool = False,
         consistency: Consistency = "ryow",
     ) -> Any:
-        """Raises NotFound, and what ``Cache.get`` raises."""
+        """Raise NotFound, and what ``Cache.get`` raises."""
         mapping = await self.mapping(kind)
         if self._is_live(mapping, consistency):
             return await super().get(kind, name, namespace=namespace, metadata_only=metadata_only)

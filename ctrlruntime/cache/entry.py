@@ -135,7 +135,7 @@ class Entry(msgspec.Struct, Generic[KindT], gc=False):
         return None if raw is None else orjson.loads(memoryview(raw))
 
     def metadata(self) -> Manifest:
-        """The metadata as the server spells it, a fresh dict, without ``managedFields``."""
+        """Return the metadata as the server spells it, a fresh dict, without ``managedFields``."""
         metadata: Manifest = {"name": self.name}
         if self.namespace:
             metadata["namespace"] = self.namespace
@@ -160,7 +160,7 @@ class Entry(msgspec.Struct, Generic[KindT], gc=False):
         return metadata
 
     def decode(self) -> Manifest:
-        """The whole object as a fresh dict, the caller's own."""
+        """Return the whole object as a fresh dict, the caller's own."""
         manifest: Manifest = {
             "apiVersion": self.api_version,
             "kind": self.kind,
@@ -171,7 +171,7 @@ class Entry(msgspec.Struct, Generic[KindT], gc=False):
         return manifest
 
     def typed(self, cls: type[ResourceT]) -> ResourceT:
-        """The object as one of our own kinds, a fresh instance; pydantic's ValidationError if it does not fit."""
+        """Return the object as one of our own kinds, a fresh instance; pydantic's ValidationError if it does not fit."""
         return cls.from_manifest(self.decode())
 
 
@@ -193,7 +193,7 @@ def identity_of(document: Document) -> Identity | None:
 
 
 def split(body: bytes) -> Document:
-    """Raises msgspec.DecodeError when the bytes are not an object."""
+    """Raise msgspec.DecodeError when the bytes are not an object."""
     return _document_decoder.decode(body)
 
 
@@ -219,7 +219,7 @@ class EntryDecoder:
         self._owned: dict[bytes, bytes] = {}
 
     def decode(self, body: bytes | memoryview | msgspec.Raw) -> Entry:
-        """Raises msgspec.DecodeError (a ValueError) when the bytes are not an object with metadata."""
+        """Raise msgspec.DecodeError (a ValueError) when the bytes are not an object with metadata."""
         return self.take(_document_decoder.decode(body))
 
     def take(self, document: Document) -> Entry:
@@ -326,11 +326,12 @@ def normalise_owned(fields_v1: bytes) -> bytes:
 
 
 def owner_uids(entry: Entry) -> Iterable[str]:
+    """Return the UIDs of the owners, as an index function."""
     return [owner.uid for owner in entry.owners]
 
 
 def label_value(label: str) -> Callable[[Entry], Iterable[str]]:
-    """An index function: the value of one label, nothing where it is absent."""
+    """Return an index function: the value of one label, nothing where it is absent."""
 
     def values(entry: Entry) -> Iterable[str]:
         value = entry.labels.get(label)
@@ -340,7 +341,7 @@ def label_value(label: str) -> Callable[[Entry], Iterable[str]]:
 
 
 def annotation_value(annotation: str) -> Callable[[Entry], Iterable[str]]:
-    """An index function: the value of one annotation, nothing where it is absent."""
+    """Return an index function: the value of one annotation, nothing where it is absent."""
 
     def values(entry: Entry) -> Iterable[str]:
         value = entry.annotations.get(annotation)

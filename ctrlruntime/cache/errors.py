@@ -12,6 +12,8 @@ class CacheSyncTimeout(TimeoutError):
 
 
 class CacheNotStarted(CacheError):
+    """A read before the cache was started."""
+
     def __init__(self) -> None:
         super().__init__(
             "the cache is not started; read after the manager has started, or use the live client"
@@ -19,6 +21,8 @@ class CacheNotStarted(CacheError):
 
 
 class UndeclaredKind(CacheError):
+    """A read of a kind that no informer was declared for."""
+
     def __init__(self, gvk: GroupVersionKind) -> None:
         super().__init__(
             f"{gvk} is not declared: a read would need a watch that was not requested. Declare it with "
@@ -28,6 +32,8 @@ class UndeclaredKind(CacheError):
 
 
 class NotSynced(CacheError):
+    """A read of a kind whose first list is not through."""
+
     def __init__(self, gvk: GroupVersionKind, error: BaseException | None) -> None:
         why = f"; last error: {error}" if error is not None else ""
         super().__init__(
@@ -37,6 +43,8 @@ class NotSynced(CacheError):
 
 
 class OutsideCache(CacheError):
+    """A read of a namespace that the kind is not watched in."""
+
     def __init__(self, gvk: GroupVersionKind, namespace: str, watched: list[str]) -> None:
         super().__init__(
             f"{gvk}: namespace {namespace!r} is not watched, only {', '.join(watched)}; "
@@ -45,6 +53,8 @@ class OutsideCache(CacheError):
 
 
 class OnlyMetadata(CacheError):
+    """A read of the whole object where only metadata is watched."""
+
     def __init__(self, gvk: GroupVersionKind) -> None:
         super().__init__(
             f"{gvk} is watched as metadata only; read it with metadata_only=True, or declare it "

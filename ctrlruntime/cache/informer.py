@@ -150,7 +150,7 @@ class Informer:
         return self._synced.is_set()
 
     async def wait_synced(self, timeout: float | None = None) -> None:
-        """Raises TimeoutError naming the kind and the last error."""
+        """Raise TimeoutError naming the kind and the last error."""
         why = f" (last error: {self.last_error})" if self.last_error else ""
         await wait_for(self._synced, timeout, f"{self.gvk}: informer not synced{why}")
 
@@ -209,8 +209,10 @@ class Informer:
         return registration
 
     def add_served_handler(self, handler: Callable[[bool], None]) -> None:
-        """Call `handler` with False when the server ceases to serve the kind, with True once its objects are
-        listed after that. It must not block; the store keeps what was last known meanwhile."""
+        """Call `handler` with False when the server ceases to serve the kind, with True once its objects are listed after that.
+
+        It must not block; the store keeps what was last known meanwhile.
+        """
         self._served_handlers.append(handler)
 
     def _emit_served(self, served: bool) -> None:
@@ -303,7 +305,7 @@ class Informer:
         return True
 
     def discovery_changed(self) -> None:
-        """A missing kind may have appeared."""
+        """Look for the kind again: a missing one may have appeared."""
         self._discovery.set()
 
     def check_served(self) -> None:
@@ -349,7 +351,7 @@ class Informer:
         return True
 
     async def _reflect(self) -> None:
-        """Raises KindMissing."""
+        """Raise KindMissing."""
         await _first_to_end(*(self._reflector(scope).run() for scope in self.selection.scopes))
 
     def _reflector(self, scope: str) -> Reflector:
@@ -529,14 +531,14 @@ class Informer:
         self._ledger.end(ticket)
 
     def wrote(self, entry: Entry, ticket: PendingWrite | None = None) -> None:
-        """An answered write: visible from now on. ``ticket``: that of the write, if its key was known before."""
+        """Take in an answered write: it is visible from now on. ``ticket``: that of the write, if its key was known before."""
         events = self._ledger.wrote(entry, ticket)
         if events:
             self.own_events.expect(entry)
             self._emit_all(events)
 
     def deleted(self, ticket: PendingWrite, uid: str | None) -> None:
-        """An answered delete: gone from now on, whatever the watch still has to tell."""
+        """Take in an answered delete: the object is gone from now on, whatever the watch still has to tell."""
         self._emit_all(self._ledger.deleted(ticket, uid))
 
     def write_failed(self, error: Exception) -> None:
@@ -552,7 +554,7 @@ class Informer:
         self._emit_all(self._ledger.deleting(entry))
 
     def doubt(self, key: Key) -> None:
-        """What ``key`` looks like is not known until it is read from the server."""
+        """Mark ``key`` as unconfirmed until it is read from the server."""
         self._ledger.doubt(key)
 
     def doubt_selected(self, selection: Selection) -> None:
@@ -571,7 +573,7 @@ class Informer:
         return self._ledger.unconfirmed_keys
 
     async def refresh(self, key: Key) -> Entry | None:
-        """Reads one object from the server, into the store. A list of one tells the version even of nothing."""
+        """Read one object from the server, into the store. A list of one tells the version even of nothing."""
         ticket = self._ledger.begin(key)
         try:
             entry, version = await self._read_one(key)
@@ -585,7 +587,7 @@ class Informer:
     async def _read_one(
         self, key: Key, not_older_than: str | None = None
     ) -> tuple[Entry | None, str]:
-        """The object, or None, and the version of the list of one."""
+        """Return the object, or None, and the version of the list of one."""
         namespace, name = key
         source = self._around.list_watch(self, namespace or None)
         entry: Entry | None = None
@@ -625,7 +627,7 @@ def _is_being_cancelled() -> bool:
 
 
 async def _first_to_end(*endless: Coroutine[Any, Any, None]) -> None:
-    """Runs them side by side; when one ends, by an error, the others end too and it is raised.
+    """Run them side by side; when one ends, by an error, the others end too and it is raised.
 
     A TaskGroup would leave its task marked as cancelled when the error is caught (CPython before
     3.13), and later time limits inside it would then not work.

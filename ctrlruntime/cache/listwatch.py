@@ -21,14 +21,16 @@ class WatchRequest:
 
 
 class ListWatch(Protocol):
+    """Lists and watches one kind for a Reflector, as client-go's ListerWatcher."""
+
     def pages(
         self, *, limit: int, not_older_than: str | None = None, name: str | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """A consistent list, or one at least as new as a version; ``name`` narrows it to one object."""
+        """Return a consistent list, or one at least as new as a version; ``name`` narrows it to one object."""
         ...
 
     def watch(self, request: WatchRequest) -> AsyncGenerator[bytes, None]:
-        """The lines of a watch."""
+        """Return the lines of a watch."""
         ...
 
 

@@ -10,25 +10,25 @@ class InformerObserver(Protocol):
     """Hooks behind the counters and ``sync_seconds`` of ``ctrlruntime_informer_*``."""
 
     def relisted(self, gvk: GroupVersionKind) -> None:
-        """A list was read again after the first."""
+        """Count a list that was read again after the first."""
 
     def watch_restarted(self, gvk: GroupVersionKind) -> None:
-        """A watch ended and will be taken up again."""
+        """Count a watch that ended and will be taken up again."""
 
     def synced(self, gvk: GroupVersionKind, seconds: float) -> None:
-        """The first list has gone through store and handlers."""
+        """Record that the first list has gone through store and handlers."""
 
     def handler_failed(self, gvk: GroupVersionKind) -> None:
-        """A handler raised; the event is lost to it alone."""
+        """Count a handler that raised; the event is lost to it alone."""
 
     def index_failed(self, gvk: GroupVersionKind) -> None:
-        """An index function raised; the object has no value in that index."""
+        """Count an index function that raised; the object has no value in that index."""
 
     def transform_failed(self, gvk: GroupVersionKind) -> None:
-        """A transform raised; the object's state was left out."""
+        """Count a transform that raised; the object's state was left out."""
 
     def restarted(self, gvk: GroupVersionKind) -> None:
-        """An unexpected error ended the informer's list and watch; both start again."""
+        """Count an unexpected error that ended the informer's list and watch; both start again."""
 
 
 class NoInformerObserver:

@@ -100,7 +100,7 @@ def _candidates(
 
 
 def _by_indexes(store: Store, indexes: IndexValues) -> Entries:
-    """The rarest first; the others narrow it."""
+    """Return the rarest first; the others narrow it."""
     ordered = sorted(indexes, key=lambda item: store.count(*item))
     found = store.by_index(*ordered[0])
     for index, value in ordered[1:]:

@@ -79,10 +79,10 @@ class Sink(Protocol):
         """None for an object that cannot be kept; the sink reports it."""
 
     def decode_listed(self, body: msgspec.Raw | Document) -> Entry | None:
-        """The same for an object of a list: a kept state, if this one cannot be kept."""
+        """Return the same for an object of a list: a kept state, if this one cannot be kept."""
 
     def decode_deleted(self, body: msgspec.Raw | Document) -> Entry | None:
-        """The same for the last state of a deleted object."""
+        """Return the same for the last state of a deleted object."""
 
     def begin_list(self) -> ListTicket: ...
 
@@ -95,7 +95,7 @@ class Sink(Protocol):
         consistent: bool,
         trusted: bool,
     ) -> None:
-        """Raises StaleList."""
+        """Raise StaleList."""
 
     def observe(self, entry: Entry, *, deleted: bool) -> None: ...
 
@@ -166,7 +166,7 @@ class Reflector:
         return self._version
 
     async def run(self) -> None:
-        """Raises KindMissing when the server does not serve the kind."""
+        """Raise KindMissing when the server does not serve the kind."""
         while True:
             wait = 0.0
             try:
@@ -204,7 +204,7 @@ class Reflector:
         )
 
     def _failed(self, error: Exception) -> float:
-        """What a failure means for the next turn. Returns how long to wait before it."""
+        """Return how long to wait after a failure before the next turn."""
         if isinstance(error, NotFound):
             raise KindMissing(str(error)) from error
         self._sink.failed(error)
@@ -251,8 +251,10 @@ class Reflector:
         await self._take(ticket, entries, version)
 
     async def _take(self, ticket: ListTicket, entries: list[Entry], version: str) -> None:
-        """Pass a list to the sink. A server that keeps giving older lists was restored from a
-        backup: after three it is believed."""
+        """Pass a list to the sink.
+
+        A server that keeps giving older lists was restored from a backup: after three it is believed.
+        """
         await self._sink.replace(
             ticket,
             entries,
@@ -371,7 +373,7 @@ class Reflector:
         return self._sink.decode(event.object)
 
     async def _initial_events(self, lines: AsyncGenerator[bytes, None]) -> None:
-        """Reads the list part of a stream; nothing of it is visible before its end."""
+        """Read the list part of a stream; nothing of it is visible before its end."""
         ticket = self._sink.begin_list()
         found: dict[Key, Entry] = {}
         count = 0

@@ -52,7 +52,7 @@ class Registration:
         return self._done.is_set()
 
     async def wait_synced(self, timeout: float | None = None) -> None:
-        """Raises TimeoutError naming the kind."""
+        """Raise TimeoutError naming the kind."""
         await wait_for(self._done, timeout, f"{self._describe}: handler not synced")
 
     def remove(self) -> None:
@@ -75,7 +75,7 @@ class Registration:
         self._check()
 
     def deliver(self, event: Event) -> None:
-        """A change of the store. Of an object not reported yet, only the latest state counts."""
+        """Report a change of the store. Of an object not reported yet, only the latest state counts."""
         if self._pending:
             key = key_of(event)
             if key is not None and key in self._pending:
@@ -111,6 +111,7 @@ class Registration:
 
 
 def key_of(event: Event) -> Key | None:
+    """Return the key of the object that an event is about."""
     match event:
         case CreateEvent(new=entry) | UpdateEvent(new=entry) | DeleteEvent(old=entry):
             return entry.key
@@ -119,6 +120,7 @@ def key_of(event: Event) -> Key | None:
 
 
 async def wait_for(event: asyncio.Event, timeout: float | None, message: str) -> None:
+    """Wait for an event. Raises TimeoutError with the message."""
     try:
         async with asyncio.timeout(timeout):
             await event.wait()

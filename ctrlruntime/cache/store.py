@@ -201,7 +201,7 @@ class Store:
         return list(islice(found, limit))
 
     def by_index(self, index: str, value: str) -> Entries:
-        """Raises UnknownIndex for an index that was not added."""
+        """Raise UnknownIndex for an index that was not added."""
         entries = self._entries
         return [entries[key] for key in self._index(index).keys(value)]
 
@@ -212,11 +212,11 @@ class Store:
         return len(bucket) if isinstance(bucket, set) else 1
 
     def index_values(self, index: str) -> Values:
-        """The values in use; empty buckets are removed, so each has at least one object."""
+        """Return the values in use; empty buckets are removed, so each has at least one object."""
         return list(self._index(index).buckets)
 
     def add_index(self, name: str, fn: IndexFn | None = None) -> None:
-        """Adds an index over all entries, also those already here. Adding the same again is a no-op."""
+        """Add an index over all entries, also those already here. Adding the same again is a no-op."""
         if fn is None:
             if not name.startswith(LABEL_PREFIX):
                 if name in self._indexes:
@@ -259,7 +259,7 @@ class Store:
         return old
 
     def remove(self, key: Key) -> Entry | None:
-        """Removes and returns what was there."""
+        """Remove and return what was there."""
         old = self._entries.pop(key, None)
         if old is None:
             return None

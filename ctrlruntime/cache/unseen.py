@@ -47,8 +47,10 @@ class UnseenDeletes:
             self._read = (sequence, version)
 
     def reached(self, version: int) -> int:
-        """Take in that every watch has reached ``version``. Return the number before which deletes are passed
-        since the last call, or 0."""
+        """Take in that every watch has reached ``version``.
+
+        Return the number before which deletes are passed since the last call, or 0.
+        """
         if self._read is None or version < self._read[1]:
             return 0
         sequence, self._read = self._read[0], None

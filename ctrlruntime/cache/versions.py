@@ -4,7 +4,7 @@ from ctrlruntime.cache.entry import Entry
 
 
 def number(resource_version: str) -> int:
-    """The version as an integer; 0 for one that cannot be compared (an aggregated API may do so)."""
+    """Return the version as an integer; 0 for one that cannot be compared (an aggregated API may do so)."""
     try:
         return int(resource_version)
     except ValueError:

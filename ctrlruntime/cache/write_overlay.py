@@ -97,7 +97,7 @@ class WriteOverlay:
         namespaces: Collection[str] = (),
         selective: bool = False,
     ) -> None:
-        """``selective``: the watch has selectors, so its DELETED may only mean that an object left them."""
+        """Use the store. ``selective``: the watch has selectors, so its DELETED may only mean that an object left them."""
         self.store = store
         self._clock = clock
         self._matches = matches
@@ -119,7 +119,7 @@ class WriteOverlay:
     # -- what is known ---------------------------------------------------------------------
 
     def progress(self, scope: str = "") -> int:
-        """The version up to which the watch of ``scope`` has reported everything."""
+        """Return the version up to which the watch of ``scope`` has reported everything."""
         return self._scopes[scope].progress
 
     @property
@@ -177,7 +177,7 @@ class WriteOverlay:
         trusted: bool = False,
         refreshing: bool = False,
     ) -> Iterator[Event]:
-        """Takes over a list: deletions first, then what was listed. Lazy, so the caller can pause.
+        """Take over a list: deletions first, then what was listed. Lazy, so the caller can pause.
 
         ``consistent``: the list reflects everything committed before it was asked for. Raises
         StaleList at once if it cannot be that, unless ``trusted``, which gives up what was known
@@ -230,7 +230,7 @@ class WriteOverlay:
         return DeleteEvent(old, unknown=True)
 
     def _confirm(self, ticket: ListTicket) -> None:
-        """What was in doubt before the list was asked for is settled by it."""
+        """Settle with a list what was in doubt before it was requested."""
         if not self._split:
             self._pass(ticket.sequence)
             self._unseen.passed(ticket.sequence)
@@ -268,7 +268,7 @@ class WriteOverlay:
             self._gone = {uid: s for uid, s in self._gone.items() if s >= oldest}
 
     def wrote(self, entry: Entry, ticket: PendingWrite | None = None) -> list[Event]:
-        """The answer to a create, update, patch or apply, or to a delete that left the object there.
+        """Take in the answer to a create, update, patch or apply, or to a delete that left the object there.
 
         ``ticket``: that of the write, where its key was known before it was sent.
         """
@@ -291,7 +291,7 @@ class WriteOverlay:
         return _and(events, self._leave(entry, written))
 
     def deleted(self, ticket: PendingWrite, uid: str | None) -> list[Event]:
-        """The answer to a delete that reports the object as gone."""
+        """Take in the answer to a delete that reports the object as gone."""
         events = self._catch_up(ticket.key)
         old = self.store.get_by_key(ticket.key)
         if uid is None or (old is not None and old.uid != uid and version(old) > ticket.bound):
@@ -315,7 +315,7 @@ class WriteOverlay:
         return events
 
     def doubt(self, key: Key) -> None:
-        """The state of ``key`` is to be read from the server before it is acted on."""
+        """Mark ``key`` as unconfirmed: it is read from the server before it is acted on."""
         self._uncertain[key] = self._next()
 
     def deleting(self, entry: Entry) -> list[Event]:
@@ -358,7 +358,7 @@ class WriteOverlay:
     def settle(
         self, ticket: PendingWrite, entry: Entry | None, resource_version: str
     ) -> list[Event]:
-        """What a live read found, as of ``resource_version``: the object, or that there is none."""
+        """Take in what a live read found, as of ``resource_version``: the object, or that there is none."""
         events = self._catch_up(ticket.key)
         if self._uncertain.get(ticket.key, 0) < ticket.sequence:
             self._uncertain.pop(ticket.key, None)

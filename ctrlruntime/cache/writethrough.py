@@ -76,7 +76,7 @@ def _concerned(informers: Sequence[Informer], call: Call) -> list[Informer]:
 
 
 def _widened(call: Call, informers: Sequence[Informer]) -> Call:
-    """A full informer needs the whole answer, even if the caller wants metadata only."""
+    """Return a full informer needs the whole answer, even if the caller wants metadata only."""
     if call.headers:
         for informer in informers:
             if not informer.metadata_only:

@@ -41,8 +41,10 @@ class Authenticator(Protocol):
     def certificate(self) -> ClientCertificate | None: ...
 
     async def headers(self, *, refused: Mapping[str, str] | None = None) -> Mapping[str, str]:
-        """Return ``Authorization``, or nothing. ``refused``: what an earlier call returned, and the server
-        answered with 401. Raises AuthError."""
+        """Return ``Authorization``, or nothing.
+
+        ``refused``: what an earlier call returned, and the server answered with 401. Raises AuthError.
+        """
 
 
 class _Certified:
@@ -151,7 +153,7 @@ class ExecPlugin:
         )
 
     async def run(self) -> Mapping[str, Any]:
-        """The ``status`` of the ExecCredential it prints."""
+        """Return the ``status`` of the ExecCredential it prints."""
         spec: dict[str, Any] = {"interactive": False}
         if self.cluster is not None:
             spec["cluster"] = dict(self.cluster)
@@ -239,7 +241,7 @@ class ExecAuth:
         self.certificate: ClientCertificate | None = None
 
     def renewed(self) -> "ExecAuth":
-        """The same plugin, to be run anew."""
+        """Return the same plugin, to be run anew."""
         return ExecAuth(self._plugin, now=self._now)
 
     async def headers(self, *, refused: Mapping[str, str] | None = None) -> Mapping[str, str]:

@@ -46,11 +46,11 @@ class Caller:
     # -- clients with other defaults -------------------------------------------------------
 
     def namespaced(self, namespace: str) -> Self:
-        """Calls on namespaced kinds go to this namespace; naming another raises ValueError."""
+        """Call on namespaced kinds go to this namespace; naming another raises ValueError."""
         return self._with(replace(self.defaults, namespace=namespace))
 
     def dry_run(self) -> Self:
-        """Writes are validated by the server and not carried out."""
+        """Return a client whose writes the server validates and does not carry out."""
         return self._with(replace(self.defaults, dry_run=True))
 
     def field_owner(self, field_manager: str) -> Self:
@@ -61,7 +61,7 @@ class Caller:
         return self._with(replace(self.defaults, field_validation=validation))
 
     def impersonating(self, user: str) -> Self:
-        """Calls are made as another user, which needs the right to ``impersonate`` them.
+        """Return a client whose calls are made as another user, which needs the right to ``impersonate`` them.
 
         A service account is ``system:serviceaccount:<namespace>:<name>``; the server adds its groups.
         """
@@ -72,7 +72,7 @@ class Caller:
         return self.intercepted(impersonate)
 
     def intercepted(self, interceptor: Interceptor) -> Self:
-        """The interceptor sees every call before those added earlier do."""
+        """Return a client whose interceptor sees every call before those added earlier do."""
         other = copy.copy(self)
         other.interceptors = (interceptor, *self.interceptors)
         return other
@@ -161,12 +161,14 @@ class Caller:
 
 
 def as_json(body: bytes) -> Manifest:
+    """Return a body as a manifest."""
     return cast("Manifest", orjson.loads(body))
 
 
 def decode(
     body: bytes | msgspec.Raw, kind: KindRef, mapping: RESTMapping, metadata_only: bool
 ) -> Any:
+    """Return a body as an object of the kind."""
     manifest = orjson.loads(memoryview(body))
     return decode_manifest(manifest, mapping if metadata_only else kind, mapping)
 

@@ -25,7 +25,7 @@ class CertificateFiles:
     """A client certificate and its key."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
-        """Raises OSError where one cannot be read."""
+        """Raise OSError where one cannot be read."""
         self._certificate = certificate
         self._key = key
         self._stamp = _stamp(certificate, key)
@@ -67,7 +67,7 @@ class CAFile:
     """The authorities that are trusted."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError where it cannot be read."""
+        """Raise OSError where it cannot be read."""
         self._path = path
         self._stamp = _stamp(path)
         self._data = path.read_bytes()
@@ -104,6 +104,6 @@ def trust(context: ssl.SSLContext, ca_data: bytes) -> None:
 
 
 def _stamp(*paths: Path) -> _Stamp:
-    """What differs once a file, or what a link leads to, was replaced."""
+    """Return what differs once a file, or what a link leads to, was replaced."""
     found = [path.stat() for path in paths]
     return tuple((each.st_mtime_ns, each.st_ino, each.st_size) for each in found)

@@ -40,7 +40,7 @@ class Client(Reader, Writer):
         on_warning: Callable[[str], None] | None = None,
         logger: FilteringBoundLogger | None = None,
     ) -> Self:
-        """A client with a transport of its own; no request is made yet. Close it when done.
+        """Return a client with a transport of its own; no request is made yet. Close it when done.
 
         ``fence`` is asked about every write in the moment it is sent; see :class:`Transport`.
         ``delay`` returns the seconds that each request waits; ``on_warning`` receives the server's warnings.

@@ -53,7 +53,7 @@ class Config:
         home: Path | None = None,
         service_account: Path = SERVICE_ACCOUNT,
     ) -> "Config":
-        """The first of: ``kubeconfig``, ``$KUBECONFIG``, in-cluster, ``~/.kube/config``.
+        """Return the first of: ``kubeconfig``, ``$KUBECONFIG``, in-cluster, ``~/.kube/config``.
 
         ``context`` selects a context of a kubeconfig; the in-cluster configuration is skipped when
         it is given. Raises ConfigError saying what was tried, or what is wrong in the file.
@@ -97,7 +97,7 @@ class Config:
 
     @classmethod
     def of_kubeconfig(cls, kubeconfig: Kubeconfig, context: str | None = None) -> "Config":
-        """Raises ConfigError naming the file and entry that is wrong."""
+        """Raise ConfigError naming the file and entry that is wrong."""
         chosen = kubeconfig.context(context)
         return cls(
             host=chosen.server,

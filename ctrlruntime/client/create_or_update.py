@@ -32,7 +32,7 @@ class Upserted(StrEnum):
 async def create_or_update(
     client: Client, obj: Obj, mutate: Callable[[Obj], None]
 ) -> tuple[Obj, Upserted]:
-    """Reads the object that ``obj`` names, lets ``mutate`` change it in place, and updates it.
+    """Read the object that ``obj`` names, lets ``mutate`` change it in place, and update it.
 
     Created from ``obj`` and ``mutate`` where there is none. Nothing is sent when ``mutate`` changes
     nothing. Raises ValueError if it changes name or namespace, Conflict if another client was faster.
@@ -105,7 +105,7 @@ async def _patch(client: Client, obj: Obj, patch: dict[str, Any], subresource: s
 
 
 def _wire(obj: Resource[Any, Any] | Manifest) -> Manifest:
-    """A copy that later changes of ``obj`` do not reach."""
+    """Return a copy that later changes of ``obj`` do not reach."""
     manifest = obj.to_manifest() if isinstance(obj, Resource) else obj
     copied: Manifest = orjson.loads(orjson.dumps(manifest))
     return copied
@@ -136,7 +136,7 @@ async def retry_on_conflict(
     *,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> T:
-    """Runs ``attempt`` again while it raises Conflict. It has to read the object anew each time, live.
+    """Run ``attempt`` again while it raises Conflict. It has to read the object anew each time, live.
 
     A conflict over fields of another manager is not retried: it would not go away.
     """

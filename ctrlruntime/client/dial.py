@@ -43,7 +43,7 @@ class Endpoint:
 
     @classmethod
     def parse(cls, url: str) -> Endpoint:
-        """Raises ValueError for anything but an http or https URL with a host."""
+        """Raise ValueError for anything but an http or https URL with a host."""
         parts = urlsplit(url)
         if parts.scheme not in _PORTS or not parts.hostname:
             raise ValueError(
@@ -82,7 +82,7 @@ class Dialer:
     """What all of its connections read into."""
 
     async def dial(self) -> Connection:
-        """Raises ConnectFailed."""
+        """Raise ConnectFailed."""
         try:
             async with asyncio.timeout(self.timeout):
                 return await self._dial()
@@ -150,7 +150,7 @@ class _Tunnel(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     async def open(self, server: Endpoint, authorization: str) -> None:
-        """Raises BrokenConnection when the proxy refuses."""
+        """Raise BrokenConnection when the proxy refuses."""
         lines = [f"CONNECT {server} HTTP/1.1", f"Host: {server}"]
         if authorization:
             lines.append(f"Proxy-Authorization: {authorization}")
@@ -192,7 +192,7 @@ async def _connected_socket(endpoint: Endpoint) -> socket.socket:
 
 
 def _keepalive_socket(info: Any) -> socket.socket:
-    """A socket that finds out about a vanished peer within a minute."""
+    """Return a socket that finds out about a vanished peer within a minute."""
     family, kind, protocol, *_ = info
     sock = socket.socket(family, kind, protocol)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

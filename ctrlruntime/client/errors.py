@@ -55,7 +55,7 @@ class APIError(Exception):
         return any(cause.reason == reason for cause in self.causes)
 
     def status(self) -> dict[str, Any]:
-        """The Status object this error came from, or could have come from."""
+        """Return the Status object this error came from, or could have come from."""
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -74,27 +74,35 @@ class APIError(Exception):
 
 
 class BadRequest(APIError):
+    """The request is malformed (400)."""
+
     default_code = 400
     default_reason = "BadRequest"
 
 
 class Unauthorized(APIError):
+    """The credentials are missing or refused (401)."""
+
     default_code = 401
     default_reason = "Unauthorized"
 
 
 class Forbidden(APIError):
+    """The user lacks the right (403)."""
+
     default_code = 403
     default_reason = "Forbidden"
 
 
 class NotFound(APIError):
+    """The object or the kind does not exist (404)."""
+
     default_code = 404
     default_reason = "NotFound"
 
     @classmethod
     def of(cls, gvk: GroupVersionKind, plural: str, name: str) -> "NotFound":
-        """The error a server would have given for an object that is not there."""
+        """Return the error a server would have given for an object that is not there."""
         resource = f"{plural}.{gvk.group}" if gvk.group else plural
         return cls(
             f'{resource} "{name}" not found',
@@ -103,16 +111,22 @@ class NotFound(APIError):
 
 
 class MethodNotAllowed(APIError):
+    """The resource has no such verb (405)."""
+
     default_code = 405
     default_reason = "MethodNotAllowed"
 
 
 class NotAcceptable(APIError):
+    """The server cannot answer in the requested form (406)."""
+
     default_code = 406
     default_reason = "NotAcceptable"
 
 
 class AlreadyExists(APIError):
+    """An object of that name exists (409)."""
+
     default_code = 409
     default_reason = "AlreadyExists"
 
@@ -130,6 +144,8 @@ class Conflict(APIError):
 
 
 class Gone(APIError):
+    """What was requested is no longer there (410)."""
+
     default_code = 410
     default_reason = "Gone"
 
@@ -141,11 +157,15 @@ class Expired(Gone):
 
 
 class RequestEntityTooLarge(APIError):
+    """The body exceeds the server's limit (413)."""
+
     default_code = 413
     default_reason = "RequestEntityTooLarge"
 
 
 class UnsupportedMediaType(APIError):
+    """The server does not take that form of patch (415)."""
+
     default_code = 415
     default_reason = "UnsupportedMediaType"
 
@@ -158,11 +178,15 @@ class Invalid(APIError):
 
 
 class TooManyRequests(APIError):
+    """The server, or a disruption budget, refuses for now (429)."""
+
     default_code = 429
     default_reason = "TooManyRequests"
 
 
 class InternalError(APIError):
+    """The server, or a webhook it called, failed (500)."""
+
     default_code = 500
     default_reason = "InternalError"
 
@@ -175,11 +199,15 @@ class ServerTimeout(APIError):
 
 
 class ServiceUnavailable(APIError):
+    """The server, or an aggregated one, is not available (503)."""
+
     default_code = 503
     default_reason = "ServiceUnavailable"
 
 
 class Timeout(ServerTimeout):
+    """The server gave up waiting (504)."""
+
     default_code = 504
     default_reason = "Timeout"
 
@@ -244,7 +272,7 @@ _BY_CODE: dict[int, type[APIError]] = {
 def error_of_status(
     status: Mapping[str, Any], *, code: int | None = None, retry_after: float | None = None
 ) -> APIError:
-    """The error for a Status object, typed by its reason or else by its code."""
+    """Return the error for a Status object, typed by its reason or else by its code."""
     status_code = status.get("code")
     number = status_code if isinstance(status_code, int) else (code or 500)
     reason = status.get("reason") or ""
@@ -257,7 +285,7 @@ def error_of_status(
 
 
 def error_of_response(code: int, body: bytes, *, retry_after: float | None = None) -> APIError:
-    """The error for an answer of 400 or more, whether or not its body is a Status."""
+    """Return the error for an answer of 400 or more, whether or not its body is a Status."""
     try:
         status = orjson.loads(body)
     except ValueError:

@@ -140,7 +140,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
 
     async def chunks(self, inactivity: float) -> AsyncGenerator[bytes, None]:
-        """The body of a streamed answer as it comes. Raises TimeoutError when nothing came for ``inactivity`` seconds."""
+        """Yield the body of a streamed answer as it comes. Raises TimeoutError when nothing came for ``inactivity`` seconds."""
         watchdog = _Watchdog(self, inactivity)
         try:
             while True:
@@ -347,7 +347,7 @@ class Inflater:
         self._stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
 
     def feed(self, chunk: bytes) -> bytes:
-        """Raises BrokenConnection where it is not compressed so."""
+        """Raise BrokenConnection where it is not compressed so."""
         try:
             return self._stream.decompress(chunk)
         except zlib.error as error:
@@ -362,7 +362,7 @@ class Inflater:
 
 
 def inflater(headers: ResponseHeaders) -> Inflater | None:
-    """What a body with these headers is decompressed by; None for one that is not compressed."""
+    """Return what a body with these headers is decompressed by; None for one that is not compressed."""
     if "Content-Encoding" not in headers:
         return None
     coding = headers["Content-Encoding"].lower()

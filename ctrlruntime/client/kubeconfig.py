@@ -118,7 +118,7 @@ class Kubeconfig:
         self._current = self._current or document.get("current-context") or ""
 
     def context(self, name: str | None = None) -> Context:
-        """The named context, or the current one."""
+        """Return the named context, or the current one."""
         name = name or self._current
         if not name:
             known = ", ".join(self._sections["context"]) or "none"
@@ -221,7 +221,7 @@ def _ca_file(cluster: _Named) -> CAFile | None:
 
 
 def _file(entry: _Named, name: str) -> Path | None:
-    """The path of what is given as a file and not as data."""
+    """Return the path of what is given as a file and not as data."""
     if entry.body.get(f"{name}-data") or not entry.body.get(name):
         return None
     return Path(entry.directory, entry.body[name])

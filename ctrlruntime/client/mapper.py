@@ -55,7 +55,7 @@ class RESTMapper:
         self._fetching: dict[str, asyncio.Future[None]] = {}
 
     def known(self, kind: GroupVersionKind | GroupKind) -> RESTMapping | None:
-        """What is known without asking the server."""
+        """Return what is known without asking the server."""
         group = self._groups.get(kind.group)
         if group is not None and (found := group.find(kind)):
             return found
@@ -65,11 +65,11 @@ class RESTMapper:
         return same[0] if len(same) == 1 else None
 
     def add(self, mapping: RESTMapping) -> None:
-        """Makes a kind known without discovery."""
+        """Make a kind known without discovery."""
         self._known[mapping.gvk] = mapping
 
     async def resolve(self, kind: GroupVersionKind | GroupKind) -> RESTMapping:
-        """Raises NoKindMatch if the server does not serve it now; for a group kind, the preferred version."""
+        """Raise NoKindMatch if the server does not serve it now; for a group kind, the preferred version."""
         if found := self.known(kind):
             return found
         await self._refresh(kind.group)
@@ -78,7 +78,7 @@ class RESTMapper:
         raise NoKindMatch(kind)
 
     async def discover(self, kind: GroupVersionKind) -> RESTMapping:
-        """Like `resolve`, but queries the server in any case: is the kind served now?"""
+        """Like `resolve`, but queries the server in any case, to see whether the kind is served now."""
         await self._refresh(kind.group)
         group = self._groups.get(kind.group)
         if group is not None and (found := group.find(kind)):
@@ -115,7 +115,7 @@ class RESTMapper:
         await self._fetch_group(group)
 
     async def _fetch_aggregated(self, path: str) -> bool:
-        """False when the server only has the plain form."""
+        """Return False when the server only has the plain form."""
         try:
             response = await self._transport.request("GET", path, headers={"Accept": _AGGREGATED})
         except (NotAcceptable, NotFound):

@@ -12,7 +12,7 @@ class RequestObserver(Protocol):
         """One attempt ended. ``code`` is ``<error>`` where no answer came. Sizes in bytes of body."""
 
     def retried(self, method: str, host: str, code: str) -> None:
-        """The attempt that ended with ``code`` will be repeated."""
+        """Count an attempt that ended with ``code`` and will be repeated."""
 
 
 class NoObserver:

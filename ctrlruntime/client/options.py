@@ -37,7 +37,7 @@ class ClientOptions:
             raise ValueError(f"burst is at least 1, not {self.burst}")
 
     def defaults(self) -> Defaults:
-        """What the client adds to calls that do not say otherwise."""
+        """Return what the client adds to calls that do not say otherwise."""
         return Defaults(
             field_manager=self.field_owner or None,
             field_validation=self.field_validation,

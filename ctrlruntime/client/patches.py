@@ -18,7 +18,7 @@ class PatchType(StrEnum):
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON merge patch (RFC 7386) that turns ``old`` into ``new``; empty if they are equal.
+    """Return the JSON merge patch (RFC 7386) that turns ``old`` into ``new``; empty if they are equal.
 
     Lists are replaced whole. What ``old`` has and ``new`` lacks becomes null. Values are compared as
     Python does (1, 1.0 and true are equal), which no field's schema can tell apart.
@@ -47,7 +47,7 @@ def merge_patch(
     *,
     optimistic_lock: bool = False,
 ) -> dict[str, Any]:
-    """The merge patch from ``old`` to ``new``, two versions of one object.
+    """Return the merge patch from ``old`` to ``new``, two versions of one object.
 
     With ``optimistic_lock`` the server refuses it with Conflict if the object has changed since
     ``old`` was read; ValueError if ``old`` has no resourceVersion. An empty patch stays empty.

@@ -41,12 +41,12 @@ _items_decoder = msgspec.json.Decoder(_Items)
 
 
 def list_items(body: bytes) -> list[msgspec.Raw]:
-    """The items of a list, undecoded; they share the body's memory."""
+    """Return the items of a list, undecoded; they share the body's memory."""
     return _items_decoder.decode(body).items or []
 
 
 def selector_params(labels: LabelSelector | None, fields: FieldSelector | None) -> dict[str, str]:
-    """The query of a list or watch."""
+    """Return the query of a list or watch."""
     params = {}
     if text := label_text(labels):
         params["labelSelector"] = text
@@ -140,7 +140,7 @@ class Reader(Caller):
         resource_version_match: str | None = None,
         metadata_only: bool = False,
     ) -> AsyncGenerator[ListPage[Any], None]:
-        """A list page by page. Raises Expired when the list grew too old between pages: start anew."""
+        """Yield a list page by page. Raises Expired when the list grew too old between pages: start anew."""
         params = selector_params(labels, fields)
         if limit:
             params["limit"] = str(limit)
@@ -210,5 +210,5 @@ class Reader(Caller):
     async def get_scale(
         self, kind: KindRef, name: str, *, namespace: str | None = None
     ) -> Manifest:
-        """The autoscaling/v1 Scale of an object."""
+        """Return the autoscaling/v1 Scale of an object."""
         return await self.get_subresource(kind, name, "scale", namespace=namespace)

@@ -29,7 +29,7 @@ class RequestHead:
 
     @classmethod
     def of(cls, config: Config, auth: Mapping[str, str], *, compression: bool) -> RequestHead:
-        """Raises ValueError when host or proxy of the configuration are no URLs."""
+        """Raise ValueError when host or proxy of the configuration are no URLs."""
         server = Endpoint.parse(config.host)
         proxy = Endpoint.parse(config.proxy_url) if config.proxy_url else None
         fields = {

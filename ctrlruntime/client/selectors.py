@@ -55,7 +55,7 @@ _OPERATORS: Final = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotE
 
 
 def label_text(labels: LabelSelector | None) -> str:
-    """The ``labelSelector`` query value; empty for none."""
+    """Return the ``labelSelector`` query value; empty for none."""
     if labels is None or isinstance(labels, str):
         return labels or ""
     return ",".join(
@@ -65,7 +65,7 @@ def label_text(labels: LabelSelector | None) -> str:
 
 
 def field_text(fields: FieldSelector | None) -> str:
-    """The ``fieldSelector`` query value; ``\\``, ``,`` and ``=`` in values are escaped."""
+    r"""Return the ``fieldSelector`` query value; ``\``, ``,`` and ``=`` in values are escaped."""
     if fields is None or isinstance(fields, str):
         return fields or ""
     return ",".join(f"{path}={_escape(value)}" for path, value in fields.items())
@@ -194,20 +194,22 @@ def _expression_matches(expression: Mapping[str, Any], labels: Mapping[str, str]
 
 
 def label_matcher(labels: LabelSelector | None) -> Callable[[Mapping[str, str]], bool]:
-    """A predicate on a label map."""
+    """Return a predicate on a label map."""
     requirements = parse_labels(label_text(labels))
     return lambda given: all(requirement.matches(given) for requirement in requirements)
 
 
 @dataclass(frozen=True, slots=True)
 class FieldRequirement:
+    """One term of a field selector."""
+
     path: tuple[str, ...]
     value: str
     negated: bool
 
 
 def parse_fields(text: str) -> tuple[FieldRequirement, ...]:
-    """Raises InvalidSelector."""
+    """Raise InvalidSelector."""
     found = []
     for term in _split_unescaped(text, ","):
         if not term.strip():
@@ -223,7 +225,7 @@ def parse_fields(text: str) -> tuple[FieldRequirement, ...]:
 
 
 def field_value(manifest: Mapping[str, Any], path: tuple[str, ...]) -> str:
-    """The value of a path as selectors see it: text, empty where absent."""
+    """Return the value of a path as selectors see it: text, empty where absent."""
     node: Any = manifest
     for part in path:
         node = node.get(part) if isinstance(node, Mapping) else None

@@ -33,8 +33,11 @@ class StatusClient(Generic[SpecT, StatusT]):
         conflicted: Callable[[], None] = lambda: None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`attempts`: how often a write is tried when others are faster. `conflicted` is called for each
-        time that one was. Given the cache's client, the answer is in the cache when the call returns."""
+        """Use the client.
+
+        `attempts`: how often a write is tried when others are faster. `conflicted` is called for each time
+        that one was. Given the cache's client, the answer is in the cache when the call returns.
+        """
         self.patcher = ObjectPatcher(client, field_manager, on_conflict=conflicted, sleep=sleep)
         self._kind = kind
         self._attempts = attempts

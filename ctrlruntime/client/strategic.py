@@ -40,10 +40,10 @@ class PatchSchema(Protocol):
         """The key of a merged list of objects; empty: a list of scalars."""
 
     def field(self, name: str) -> PatchSchema | None:
-        """The schema of a member; None where it is not declared."""
+        """Return the schema of a member; None where it is not declared."""
 
     def item(self) -> PatchSchema | None:
-        """The schema of the items of a list."""
+        """Return the schema of the items of a list."""
 
 
 def strategic_merge(
@@ -200,7 +200,7 @@ def _without(items: list[Any], gone: list[Any]) -> list[Any]:
 
 
 def _cleaned(value: Any) -> Any:
-    """A new part of the document: without directives and without nulls."""
+    """Return a new part of the document: without directives and without nulls."""
     if isinstance(value, dict):
         return {
             key: _cleaned(item)
@@ -219,7 +219,7 @@ def _cleaned(value: Any) -> Any:
 
 
 def go_value(value: Any) -> str:
-    """A value as Go's ``%v`` prints it: ``map[a:1 b:[x y]]``."""
+    """Return a value as Go's ``%v`` prints it: ``map[a:1 b:[x y]]``."""
     if isinstance(value, dict):
         return "map[" + " ".join(f"{key}:{go_value(value[key])}" for key in sorted(value)) + "]"
     if isinstance(value, list):

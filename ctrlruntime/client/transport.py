@@ -203,7 +203,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         timeout: float = 60.0,
     ) -> AsyncGenerator[bytes, None]:
-        """The pages of one list, as bodies. Raises Expired when the server no longer knows the list."""
+        """Yield the pages of one list, as bodies. Raises Expired when the server no longer knows the list."""
         query = dict(params or {})
         if limit:
             query["limit"] = str(limit)
@@ -229,7 +229,7 @@ class Transport:
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """The lines of a watch, until the server ends it.
+        """Yield the lines of a watch, until the server ends it.
 
         Raises APIError if the watch is refused, and TransportError if the connection breaks or
         stays silent for ``inactivity`` seconds. ``timeout`` bounds the whole watch.
@@ -343,7 +343,7 @@ class Transport:
         return f"{self._prefix}{path}{query}"
 
     def _request_head(self, auth: Mapping[str, str]) -> RequestHead:
-        """The fields that all requests share; rebuilt only when the credentials change."""
+        """Return the fields that all requests share; rebuilt only when the credentials change."""
         head = self._head
         if head is None or head.auth != auth:
             head = self._head = RequestHead.of(
@@ -410,7 +410,7 @@ async def _body(
 
 
 def list_meta(body: bytes) -> _ListMeta:
-    """The metadata of a list without decoding its items."""
+    """Return the metadata of a list without decoding its items."""
     return _list_head.decode(body).metadata
 
 
@@ -437,7 +437,7 @@ class _NoConnection(TransportError):
 
 
 def _redirected(method: str, path: str, headers: Mapping[str, str]) -> TransportError:
-    """An API server redirects no API request; what stands before it may, and credentials do not follow."""
+    """Refuse a redirect: an API server redirects no API request; what stands before it may, and credentials do not follow."""
     return TransportError(
         f"{method} {path}: redirected to {headers.get('Location', 'nowhere')}; "
         "let the configuration name that server"

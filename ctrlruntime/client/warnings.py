@@ -7,7 +7,7 @@ _WARNING = re.compile(r'\s*299\s+\S+\s+"((?:[^"\\]|\\.)*)"')
 
 
 def warnings_of(headers: Iterable[str]) -> list[str]:
-    """The texts of all warnings, in order; anything that is not a 299 is ignored."""
+    """Return the texts of all warnings, in order; anything that is not a 299 is ignored."""
     texts = []
     for header in headers:
         position = 0

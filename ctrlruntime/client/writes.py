@@ -34,7 +34,7 @@ class Writer(Caller):
         field_manager: str | None = None,
         field_validation: FieldValidation | None = None,
     ) -> Obj:
-        """The object as the server made it. ``generateName`` works as it does there."""
+        """Return the object as the server made it. ``generateName`` works as it does there."""
         manifest = _manifest(obj)
         params = self._write_params(dry_run, field_manager, field_validation)
         return await self._write(
@@ -51,7 +51,7 @@ class Writer(Caller):
         field_manager: str | None = None,
         field_validation: FieldValidation | None = None,
     ) -> Obj:
-        """Replaces the object; Conflict if its resourceVersion is no longer the server's."""
+        """Replace the object; Conflict if its resourceVersion is no longer the server's."""
         manifest = _manifest(obj)
         params = self._write_params(dry_run, field_manager, field_validation)
         return await self._write(
@@ -73,7 +73,7 @@ class Writer(Caller):
         field_manager: str | None = None,
         field_validation: FieldValidation | None = None,
     ) -> Obj:
-        """Replaces the status; nothing else of the object is changed."""
+        """Replace the status; nothing else of the object is changed."""
         return await self.update(
             obj,
             kind=kind,
@@ -130,7 +130,7 @@ class Writer(Caller):
         force: bool = False,
         metadata_only: bool = False,
     ) -> Any:
-        """The object as patched. A JSON patch is a list of operations, the others are objects.
+        """Return the object as patched. A JSON patch is a list of operations, the others are objects.
 
         With ``metadata_only`` the answer is a manifest of apiVersion, kind and metadata. Custom
         kinds take no strategic merge patch (UnsupportedMediaType).
@@ -281,7 +281,7 @@ class Writer(Caller):
         grace_period: int | None = None,
         dry_run: bool | None = None,
     ) -> None:
-        """Deletes every object that is selected, in one namespace."""
+        """Delete every object that is selected, in one namespace."""
         dry = self._dry_run_params(dry_run)
         params = selector_params(labels, fields) | dry
         call = await self._call(
@@ -304,7 +304,7 @@ class Writer(Caller):
         namespace: str | None = None,
         dry_run: bool | None = None,
     ) -> Manifest:
-        """Posts to a subresource: ``eviction``, ``token``, ``binding``. Returns the answer."""
+        """Post to a subresource: ``eviction``, ``token``, ``binding``. Returns the answer."""
         call = await self._call(
             "create",
             kind,
@@ -326,7 +326,7 @@ class Writer(Caller):
         dry_run: bool | None = None,
         field_manager: str | None = None,
     ) -> Manifest:
-        """Sets the number of replicas; returns the Scale."""
+        """Set the number of replicas; returns the Scale."""
         call = await self._call(
             "patch",
             kind,

@@ -16,5 +16,5 @@ def is_paused(annotations: Mapping[str, str]) -> bool:
 
 
 def requested(annotations: Mapping[str, str]) -> str:
-    """The value of the reconcile-now annotation, empty if there is none."""
+    """Return the value of the reconcile-now annotation, empty if there is none."""
     return annotations.get(RECONCILE_NOW, "")

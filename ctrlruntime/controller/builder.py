@@ -101,7 +101,9 @@ class _Owned:
 
 
 class Builder(Generic[RequestT]):
-    """Declares what a controller watches, then builds it::
+    """Declares what a controller watches, then builds it.
+
+    ::
 
         Builder(manager).for_(Tenant).owns(CONFIG_MAP).build(reconciler)
 
@@ -144,7 +146,7 @@ class Builder(Generic[RequestT]):
         optional: bool = False,
         cluster: ClusterRef = ClusterSet.LOCAL,
     ) -> Builder[Request]:
-        """The primary kind: its objects are what is reconciled. Only once.
+        """Set the primary kind: its objects are what is reconciled. Only once.
 
         A kind named by its text, as "apps/v1/Deployment" or "Deployment.v1.apps", or by a GroupVersionKind,
         has plain manifests as objects. If it is not built in, discovery resolves it at the start; until
@@ -182,7 +184,7 @@ class Builder(Generic[RequestT]):
         optional: bool = False,
         cluster: ClusterRef | None = None,
     ) -> Builder[Request]:
-        """A kind the primary creates: events lead to the owner named in its owner references.
+        """Return a kind the primary creates: events lead to the owner named in its owner references.
 
         Owner references do not cross clusters: ``cluster`` is that of for_(), which is the default. What
         is made elsewhere is watched by :meth:`watches`, with a handler that finds the owner.
@@ -239,17 +241,17 @@ class Builder(Generic[RequestT]):
         return self
 
     def watches_raw(self, source: Source) -> Self:
-        """A source made elsewhere; the event filter does not apply to it."""
+        """Return a source made elsewhere; the event filter does not apply to it."""
         self._sources.append(source)
         return self
 
     def event_filter(self, predicate: Predicate) -> Self:
-        """A predicate for every watch, before the watch's own. May be called several times."""
+        """Return a predicate for every watch, before the watch's own. May be called several times."""
         self._filters.append(predicate)
         return self
 
     def permission(self, group: str, plural: str, *verbs: str) -> Self:
-        """Declares a right the reconciler needs beyond what its watches tell."""
+        """Declare a right the reconciler needs beyond what its watches tell."""
         self._permissions.append((group, plural, verbs))
         return self
 
@@ -264,7 +266,7 @@ class Builder(Generic[RequestT]):
         return self
 
     def named(self, name: str) -> Self:
-        """The controller's name; by default the primary kind in lower case."""
+        """Return the controller's name; by default the primary kind in lower case."""
         self._name = name
         return self
 
@@ -276,7 +278,7 @@ class Builder(Generic[RequestT]):
     def build(
         self, reconciler: Reconciler[RequestT] | ReconcileFunc[RequestT]
     ) -> Controller[RequestT]:
-        """Makes the controller, declares its kinds to the cache and adds it to the manager.
+        """Make the controller, declare its kinds to the cache and add it to the manager.
 
         ``reconciler`` has a coroutine method ``reconcile`` or is a coroutine function itself.
         Raises BuilderError when parts are missing or do not fit.

@@ -109,8 +109,10 @@ class ClusterControllers:
         self._on_end(part.queue)
 
     async def run(self) -> None:
-        """Run the parts until :meth:`shutdown` has ended all. Raises what stops one of them: a bug in the
-        reconciler when recovery is off."""
+        """Run the parts until :meth:`shutdown` has ended all.
+
+        Raises what stops one of them: a bug in the reconciler when recovery is off.
+        """
         self._ended = asyncio.get_running_loop().create_future()
         try:
             for name, part in self._parts.items():

@@ -122,7 +122,7 @@ class Controller(Generic[RequestT]):
         return self.settings.enable_warmup
 
     def permissions(self) -> tuple[Permission, ...]:
-        """What the declared watches need: ``(group, plural, verbs)``, for generating RBAC."""
+        """Return what the declared watches need: ``(group, plural, verbs)``, for generating RBAC."""
         return self._permissions
 
     def engage(self, cluster: Cluster) -> None:
@@ -140,7 +140,7 @@ class Controller(Generic[RequestT]):
             await self._clusters.disengage(cluster, grace)
 
     def watch(self, source: Source) -> None:
-        """Adds a source: it starts with the controller, or at once if that is running.
+        """Add a source: it starts with the controller, or at once if that is running.
 
         A source added to a running controller that fails to start is logged; the controller goes on.
         """
@@ -155,14 +155,14 @@ class Controller(Generic[RequestT]):
         task.add_done_callback(self._watching.discard)
 
     async def unwatch(self, source: Source) -> None:
-        """Stops and forgets a source. One that is not watched is ignored."""
+        """Stop and forget a source. One that is not watched is ignored."""
         for sources in (self._pending, self._sources):
             if source in sources:
                 sources.remove(source)
                 await source.stop()
 
     async def warmup(self) -> None:
-        """Starts the sources, so that the queue fills, without reconciling. Runs until cancelled."""
+        """Start the sources, so that the queue fills, without reconciling. Runs until cancelled."""
         try:
             await self._sync()
             await asyncio.Event().wait()
@@ -171,8 +171,10 @@ class Controller(Generic[RequestT]):
                 await self._close()
 
     async def start(self) -> None:
-        """Runs the controller. Raises RuntimeError when called twice, SourceSyncTimeout, or what a
-        source raised when it started."""
+        """Run the controller.
+
+        Raises RuntimeError when called twice, SourceSyncTimeout, or what a source raised when it started.
+        """
         if self._started:
             raise RuntimeError(
                 f"controller {self.name!r} was started more than once; make a new one instead"
@@ -202,7 +204,7 @@ class Controller(Generic[RequestT]):
             self._running.cancel()
 
     async def _sync(self) -> None:
-        """Starts the sources once, on the first call; all callers see the same outcome."""
+        """Start the sources once, on the first call; all callers see the same outcome."""
         if self._syncing is None:
             self._sources, self._pending = self._pending, []
             starts = [self._start_source(source) for source in self._sources]
@@ -281,7 +283,7 @@ class Controller(Generic[RequestT]):
 
 
 async def _all(jobs: Iterable[Awaitable[Any]]) -> None:
-    """Runs all; the first exception cancels the others, which are awaited, and is raised as it is."""
+    """Run all; the first exception cancels the others, which are awaited, and is raised as it is."""
     tasks = [asyncio.ensure_future(job) for job in jobs]
     if not tasks:
         return

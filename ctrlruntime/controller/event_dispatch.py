@@ -191,7 +191,7 @@ def is_unremarkable(event: Event) -> bool:
 
 
 def describe(event: Event, kind: str) -> str:
-    """The event as a reason for people: ``ConfigMap default/settings updated``."""
+    """Return the event as a reason for people: ``ConfigMap default/settings updated``."""
     if isinstance(event, CreateEvent):
         verb = "listed" if event.initial else "created"
     elif isinstance(event, UpdateEvent):

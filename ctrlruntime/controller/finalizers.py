@@ -29,7 +29,7 @@ class FinalizeResult:
     errors: tuple[Exception, ...] = ()
 
     def check(self) -> None:
-        """Raises what failed, all of it, as an ExceptionGroup. Call it after writing the object."""
+        """Raise what failed, all of it, as an ExceptionGroup. Call it after writing the object."""
         if self.errors:
             raise ExceptionGroup("finalizers failed", self.errors)
 

@@ -22,7 +22,7 @@ AsyncMapFunc = Callable[[Entry[KindT]], Awaitable[Iterable[RequestT]]]
 
 
 def enqueue_object(event: Event, queue: EventQueue[Request]) -> None:
-    """Requests the object itself. A generic event may name it by key alone."""
+    """Request the object itself. A generic event may name it by key alone."""
     entry = entry_of(event)
     if entry is not None:
         queue.add(Request(entry.name, namespace=entry.namespace, cluster=queue.cluster))
@@ -38,7 +38,7 @@ def enqueue_owner(
     controller_only: bool = True,
     mapping: Callable[[], RESTMapping] | None = None,
 ) -> Handler:
-    """Requests the owners of kind ``kind``: of an update those of the old and of the new object.
+    """Request the owners of kind ``kind``: of an update those of the old and of the new object.
 
     Group and kind are compared, never the version. With ``controller_only`` only the owner reference
     marked as controller counts. ``mapping`` returns how the kind is served, as far as is known when an
@@ -55,7 +55,7 @@ def enqueue_map_func(
     *,
     cluster: str | None = None,
 ) -> Handler[KindT, RequestT]:
-    """Requests what ``fn`` finds for the object: of an update for the old and the new, each once.
+    """Request what ``fn`` finds for the object: of an update for the old and the new, each once.
 
     Requests without a ``cluster`` are for the one given here, where "" is the manager's own, and by
     default for the source's. ``fn`` may be a coroutine function,
@@ -97,7 +97,7 @@ def _in_cluster(request: RequestT, cluster: str) -> RequestT:
 
 
 def known_mapping(kind: KindRef) -> RESTMapping:
-    """The mapping of a kind that needs no question to a server.
+    """Return the mapping of a kind that needs no question to a server.
 
     Raises ValueError, naming the fix, for what is no kind and for a name that is not that of a built-in
     kind, and pydantic's errors for a class with a field that it cannot read.
@@ -112,7 +112,7 @@ def known_mapping(kind: KindRef) -> RESTMapping:
 
 
 def planned_mapping(kind: KindRef) -> RESTMapping:
-    """The mapping of a kind, or the assumed one of a kind that discovery resolves at the start.
+    """Return the mapping of a kind, or the assumed one of a kind that discovery resolves at the start.
 
     Raises ValueError, naming the fix, for what is no kind.
     """
@@ -140,7 +140,7 @@ def _not_a_kind(kind: object) -> str:
 
 
 def _similar(kind: object) -> str:
-    """The built-in kinds of a name, to be proposed."""
+    """Return the built-in kinds of a name, to be proposed."""
     found = sorted(f'"{gvk.api_version}/{gvk.kind}"' for gvk in BUILTIN if gvk.kind == kind)
     return f"; did you mean {' or '.join(found)}?" if found else ""
 

@@ -23,7 +23,7 @@ class LoopYielder:
         return asyncio.get_running_loop().time() >= self._ends
 
     async def maybe_yield(self) -> None:
-        """Yields to the loop if the slice is used up."""
+        """Yield to the loop if the slice is used up."""
         if not self.used_up:
             return
         loop = asyncio.get_running_loop()

@@ -62,7 +62,7 @@ class _ByObject:
         self._func = func
 
     async def reconcile(self, request: Request, /) -> Result | None:
-        """Raises what the read and the reconciler raise, other than NotFound of the read."""
+        """Raise what the read and the reconciler raise, other than NotFound of the read."""
         client = self._client
         if not isinstance(client, Client):
             client = client(request.cluster)

@@ -43,7 +43,7 @@ class ControllerOptions:
     """Allows two controllers of one name, whose metrics then add up; False."""
 
     def over(self, defaults: ControllerOptions) -> ControllerOptions:
-        """These options, those not given taken from ``defaults``."""
+        """Return these options, those not given taken from ``defaults``."""
         values = {
             field.name: getattr(self, field.name)
             if getattr(self, field.name) is not None
@@ -53,7 +53,7 @@ class ControllerOptions:
         return ControllerOptions(**values)
 
     def settings(self) -> Settings:
-        """The values in force. Raises ValueError for impossible ones."""
+        """Return the values in force. Raises ValueError for impossible ones."""
         workers = _given(self.max_concurrent_reconciles, 1)
         if workers < 1:
             raise ValueError(f"max_concurrent_reconciles must be at least 1, not {workers}")

@@ -38,7 +38,7 @@ def of_declared(mapping: RESTMapping) -> list[Permission]:
 
 
 def followed(permissions: list[Permission]) -> list[Permission]:
-    """What informers need of the permissions: they list and watch, and no subresource."""
+    """Return what informers need of the permissions: they list and watch, and no subresource."""
     kept = [
         (group, plural, tuple(verb for verb in verbs if verb in FOLLOW))
         for group, plural, verbs in permissions

@@ -61,7 +61,7 @@ def labels_match(selector: LabelSelector) -> Predicate:
 
 
 def of_entry(accepts: Callable[[Entry[KindT]], bool]) -> Predicate[KindT]:
-    """A filter on the object itself: the new one of an update. Events without an object are blocked."""
+    """Return a filter on the object itself: the new one of an update. Events without an object are blocked."""
 
     def predicate(event: Event[KindT]) -> bool:
         entry = entry_of(event)
@@ -71,21 +71,22 @@ def of_entry(accepts: Callable[[Entry[KindT]], bool]) -> Predicate[KindT]:
 
 
 def all_of(*predicates: Predicate[KindT]) -> Predicate[KindT]:
-    """True when all are; evaluation stops at the first that is false."""
+    """Return True when all are; evaluation stops at the first that is false."""
     return lambda event: all(predicate(event) for predicate in predicates)
 
 
 def any_of(*predicates: Predicate[KindT]) -> Predicate[KindT]:
-    """True when one is; evaluation stops at the first that is true."""
+    """Return True when one is; evaluation stops at the first that is true."""
     return lambda event: any(predicate(event) for predicate in predicates)
 
 
 def not_(predicate: Predicate[KindT]) -> Predicate[KindT]:
+    """Return a predicate that is true where another is false."""
     return lambda event: not predicate(event)
 
 
 def entry_of(event: Event[KindT]) -> Entry[KindT] | None:
-    """The object an event is about: of an update the new one, of a deletion its last state."""
+    """Return the object an event is about: of an update the new one, of a deletion its last state."""
     if isinstance(event, CreateEvent | UpdateEvent):
         return event.new
     if isinstance(event, DeleteEvent):

@@ -191,7 +191,7 @@ def logger_from_context() -> FilteringBoundLogger:
 
 
 def reconcile_context() -> ReconcileContext:
-    """The reconcile this code runs in. Raises LookupError outside of one."""
+    """Return the reconcile this code runs in. Raises LookupError outside of one."""
     try:
         return _current.get()
     except LookupError:

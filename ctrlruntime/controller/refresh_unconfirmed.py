@@ -9,9 +9,10 @@ from ctrlruntime.queue import Request
 
 
 class RefreshUnconfirmed:
-    """Wraps a reconciler of the kind ``mapping``: it never acts on a state older than its own last
-    write, even if that write's answer was lost. ``cluster`` is the name of the one ``cache`` is of.
-    Raises the client's errors when the read fails."""
+    """Wraps a reconciler of the kind ``mapping``: it never acts on a state older than its own last write, even if that write's answer was lost.
+
+    ``cluster`` is the name of the one ``cache`` is of. Raises the client's errors when the read fails.
+    """
 
     def __init__(
         self, reconciler: Reconciler, cache: Cache, mapping: RESTMapping, *, cluster: str = ""

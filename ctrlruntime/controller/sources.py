@@ -32,7 +32,7 @@ class Source(Protocol):
         ...
 
     async def wait_synced(self) -> None:
-        """Returns when everything that existed at the start has been delivered."""
+        """Return when everything that existed at the start has been delivered."""
         ...
 
     async def stop(self) -> None:
@@ -157,7 +157,7 @@ class Channel:
         self._closed = False
 
     async def send(self, event: GenericEvent) -> None:
-        """Gives ``event`` to every subscriber, waiting where a buffer is full.
+        """Pass ``event`` to every subscriber, waiting where a buffer is full.
 
         Raises RuntimeError once the channel is closed.
         """
@@ -167,14 +167,14 @@ class Channel:
             await subscriber.put(event)
 
     async def close(self) -> None:
-        """Ends the channel: subscribers still get what was sent before."""
+        """End the channel: subscribers still get what was sent before."""
         if not self._closed:
             self._closed = True
             for subscriber in tuple(self._subscribers):
                 await subscriber.put(None)
 
     def subscribe(self, buffer: int = CHANNEL_BUFFER) -> asyncio.Queue[GenericEvent | None]:
-        """A queue that gets each event sent from now on, and ``None`` at the end."""
+        """Return a queue that gets each event sent from now on, and ``None`` at the end."""
         subscriber: asyncio.Queue[GenericEvent | None] = asyncio.Queue(buffer)
         self._subscribers.append(subscriber)
         return subscriber
@@ -245,7 +245,7 @@ class FuncSource:
         await self._start(intake.queue)
 
     async def wait_synced(self) -> None:
-        """The function has returned by then."""
+        """Do nothing: the function has returned by then."""
 
     async def stop(self) -> None:
-        """The function looks after itself."""
+        """Do nothing: the function looks after itself."""

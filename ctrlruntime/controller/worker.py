@@ -219,7 +219,7 @@ class Worker:
 
 
 def describe_error(error: BaseException) -> str:
-    """The error and its causes in one line: ``TypeError: ...; caused by ...``."""
+    """Return the error and its causes in one line: ``TypeError: ...; caused by ...``."""
     parts = [f"{type(error).__name__}: {error}"]
     cause = error.__cause__
     while cause is not None and len(parts) < 5:
@@ -229,7 +229,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def _bound(request: Hashable, kind: GroupKind | None) -> dict[str, str]:
-    """The fields of a log line that say which request it is about."""
+    """Return the fields of a log line that say which request it is about."""
     if not isinstance(request, Request):
         return {"request": str(request)}
     bound = {"namespace": request.namespace, "name": request.name}

@@ -56,10 +56,10 @@ class Observer(Protocol):
     """Receives durations, in seconds, as they are known. Counts are read from :class:`Stats`."""
 
     def waited(self, seconds: float) -> None:
-        """An item was handed out after being ready for ``seconds``."""
+        """Record an item that was handed out after being ready for ``seconds``."""
 
     def worked(self, seconds: float) -> None:
-        """An item was processed in ``seconds``."""
+        """Record an item that was processed in ``seconds``."""
 
 
 @dataclass(slots=True)
@@ -231,7 +231,7 @@ class QueueCore(Generic[RequestT]):
         return item
 
     def done(self, request: RequestT) -> None:
-        """Ends the processing of ``request``; a re-add in the meantime becomes ready."""
+        """End the processing of ``request``; a re-add in the meantime becomes ready."""
         entry = self._entries.get(request)
         if entry is None or entry.started is None:
             return
@@ -246,11 +246,11 @@ class QueueCore(Generic[RequestT]):
             del self._entries[request]
 
     def forget(self, request: RequestT) -> None:
-        """Clears the failure count of ``request``."""
+        """Clear the failure count of ``request``."""
         self.limiter.forget(request)
 
     def promote(self, now: float | None = None) -> None:
-        """Makes every waiting item ready whose time has come, in order of that time."""
+        """Make every waiting item ready whose time has come, in order of that time."""
         now = self._clock() if now is None else now
         while self._waiting and self._waiting[0][0] <= now:
             due, seq, entry = heappop(self._waiting)
@@ -259,7 +259,7 @@ class QueueCore(Generic[RequestT]):
                 self._make_ready(entry, due)
 
     def next_due(self) -> float | None:
-        """The clock's time at which the next waiting item becomes ready."""
+        """Return the clock's time at which the next waiting item becomes ready."""
         while self._waiting:
             due, seq, entry = self._waiting[0]
             if entry.state == _WAITING and entry.seq == seq:
@@ -273,7 +273,7 @@ class QueueCore(Generic[RequestT]):
         return len(self._oldest)
 
     def shutdown(self) -> None:
-        """Accepts nothing more and drops what waits; ready and held items are still handed out."""
+        """Accept nothing more and drop what waits; ready and held items are still handed out."""
         self.shut_down = True
         for _, _, entry in self._waiting:
             if entry.state == _WAITING:

@@ -16,11 +16,11 @@ class Limiter(Protocol):
     """Decides the delay of the next retry of an item, in seconds."""
 
     def when(self, request: Hashable) -> float:
-        """Counts one failure of ``request`` and returns the delay before its next run."""
+        """Count one failure of ``request`` and return the delay before its next run."""
         ...
 
     def forget(self, request: Hashable) -> None:
-        """Clears what is remembered of ``request``."""
+        """Clear what is remembered of ``request``."""
         ...
 
     def retries(self, request: Hashable) -> int:

@@ -66,7 +66,7 @@ class PriorityQueue(Generic[RequestT]):
         self._wake()
 
     async def get(self) -> Item[RequestT]:
-        """Waits for the next item. Raises :class:`QueueShutDown` when there will be none."""
+        """Wait for the next item. Raises :class:`QueueShutDown` when there will be none."""
         while True:
             item = self.core.pop()
             if item is not None:
@@ -86,14 +86,14 @@ class PriorityQueue(Generic[RequestT]):
                 raise
 
     def done(self, request: RequestT) -> None:
-        """Ends the processing of ``request``. Required after every :meth:`get`."""
+        """End the processing of ``request``. Required after every :meth:`get`."""
         self.core.done(request)
         self._wake()
         if self._drainers and not self.core.processing and not len(self.core):
             self._release_drainers()
 
     def forget(self, request: RequestT) -> None:
-        """Clears the failure count of ``request``."""
+        """Clear the failure count of ``request``."""
         self.core.forget(request)
 
     def retries(self, request: RequestT) -> int:

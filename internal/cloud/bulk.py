@@ -42,7 +42,7 @@ async def _apply(client: Client, listed: Instance, to: str) -> Result:
     found: list[Instance] = [listed]
 
     async def attempt() -> Result:
-        """The first attempt takes the Instance as listed, each later one reads it again."""
+        """Read the Instance: the first attempt takes the Instance as listed, each later one reads it again."""
         current = found.pop() if found else await _read(client, listed)
         reason = why_not(current, to)
         if reason:

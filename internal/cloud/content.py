@@ -9,12 +9,12 @@ from ctrlruntime.resources.revision import revision
 
 
 def content(spec: ApiModel) -> Manifest:
-    """The spec under its wire names, without what equals its default."""
+    """Return the spec under its wire names, without what equals its default."""
     return spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
 def spec_revision(spec: ApiModel) -> str:
-    """The revision that the Instance controller records on the object that it gives this spec.
+    """Return the revision that the Instance controller records on the object that it gives this spec.
 
     An object whose spec has another one was changed by someone else since.
     """

@@ -1,5 +1,4 @@
-"""Reconciles the objects of one subresource: whose they are, whether they may be worked on, and then
-``ensure``."""
+"""Reconciles the objects of one subresource: whose they are, whether they may be worked on, and then ``ensure``."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -62,8 +61,11 @@ class SubresourceReconciler(Generic[R]):
     """Restores the metadata of Secrets with outputs; None: they are left as they are."""
 
     async def reconcile(self, request: Request) -> Result | None:
-        """One pass. Raises the errors of the API server and of the provider of runs, and
-        pydantic's ValidationError for an object that cannot be read as its kind."""
+        """One pass.
+
+        Raises the errors of the API server and of the provider of runs, and pydantic's ValidationError for an
+        object that cannot be read as its kind.
+        """
         kind = self.subresource.kind
         cache = self.tools.client.cache
         entry = cache.entry(kind, request.name, namespace=request.namespace)
@@ -92,8 +94,11 @@ class SubresourceReconciler(Generic[R]):
         return progress.result
 
     def _leave_alone(self, resource: R) -> Result | None:
-        """Nothing is written while the instance is out of management. A run that was under way
-        keeps its place with the limiter until its deadline, since no reconcile follows it."""
+        """Nothing is written while the instance is out of management.
+
+        A run that was under way keeps its place with the limiter until its deadline, since no reconcile
+        follows it.
+        """
         run, now = resource.status.run, self.tools.clock()
         left = 0.0
         if run is not None and is_live(run) and run.deadline is not None:
@@ -177,7 +182,7 @@ class SubresourceReconciler(Generic[R]):
         )
 
     def _instance_of(self, resource: R, named: Entry | None) -> Entry | None:
-        """The named instance; None if it is not there, or is another one of that name."""
+        """Return the named instance; None if it is not there, or is another one of that name."""
         reference = instance_reference(resource)
         if named is None or (reference is not None and reference.uid != named.uid):
             return None

@@ -110,7 +110,7 @@ def plan(
 
 
 def type_of(instance: Instance) -> str:
-    """internal, trial or production; empty if it does not say."""
+    """Return internal, trial or production; empty if nothing is recorded."""
     return (instance.metadata.labels or {}).get(INSTANCE_TYPE, "")
 
 

@@ -29,7 +29,7 @@ class ConfigReconciler:
     clock: Callable[[], datetime]
 
     async def reconcile(self, request: Request) -> None:
-        """Raises the client's errors, and pydantic.ValidationError for a config that cannot be read."""
+        """Raise the client's errors, and pydantic.ValidationError for a config that cannot be read."""
         entry = self.configs.get(request.name, namespace="")
         if entry is None or entry.name != NAME:
             return

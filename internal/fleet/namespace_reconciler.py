@@ -38,7 +38,7 @@ class NamespaceReconciler:
     _warned: set[tuple[str, str]] = field(default_factory=set)
 
     async def reconcile(self, request: Request) -> Result | None:
-        """Raises the client's errors of the hub."""
+        """Raise the client's errors of the hub."""
         config = self.configs.get(NAME, namespace="")
         if config is None:
             return None

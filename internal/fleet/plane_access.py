@@ -68,7 +68,7 @@ def access_of(data: Mapping[str, Any]) -> PlaneAccess:
 
 
 def _config(content: bytes) -> Config:
-    """Raises ConfigError."""
+    """Raise ConfigError."""
     try:
         parsed = Kubeconfig.parse(content, f"Secret {KUBECONFIG_SECRET}")
         config = Config.of_kubeconfig(parsed)

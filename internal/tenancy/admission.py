@@ -79,7 +79,7 @@ class TenancyAdmission:
         variables: frozenset[str],
         review: Review[TenantTemplate],
     ) -> None:
-        """The registry may still get the columns."""
+        """Return a warning: the registry may still get the columns."""
         unknown = sorted(variables - variables_of(registry))
         if unknown:
             text = f"the registry {registry.metadata.name} maps no column to {', '.join(unknown)}"
@@ -87,7 +87,7 @@ class TenancyAdmission:
 
 
 def _places(template: TenantTemplate) -> dict[str, str]:
-    """The field of each resource by its id; of two with one id the first."""
+    """Return the field of each resource by its id; of two with one id the first."""
     places: dict[str, str] = {}
     numbers: dict[str, int] = {}
     for wire_name, resource in resource_lists(template.spec):

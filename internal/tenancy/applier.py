@@ -163,7 +163,7 @@ class _Pass:
     # -- before applying ---------------------------------------------------------------------
 
     def _unreadable_there(self, item: BuiltResource) -> Outcome | None:
-        """The outcome of a resource whose kind cannot be read in another cluster that gets it."""
+        """Return the outcome of a resource whose kind cannot be read in another cluster that gets it."""
         if item.desired is None:
             return None
         kind = item.desired.mapping.gvk
@@ -179,11 +179,11 @@ class _Pass:
         return None
 
     def _of(self, item: BuiltResource) -> list[TargetCluster]:
-        """The clusters that get a resource."""
+        """Return the clusters that get a resource."""
         return [self._targets[name] for name in item.clusters]
 
     def _entries(self, item: BuiltResource, desired: Desired) -> list[Entry | None]:
-        """The objects of a resource as the caches have them, one for each cluster that gets it."""
+        """Return the objects of a resource as the caches have them, one for each cluster that gets it."""
         return [target.control.look(desired) for target in self._of(item)]
 
     def _troubled(self, item: BuiltResource, trouble: ClusterTrouble) -> Outcome:
@@ -197,7 +197,7 @@ class _Pass:
         return Outcome(name, State.FAILED, self._known_key(name), trouble.message)
 
     def _out_of_reach(self, item: BuiltResource) -> Outcome | None:
-        """The outcome of a resource in a namespace that this manager does not watch."""
+        """Return the outcome of a resource in a namespace that this manager does not watch."""
         if item.desired is None:
             return None
         try:
@@ -227,7 +227,7 @@ class _Pass:
         return Outcome(resource.id, State.FAILED, key, message)
 
     def _without_applying(self, item: BuiltResource) -> Outcome | None:
-        """The outcome of a resource that is not applied in this pass; None if it is to be."""
+        """Return the outcome of a resource that is not applied in this pass; None if it is to be."""
         resource = item.resource
         if item.desired is None:
             self._found.retry |= item.transient
@@ -246,7 +246,7 @@ class _Pass:
         return None
 
     def _failed_ancestors(self, name: str) -> str:
-        """The failed resources for which a resource is skipped, each with the path to it."""
+        """Return the failed resources for which a resource is skipped, each with the path to it."""
         skipped = [each for each, state in self._states.items() if state is State.SKIPPED]
         failed = {each: self._states[each] for each in self._states if self._has_failed(each)}
         return "; ".join(
@@ -361,7 +361,7 @@ class _Pass:
         return await control.ensure(desired, owner, wrote=wrote, current=current)
 
     def _refused(self, item: BuiltResource, error: APIError) -> Outcome:
-        """The server refused: the tenant reports why, and retries later."""
+        """Return the server refused: the tenant reports why, and retries later."""
         message = refusal(error, self._hidden)
         self._found.retry = True
         self._logger.warning(
@@ -370,7 +370,7 @@ class _Pass:
         return Outcome(item.resource.id, State.FAILED, self._known_key(item.resource.id), message)
 
     def _not_served(self, item: BuiltResource, desired: Desired) -> Outcome:
-        """The definition was deleted just now: the informer reports that, and wakes the tenant."""
+        """Return the outcome where the CRD was deleted just now: the informer reports that, and wakes the tenant."""
         self._found.retry = True
         key = self._known_key(item.resource.id)
         return Outcome(item.resource.id, State.FAILED, key, not_served(desired.mapping.gvk))
@@ -382,7 +382,7 @@ class _Pass:
         return target.control.pending(desired, owner, wrote=wrote, current=current)
 
     def _known_to_be_denied(self, desired: Desired) -> Grant | None:
-        """The right that another tenant found missing and tries for again."""
+        """Return the right that another tenant found missing and tries for again."""
         wanted = [
             needed(desired.mapping, account=self._account, namespace=desired.namespace),
         ]
@@ -391,7 +391,7 @@ class _Pass:
         return self._walker.grants.denied(self._request, *wanted)
 
     def _denied(self, item: BuiltResource, grant: Grant) -> Outcome:
-        """A right is missing: the tenant reports which, and is requeued once it may have been granted."""
+        """Return the outcome where a right is missing: the tenant reports which, and is requeued once it may have been granted."""
         self._found.missing.add(grant)
         message = f"{grant.summary}; the condition {GRANTED} says how to allow it"
         self._logger.warning("Right missing", resource=item.resource.id, message=grant.summary)
@@ -446,7 +446,7 @@ def unreadable_message(cluster: str, kind: GroupVersionKind, kinds: ChildKinds) 
 
 
 def _handed_over(resource: TResource, entry: Entry | None) -> Outcome:
-    """The outcome of an object that the tenant's replacement took over and keeps up now."""
+    """Return the outcome of an object that the tenant's replacement took over and keeps up now."""
     assessed = None if entry is None else assess(_as_object(entry))
     ready = not resource.wait_for_ready or (assessed is not None and assessed.phase is Phase.READY)
     message = "" if ready else "the tenant that took it over has not made it ready yet"
@@ -454,7 +454,7 @@ def _handed_over(resource: TResource, entry: Entry | None) -> Outcome:
 
 
 def _terminating(entry: Entry | None) -> str:
-    """What holds an object that is being deleted and will be created again."""
+    """Return what holds an object that is being deleted and will be created again."""
     message = "an object of that name is still being deleted"
     if entry is None:
         return message
@@ -470,13 +470,13 @@ def _was_complete(tenant: Tenant) -> bool:
 
 
 def _with_live_values(desired: Desired, resource: TResource, live: Mapping[str, Any]) -> Desired:
-    """The desired object with the live values of its ignored fields; its revision stays the same."""
+    """Return the desired object with the live values of its ignored fields; its revision stays the same."""
     manifest = preserve(desired.manifest, live, resource.ignore_fields)
     return replace(desired, manifest=manifest, revision=desired.revision)
 
 
 def _as_object(entry: Entry) -> Mapping[str, Any]:
-    """The parts of an object that readiness looks at."""
+    """Return the parts of an object that readiness looks at."""
     return {
         "apiVersion": entry.api_version,
         "kind": entry.kind,

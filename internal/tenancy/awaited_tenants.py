@@ -66,7 +66,7 @@ class AwaitedTenants:
             self.on_change(registry)
 
     def waiting(self, namespace: str) -> list[Request]:
-        """The registries of a namespace that wait for a tenant."""
+        """Return the registries of a namespace that wait for a tenant."""
         return [item for item in self._keys if item.namespace == namespace]
 
     def __call__(self, event: Event) -> None:

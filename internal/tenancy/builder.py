@@ -74,7 +74,7 @@ class BuiltResource:
         return tuple(replace(self.key, cluster=name) for name in self.clusters[1:])
 
     def key_in(self, cluster: str) -> ResourceKey | None:
-        """The key of the object in one of its clusters."""
+        """Return the key of the object in one of its clusters."""
         return None if self.key is None else replace(self.key, cluster=cluster)
 
 
@@ -86,7 +86,7 @@ class Build:
     graph: Graph
 
     def levels(self) -> list[list[BuiltResource]]:
-        """The resources by level."""
+        """Return the resources by level."""
         made: list[list[BuiltResource]] = [[] for _ in self.graph.levels]
         for item in self.resources:
             made[item.level].append(item)
@@ -116,7 +116,7 @@ class Variables:
 
 
 def variables_of(tenant: Tenant, sensitive: Mapping[str, str] | None = None) -> Variables:
-    """The variables of a tenant. `sensitive`: the content of its Secret. Raises VariablesError."""
+    """Return the variables of a tenant. `sensitive`: the content of its Secret. Raises VariablesError."""
     spec = tenant.spec
     named = spec.sensitive_variables.names if spec.sensitive_variables else []
     missing = sorted(set(named) - set(sensitive or {}))
@@ -144,7 +144,7 @@ async def build(
     mappings: Mappings,
     privileges: Privileges | None = None,
 ) -> Build:
-    """The tenant's resources. Raises GraphError when they cannot be put in order.
+    """Return the tenant's resources. Raises GraphError when they cannot be put in order.
 
     What `privileges` do not allow is a problem of its resource; by default, they allow the least.
     """
@@ -193,7 +193,7 @@ def not_served(kind: GroupVersionKind) -> str:
 
 
 def graph_of(tenant: Tenant) -> Graph:
-    """The graph of a tenant's resources; equal templates share one. Raises GraphError."""
+    """Return the graph of a tenant's resources; equal templates share one. Raises GraphError."""
     return _graph(
         tuple(
             (name, tuple(others))
@@ -244,7 +244,7 @@ async def _build_one(
 async def render(
     resource: TResource, variables: Variables, renderer: Renderer, lost: list[str] | None = None
 ) -> Manifest:
-    """The resource's manifest, rendered once; what conversions lost is added to `lost`. Raises RenderError.
+    """Return the resource's manifest, rendered once; what conversions lost is added to `lost`. Raises RenderError.
 
     Kind, name and namespace show in statuses and events, so no sensitive variable is defined there.
     """
@@ -315,7 +315,7 @@ def _without_takeover(desired: Desired, home: str, privileges: Privileges) -> De
 
 
 def clean(manifest: Manifest, *, namespace: str | None) -> Manifest:
-    """The manifest as it is applied: no status, nothing the server sets, `stringData` as `data`.
+    """Return the manifest as it is applied: no status, nothing the server sets, `stringData` as `data`.
 
     `namespace` is the default; None for cluster-scoped kinds, whose namespace is dropped.
     """

@@ -52,7 +52,7 @@ class ChildEvents(RequestSource):
 
 
 def owning_tenant(entry: Entry) -> Request | None:
-    """The tenant recorded as an object's owner."""
+    """Return the tenant recorded as an object's owner."""
     key = entry.annotations.get(OWNER, "")
     if not key.startswith(_TENANT):
         return None

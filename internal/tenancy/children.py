@@ -93,7 +93,7 @@ class ChildKinds:
             waiting.discard(user)
 
     async def served(self, gvk: GroupVersionKind, user: Hashable) -> RESTMapping | None:
-        """The mapping of a kind, which is not watched for that; None while it is not served.
+        """Return the mapping of a kind, which is not watched for that; None while it is not served.
 
         `user` is then remembered, and returned by `appeared` once it is.
         """
@@ -114,7 +114,7 @@ class ChildKinds:
         return found
 
     async def mapping(self, gvk: GroupVersionKind, user: Hashable) -> RESTMapping | None:
-        """The mapping of a kind, its informer synced; None while it is not served or not readable.
+        """Return the mapping of a kind, its informer synced; None while it is not served or not readable.
 
         `user` is then remembered, and returned by `appeared` or given to `on_readable` once it is.
         """
@@ -135,7 +135,7 @@ class ChildKinds:
         return None
 
     def readable(self, gvk: GroupVersionKind) -> RESTMapping | None:
-        """The mapping of a kind that is watched and listed."""
+        """Return the mapping of a kind that is watched and listed."""
         watched = self._watched.get(gvk)
         listed = watched is not None and watched.handle.informer.synced
         return watched.mapping if watched is not None and listed else None

@@ -86,7 +86,7 @@ class Blueprints:
         return self._strategies.compute(entry.key, _version(entry), lambda: _strategy(entry))
 
     async def verdict(self, entry: Entry) -> Verdict:
-        """What is wrong with a template."""
+        """Return what is wrong with a template."""
         version = _version(entry)
         known = self._verdicts.get(entry.key, version)
         if known is not None:
@@ -98,7 +98,7 @@ class Blueprints:
         return self._verdicts.put(entry.key, version, verdict)
 
     def forget(self, namespace: str, name: str) -> None:
-        """The template is gone."""
+        """Forget a template that is gone."""
         for memo in (self._prepared, self._verdicts, self._strategies):
             memo.forget((namespace, name))
 
@@ -106,7 +106,7 @@ class Blueprints:
         return self._prepared.compute(entry.key, _version(entry), lambda: _blueprint(entry))
 
     async def examine(self, template: TenantTemplate) -> Verdict:
-        """What is wrong with a template as it is, stored or not."""
+        """Return what is wrong with a template as it is, stored or not."""
         problems = [Problem(text) for text in window_problems(template.spec.rollout)]
         variables: set[str] = set()
         cyclic = refused = False
@@ -133,7 +133,7 @@ class Blueprints:
         return Verdict(tuple(problems), frozenset(variables), cyclic, refused)
 
     async def _report(self, resource: TResource, namespace: str) -> _Report:
-        """Raises Refused, RenderError or ValueError for what cannot even be looked at."""
+        """Raise Refused, RenderError or ValueError for what cannot even be looked at."""
         _plain(GroupVersionKind.of(resource.spec))
         manifest = combine(
             resource.spec,
@@ -149,7 +149,7 @@ class Blueprints:
 
 
 def _plain(gvk: GroupVersionKind) -> None:
-    """Raises ValueError for a templated kind: what is watched is known before any row is."""
+    """Raise ValueError for a templated kind: what is watched is known before any row is."""
     if "{{" in gvk.api_version + gvk.kind or "{%" in gvk.api_version + gvk.kind:
         raise ValueError("apiVersion and kind must be written out; they may not be templates")
 
@@ -177,7 +177,7 @@ def bare_functions(variables: Iterable[str], registry: TenantRegistry) -> list[s
 
 
 def variables_of(registry: TenantRegistry) -> frozenset[str]:
-    """The variables that a registry's rows give."""
+    """Return the variables that a registry's rows give."""
     known = ALWAYS_KNOWN | frozenset(registry.spec.extra_value_mappings)
     if registry.spec.value_mappings.host_or_url:
         known |= {"hostOrUrl", "host"}

@@ -29,5 +29,5 @@ class Claims:
             self._by_request[request] = places
 
     def of(self, kind: GroupKind, namespace: str, name: str) -> frozenset[Request]:
-        """The requests that wait for one object."""
+        """Return the requests that wait for one object."""
         return frozenset(self._by_place.get((kind, namespace, name), ()))

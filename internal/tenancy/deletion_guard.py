@@ -92,7 +92,7 @@ class Held:
 
 
 def parse_allow_delete(annotation: str | None) -> int | None:
-    """The number in the override annotation. Raises ValueError, with what to write, for anything else."""
+    """Return the number in the override annotation. Raises ValueError, with what to write, for anything else."""
     if annotation is None:
         return None
     text = annotation.strip()

@@ -165,7 +165,7 @@ class _Decision:
         )
 
     def _leaving(self, tenant: ExistingTenant) -> _Leaving | None:
-        """What there is to decide on a tenant; None if it is wanted, or its row is in doubt."""
+        """Return what there is to decide on a tenant; None if it is wanted, or its row is in doubt."""
         known = self.reading.inactive | self.reading.held | self.active
         row_gone = tenant.uid not in known
         takes_name = tenant.name in self.desired
@@ -193,7 +193,7 @@ class _Decision:
     def _guarded(
         self, leaving: Sequence[_Leaving], decided: frozenset[str]
     ) -> tuple[Held | None, frozenset[str], bool]:
-        """What the guard holds, the names of those tenants, and whether an approval lets them go."""
+        """Return what the guard holds, the names of those tenants, and whether an approval lets them go."""
         asked = [
             item.leaver.tenant
             for item in leaving

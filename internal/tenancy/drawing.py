@@ -47,7 +47,7 @@ class Drawing:
 
     @classmethod
     def of(cls, resources: Iterable[TResource], status: TenantStatus | None = None) -> Drawing:
-        """The drawing of a template's resources, or of a Tenant's with what its status reports."""
+        """Return the drawing of a template's resources, or of a Tenant's with what its status reports."""
         items = list(resources)
         graph = digraph(dependencies_of(items))
         found = cycles(graph)
@@ -74,7 +74,7 @@ def _reported(status: TenantStatus) -> dict[str, Mark]:
 
 
 def mermaid(drawing: Drawing) -> str:
-    """The drawing as a Mermaid flowchart."""
+    """Return the drawing as a Mermaid flowchart."""
     names = {name: f"n{number}" for number, name in enumerate(drawing.kinds)}
     lines = ["flowchart TD"]
     for number, level in enumerate(drawing.levels):
@@ -106,7 +106,7 @@ def _entities(text: str) -> str:
 
 
 def dot(drawing: Drawing) -> str:
-    """The drawing in the language of Graphviz."""
+    """Return the drawing in the language of Graphviz."""
     lines = [
         "digraph template {",
         "    node [shape=box];",
@@ -131,7 +131,7 @@ def _dot_body(drawing: Drawing) -> Iterator[str]:
 
 
 def _texts(drawing: Drawing, name: str) -> list[str]:
-    """The lines of a box: id, kind, and why it is marked."""
+    """Return the lines of a box: id, kind, and why it is marked."""
     return [text for text in (name, drawing.kinds[name], drawing.marks.get(name, "")) if text]
 
 

@@ -72,17 +72,17 @@ class Graph:
         return self.order[::-1]
 
     def level_of(self) -> dict[str, int]:
-        """The level of every id, from 0."""
+        """Return the level of every id, from 0."""
         return {name: depth for depth, names in enumerate(self.levels) for name in names}
 
     def dependencies(self, name: str) -> Iterator[str]:
-        """The ids that a resource names in its dependIds, each once, in their order."""
+        """Return the ids that a resource names in its dependIds, each once, in their order."""
         return iter(self._edges.pred[name])
 
     def paths_to(
         self, name: str, failed: Collection[str], *, through: Collection[str]
     ) -> list[tuple[str, ...]]:
-        """The shortest path along dependIds from a resource to each failed ancestor, both included.
+        """Return the shortest path along dependIds from a resource to each failed ancestor, both included.
 
         `through` are the ids that may stand between them. Ordered by length, then by the order of applying.
         """
@@ -100,12 +100,12 @@ class Graph:
 
     @classmethod
     def of(cls, resources: Iterable[TResource]) -> Graph:
-        """The graph of a template's resources. Raises GraphError with every problem at once."""
+        """Return the graph of a template's resources. Raises GraphError with every problem at once."""
         return cls.build(dependencies_of(resources))
 
     @classmethod
     def build(cls, resources: Sequence[tuple[str, Sequence[str]]]) -> Graph:
-        """The graph of the resources. Raises GraphError with every problem at once."""
+        """Return the graph of the resources. Raises GraphError with every problem at once."""
         edges = digraph(resources)
         found = cycles(edges)
         problems = [*_problems(resources), *map(_circular, found)]
@@ -115,12 +115,12 @@ class Graph:
 
 
 def dependencies_of(resources: Iterable[TResource]) -> list[tuple[str, Sequence[str]]]:
-    """What each resource depends on, by its template."""
+    """Return what each resource depends on, by its template."""
     return [(item.id, item.depend_ids) for item in resources]
 
 
 def digraph(resources: Dependencies) -> DiGraph[str]:
-    """The edges between resources, in the order of the template; ids that it lacks are left out."""
+    """Return the edges between resources, in the order of the template; ids that it lacks are left out."""
     import networkx as nx
 
     known = list(resources)
@@ -175,7 +175,7 @@ def cycles(edges: DiGraph[str]) -> list[tuple[str, ...]]:
 
 
 def _cycle(edges: DiGraph[str], start: str, component: Collection[str]) -> tuple[str, ...]:
-    """The shortest cycle through a resource of a component that has one."""
+    """Return the shortest cycle through a resource of a component that has one."""
     import networkx as nx
 
     others = (other for other in edges.pred[start] if other in component)

@@ -36,7 +36,7 @@ class IgnoreFieldError(ValueError):
 
 
 def check(paths: Iterable[str]) -> list[str]:
-    """What is wrong with the paths, one sentence each."""
+    """Return what is wrong with the paths, one sentence each."""
     problems: list[str] = []
     for path in paths:
         try:
@@ -53,7 +53,7 @@ def preserve(
     *,
     add_missing: bool = False,
 ) -> Manifest:
-    """The desired object with live values wherever a path matches. Raises IgnoreFieldError.
+    """Return the desired object with live values wherever a path matches. Raises IgnoreFieldError.
 
     Every match is written from its own source: list items are paired by their key field, else by
     place. A field that the desired object does not have stays absent, unless `add_missing` is set,

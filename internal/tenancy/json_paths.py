@@ -39,7 +39,7 @@ def compiled(path: str) -> JSONPath | CompoundJSONPath:
 
 
 def _refuse_unsupported(path: JSONPath | CompoundJSONPath, text: str) -> None:
-    """Raises IgnoreFieldError for what has no place of its own to keep, or an unbounded cost."""
+    """Raise IgnoreFieldError for what has no place of its own to keep, or an unbounded cost."""
     for selector in _selectors(path):
         if isinstance(selector, KeySelector | KeysSelector | KeysFilter):
             raise IgnoreFieldError(

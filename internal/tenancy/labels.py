@@ -36,7 +36,7 @@ between an apply and the status that tells of it."""
 
 
 def replaced_by(annotations: Mapping[str, str]) -> frozenset[str]:
-    """The names that a tenant records as its replacements."""
+    """Return the names that a tenant records as its replacements."""
     return frozenset(filter(None, annotations.get(REPLACED_BY, "").split(",")))
 
 
@@ -46,7 +46,7 @@ def hands_over(annotations: Mapping[str, str]) -> bool:
 
 
 def kinds_of(lists: Tenant | TenantTemplate) -> frozenset[GroupVersionKind]:
-    """The kinds that the resource lists name; an entry without a usable kind names none."""
+    """Return the kinds that the resource lists name; an entry without a usable kind names none."""
     found: set[GroupVersionKind] = set()
     for _, resource in resource_lists(lists.spec):
         try:
@@ -57,12 +57,12 @@ def kinds_of(lists: Tenant | TenantTemplate) -> frozenset[GroupVersionKind]:
 
 
 def format_kinds(kinds: Iterable[GroupVersionKind]) -> str:
-    """The value of the annotation KINDS: `apps/v1/Deployment,v1/ConfigMap`, sorted."""
+    """Return the value of the annotation KINDS: `apps/v1/Deployment,v1/ConfigMap`, sorted."""
     return ",".join(sorted(f"{kind.api_version}/{kind.kind}" for kind in kinds))
 
 
 def parse_kinds(text: str) -> frozenset[GroupVersionKind]:
-    """The kinds of an annotation KINDS; what cannot be read is left out."""
+    """Return the kinds of an annotation KINDS; what cannot be read is left out."""
     found: set[GroupVersionKind] = set()
     for part in filter(None, text.split(",")):
         api_version, _, kind = part.rpartition("/")

@@ -47,7 +47,7 @@ _ACCOUNT = "system:serviceaccount:"
 
 
 def verbs_for(kind: GroupKind) -> tuple[str, ...]:
-    """What the manager does with a kind that templates name.
+    """Return what the manager does with a kind that templates name.
 
     Of kinds that are watched as metadata only, an object with fields that are to be left as they are
     is read first.
@@ -56,7 +56,7 @@ def verbs_for(kind: GroupKind) -> tuple[str, ...]:
 
 
 def user_of(namespace: str, account: str) -> str:
-    """The user name of a service account."""
+    """Return the user name of a service account."""
     return f"{_ACCOUNT}{namespace}:{account}"
 
 
@@ -133,7 +133,7 @@ def _subject(user: str) -> str:
 
 
 def needed(mapping: RESTMapping, *, account: str = "", namespace: str = "") -> Grant:
-    """The right to work with a kind, as it would be reported missing."""
+    """Return the right to work with a kind, as it would be reported missing."""
     return Grant(
         mapping.gvk.group,
         mapping.plural,
@@ -145,14 +145,14 @@ def needed(mapping: RESTMapping, *, account: str = "", namespace: str = "") -> G
 
 
 def impersonation(account: str, verb: str = "", user: str = "") -> Grant:
-    """The right to act for a service account, `namespace/name`."""
+    """Return the right to act for a service account, `namespace/name`."""
     return Grant("", "serviceaccounts", account=account, impersonate=True, verb=verb, user=user)
 
 
 def missing(
     error: Exception | None, mapping: RESTMapping, *, account: str = "", namespace: str = ""
 ) -> Grant | None:
-    """The right that a refusal names as missing; None for every other reason to refuse.
+    """Return the right that a refusal names as missing; None for every other reason to refuse.
 
     Quotas, admission and Pod security answer Forbidden too, but no role would mend that.
     """
@@ -184,7 +184,7 @@ class Grants:
     _tries: Counter[Grant] = field(default_factory=Counter)
 
     def denied(self, tenant: Request, *grants: Grant) -> Grant | None:
-        """The first of these rights that is known to be missing while another tenant tries."""
+        """Return the first of these rights that is known to be missing while another tenant tries."""
         for grant in grants:
             trying = self._trying.get(grant)
             if trying is not None and trying != tenant:
@@ -199,8 +199,10 @@ class Grants:
         *,
         unseen: Collection[Grant] = (),
     ) -> float | None:
-        """What a pass over a tenant found missing. Seconds until it has to try again for all that
-        wait; None if another tenant does, or nothing is missing.
+        """Record what a pass over a tenant found missing.
+
+        Return the seconds until it has to try again for all that wait; None if another tenant does, or
+        nothing is missing.
 
         `unseen`: rights to watch kinds. Their informers try for them, and wake all that wait.
         """
@@ -223,13 +225,13 @@ class Grants:
         return min((self._delay(grant) for grant in tried if grant not in unseen), default=None)
 
     def forget(self, tenant: Request) -> None:
-        """The tenant is gone."""
+        """Forget a tenant that is gone."""
         template = self._template.get(tenant)
         if template is not None:
             self.report(tenant, template, ())
 
     def of_template(self, template: Request) -> frozenset[Grant]:
-        """What the tenants of a template miss."""
+        """Return what the tenants of a template miss."""
         return frozenset(
             grant
             for tenant, made_from in self._template.items()
@@ -241,7 +243,7 @@ class Grants:
         return exponential(FIRST_RETRY, LAST_RETRY, self._tries[grant] - 1)
 
     def _settled(self, grant: Grant, tenant: Request) -> None:
-        """A tenant does not miss a right any more: those that waited for it to find out try now."""
+        """Requeue the tenants that waited for one to find out whether a right was granted: it was."""
         waiting = self._waiting[grant]
         waiting.discard(tenant)
         if self._trying.get(grant) == tenant:

@@ -23,7 +23,7 @@ class IllegalName(ValueError):
 
 
 def check_uid(uid: str) -> str:
-    """The uid itself. Raises IllegalName; a uid is never rewritten, or two rows could become one."""
+    """Return the uid itself. Raises IllegalName; a uid is never rewritten, or two rows could become one."""
     if len(uid) > LONGEST_LABEL:
         raise IllegalName(f"it is longer than {LONGEST_LABEL} characters")
     if not _SUBDOMAIN.fullmatch(uid):
@@ -43,7 +43,7 @@ def tenant_name(uid: str, template: str) -> str:
 
 
 def check_name(name: object) -> str:
-    """A rendered object name. Raises IllegalName. Some kinds allow less; the server has the last word."""
+    """Return a rendered object name. Raises IllegalName. Some kinds allow less; the server has the last word."""
     if not isinstance(name, str) or not name:
         raise IllegalName("the rendered manifest has no metadata.name")
     if len(name) > LONGEST_NAME or "/" in name or name in {".", ".."} or "%" in name:
@@ -52,7 +52,7 @@ def check_name(name: object) -> str:
 
 
 def label_value(text: str) -> str:
-    """The text as a label value: itself where it fits, else its beginning and a digest of all of it."""
+    """Return the text as a label value: itself where it fits, else its beginning and a digest of all of it."""
     if len(text) <= LONGEST_LABEL:
         return text
     digest = hashlib.sha256(text.encode()).hexdigest()[:10]
@@ -61,8 +61,10 @@ def label_value(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ResourceKey:
-    """One resource of a tenant: `Deployment.apps/namespace/name@id`; no namespace if it has none. In another
-    cluster than the tenant's, the cluster's name comes first: `hub:Deployment.apps/namespace/name@id`.
+    """One resource of a tenant: `Deployment.apps/namespace/name@id`; no namespace if it has none.
+
+    In another cluster than the tenant's, the cluster's name comes first:
+    `hub:Deployment.apps/namespace/name@id`.
 
     The group makes every kind deletable later, custom kinds included; the version is left to the
     server's choice, since it may have moved on by then.
@@ -80,7 +82,7 @@ class ResourceKey:
 
     @classmethod
     def parse(cls, text: str) -> ResourceKey:
-        """The key that `str` wrote. Raises ValueError."""
+        """Return the key that `str` wrote. Raises ValueError."""
         place, at, resource = text.partition("@")
         parts = place.split("/")
         if not at or len(parts) != 3 or not parts[0] or not parts[2]:

@@ -34,12 +34,12 @@ def registry_of(entry: Entry) -> Sequence[str]:
 
 
 def owner_of(entry: Entry) -> Owner:
-    """The registry as an owner of tenants."""
+    """Return the registry as an owner of tenants."""
     return Owner.of(entry)
 
 
 def taking_over(tenant: DesiredTenant, owner: Owner, existing: Entry | None) -> Owner:
-    """The registry as an owner that may take this tenant over from the former registry of its template.
+    """Return the registry as an owner that may take this tenant over from the former registry of its template.
 
     A template names one registry, so that the tenants of its rows are that registry's.
     """

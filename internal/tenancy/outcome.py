@@ -99,7 +99,7 @@ def summarize(
     now: datetime,
     removals: Sequence[PendingRemoval] = (),
 ) -> TenantStatus:
-    """The status after a pass over all resources. Compare with the previous one before writing it.
+    """Return the status after a pass over all resources. Compare with the previous one before writing it.
 
     `removals`: objects that have to be removed and still exist; Ready is not True while there are any.
     """
@@ -166,7 +166,7 @@ def report_conversions(
 def report_teardown(
     previous: TenantStatus, removals: Sequence[PendingRemoval], generation: int, now: datetime
 ) -> TenantStatus:
-    """The status of a tenant that is being deleted and waits for objects to be removed."""
+    """Return the status of a tenant that is being deleted and waits for objects to be removed."""
     status = previous.model_copy(deep=True)
     report_removals(status, removals, generation, now)
     if removals:
@@ -180,7 +180,7 @@ def report_teardown(
 def refuse(
     previous: TenantStatus, failure: Failure, generation: int, now: datetime
 ) -> TenantStatus:
-    """The status when nothing could be done: counts and lists stay as they were last known."""
+    """Return the status when nothing could be done: counts and lists stay as they were last known."""
     status = previous.model_copy(deep=True)
     status.observed_generation = generation
     message = shorten_before_remedy(f"Nothing can be applied: {failure.message}.")
@@ -198,7 +198,7 @@ def refuse(
 
 
 def redact(message: str, sensitive: Mapping[str, str]) -> str:
-    """A server's message without anything that may hold a sensitive value.
+    """Return a server's message without anything that may hold a sensitive value.
 
     Without sensitive variables the message is kept. With some, quoted parts go, since a server
     quotes the values it refuses, and so does each value itself, plain or in base64.
@@ -220,7 +220,7 @@ def is_under_way(outcomes: Sequence[Outcome]) -> bool:
 
 
 def refusal(error: APIError, sensitive: Mapping[str, str]) -> str:
-    """A server's refusal in words.
+    """Return a server's refusal in words.
 
     With sensitive variables it is the reason and the places only: a server's text quotes what it
     refuses, and templates may have turned a value into something unrecognizable.

@@ -88,7 +88,7 @@ def plan(
     guard: Guard | None = None,
     elsewhere: Elsewhere | None = None,
 ) -> Plan:
-    """What brings the registry's tenants to `rows × templates`. Pure; equal input gives equal output."""
+    """Return what brings the registry's tenants to `rows × templates`. Pure; equal input gives equal output."""
     problems: list[str] = []
     desired = _desired(reading.active, templates, existing, problems)
     present = {tenant.name: tenant for tenant in existing}
@@ -127,7 +127,7 @@ def plan(
 def _with_creates(
     replacements: Sequence[Replacement], creates: Set[str]
 ) -> tuple[Replacement, ...]:
-    """The replacements, with tenants that are made now as what they are then: not ready yet."""
+    """Return the replacements, with tenants that are made now as what they are then: not ready yet."""
 
     def seen(item: Awaited) -> Awaited:
         pending = item.state is None and item.name in creates

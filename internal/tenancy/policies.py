@@ -75,7 +75,7 @@ def needs_reference(
 def tracking(
     resource: TResource, kind: GroupKind, namespace: str, tenant: str, tenant_namespace: str
 ) -> Tracking:
-    """The tracking metadata of a resource. Long tenant names are shortened with a digest in labels."""
+    """Return the tracking metadata of a resource. Long tenant names are shortened with a digest in labels."""
     chosen = tie(resource, kind, namespace, tenant_namespace)
     labels: dict[str, str] = {}
     if chosen is Tie.LABELS:
@@ -87,7 +87,7 @@ def tracking(
 
 
 def deletion_policy(annotations: Mapping[str, str]) -> DeletionPolicy | None:
-    """The policy recorded on an object; None when it carries none, and is not to be deleted for it."""
+    """Return the policy recorded on an object; None when it carries none, and is not to be deleted for it."""
     recorded = annotations.get(DELETION_POLICY)
     return DeletionPolicy(recorded) if recorded in set(DeletionPolicy) else None
 
@@ -98,7 +98,7 @@ def is_orphaned(labels: Mapping[str, str]) -> bool:
 
 
 def orphan_patch(reason: OrphanReason, now: datetime) -> dict[str, Any]:
-    """A JSON merge patch that marks a retained object and takes its tracking labels away."""
+    """Return a JSON merge patch that marks a retained object and takes its tracking labels away."""
     at = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         "metadata": {
@@ -109,7 +109,7 @@ def orphan_patch(reason: OrphanReason, now: datetime) -> dict[str, Any]:
 
 
 def adoption_patch() -> dict[str, Any]:
-    """A JSON merge patch that takes the orphan markers away again; also for `Once` resources."""
+    """Return a JSON merge patch that takes the orphan markers away again; also for `Once` resources."""
     return {
         "metadata": {
             "labels": {ORPHANED: None},

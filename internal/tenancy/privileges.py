@@ -92,7 +92,7 @@ class Privileges:
         return kind == NAMESPACE and self.is_protected(name)
 
     def check_kind(self, kind: GroupKind, *, namespaced: bool) -> None:
-        """Raises Refused."""
+        """Raise Refused."""
         if kind in self.kinds:
             return
         if kind == NAMESPACE:
@@ -175,7 +175,7 @@ class Privileges:
             )
 
     def check_template(self, manifest: Mapping[str, Any], home: str) -> None:
-        """What can be said before anything is rendered. Raises Refused."""
+        """Check what can be known before anything is rendered. Raises Refused."""
         gvk = GroupVersionKind.of(manifest)
         known = BUILTIN.get(gvk)
         self.check(manifest, gvk.group_kind, namespaced=known is None or known.namespaced)

@@ -81,7 +81,7 @@ class Queries:
             self.metrics.queried(request.namespace, request.name, result, seconds)
 
     async def forget(self, request: Request) -> None:
-        """The registry is gone: close its connections, stop watching its Secrets."""
+        """Forget a registry that is gone: close its connections, stop watching its Secrets."""
         await self.sources.release(request)
         await self.secrets.keep_only(request, frozenset())
 
@@ -95,7 +95,7 @@ class Queries:
         return settings
 
     def _described(self, source: TenantRegistrySource) -> tuple[SourceType[Any], ApiModel]:
-        """The type of a source, and the fields that describe it. Raises InvalidSource."""
+        """Return the type of a source, and the fields that describe it. Raises InvalidSource."""
         source_type = self.types.get(source.type)
         if source_type is None:
             raise InvalidSource(
@@ -126,7 +126,7 @@ class Queries:
 
 
 def missing_part(source: TenantRegistrySource) -> str:
-    """The field that describes the source and is not there; empty if it is."""
+    """Return the field that describes the source and is not there; empty if it is."""
     return "" if source.described is not None else f"spec.source.{source.type}"
 
 

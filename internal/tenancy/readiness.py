@@ -38,7 +38,7 @@ class ReadinessTimers:
         *,
         failed_before: bool = False,
     ) -> tuple[Readiness, timedelta | None]:
-        """The readiness with the timeout applied, and how long until it has to be looked at again.
+        """Return the readiness with the timeout applied, and how long until it has to be looked at again.
 
         `failed_before`: the stored status calls this revision of the resource failed.
         """
@@ -59,11 +59,11 @@ class ReadinessTimers:
         return readiness, left
 
     def forget(self, key: Hashable) -> None:
-        """Drops the clock of a resource that is gone."""
+        """Drop the clock of a resource that is gone."""
         self._watches.pop(key, None)
 
     def applied(self, key: Hashable, revision: str, now: datetime) -> None:
-        """Notes an apply; it starts the clock if the revision is new."""
+        """Note an apply; it starts the clock if the revision is new."""
         watch = self._watches.get(key)
         if watch is None or watch.revision != revision:
             self._watches[key] = _Watch(revision, now)

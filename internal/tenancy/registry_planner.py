@@ -119,7 +119,7 @@ class RegistryPlanner:
         return self.sync.guard(registry, entry, released, refused)
 
     def _staged(self, decided: Sync) -> tuple[dict[str, StagedTemplate], list[str]]:
-        """The templates with a rollout, and annotations that cannot be used, one sentence each."""
+        """Return the templates with a rollout, and annotations that cannot be used, one sentence each."""
         staged: dict[str, StagedTemplate] = {}
         unusable: list[str] = []
         for item in decided.templates:
@@ -170,7 +170,7 @@ class RegistryPlanner:
     def _wanted_revisions(
         self, decided: Sync, staged: Mapping[str, StagedTemplate]
     ) -> list[WantedRevisions]:
-        """What to record of each template: the present content, and what its tenants have."""
+        """Return what to record of each template: the present content, and what its tenants have."""
         found: list[WantedRevisions] = []
         for item in decided.templates:
             present = decided.builder.blueprints.get(item.name)
@@ -189,7 +189,7 @@ class RegistryPlanner:
 
 
 def _moment(text: str) -> datetime | None:
-    """The time of an annotation; None if it is none."""
+    """Return the time of an annotation; None if it is none."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

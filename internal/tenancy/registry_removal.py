@@ -81,7 +81,7 @@ class RegistryRemoval:
         return [item for item in found if self.writers.control.holds(item, owner)]
 
     async def _fate(self, entry: Entry, tenants: Sequence[Entry]) -> Fate:
-        """What becomes of the tenants; what was approved once stays approved."""
+        """Return what becomes of the tenants; what was approved once stays approved."""
         known = self._fates.get(entry.uid)
         if known is not None:
             return known

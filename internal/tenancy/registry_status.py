@@ -49,7 +49,7 @@ def registry_status(
     handled: str,
     now: datetime,
 ) -> TenantRegistryStatus:
-    """The status to write; what a failing database leaves unknown stays as it was."""
+    """Return the status to write; what a failing database leaves unknown stays as it was."""
     status = previous.model_copy(deep=True)
     status.observed_generation = generation
     status.ready, status.failed = counts.ready, counts.failed
@@ -148,7 +148,7 @@ _STATES = {
 
 
 def _waits(item: Replacement) -> str:
-    """What one tenant waits for. The way out comes last, where messages are not cut."""
+    """Return what one tenant waits for. The way out comes last, where messages are not cut."""
     ordered = sorted(
         item.awaited, key=lambda other: (other.state is not TenantState.FAILED, other.name)
     )

@@ -70,7 +70,7 @@ def teardown_status(
     generation: int,
     now: datetime,
 ) -> TenantRegistryStatus:
-    """The status of a registry that is being deleted and cannot go yet."""
+    """Return the status of a registry that is being deleted and cannot go yet."""
     status = previous.model_copy(deep=True)
     held = fate is Fate.HOLD
     message = _held(tenants) if held else _remaining(tenants, refused)
@@ -117,7 +117,7 @@ def is_lost(definition: Definition, created: str) -> bool:
 
 
 def lost_message(template: str, tenants: int) -> str:
-    """What became of the tenants of a template that went with its CRD, and what to do."""
+    """Return what became of the tenants of a template that went with its CRD, and what to do."""
     return (
         f"template {template!r} is gone with the CRD of its kind: {_count(tenants)} of it stay as they "
         f'are. Apply it again; or, to delete them, annotate the registry with {APPROVE_DELETION}: "true"'
@@ -125,7 +125,7 @@ def lost_message(template: str, tenants: int) -> str:
 
 
 def moved_message(template: str, registry: str, tenants: int) -> str:
-    """What becomes of the tenants of a template that names another registry now, and what to do."""
+    """Return what becomes of the tenants of a template that names another registry now, and what to do."""
     return (
         f"template {template!r} names the registry {registry!r} now: {_count(tenants)} of it stay until "
         "that registry takes them over; delete those that it has no rows for yourself"

@@ -188,7 +188,7 @@ class Remover:
         )
 
     def _look(self, found: Found, scope: Scope) -> LiveObject:
-        """What a decision needs of one object."""
+        """Return what a decision needs of one object."""
         mapping, entry, key, target = (
             found.mapping,
             found.entry,
@@ -233,5 +233,5 @@ def owned_objects(targets: TargetClusters, owner: Owner) -> list[Found]:
 
 
 def resource_id(entry: Entry) -> str:
-    """The id that the resource has in its template, as recorded on the object."""
+    """Return the id that the resource has in its template, as recorded on the object."""
     return entry.annotations.get(RESOURCE_ID, "")

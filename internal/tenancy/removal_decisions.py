@@ -131,8 +131,11 @@ class SpecResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The spec's side. `retained` are the ids that are to be retained by the tenant's spec, its
-    template, or the last spec that had them."""
+    """The spec's side.
+
+    `retained` are the ids that are to be retained by the tenant's spec, its template, or the last spec that
+    had them.
+    """
 
     intent: Intent
     resources: tuple[SpecResource, ...] = ()
@@ -218,7 +221,7 @@ def decide(
 
 
 def pending(decisions: Iterable[Decision]) -> list[Decision]:
-    """What has to go and is not gone."""
+    """Return what has to go and is not gone."""
     return [item for item in decisions if item.action in {Action.DELETE, Action.WAIT}]
 
 

@@ -25,7 +25,7 @@ from internal.tenancy.removal_decisions import (
 def wanted_by_living(
     tenant: Tenant, template: Entry | None, made: Build, outcomes: Sequence[Outcome]
 ) -> Wanted:
-    """The wishes of a tenant that stays, after a pass over its resources."""
+    """Return the wishes of a tenant that stays, after a pass over its resources."""
     found = {outcome.id: outcome for outcome in outcomes}
     resources = tuple(
         SpecResource(
@@ -46,7 +46,7 @@ def wanted_by_living(
 def wanted_by_deleted(
     tenant: Tenant, entry: Entry, template: Entry | None, intent: Intent
 ) -> Wanted:
-    """The wishes of a tenant that goes: those of its last known spec, whatever was applied of it.
+    """Return the wishes of a tenant that goes: those of its last known spec, whatever was applied of it.
 
     `entry` is read besides, since a spec that cannot be read as a Tenant still has wishes.
     """
@@ -82,7 +82,7 @@ def retained_by(spec: Any) -> set[str]:
 
 
 def applied_keys(status: TenantStatus) -> list[ResourceKey]:
-    """What the status lists as applied; what cannot be parsed is left out."""
+    """Return what the status lists as applied; what cannot be parsed is left out."""
     found: list[ResourceKey] = []
     for text in status.applied_resources:
         try:
@@ -93,7 +93,7 @@ def applied_keys(status: TenantStatus) -> list[ResourceKey]:
 
 
 def applied_kinds(status: TenantStatus, cluster: str = LOCAL) -> frozenset[GroupKind]:
-    """The kinds of what the status lists as applied in a cluster."""
+    """Return the kinds of what the status lists as applied in a cluster."""
     return frozenset(key.kind for key in applied_keys(status) if key.cluster == cluster)
 
 
@@ -117,7 +117,7 @@ def remembered_ids(tenant: Tenant, decisions: Sequence[Decision]) -> list[str]:
 def pending_removals(
     previous: TenantStatus, decisions: Iterable[Decision], now: datetime
 ) -> list[PendingRemoval]:
-    """What is still to be removed, as the status lists it."""
+    """Return what is still to be removed, as the status lists it."""
     known = {(item.resource, item.reason): item.since for item in previous.pending_removals}
     found: dict[str, PendingRemoval] = {}
     for item in pending(decisions):

@@ -145,7 +145,7 @@ class _Pairing:
             self._rank |= {name: (number, len(names)) for number, name in enumerate(names)}
 
     def _recorded(self) -> dict[str, set[str]]:
-        """What leavers record, and the other way round where a replacement is itself replaced."""
+        """Return what leavers record, and the other way round where a replacement is itself replaced."""
         known = {item.name for item in self.candidates}
         known |= {leaver.tenant.name for leaver in self.leavers}
         found = {each.tenant.name: each.tenant.replaced_by & known for each in self.leavers}
@@ -199,7 +199,7 @@ def _of_template(item: Candidate, leaver: Leaver) -> bool:
 
 
 def _keys(uid: str, variables: Mapping[str, str]) -> Iterable[tuple[object, ...]]:
-    """The values of a row but for its uid: as they are, and with the uid taken out of each."""
+    """Yield the values of a row but for its uid: as they are, and with the uid taken out of each."""
     values = sorted((name, text) for name, text in variables.items() if name not in OF_THE_ROW)
     yield (False, *values)
     yield (True, *((name, text.replace(uid, _UID)) for name, text in values))

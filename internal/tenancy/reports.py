@@ -78,5 +78,5 @@ class TenantReports:
         )
 
     def gone(self, request: Request) -> None:
-        """The tenant is gone: so are its series."""
+        """Remove the series of a tenant that is gone."""
         self.metrics.forget(request.namespace, request.name)

@@ -118,7 +118,7 @@ def _sentence(problem: RowProblem, found: Sequence[InvalidRow], named: int) -> s
 
 
 def columns(spec: TenantRegistrySpec) -> tuple[str, ...]:
-    """The mapped columns, each once: what a query selects, uid first."""
+    """Return the mapped columns, each once: what a query selects, uid first."""
     mappings = spec.value_mappings
     named = [mappings.uid, mappings.activate]
     if mappings.host_or_url:
@@ -128,7 +128,7 @@ def columns(spec: TenantRegistrySpec) -> tuple[str, ...]:
 
 
 def mapping_problems(spec: TenantRegistrySpec) -> list[str]:
-    """What is wrong with the registry's extra mappings, one sentence each."""
+    """Return what is wrong with the registry's extra mappings, one sentence each."""
     taken = [
         f"extraValueMappings: {name!r} is a variable of the registry itself"
         for name in sorted(spec.extra_value_mappings)
@@ -249,7 +249,7 @@ class RowReader:
 
 
 def _short(value: str) -> str:
-    """The value in quotes, ended by an ellipsis where it is long."""
+    """Return the value in quotes, ended by an ellipsis where it is long."""
     cut = value if len(value) <= LONGEST_SHOWN else f"{value[:LONGEST_SHOWN]}…"
     return repr(cut)
 

@@ -35,7 +35,7 @@ class WatchedSecrets:
         self._watched: dict[Place, _Watched] = {}
 
     async def read(self, user: Hashable, namespace: str, name: str, key: str) -> str:
-        """The value of one key. Raises SecretUnavailable."""
+        """Return the value of one key. Raises SecretUnavailable."""
         watched = self._watched.get((namespace, name)) or self._watch((namespace, name))
         watched.users.add(user)
         await watched.handle.informer.wait_synced()

@@ -31,7 +31,7 @@ def added_paths(live: Manifest, wanted: Manifest) -> list[Path]:
 
 
 def removal_patch(version: str, paths: list[Path]) -> list[dict[str, Any]]:
-    """A JSON patch of a Tenant that removes `paths` from its spec, if it is still of this version."""
+    """Return a JSON patch of a Tenant that removes `paths` from its spec, if it is still of this version."""
     test = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
     return [test, *({"op": "remove", "path": _pointer(path)} for path in paths)]
 

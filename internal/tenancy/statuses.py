@@ -154,7 +154,7 @@ class StatusWriter:
 
 
 def describe(error: ValidationError) -> str:
-    """What is wrong, by place, without any value."""
+    """Return what is wrong, by place, without any value."""
     found = error.errors(include_input=False, include_url=False, include_context=False)
     return list_sentences(
         "", [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in found]
@@ -174,5 +174,5 @@ def add_zeros(patch: Manifest, wanted: Manifest, stored: Manifest) -> None:
 
 
 def status_fields(status: Status) -> dict[str, Any]:
-    """A status as it stands on the wire."""
+    """Return a status as it stands on the wire."""
     return status.to_wire(exclude_unset=False)

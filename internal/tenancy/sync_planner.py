@@ -152,7 +152,7 @@ class SyncPlanner:
     def without_paused(
         self, made: Plan, paused: frozenset[str], namespace: str
     ) -> tuple[Plan, list[str]]:
-        """The plan without what concerns tenants of paused templates, and what waits for them."""
+        """Return the plan without what concerns tenants of paused templates, and what waits for them."""
 
         def template_of(name: str) -> str:
             entry = self.tenants.get(name, namespace=namespace)
@@ -177,7 +177,7 @@ class SyncPlanner:
         ]
 
     async def without_lost_templates(self, made: Plan, entry: Entry) -> tuple[Plan, list[str]]:
-        """The plan without tenants whose template may have gone with its CRD, and why they stay."""
+        """Return the plan without tenants whose template may have gone with its CRD, and why they stay."""
         by_template = [
             name
             for name, reason in (
@@ -237,7 +237,7 @@ class SyncPlanner:
         rows: Mapping[str, ActiveRow],
         owner: Owner,
     ) -> ExistingTenant:
-        """The tenant with its row's sensitive values, if its Secret holds just these."""
+        """Return the tenant with its row's sensitive values, if its Secret holds just these."""
         row = rows.get(tenant.uid)
         if row is None or not row.sensitive or tenant.template not in builder.blueprints:
             return tenant

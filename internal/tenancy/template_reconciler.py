@@ -204,7 +204,7 @@ def _was_applied(previous: TenantTemplateStatus, generation: int) -> bool:
 
 
 def _applied(counts: Counts, missing: int | None, *, was_applied: bool) -> Condition:
-    """True if every tenant exists, has the present content and is ready.
+    """Return True if every tenant exists, has the present content and is ready.
 
     While the registry has not been read, a tenant may be missing: then the condition does not become
     True, and stays True if it was.
@@ -228,6 +228,6 @@ def _applied(counts: Counts, missing: int | None, *, was_applied: bool) -> Condi
 
 
 def request_of(entry: Entry) -> Request:
-    """The template that a tenant was made from."""
+    """Return the template that a tenant was made from."""
     spec = entry.field("spec") or {}
     return Request(str(spec.get("templateRef", "")), namespace=entry.namespace)

@@ -193,7 +193,7 @@ def _template_of(entry: Entry) -> Key:
 
 
 def revision_name(template: str, version: str) -> str:
-    """The name of a template's revision. `version` has eight digits, so no two pairs share a name."""
+    """Return the name of a template's revision. `version` has eight digits, so no two pairs share a name."""
     name = f"{template}-{version}"
     if len(name) <= LONGEST_NAME:
         return name

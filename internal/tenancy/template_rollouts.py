@@ -97,7 +97,7 @@ def _waves(rollout: TemplateRollout) -> tuple[Wave, ...]:
 
 
 def _labels(labels: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
-    """What waves select by: labels and variables, distinguished by their prefix."""
+    """Return what waves select by: labels and variables, distinguished by their prefix."""
     found = {f"label:{name}": value for name, value in labels.items()}
     return found | {f"variable:{name}": value for name, value in variables.items()}
 
@@ -170,7 +170,7 @@ def _staged_create(tenant: DesiredTenant, decisions: Mapping[str, Decision]) -> 
 def _staged_update(
     update: Update, changes: Mapping[str, Assignment], versions: Mapping[str, str]
 ) -> Update | None:
-    """The update as it is made now; None if there is nothing to do before the tenant's turn."""
+    """Return the update as it is made now; None if there is nothing to do before the tenant's turn."""
     name = update.tenant.name
     change = changes.get(name)
     if change is not None:
@@ -185,7 +185,7 @@ def _staged_update(
 
 
 def _rolled_back(tenant: DesiredTenant, change: Assignment | None) -> Update | None:
-    """The update of a tenant that a rollback returns; None for any other."""
+    """Return the update of a tenant that a rollback returns; None for any other."""
     if change is None or change.change.kind is not ChangeKind.ROLLBACK:
         return None
     back = replace(tenant, version=change.version, change=change.change)

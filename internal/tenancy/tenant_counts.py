@@ -46,12 +46,12 @@ Group = tuple[str, str, str, bool]
 
 
 def group(kind: str, namespace: str, name: str, *, managed: bool = True) -> Group:
-    """The tenants of a `registry` or `template`: those of the registry, or those that only name it."""
+    """Return the tenants of a `registry` or `template`: those of the registry, or those that only name it."""
     return (kind, namespace, name, managed)
 
 
 def groups_of(entry: Entry) -> tuple[Group, ...]:
-    """The registry and the template that a tenant counts for, and whether that registry made it.
+    """Return the registry and the template that a tenant counts for, and whether that registry made it.
 
     Among them the registry's removals, while the tenant waits for one.
     """

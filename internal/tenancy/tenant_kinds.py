@@ -25,8 +25,7 @@ async def mappings_of(
     targets: TargetClusters,
     privileges: Privileges,
 ) -> KindMappings:
-    """Return how the kinds of a tenant are served in each cluster that may have its objects, each watched
-    for `user` and its first list here."""
+    """Return how the kinds of a tenant are served in each cluster that may have its objects, each watched for `user` and its first list here."""
     named = kinds_of(tenant) | parse_kinds(annotations.get(KINDS, ""))
     possible = targets.possible({gvk.group_kind for gvk in named})
     found: dict[str, dict[GroupVersionKind, RESTMapping | None]] = {}
@@ -53,8 +52,10 @@ async def _mapping_in(
     applied: frozenset[GroupKind],
     privileges: Privileges,
 ) -> RESTMapping | None:
-    """A kind in one cluster. In another than the tenant's, one that cannot be read is rendered all the same:
-    only what needs it waits."""
+    """Return a kind in one cluster.
+
+    In another than the tenant's, one that cannot be read is rendered all the same: only what needs it waits.
+    """
     if target.is_local:
         return await _mapping(gvk, user, applied, target.kinds, privileges)
     try:
@@ -71,7 +72,7 @@ async def _mapping(
     children: ChildKinds,
     privileges: Privileges,
 ) -> RESTMapping | None:
-    """A kind that is refused for its scope is not watched: nothing of it will be written."""
+    """Return whether a kind is watched: one that is refused for its scope is not, since nothing of it will be written."""
     served = await children.served(gvk, user)
     if served is None:
         return None

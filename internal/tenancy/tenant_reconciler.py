@@ -301,14 +301,14 @@ class TenantReconciler:
 
 
 def bare(entry: Entry) -> Tenant:
-    """A tenant whose spec or status cannot be read, without them: enough to let it go."""
+    """Return a tenant whose spec or status cannot be read, without them: enough to let it go."""
     manifest = entry.decode()
     unknown = {"uid": "unknown", "templateRef": "unknown"}
     return Tenant.from_manifest({**manifest, "spec": unknown, "status": {}})
 
 
 def template_of(tenant: Tenant) -> Request:
-    """The template that a tenant was made from."""
+    """Return the template that a tenant was made from."""
     return Request(tenant.spec.template_ref, namespace=tenant.metadata.namespace or "")
 
 
@@ -319,7 +319,7 @@ def impersonated(tenant: Tenant) -> str | None:
 
 
 def denied(tenant: Tenant, removed: Removed) -> set[Grant]:
-    """The rights that were missing for removals; other refusals are in the status alone."""
+    """Return the rights that were missing for removals; other refusals are in the status alone."""
     account = tenant.spec.service_account_name
     owner = "" if account is None else f"{tenant.metadata.namespace}/{account}"
     grants = (

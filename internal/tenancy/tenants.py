@@ -73,12 +73,12 @@ class TenantBuilder:
         return self.registry.metadata.namespace or ""
 
     def version(self, template: str) -> str:
-        """The revision of a template; empty if it cannot be read."""
+        """Return the revision of a template; empty if it cannot be read."""
         blueprint = self.blueprints.get(template)
         return "" if blueprint is None else blueprint.revision
 
     def blueprint(self, tenant: DesiredTenant) -> Blueprint | None:
-        """The content that a tenant is built from; None if it is an earlier one that is not known."""
+        """Return the content that a tenant is built from; None if it is an earlier one that is not known."""
         present = self.blueprints[tenant.template.name]
         if tenant.version in {"", present.revision}:
             return present
@@ -92,7 +92,7 @@ class TenantBuilder:
         }
 
     def tenant(self, tenant: DesiredTenant, before: Entry | None, blueprint: Blueprint) -> Desired:
-        """The desired Tenant. `before` is what exists: kinds it may still use are not forgotten."""
+        """Return the desired Tenant. `before` is what exists: kinds it may still use are not forgotten."""
         spec: Manifest = {
             "uid": tenant.row.uid,
             "templateRef": tenant.template.name,
@@ -124,13 +124,13 @@ class TenantBuilder:
         )
 
     def secret(self, name: str, labels: Mapping[str, str], row: ActiveRow) -> Desired:
-        """The Secret with the row's sensitive variables."""
+        """Return the Secret with the row's sensitive variables."""
         manifest = values_secret(self.namespace, name, labels, row.sensitive)
         return Desired(mapping=SECRET, manifest=manifest, force=True)
 
 
 def _change_annotation(tenant: DesiredTenant, before: Entry | None) -> dict[str, str]:
-    """The record of a change by a rollout: the new one, or the one that is there."""
+    """Return the record of a change by a rollout: the new one, or the one that is there."""
     if tenant.change is not None:
         return {CHANGE: format_change(tenant.change)}
     recorded = "" if before is None else before.annotations.get(CHANGE, "")
@@ -168,7 +168,7 @@ class ExistingTenants:
     _intact: dict[tuple[str, frozenset[str], bytes, str], bool] = field(default_factory=dict)
 
     def of(self, entry: Entry, owner: Owner) -> ExistingTenant:
-        """What a plan needs of one tenant. Its Secret is not looked at here."""
+        """Return what a plan needs of one tenant. Its Secret is not looked at here."""
         version = (owner.uid, entry.uid, entry.resource_version)
         known = self._known.get(entry.key, version)
         if known is not None:
@@ -195,7 +195,7 @@ class ExistingTenants:
         return self._known.put(entry.key, version, tenant)
 
     def forget(self, namespace: str, name: str) -> None:
-        """The tenant is gone."""
+        """Forget a tenant that is gone."""
         self._known.forget((namespace, name))
 
     def _is_intact(self, entry: Entry, spec: Manifest, owner: Owner) -> bool:

@@ -17,14 +17,14 @@ SECRET: RESTMapping = BUILTIN[GroupVersionKind("", "v1", "Secret")]
 
 
 def secret_name(tenant: str) -> str:
-    """The name of the Secret with a tenant's sensitive variables."""
+    """Return the name of the Secret with a tenant's sensitive variables."""
     return f"{tenant}-values"
 
 
 def values_secret(
     namespace: str, tenant: str, labels: Mapping[str, str], values: Mapping[str, str]
 ) -> Manifest:
-    """The Secret as it should be."""
+    """Return the Secret as it should be."""
     data = {name: base64.b64encode(text.encode()).decode() for name, text in values.items()}
     return {
         "apiVersion": "v1",
@@ -46,7 +46,7 @@ class SensitiveValues:
     _decoded: VersionMemo[str, dict[str, str]] = field(default_factory=lambda: VersionMemo(2000))
 
     async def of(self, tenant: Tenant) -> dict[str, str] | None:
-        """The values of a tenant; None if it has none. Raises VariablesError until they are there."""
+        """Return the values of a tenant; None if it has none. Raises VariablesError until they are there."""
         named = tenant.spec.sensitive_variables
         if named is None:
             return None
@@ -60,7 +60,7 @@ class SensitiveValues:
         return self._decoded.compute(entry.uid, entry.resource_version, lambda: _decode(entry))
 
     def version(self, tenant: Tenant) -> str:
-        """Changes whenever the values may have changed."""
+        """Change whenever the values may have changed."""
         if tenant.spec.sensitive_variables is None:
             return ""
         entry = self._entry(tenant)

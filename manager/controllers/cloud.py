@@ -259,7 +259,7 @@ class _Closing:
     provider: RunProvider
 
     async def start(self) -> None:
-        """Runs until cancelled."""
+        """Run until cancelled."""
         try:
             await asyncio.Event().wait()
         finally:

@@ -84,7 +84,7 @@ class CloudOptions:
     """How long the driver waits for what."""
 
     def limited(self, subresources: Sequence[Subresource[Any]]) -> list[Subresource[Any]]:
-        """The subresources with the limits that the options give them."""
+        """Return the subresources with the limits that the options give them."""
         return [replace(item, definition=self._definition(item)) for item in subresources]
 
     def _definition(self, item: Subresource[Any]) -> TaskDefinition:

@@ -104,8 +104,7 @@ def names_changed(event: Event) -> bool:
 
 
 def control_changed(event: Event) -> bool:
-    """Predicate: an instance that comes or goes, or whose annotations or spec change: its spec holds
-    whether it is protected from deletion."""
+    """Predicate: an instance that comes or goes, or whose annotations or spec change: its spec holds whether it is protected from deletion."""
     seen = [
         (entry.uid, entry.annotations, entry.deletion_timestamp, entry.generation)
         for entry in entries_of(event)

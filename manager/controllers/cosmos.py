@@ -89,21 +89,21 @@ def add_cosmos(manager: Manager, options: CosmosOptions) -> None:
 
 
 def add_node_sets(parts: CosmosParts, observations: Observations) -> FullNodeReconciler:
-    """The controller of sets of nodes. `observations`: what the nodes said, from memory."""
+    """Return the controller of sets of nodes. `observations`: what the nodes said, from memory."""
     manager, options = parts.manager, parts.options
     wakeups = RequestSource("what nodes say")
     reconciler = _reconciler(parts, observations)
     observations.subscribe(partial(wakeups.enqueue, reason="what its nodes say"))
 
     def snapshot_changed(event: Event, queue: EventQueue) -> None:
-        """A claim may be filled from it now."""
+        """Enqueue the sets whose PVCs may be filled from it now."""
         entry = entry_of(event)
         for request in list(reconciler.waiting):
             if entry is not None and request.namespace == entry.namespace:
                 queue.add(request)
 
     def set_crd_changed(_event: Event, queue: EventQueue) -> None:
-        """Sets that are being deleted may have to be released now."""
+        """Enqueue sets that are being deleted: they may have to be released now."""
         for entry in parts.node_sets.informer.store:
             if entry.deletion_timestamp is not None:
                 queue.add(Request(entry.name, namespace=entry.namespace))

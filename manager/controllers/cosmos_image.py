@@ -14,7 +14,7 @@ OUTSIDE: Final = "controller:latest"
 async def with_sidecar_image(
     options: CosmosOptions, config: Config, namespace: str
 ) -> CosmosOptions:
-    """The options with the image that this manager runs in, where none is named.
+    """Return the options with the image that this manager runs in, where none is named.
 
     `namespace`: of the manager's Pod; empty outside of a cluster. Raises NoSidecarImage if the Pod
     cannot be read.

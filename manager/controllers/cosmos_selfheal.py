@@ -80,6 +80,6 @@ def _reconciler(parts: CosmosParts, cache: CosmosCache) -> SelfHealReconciler:
 
 
 def _of_set(handle: InformerHandle) -> Callable[[str, str], list[Entry]]:
-    """What sets of nodes own of a kind."""
+    """Return what sets of nodes own of a kind."""
     store, kind = handle.informer.store, CosmosFullNode.gvk().kind
     return lambda namespace, name: store.by_index(OF_OWNER, f"{kind}/{namespace}/{name}")

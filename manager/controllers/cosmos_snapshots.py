@@ -207,7 +207,7 @@ def _labels() -> str:
 
 
 def of_snapshot(entry: Entry) -> Iterable[Request]:
-    """The ScheduledVolumeSnapshot that a VolumeSnapshot is recorded to belong to."""
+    """Return the ScheduledVolumeSnapshot that a VolumeSnapshot is recorded to belong to."""
     kind, _, place = entry.annotations.get(OWNER, "").partition("/")
     namespace, _, name = place.partition("/")
     if kind != str(ScheduledVolumeSnapshot.gvk().group_kind) or not name:

@@ -43,7 +43,7 @@ def make_provider(options: RunsOptions, manager: Manager) -> RunProvider:
 
 
 async def with_own_image(options: RunsOptions, config: Config, namespace: str) -> RunsOptions:
-    """The options with the image that this manager runs in, where Jobs need one and none is named.
+    """Return the options with the image that this manager runs in, where Jobs need one and none is named.
 
     `namespace`: of the manager's Pod; empty outside of a cluster. Raises NoImage if the Pod cannot be
     read.

@@ -69,8 +69,10 @@ STATUS_DEBOUNCE = 1.0
 
 
 def add_tenancy(manager: Manager, options: TenancyOptions, hub: "Hub | None" = None) -> None:
-    """Add the controllers of registries, templates and tenants to a manager. `hub`: where workloads go,
-    if the manager's own cluster is a data plane."""
+    """Add the controllers of registries, templates and tenants to a manager.
+
+    `hub`: where workloads go, if the manager's own cluster is a data plane.
+    """
     parts = make_parts(manager, options, hub)
     counting = TenantCounting(parts.records.tally, parts.wakeups.counts_changed)
     parts.informers.tenants.informer.add_handler(HandOvers(parts.wakeups.takes_over))
@@ -87,7 +89,7 @@ def add_tenancy(manager: Manager, options: TenancyOptions, hub: "Hub | None" = N
 
 
 def webhooks() -> "list[Webhook]":
-    """What has to be configured in the API server for the option `webhooks`."""
+    """Return what has to be configured in the API server for the option `webhooks`."""
     from ctrlruntime.generate.webhook import webhooks_of  # what only `manager manifests` needs
 
     return [
@@ -331,7 +333,7 @@ class _Closing:
     parts: TenancyParts
 
     async def start(self) -> None:
-        """Runs until cancelled."""
+        """Run until cancelled."""
         try:
             await asyncio.Event().wait()
         finally:

@@ -110,7 +110,7 @@ class RegistryHandlers:
 
 
 def registries_concerned(event: Event, awaited: AwaitedTenants) -> set[Request]:
-    """The registries of a template, and those that wait for a tenant, which may be of that template."""
+    """Return the registries of a template, and those that wait for a tenant, which may be of that template."""
     found: set[Request] = set()
     for entry in entries_of(event):
         found.update(awaited.waiting(entry.namespace))
@@ -121,12 +121,12 @@ def registries_concerned(event: Event, awaited: AwaitedTenants) -> set[Request]:
 
 
 def writer_of(event: Event) -> Request | None:
-    """The registry whose object was deleted or changed, perhaps by another writer: it compares again."""
+    """Return the registry whose object was deleted or changed, perhaps by another writer: it compares again."""
     return owning_registry(event.old) if isinstance(event, DeleteEvent | UpdateEvent) else None
 
 
 def owning_registry(entry: Entry) -> Request | None:
-    """The registry recorded as an object's owner."""
+    """Return the registry recorded as an object's owner."""
     key = entry.annotations.get(OWNER, "")
     prefix = f"{TenantRegistry.gvk().group_kind}/"
     if not key.startswith(prefix):

@@ -49,9 +49,9 @@ class ConcurrencyChecker(Protocol):
         ...
 
     def hold(self, claim: Claim) -> None:
-        """A run of the owner is under way: it counts, whatever the limit says."""
+        """Count a run of the owner that is under way, whatever the limit is."""
         ...
 
     def release(self, owner: RunOwner) -> None:
-        """The owner's run has ended, or it no longer waits. Wakes those who may start now."""
+        """Free the place of an owner whose run has ended or which no longer waits, and wake those that may start now."""
         ...

@@ -69,8 +69,11 @@ class _Instance:
 
 
 class ConcurrencyLimiter:
-    """A :class:`ConcurrencyChecker`. `wake` is called for owners that should ask again; it must not
-    call back at once. `patience`: seconds that a place is kept for who was woken and does not ask."""
+    """A :class:`ConcurrencyChecker`.
+
+    `wake` is called for owners that should ask again; it must not call back at once. `patience`: seconds that
+    a place is kept for who was woken and does not ask.
+    """
 
     def __init__(
         self,
@@ -119,17 +122,17 @@ class ConcurrencyLimiter:
         return denied
 
     def hold(self, claim: Claim) -> None:
-        """A run of the owner is under way: it counts, whatever the limit says."""
+        """Count a run of the owner that is under way, whatever the limit is."""
         self.learn(claim, since=self._clock(), sure=True)
 
     def release(self, owner: RunOwner) -> None:
-        """The owner's run has ended, or it no longer waits."""
+        """Free the place of an owner whose run has ended or which no longer waits."""
         self.forget(owner.uid, ended=True)
 
     # -- what others tell --------------------------------------------------------------------------
 
     def learn(self, claim: Claim, *, since: datetime, sure: bool) -> bool:
-        """A status says that a run holds a place since then. True if that was not known.
+        """Record that a status has a run holding a place since then. True if that was not known.
 
         Not `sure`: the status says it is being started, and nobody knows whether it came to be.
         """
@@ -146,18 +149,18 @@ class ConcurrencyLimiter:
         return True
 
     def queue(self, claim: Claim) -> None:
-        """A status says that it waits: it takes its place, and is expected to ask soon."""
+        """Queue an owner whose status has it waiting: it takes its place, and is expected soon."""
         if claim.owner.uid not in self._holders and claim.owner.uid not in self._waiters:
             self._wait(claim).expected = self._clock()
 
     def ran(self, task: str, since: datetime, until: datetime) -> None:
-        """A run of a type started and ended, before this ledger was there."""
+        """Count a run of a type that started and ended before this ledger was there."""
         tempo = self._types.setdefault(task, _Type()).tempo
         tempo.started(since)
         tempo.took((until - since).total_seconds())
 
     def forget(self, uid: str, *, ended: bool = False) -> None:
-        """The object is gone, or has neither a run nor a place. `ended`: its run has."""
+        """Forget an object that is gone, or has neither a run nor a place. `ended`: its run has."""
         now = self._clock()
         holder, waiter = self._holders.get(uid), self._waiters.get(uid)
         if holder is not None:
@@ -316,7 +319,7 @@ class ConcurrencyLimiter:
         return self._types.setdefault(claim.task, _Type())
 
     def _wait(self, claim: Claim) -> _Waiter:
-        """The owner's place in the queues; the one it has already, if it has."""
+        """Return the owner's place in the queues; the one it has already, if it has."""
         known = self._waiters.get(claim.owner.uid)
         if known is not None:
             if known.claim.task == claim.task and _instance_of(known.claim) == _instance_of(claim):

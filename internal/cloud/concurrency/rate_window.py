@@ -19,17 +19,17 @@ class Tempo:
     _durations: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
     def started(self, at: datetime) -> None:
-        """A run started."""
+        """Count a run that started."""
         insort(self._starts, at)
         self.recent(self._starts[-1])
 
     def retract(self, at: datetime) -> None:
-        """A run that was said to have started then did not."""
+        """Take back a run that was recorded as started then and did not."""
         if at in self._starts:
             self._starts.remove(at)
 
     def recent(self, now: datetime) -> int:
-        """Starts in the last 60 seconds."""
+        """Return the number of starts in the last 60 seconds."""
         while self._starts and now - self._starts[0] >= MINUTE:
             del self._starts[0]
         return len(self._starts)
@@ -45,7 +45,7 @@ class Tempo:
         return max(0.0, (free - now).total_seconds())
 
     def took(self, seconds: float) -> None:
-        """A run ended after so many seconds."""
+        """Record a run that ended after so many seconds."""
         self._durations.append(max(0.0, seconds))
 
     @property

@@ -1,5 +1,4 @@
-"""The ledger's contents, from the record in the objects: at the start of leadership, and from then on
-of what others wrote."""
+"""The ledger's contents, from the record in the objects: at the start of leadership, and from then on of what others wrote."""
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
@@ -52,8 +51,10 @@ class LedgerKeeper:
     _read: bool = field(default=False, init=False)
 
     async def ready(self) -> None:
-        """Returns once the ledger knows who runs and who waits. Raises the client's errors; the next
-        call tries again."""
+        """Return once the ledger knows who runs and who waits.
+
+        Raises the client's errors; the next call tries again.
+        """
         if self._read:
             return
         if self._reading is None or (self._reading.done() and not self._read):
@@ -61,7 +62,7 @@ class LedgerKeeper:
         await asyncio.shield(self._reading)
 
     def observe(self, subresource: Subresource[Any], event: Event) -> None:
-        """A handler for the informer of the subresource's kind."""
+        """Return a handler for the informer of the subresource's kind."""
         if isinstance(event, DeleteEvent):
             self.ledger.forget(event.old.uid)
             self.gone(subresource.definition.name, event.old.uid)

@@ -34,5 +34,5 @@ def lease_end(features: Mapping[str, str]) -> datetime | None:
 
 
 def with_lease(features: Mapping[str, str], end: datetime) -> dict[str, str]:
-    """The features of an ephemeral instance whose lease ends then."""
+    """Return the features of an ephemeral instance whose lease ends then."""
     return {**features, EPHEMERAL: "true", LEASE_TIME: str(int(end.timestamp()))}

@@ -40,7 +40,7 @@ def end_of(instance: Instance) -> datetime:
 
 
 def check(instance: Instance, now: datetime) -> datetime:
-    """The end of a lease that may be changed. Raises Refused."""
+    """Return the end of a lease that may be changed. Raises Refused."""
     end, name = end_of(instance), instance.metadata.name
     if instance.metadata.deletion_timestamp is not None or now >= end:
         raise Refused(
@@ -53,27 +53,27 @@ def check(instance: Instance, now: datetime) -> datetime:
 
 
 def extended(instance: Instance, by: timedelta, now: datetime) -> datetime:
-    """The new end of a lease that is extended. Raises Refused."""
+    """Return the new end of a lease that is extended. Raises Refused."""
     if not timedelta(0) < by <= LONGEST_EXTENSION:
         raise Refused(f"a lease is extended by {LONGEST_EXTENSION.days} days at a time at most")
     return check(instance, now) + by
 
 
 def reduced(instance: Instance, by: timedelta, now: datetime) -> datetime:
-    """The new end of a lease that is reduced, which may be now. Raises Refused."""
+    """Return the new end of a lease that is reduced, which may be now. Raises Refused."""
     if by <= timedelta(0):
         raise Refused("say by how much the lease is to be reduced")
     return max(now, check(instance, now) - by)
 
 
 def expired_now(instance: Instance, now: datetime) -> datetime:
-    """The new end of a lease that ends at once. Raises Refused."""
+    """Return the new end of a lease that ends at once. Raises Refused."""
     check(instance, now)
     return now
 
 
 def leased(instance: Instance, end: datetime) -> dict[str, str]:
-    """The features of an instance with another end of its lease."""
+    """Return the features of an instance with another end of its lease."""
     return with_lease(instance.spec.instance_features, end)
 
 

@@ -13,7 +13,7 @@ class NoName(ValueError):
 
 
 def sanitized(branch: str) -> str:
-    """A name from a branch: lower case letters, digits and dashes, 30 at most, a letter first.
+    """Return a name from a branch: lower case letters, digits and dashes, 30 at most, a letter first.
 
     Raises NoName if nothing is left.
     """
@@ -25,7 +25,7 @@ def sanitized(branch: str) -> str:
 
 
 def current_branch(folder: Path) -> str:
-    """The branch that is checked out. Reads only. Raises NoName."""
+    """Return the branch that is checked out. Reads only. Raises NoName."""
     command = ["git", "-C", str(folder), "symbolic-ref", "--quiet", "--short", "HEAD"]
     try:
         told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)  # noqa: S603

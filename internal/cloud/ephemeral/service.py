@@ -35,8 +35,10 @@ class Ephemerals:
     async def deploy(
         self, name: str, version: str, lease: timedelta, base: Mapping[str, Any] | None = None
     ) -> Deployed:
-        """Make an instance, or find the one whose creation is under way. `base` is a spec to start
-        from. Raises Refused."""
+        """Make an instance, or find the one whose creation is under way.
+
+        `base` is a spec to start from. Raises Refused.
+        """
         manifest = manifest_of(name, self.namespace, version, self.clock() + lease, base or {})
         try:
             made = await self.client.create(
@@ -96,7 +98,7 @@ class Ephemerals:
         return sorted(chosen, key=lambda item: item.metadata.name or "")
 
     async def _change(self, found: Instance, spec: Mapping[str, Any]) -> Instance:
-        """Raises Conflict if another client changed the instance in the meantime."""
+        """Raise Conflict if another client changed the instance in the meantime."""
         patch = {"metadata": {"resourceVersion": found.metadata.resource_version}, "spec": spec}
         return await self.client.patch(
             Instance,
@@ -110,7 +112,7 @@ class Ephemerals:
 def manifest_of(
     name: str, namespace: str, version: str, end: datetime, base: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A new ephemeral instance: not protected from deletion, and skipped by bulk upgrades. Pure."""
+    """Return a new ephemeral instance: not protected from deletion, and skipped by bulk upgrades. Pure."""
     return {
         "metadata": {
             "name": name,

@@ -21,7 +21,7 @@ class BundleMissing(Exception):
 
 
 def config_maps_of(entry: Entry) -> list[str]:
-    """What an instance's bundle names, for the index."""
+    """Return what an instance's bundle names, for the index."""
     spec = entry.field("spec") or {}
     bundle = (spec.get("cluster") or {}).get("bundle") or {}
     names = bundle.get("configMapNames") or ()
@@ -35,7 +35,7 @@ class Bundles:
     config_maps: Store
 
     def revision(self, instance: Instance) -> str:
-        """Changes with any content, and with nothing else; empty for a bundle without ConfigMaps.
+        """Change with any content, and with nothing else; empty for a bundle without ConfigMaps.
 
         Raises BundleMissing.
         """
@@ -51,7 +51,7 @@ class Bundles:
         return _digest([entry for entry in entries if entry is not None])
 
     def texts(self, namespace: str, name: str) -> Mapping[str, str] | None:
-        """What a task is given of a ConfigMap; None if it is not there."""
+        """Return what a task is given of a ConfigMap; None if it is not there."""
         entry = self.config_maps.get(name, namespace=namespace)
         return None if entry is None else dict(entry.field("data") or {})
 

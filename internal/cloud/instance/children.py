@@ -36,7 +36,7 @@ OF_INSTANCE = "instance"
 
 
 def instances_of(entry: Entry) -> list[str]:
-    """The instance that an object is for, by owner reference or label; of an upgrade, by its spec."""
+    """Return the instance that an object is for, by owner reference or label; of an upgrade, by its spec."""
     owner = entry.controller
     named = {entry.labels.get(INSTANCE, "")}
     if owner is not None and owner.kind == "Instance":
@@ -64,7 +64,7 @@ def desired_child(
     name: str = "",
     annotations: Mapping[str, str] | None = None,
 ) -> Desired:
-    """The object that an instance wants. Pure.
+    """Return the object that an instance wants. Pure.
 
     Its revision is that of the spec alone, so that whoever sees the object can tell whether its spec
     is still the one that was given to it.
@@ -100,7 +100,7 @@ def protection_of(instance: Instance) -> dict[str, str]:
 def inputs_for(
     subresource: Subresource[Any], instance: Instance, more: Mapping[str, str]
 ) -> dict[str, str]:
-    """The annotations of the instance that are inputs of the subresource, and `more`."""
+    """Return the annotations of the instance that are inputs of the subresource, and `more`."""
     given = instance.metadata.annotations or {}
     chosen = {name: given[name] for name in sorted(subresource.annotations) if name in given}
     return {**chosen, **more}
@@ -108,8 +108,10 @@ def inputs_for(
 
 @dataclass(slots=True)
 class Children:
-    """Reads from the cache, writes only where something differs. Objects it returns are not to be
-    changed."""
+    """Reads from the cache, writes only where something differs.
+
+    Objects it returns are not to be changed.
+    """
 
     cache: Cache
     client: CachedClient
@@ -125,12 +127,12 @@ class Children:
         return self._readings.compute(entry.uid, version, lambda: _read(entry, subresource))
 
     def find(self, subresource: Subresource[Any], owner: Owner) -> list[Object]:
-        """The objects of a kind that are the instance's own; what cannot be read is left out."""
+        """Return the objects of a kind that are the instance's own; what cannot be read is left out."""
         found = (self._typed(entry, subresource) for entry in self.entries(subresource, owner))
         return [item for item in found if item is not None]
 
     def entries(self, subresource: Subresource[Any], owner: Owner) -> list[Entry]:
-        """The objects of a kind that are the instance's own, whether they can be read or not."""
+        """Return the objects of a kind that are the instance's own, whether they can be read or not."""
         store = self.cache.informer(subresource.kind).store
         entries = store.by_index(OF_INSTANCE, f"{owner.namespace}/{owner.name}")
         return [entry for entry in entries if self.control.holds(entry, owner)]

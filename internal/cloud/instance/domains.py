@@ -24,7 +24,7 @@ class Taken:
 
 
 def names_of(entry: Entry) -> list[str]:
-    """The names that an instance wants or holds, for the index; none if it cannot be read."""
+    """Return the names that an instance wants or holds, for the index; none if it cannot be read."""
     found = set((entry.field("status") or {}).get("domains") or ())
     spec = entry.field("spec") or {}
     found |= {spec.get("domain"), spec.get("primaryDNSName")}
@@ -33,7 +33,7 @@ def names_of(entry: Entry) -> list[str]:
 
 
 def taken(instance: Instance, others: Iterable[Instance]) -> Taken | None:
-    """The first name that the instance may not have, since another one holds it or came first.
+    """Return the first name that the instance may not have, since another one holds it or came first.
 
     Holding counts more than age: an older instance that changes its mind takes nothing away.
     """
@@ -77,7 +77,7 @@ class Domains:
 
 
 def held(spec: InstanceSpec, status: InstanceStatus, *, ready: bool, refused: bool) -> list[str]:
-    """The names that the instance holds from now on.
+    """Return the names that the instance holds from now on.
 
     Earlier ones are kept until everything matches the spec: until then they are still in use.
     """

@@ -21,7 +21,7 @@ class Lease:
 
 
 def lease_of(instance: Instance, now: datetime) -> Lease:
-    """The lease of an instance; one without is never touched."""
+    """Return the lease of an instance; one without is never touched."""
     spec = instance.spec
     if not is_ephemeral(spec.instance_features):
         return Lease()

@@ -51,7 +51,7 @@ class Child:
 
 
 def kind_of(subresource: Subresource[Any]) -> str:
-    """The name of a subresource's kind."""
+    """Return the name of a subresource's kind."""
     return str(subresource.kind.gvk().kind)
 
 
@@ -62,8 +62,10 @@ def unmet(subresource: Subresource[Any], before: Iterable[Child]) -> tuple[str, 
 
 
 def outputs(children: Iterable[Child]) -> dict[str, str]:
-    """What the subresources handed back, in their order; later ones win. What an instance does not
-    wait for is no input of anything either."""
+    """Return what the subresources handed back, in their order; later ones win.
+
+    What an instance does not wait for is no input of anything either.
+    """
     joined: dict[str, str] = {}
     for child in children:
         if child.subresource.gates:
@@ -72,7 +74,7 @@ def outputs(children: Iterable[Child]) -> dict[str, str]:
 
 
 def outputs_secret(children: Iterable[Child]) -> str:
-    """The Secret of the first subresource that has one: that of the infrastructure."""
+    """Return the Secret of the first subresource that has one: that of the infrastructure."""
     return next((child.status.outputs_secret_name for child in children if _secret(child)), "")
 
 

@@ -29,7 +29,7 @@ def read_written(entry: Entry) -> tuple[Instance, Hindrance | None]:
 
 
 def _describe(error: ValidationError) -> str:
-    """What is wrong, by place, without any value."""
+    """Return what is wrong, by place, without any value."""
     found = error.errors(include_input=False, include_url=False, include_context=False)
     places = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in found[:5]]
     return shorten(f"The instance cannot be read: {'; '.join(places)}")

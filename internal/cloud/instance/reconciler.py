@@ -115,7 +115,7 @@ class InstanceReconciler:
         return Result(requeue_after=min(times)) if times else None
 
     def _look_ahead(self, instance: Instance) -> tuple[Hindrance | None, str]:
-        """What keeps the instance from being worked on, and the revision of its bundle."""
+        """Return what keeps the instance from being worked on, and the revision of its bundle."""
         if len(instance.metadata.name or "") > LONGEST_NAME:
             message = f"The name is longer than {LONGEST_NAME} characters: make another instance."
             return Hindrance(reason="NameTooLong", message=message), ""
@@ -130,8 +130,10 @@ class InstanceReconciler:
     async def _hand_on_retry(
         self, instance: Instance, found: Iterable[tuple[Subresource[Any], Object | None]]
     ) -> None:
-        """A new value of the annotation requests another attempt of whatever failed in `found`, and
-        where nothing did, of what is under way: a run that hangs is interrupted by it."""
+        """Request another attempt of whatever failed in `found`, for a new value of the annotation.
+
+        Where nothing failed, of what is under way: a run that hangs is interrupted by it.
+        """
         asked = retry_asked(instance)
         if asked and asked != instance.status.last_handled_retry:
             there = [(subresource, item) for subresource, item in found if item is not None]
@@ -223,7 +225,7 @@ def _rolls(child: Child) -> bool:
 
 
 def walked(facts: Facts) -> Sequence[Child]:
-    """The subresources, if anybody looked."""
+    """Return the subresources, if anybody looked."""
     return facts.children or ()
 
 
@@ -263,8 +265,10 @@ TROUBLE: Final = frozenset({Phase.FAILED, Phase.RETRYING})
 def report_phase(
     recorder: EventRecorder, entry: Entry, before: InstanceStatus, after: InstanceStatus
 ) -> None:
-    """One event for a phase that was just written, if it is another than before. Its reason is the
-    phase, its note the sentence of the status. A first roll-out is reported when it ends."""
+    """One event for a phase that was just written, if it is another than before.
+
+    Its reason is the phase, its note the sentence of the status. A first roll-out is reported when it ends.
+    """
     if before.phase is after.phase or {before.phase, after.phase} <= AT_WORK:
         return
     recorder.event(

@@ -78,7 +78,7 @@ def _aggregate(status: InstanceStatus, children: Sequence[Child]) -> None:
 
 
 def leaving(before: InstanceStatus, generation: int, message: str, now: datetime) -> InstanceStatus:
-    """The status of an instance that is being deleted: the rest stays as it was."""
+    """Return the status of an instance that is being deleted: the rest stays as it was."""
     status = before.model_copy(deep=True)
     status.observed_generation = generation
     status.phase, status.message = Phase.DELETING, message
@@ -88,7 +88,7 @@ def leaving(before: InstanceStatus, generation: int, message: str, now: datetime
 
 
 def summarize(before: InstanceStatus, facts: Facts, now: datetime) -> InstanceStatus:
-    """The status to write. Every field that is not set here stays as it was."""
+    """Return the status to write. Every field that is not set here stays as it was."""
     status = before.model_copy(deep=True)
     word = _word(facts)
     status.observed_generation = facts.generation
@@ -126,7 +126,7 @@ def is_news(before: InstanceStatus, after: InstanceStatus, *, quiet: bool) -> bo
 
 
 def _steady(status: InstanceStatus) -> dict[str, object]:
-    """A status without the numbers of a queue."""
+    """Return a status without the numbers of a queue."""
     fields = status_fields(status)
     if status.waiting is not None:
         fields["waiting"] = (status.waiting.reason, status.waiting.since)
@@ -237,7 +237,7 @@ def _paused(facts: Facts) -> str:
 
 
 def _busy(children: Sequence[Child]) -> Child | None:
-    """The first subresource with a run under way, gating ones first."""
+    """Return the first subresource with a run under way, gating ones first."""
     live = [child for child in children if is_live(child.status.run)]
     return min(live, key=lambda child: not child.subresource.gates, default=None)
 

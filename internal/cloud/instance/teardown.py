@@ -11,7 +11,7 @@ from internal.cloud.subresource import Subresource
 def next_to_go(
     subresources: Sequence[Subresource[Any]], present: Mapping[str, Sequence[Entry]]
 ) -> tuple[Subresource[Any], Sequence[Entry]] | None:
-    """The last kind that is still there, with its objects; None once nothing is left.
+    """Return the last kind that is still there, with its objects; None once nothing is left.
 
     Each kind is fully gone before the one before it is touched: alerts and invariants go before
     the workload, the workload before what it runs on.

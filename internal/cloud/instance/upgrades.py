@@ -62,7 +62,7 @@ class Plan:
 
 
 def upgrade_of(resource: UpgradeInstanceTask) -> Upgrade:
-    """What there is to know of an object."""
+    """Return what there is to know of an object."""
     status, metadata, run = resource.status, resource.metadata, resource.status.run
     done = status.succeeded  # of these inputs: the spec cannot change
     times = () if run is None else (run.finished_at, run.created_at)
@@ -82,7 +82,7 @@ def upgrade_of(resource: UpgradeInstanceTask) -> Upgrade:
 
 
 def deployed(recorded: str, upgrades: Iterable[Upgrade]) -> str:
-    """The version that runs: the one recorded, or where the last successful upgrade led from there.
+    """Return the version that runs: the one recorded, or where the last successful upgrade led from there.
 
     The record is written after the upgrade, and may be missing by one step.
     """
@@ -100,7 +100,7 @@ def plan(
     upgrades: Sequence[Upgrade],
     spec: Manifest | None = None,
 ) -> Plan:
-    """What to do for a version that `runs` and one that is `wanted`, with all inputs of `spec`.
+    """Return what to do for a version that `runs` and one that is `wanted`, with all inputs of `spec`.
 
     Without `spec` the inputs are not known yet, and only versions are compared. One at a time: what
     is under way is awaited even if it leads elsewhere by now; what has yet to begin, and what failed,
@@ -140,7 +140,7 @@ def _has_failed(item: Upgrade) -> bool:
 
 
 def _failed(runs: str, wanted: str, upgrades: Iterable[Upgrade], spec: Manifest | None) -> str:
-    """The newest of all that ended, if it is this change and failed."""
+    """Return the newest of all that ended, if it is this change and failed."""
     newest = max(
         (item for item in upgrades if item.over and not item.going), key=_age, default=None
     )
@@ -150,7 +150,7 @@ def _failed(runs: str, wanted: str, upgrades: Iterable[Upgrade], spec: Manifest 
 
 
 def rolled_back(runs: str, wanted: str, upgrades: Iterable[Upgrade]) -> str:
-    """The upgrade that was given up half-way, if the version from before it is wanted again.
+    """Return the upgrade that was given up half-way, if the version from before it is wanted again.
 
     What it left of the workload has to be replaced by the old version; empty if there is none.
     """
@@ -161,7 +161,7 @@ def rolled_back(runs: str, wanted: str, upgrades: Iterable[Upgrade]) -> str:
 
 
 def name_of(instance: str, from_version: str, to_version: str, attempt: int) -> str:
-    """The name of an upgrade: the same for the same change, so that it is made once."""
+    """Return the name of an upgrade: the same for the same change, so that it is made once."""
     identity = "\0".join((from_version, to_version, str(attempt)))
     digest = hashlib.sha256(identity.encode()).hexdigest()
     return f"{instance}-{digest[:8]}"

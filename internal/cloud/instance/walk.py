@@ -43,7 +43,7 @@ class Pass:
         return self.deployed or self.wanted
 
     def upstream(self, before: Sequence[Child]) -> Upstream:
-        """What the subresource after those may build on."""
+        """Return what the subresource after those may build on."""
         return Upstream(
             version=self.runs,
             outputs=outputs(before),
@@ -81,7 +81,7 @@ class Walk:
         return [item for each in subresources for item in self.children.find(each, owner)]
 
     def _carried_out(self, owner: Owner) -> str:
-        """The version that the workload reports; empty unless all of it was carried out."""
+        """Return the version that the workload reports; empty unless all of it was carried out."""
         deploying = [item for item in self.subresources if item.deploys_version]
         done = (item.spec.version for item in self._found(deploying, owner) if is_ready(item))
         return next(iter(done), "")
@@ -126,7 +126,7 @@ class Walk:
         )
 
     async def _remove(self, at: Pass, subresource: Subresource[Any], found: Object | None) -> Child:
-        """What is no longer wanted goes, unless something precious would go with it."""
+        """Remove what is no longer wanted, unless something precious would go with it."""
         problem = ""
         if found is not None and at.act:
             protected = at.instance.spec.debug.enable_deletion_protection

@@ -130,7 +130,7 @@ class RunProvider(Protocol):
         ...
 
     async def get(self, owner: RunOwner, run_id: RunName) -> Run | None:
-        """The run; None if there is none of that id (it was deleted, or was never started)."""
+        """Return the run; None if there is none of that id (it was deleted, or was never started)."""
         ...
 
     async def list(self, owner: RunOwner) -> Sequence[Run]:
@@ -149,8 +149,10 @@ class RunProvider(Protocol):
         ...
 
     def subscribe(self, changed: Callable[[RunOwner], None]) -> bool:
-        """Call `changed` when a run of an owner changes. False: nothing is reported, so poll from time
-        to time."""
+        """Call `changed` when a run of an owner changes.
+
+        False: nothing is reported, so poll from time to time.
+        """
         ...
 
     async def aclose(self) -> None:

@@ -66,7 +66,7 @@ def encode_report(report: Report, limit: int = LIMIT) -> bytes:
 
 
 def decode_report(data: bytes) -> Report:
-    """Raises BadReport."""
+    """Raise BadReport."""
     try:
         return msgspec.json.decode(data, type=Report)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

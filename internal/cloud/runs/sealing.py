@@ -44,7 +44,7 @@ def seal(values: Mapping[str, str], key: str, run_id: str) -> str:
 
 
 def open_sealed(text: str, key: str, run_id: str) -> dict[str, str]:
-    """What was sealed. Raises CannotOpen."""
+    """Return what was sealed. Raises CannotOpen."""
     from cryptography.exceptions import InvalidTag
 
     try:

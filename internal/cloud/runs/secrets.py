@@ -18,7 +18,7 @@ SecretReader: TypeAlias = Callable[[str, str], Awaitable[Mapping[str, bytes] | N
 
 
 def secrets_of(client: Client) -> SecretReader:
-    """Reads from the API server, each time."""
+    """Read from the API server, each time."""
 
     async def read(namespace: str, name: str) -> Mapping[str, bytes] | None:
         try:
@@ -33,7 +33,7 @@ def secrets_of(client: Client) -> SecretReader:
 async def read_keys(
     reader: SecretReader, namespace: str, refs: Iterable[SecretKeyRef]
 ) -> dict[tuple[str, str], bytes]:
-    """The keys that there are, by Secret and key; every Secret is read once."""
+    """Return the keys that there are, by Secret and key; every Secret is read once."""
     wanted: dict[str, set[str]] = {}
     for ref in refs:
         wanted.setdefault(ref.name, set()).add(ref.key)

@@ -23,7 +23,7 @@ def encode_input(given: RunInput) -> bytes:
 
 
 def decode_input(data: bytes) -> RunInput:
-    """Raises BadInput. Fields that this release does not know are passed over."""
+    """Raise BadInput. Fields that this release does not know are passed over."""
     try:
         return msgspec.json.decode(data, type=RunInput)
     except msgspec.MsgspecError as error:

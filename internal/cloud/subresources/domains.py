@@ -4,13 +4,13 @@ from apis.cloud import InstanceSpec
 
 
 def primary_domain(spec: InstanceSpec) -> str | None:
-    """The name that people type: a custom one marked as primary, the newer field, or the older."""
+    """Return the name that people type: a custom one marked as primary, the newer field, or the older."""
     custom = next((item.dns_name for item in spec.custom_domains if item.primary), None)
     return custom or spec.primary_dns_name or spec.domain
 
 
 def platform_domain(spec: InstanceSpec) -> str | None:
-    """The name of the platform's own zone that the infrastructure makes."""
+    """Return the name of the platform's own zone that the infrastructure makes."""
     return spec.primary_dns_name or spec.domain
 
 

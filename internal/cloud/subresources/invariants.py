@@ -20,7 +20,7 @@ DEFINITION: Final = TaskDefinition(
 
 
 def desired(instance: Instance, upstream: Upstream) -> InstanceInvariantsSpec:
-    """The invariants, and what they may speak of."""
+    """Return the invariants, and what they may speak of."""
     spec = instance.spec
     return InstanceInvariantsSpec(
         version=upstream.version,
@@ -34,7 +34,7 @@ def desired(instance: Instance, upstream: Upstream) -> InstanceInvariantsSpec:
 
 
 def secrets(resource: InstanceInvariants) -> list[SecretKeyRef]:
-    """What the requests need."""
+    """Return what the requests need."""
     return unique(of_requests(requests_of_invariants(resource.spec.invariants)))
 
 

@@ -19,7 +19,7 @@ DEFINITION: Final = TaskDefinition(
 
 
 def desired(instance: Instance, upstream: Upstream) -> InstanceKubernetesSpec:
-    """The workload in the version that should run now; disks are not part of it."""
+    """Return the workload in the version that should run now; disks are not part of it."""
     spec = instance.spec
     return InstanceKubernetesSpec(
         version=upstream.version,
@@ -32,7 +32,7 @@ def desired(instance: Instance, upstream: Upstream) -> InstanceKubernetesSpec:
 
 
 def secrets(resource: InstanceKubernetes) -> list[SecretKeyRef]:
-    """What opens the cluster."""
+    """Return what opens the cluster."""
     return of_cluster(resource.spec.cluster.kubeconfig_from, resource.spec.outputs_secret_name)
 
 

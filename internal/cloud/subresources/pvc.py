@@ -20,7 +20,7 @@ DEFINITION: Final = TaskDefinition(
 
 
 def desired(instance: Instance, upstream: Upstream) -> InstanceKubernetesPVCSpec | None:
-    """The policy, and where the disks are; None for an instance without a policy."""
+    """Return the policy, and where the disks are; None for an instance without a policy."""
     cluster = instance.spec.cluster
     if cluster.disks is None:
         return None
@@ -34,7 +34,7 @@ def desired(instance: Instance, upstream: Upstream) -> InstanceKubernetesPVCSpec
 
 
 def secrets(resource: InstanceKubernetesPVC) -> list[SecretKeyRef]:
-    """What opens the cluster, and what asking for the usage needs."""
+    """Return what opens the cluster, and what asking for the usage needs."""
     spec = resource.spec
     cluster = of_cluster(spec.kubeconfig_from, spec.outputs_secret_name)
     return unique([*cluster, *of_requests([spec.disks.usage])])

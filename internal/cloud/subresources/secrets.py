@@ -10,7 +10,7 @@ KUBECONFIG = "kubeconfig"
 
 
 def of_requests(requests: Iterable[HTTPRequest | None]) -> list[SecretKeyRef]:
-    """What the headers of requests are taken from."""
+    """Return what the headers of requests are taken from."""
     return [
         header.value_from
         for request in requests
@@ -22,7 +22,7 @@ def of_requests(requests: Iterable[HTTPRequest | None]) -> list[SecretKeyRef]:
 def of_cluster(
     kubeconfig_from: SecretKeyRef | None, outputs_secret_name: str
 ) -> list[SecretKeyRef]:
-    """What opens the cluster: the Secret that is named, or else the output of the infrastructure."""
+    """Return what opens the cluster: the Secret that is named, or else the output of the infrastructure."""
     if kubeconfig_from is not None:
         return [kubeconfig_from]
     if outputs_secret_name:

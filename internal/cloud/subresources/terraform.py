@@ -35,7 +35,7 @@ def desired(instance: Instance, _upstream: Upstream) -> InstanceTerraformSpec | 
 
 
 def secrets(resource: InstanceTerraform) -> list[SecretKeyRef]:
-    """The API token, if one is named."""
+    """Return the API token, if one is named."""
     settings = resource.spec.infrastructure.terraform
     return [] if settings is None or settings.token_from is None else [settings.token_from]
 

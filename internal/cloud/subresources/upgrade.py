@@ -43,7 +43,7 @@ def desired(instance: Instance, upstream: Upstream) -> UpgradeInstanceTaskSpec |
 
 
 def secrets(resource: UpgradeInstanceTask) -> list[SecretKeyRef]:
-    """What opens the cluster, and what the requests of the steps need."""
+    """Return what opens the cluster, and what the requests of the steps need."""
     spec = resource.spec
     cluster = of_cluster(spec.cluster.kubeconfig_from, spec.outputs_secret_name)
     return unique([*cluster, *of_requests(requests_of_upgrade(spec.steps))])

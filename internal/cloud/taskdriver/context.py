@@ -90,7 +90,7 @@ class Situation:
         return bool(self.retry) and self.retry != self.status.last_handled_retry
 
     def first_attempt(self) -> Identity:
-        """What would be done now, by its first attempt."""
+        """Return what would be done now, by its first attempt."""
         return Identity(
             owner_uid=self.owner.uid,
             operation=self.operation,

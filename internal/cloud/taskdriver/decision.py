@@ -1,5 +1,8 @@
-"""What to do next. Pure: a situation, what the provider shows and what the limiter answers go in; the
-status to write and the effects to perform come out."""
+"""What to do next.
+
+Pure: a situation, what the provider shows and what the limiter answers go in; the status to write and the
+effects to perform come out.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -39,7 +42,7 @@ SEARCHED = 64
 
 
 def follow(s: Situation, seen: Run | None) -> Decision:
-    """The recorded run is under way, or was: go by what its provider shows of it.
+    """Decide on a recorded run that is under way, or was, by what its provider shows of it.
 
     ``start`` in the answer means that it is not there yet and has to be granted and started.
     """
@@ -83,7 +86,7 @@ def _is_revoked(s: Situation, run: TaskRun) -> bool:
 
 
 def refuse(s: Situation, why: str) -> Decision:
-    """The provider will not start the recorded run, now or later."""
+    """Return the provider will not start the recorded run, now or later."""
     status, _ = _copy(s)
     status.waiting = None
     end = End(outcome=TaskOutcome.REJECTED, message=why, finished_at=s.now)
@@ -91,7 +94,7 @@ def refuse(s: Situation, why: str) -> Decision:
 
 
 def not_kept(s: Situation, why: str) -> Decision:
-    """The run has ended, and its outputs cannot be kept: it counts as under way until they are."""
+    """Decide on a run that has ended and whose outputs cannot be kept: it counts as under way until they are."""
     status, run = _copy(s)
     run.message = why
     return Decision(status=status, holds=True, requeue=s.pace.poll_most)
@@ -151,7 +154,7 @@ def _record_progress(s: Situation, run: TaskRun, seen: Run, *, beside: bool) -> 
 
 
 def _end_it(s: Situation, run: TaskRun) -> tuple[list[str], list[str]]:
-    """The runs to cancel and to delete: none, or this one."""
+    """Return the runs to cancel and to delete: none, or this one."""
     before = s.now - timedelta(seconds=s.pace.grace)
     if _is_overdue(run, before) or is_interrupted(run, before):
         return [], [run.run_id]
@@ -182,7 +185,7 @@ def rest(s: Situation, until: datetime | None) -> Decision:
 
 
 def deny(s: Situation, denied: Denial) -> Decision:
-    """A run should be started, and may not yet."""
+    """Return a run should be started, and may not yet."""
     status = s.status.model_copy(deep=True)
     steps = []
     first = next(iter(status.task_conditions), None)
@@ -198,7 +201,7 @@ def deny(s: Situation, denied: Denial) -> Decision:
 
 
 def begin(s: Situation, wanted: Identity, found: Sequence[Run], traceparent: str = "") -> Decision:
-    """A run was granted: record the intent. `found` are all runs of the object that there are.
+    """Record the intent of a run that was granted. `found` are all runs of the object that there are.
 
     Whatever is recorded, a run that is under way counts, and none is started
     beside it.
@@ -227,8 +230,10 @@ def begin(s: Situation, wanted: Identity, found: Sequence[Run], traceparent: str
 
 
 def resume(s: Situation, found: Sequence[Run]) -> Decision:
-    """A run was granted whose intent is on record already, and that is not there. The same holds for
-    runs beside it as for a new one."""
+    """Start a run that was granted, whose intent is on record already, and that is not there.
+
+    The same holds for runs beside it as for a new one.
+    """
     status, run = _copy(s)
     status.waiting = None
     others = [item for item in found if not item.state.finished]
@@ -273,7 +278,7 @@ def _intent(s: Situation, wanted: Identity, traceparent: str) -> TaskRun:
 
 
 def _adoptable(s: Situation, wanted: Identity, found: Sequence[Run]) -> TaskRun | None:
-    """An unrecorded run: under way, or an attempt at the current inputs that has ended."""
+    """Return an unrecorded run: under way, or an attempt at the current inputs that has ended."""
     if not found:
         return None
     first = s.first_attempt()
@@ -319,7 +324,7 @@ def _found(s: Situation, run: Run, identity: Identity | None) -> TaskRun:
 
 
 def clean_up(s: Situation, found: Sequence[Run]) -> Decision:
-    """The object goes: delete all its runs; once there are none, let it go."""
+    """Delete all runs of an object that goes; once there are none, let it go."""
     status = s.status.model_copy(deep=True)
     status.waiting = None
     return Decision(
@@ -341,7 +346,7 @@ def _copy(s: Situation) -> tuple[TaskStatus, TaskRun]:
 
 
 def _adopt_content(s: Situation, status: TaskStatus) -> None:
-    """The same content under newer inputs is carried out already."""
+    """Record newer inputs whose content is carried out already."""
     done = status.succeeded
     if done is None or s.deleting or s.definition.once or done.inputs_version == s.inputs.version:
         return

@@ -84,7 +84,7 @@ class TaskMetrics:
             self.phases.labels(task, phase.value).set(len(found))
 
     def forget(self, task: str, uid: str) -> None:
-        """The object is gone."""
+        """Forget an object that is gone."""
         self.show(task, uid, TaskStatus())
 
     @staticmethod
@@ -131,8 +131,10 @@ class Opened(Protocol):
 
 @asynccontextmanager
 async def opening(open_runs: OpenRuns, owner: RunOwner) -> AsyncIterator[Opened]:
-    """A way to the provider for one pass; closed at its end, however that comes. A pass that needs
-    no provider opens none."""
+    """Yield a way to the provider for one pass; closed at its end, however that comes.
+
+    A pass that needs no provider opens none.
+    """
     opened: list[RunProvider] = []
 
     async def provider() -> RunProvider:

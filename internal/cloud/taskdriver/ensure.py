@@ -116,7 +116,7 @@ async def ensure(tools: Tools, options: EnsureOptions[R]) -> Progress:
 
 
 def claim_of(s: Situation) -> Claim:
-    """What the limiter receives of an object."""
+    """Return what the limiter receives of an object."""
     waiting = s.status.waiting
     return Claim(
         task=s.definition.name,
@@ -224,7 +224,7 @@ class _Pass(Generic[R]):
         return begin(s, step.identity, await self._all(), self.tools.tracing.carrier())
 
     async def _leave(self) -> Decision:
-        """The object goes: a teardown, if one is needed, then its runs."""
+        """Clean up after an object that goes: a teardown, if one is needed, then its runs."""
         s, found = self.s, await self._all()
         step = next_run(s, s.status, made_something=bool(found))
         live = any(not run.state.finished for run in found)
@@ -240,8 +240,7 @@ class _Pass(Generic[R]):
         return begin(s, identity, found, self.tools.tracing.carrier())
 
     async def _start_again(self, decision: Decision) -> Decision:
-        """The intent is on record and the run is not there: the process ended in between, or the
-        provider did not take it."""
+        """Start a run whose intent is on record and which is not there: the process ended in between, or the provider did not take it."""
         denied = self._denied()
         if denied is not None:
             return denied
@@ -263,7 +262,7 @@ class _Pass(Generic[R]):
         return await provider.list(self.s.owner)
 
     async def _keep_outputs(self, decision: Decision) -> Decision:
-        """Outputs that must not be seen are in their Secret before the status shows it."""
+        """Write outputs that must not be seen to their Secret, before the status shows it."""
         outputs = decision.secret_outputs
         before = decision.status.outputs_secret_name
         if outputs is None or (not outputs and not before):
@@ -313,8 +312,7 @@ class _Pass(Generic[R]):
         return started
 
     async def _effect(self, what: str, run_id: str, effect: Awaitable[T]) -> T:
-        """One call that changes something outside the API server, made only while this process
-        leads."""
+        """One call that changes something outside the API server, made only while this process leads."""
         try:
             self.tools.fence()
         except BaseException:
@@ -391,6 +389,6 @@ class _Pass(Generic[R]):
 
 
 def _discard(effect: Awaitable[object]) -> None:
-    """A call that was prepared and is not made."""
+    """Discard a call that was prepared and is not made."""
     if isinstance(effect, Coroutine):
         effect.close()

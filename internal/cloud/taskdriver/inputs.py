@@ -35,7 +35,7 @@ class Inputs:
 
 
 def inputs_of(resource: Resource[Any, TaskStatus]) -> Inputs:
-    """The inputs of an object. Its status, labels and the order of its annotations are none."""
+    """Return the inputs of an object. Its status, labels and the order of its annotations are none."""
     annotations = counting(resource.metadata.annotations or {})
     generation = resource.metadata.generation or 0
     return Inputs(
@@ -46,7 +46,7 @@ def inputs_of(resource: Resource[Any, TaskStatus]) -> Inputs:
 
 
 def counting(annotations: Mapping[str, str]) -> dict[str, str]:
-    """The annotations that are inputs: all but those of tools, and those that steer controllers."""
+    """Return the annotations that are inputs: all but those of tools, and those that steer controllers."""
     return {key: value for key, value in sorted(annotations.items()) if _counts(key)}
 
 
@@ -127,7 +127,7 @@ def _has_failed_since(status: TaskStatus) -> bool:
 
 
 def _last_ended(status: TaskStatus) -> TaskRun | None:
-    """The newest run that ended; a run under way does not make up for the failure before it."""
+    """Return the newest run that ended; a run under way does not make up for the failure before it."""
     run = status.run
     if run is not None and run.state is TaskState.DONE:
         return run

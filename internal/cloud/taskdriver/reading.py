@@ -22,7 +22,7 @@ R = TypeVar("R", bound=Resource[Any, TaskStatus])
 
 
 def typed(kind: type[R], manifest: Mapping[str, Any]) -> R | None:
-    """An object as its kind. A status that cannot be read counts as none; None if the spec cannot."""
+    """Return an object as its kind. A status that cannot be read counts as none; None if the spec cannot."""
     try:
         return kind.from_manifest(manifest)
     except ValidationError:
@@ -34,7 +34,7 @@ def typed(kind: type[R], manifest: Mapping[str, Any]) -> R | None:
 
 
 def instance_reference(resource: Resource[Any, TaskStatus]) -> OwnerReference | None:
-    """The reference to the instance that controls an object."""
+    """Return the reference to the instance that controls an object."""
     for reference in resource.metadata.owner_references or ():
         if reference.controller and reference.kind == Instance.gvk().kind:
             return reference
@@ -42,8 +42,7 @@ def instance_reference(resource: Resource[Any, TaskStatus]) -> OwnerReference | 
 
 
 def instance_name(resource: Resource[Any, TaskStatus]) -> str:
-    """The name of an object's instance: by owner, else as its spec (`instanceName`) or its label
-    says, else its own."""
+    """Return the name of an object's instance: by owner, else as its spec (`instanceName`) or its label says, else its own."""
     reference = instance_reference(resource)
     if reference is not None:
         return reference.name
@@ -56,7 +55,7 @@ def instance_name(resource: Resource[Any, TaskStatus]) -> str:
 def trusted(
     status: TaskStatus, owner: RunOwner, definition: TaskDefinition, now: datetime
 ) -> TaskStatus:
-    """A copy of the status with what can be believed."""
+    """Return a copy of the status with what can be believed."""
     result = status.model_copy(deep=True)
     if result.run is not None and not _is_believable(result.run, owner, definition):
         result.run = None

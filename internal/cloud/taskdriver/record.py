@@ -26,7 +26,7 @@ from internal.cloud.tasks.definition import Retries
 
 
 def owner_of(resource: Resource[Any, TaskStatus]) -> RunOwner:
-    """The owner that runs of the object are kept under."""
+    """Return the owner that runs of the object are kept under."""
     return RunOwner(
         api_version=resource.api_version,
         kind=resource.kind,
@@ -48,7 +48,7 @@ class Identity:
 
     @classmethod
     def of(cls, owner: RunOwner, run: TaskRun) -> "Identity":
-        """The inputs that a recorded run names."""
+        """Return the inputs that a recorded run names."""
         return cls(
             owner_uid=owner.uid,
             operation=run.operation,
@@ -63,7 +63,7 @@ class Identity:
         return f"{task}-{hashlib.sha256(canonical(parts)).hexdigest()[:12]}"
 
     def following(self, count: int) -> Iterator["Identity"]:
-        """This one and the attempts after it."""
+        """Yield this one and the attempts after it."""
         for attempt in range(self.attempt, self.attempt + count):
             yield replace(self, attempt=attempt)
 
@@ -87,7 +87,7 @@ class Slot:
 
 
 def slot_at(now: datetime, period: float, uid: str) -> Slot:
-    """The slot of an object at a time. `period` in seconds, at least one.
+    """Return the slot of an object at a time. `period` in seconds, at least one.
 
     Slots of different objects begin at different times, spread over the period by UID, so that a
     fleet does not run all at once.
@@ -182,8 +182,11 @@ def advance(
 
 
 def finish(status: TaskStatus, end: End, now: datetime) -> list[TaskCondition]:
-    """Record the end of the run. A state that was not observed is skipped: a run that is lost before
-    it was seen running counts as one that never ran."""
+    """Record the end of the run.
+
+    A state that was not observed is skipped: a run that is lost before it was seen running counts as one that
+    never ran.
+    """
     run = status.run
     if run is None or run.state is TaskState.DONE:
         return []
@@ -204,7 +207,7 @@ def _ran(outcome: TaskOutcome) -> bool:
 
 
 def how_it_ended(seen: Run, run: TaskRun, now: datetime) -> End:
-    """The end of a run that its provider shows as finished.
+    """Return the end of a run that its provider shows as finished.
 
     A cancelled run is one that took too long if that is why it was cancelled.
     """
@@ -253,7 +256,7 @@ def tries_of(run: TaskRun, status: TaskStatus) -> int:
 
 
 def last_attempt(status: TaskStatus, identity: Identity) -> int:
-    """The number of the last recorded attempt at the same thing; 0 if there is none."""
+    """Return the number of the last recorded attempt at the same thing; 0 if there is none."""
     known = [run for run in (status.run, *status.history) if run is not None]
     return max((run.attempt for run in known if identity.continues(run)), default=0)
 
@@ -307,7 +310,7 @@ def note(
 
 
 def _between(state: TaskState, to: TaskState) -> Sequence[TaskState]:
-    """The states after one, up to another, in order; without the last of all."""
+    """Return the states after one, up to another, in order; without the last of all."""
     end = -1 if to is TaskState.DONE else ORDER.index(to) + 1
     return ORDER[ORDER.index(state) + 1 : end]
 

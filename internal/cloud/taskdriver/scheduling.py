@@ -19,7 +19,7 @@ from internal.cloud.tasks.definition import Supersede
 
 
 def next_run(s: Situation, status: TaskStatus, *, made_something: bool = False) -> Next:
-    """What should be under way, of an object that has no run under way.
+    """Return what should be under way, of an object that has no run under way.
 
     `made_something`: there are runs of the object, whatever is recorded.
     """

@@ -125,7 +125,7 @@ def _advice(run: TaskRun, *, once: bool = False) -> str:
 
 
 def _superseded(s: Situation, status: TaskStatus) -> str:
-    """What became of an upgrade before another one took its place."""
+    """Return what became of an upgrade before another one took its place."""
     last = status.run
     if status.succeeded is not None:
         return "Task completed. Another version or another spec was wanted meanwhile."
@@ -196,7 +196,7 @@ LEAST_MOVE = 0.2
 
 
 def refreshed(before: Waiting | None, now_waiting: Waiting, now: datetime, least: float) -> Waiting:
-    """What to write: what stands there, or the news if they are worth it and `least` seconds passed."""
+    """Return what to write: what stands there, or the news if they are worth it and `least` seconds passed."""
     news = now_waiting.model_copy(update={"as_of": now})
     if before is None:
         return news
@@ -213,7 +213,7 @@ def next_look(waiting: Waiting, now: datetime, least: float) -> float:
 
 
 def waiting_message(task: str, waiting: Waiting) -> str:
-    """What is waited for, in a sentence that does not change with the position."""
+    """Return what is waited for, in a sentence that does not change with the position."""
     if waiting.reason is WaitingReason.INSTANCE_BUSY:
         return f"Waiting for {waiting.holder}, which works on the same instance."
     if waiting.reason is WaitingReason.RATE:

@@ -95,7 +95,7 @@ class RetryPolicy:
 
 
 def session() -> aiohttp.ClientSession:
-    """A session for :func:`exchange`: nothing of the surroundings, no cookies. Close it when done."""
+    """Return a session for :func:`exchange`: nothing of the surroundings, no cookies. Close it when done."""
     return aiohttp.ClientSession(
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None),
@@ -105,7 +105,7 @@ def session() -> aiohttp.ClientSession:
 
 
 def shown(url: str | URL) -> str:
-    """An address as people may see it: without user, password, query and fragment."""
+    """Return an address as people may see it: without user, password, query and fragment."""
     try:
         return str(URL(url).with_user(None).with_query(None).with_fragment(None))
     except ValueError:

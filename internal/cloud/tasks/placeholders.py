@@ -23,7 +23,7 @@ class Places:
     """Of other tasks; `${outputs.NAME}`."""
 
     def fill(self, text: str, *, keep_unknown: bool = False) -> str:
-        """The text with its places filled; booleans are `true` and `false`.
+        """Return the text with its places filled; booleans are `true` and `false`.
 
         With `keep_unknown`, unknown names stay as they are (a shell's `${HOME}`). An output or a
         value that is missing is an error in any case. Raises TaskRejected.

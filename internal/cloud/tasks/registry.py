@@ -18,7 +18,7 @@ class UnknownTask(LookupError):
 
 
 def lazily(place: str) -> TaskFactory:
-    """The factory `module:name`, imported when it is called."""
+    """Return the factory `module:name`, imported when it is called."""
     module, _, name = place.partition(":")
 
     def make() -> Task:
@@ -29,7 +29,7 @@ def lazily(place: str) -> TaskFactory:
 
 
 def make_task(name: str, registry: Registry) -> Task:
-    """A task of that name. Raises UnknownTask."""
+    """Return a task of that name. Raises UnknownTask."""
     if name not in registry:
         known = ", ".join(sorted(registry)) or "none"
         raise UnknownTask(f"there is no task {name!r}; there are: {known}")

@@ -45,7 +45,7 @@ class Answer:
     body: bytes = field(default=b"", repr=False)
 
     def json(self) -> Any:
-        """The body as JSON. Raises ValueError."""
+        """Return the body as JSON. Raises ValueError."""
         return orjson.loads(self.body)
 
 

@@ -28,7 +28,7 @@ class Workplace:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "Workplace":
-        """Raises BadInput for what is missing."""
+        """Raise BadInput for what is missing."""
 
         def path(name: str) -> Path | None:
             return Path(environment[name]) if environment.get(name) else None
@@ -49,7 +49,7 @@ class Workplace:
         )
 
     def read_input(self, task: str) -> RunInput:
-        """The input, which has to be for that task. Raises BadInput."""
+        """Return the input, which has to be for that task. Raises BadInput."""
         try:
             given = decode_input(self.input.read_bytes())
         except OSError as error:
@@ -59,7 +59,7 @@ class Workplace:
         return given
 
     def read_secret(self, ref: SecretKeyRef) -> str:
-        """Raises TaskRejected where there is none, or no text."""
+        """Raise TaskRejected where there is none, or no text."""
         if "/" in ref.name + ref.key or ".." in (ref.name, ref.key):
             raise TaskRejected(f"Secret {ref.name!r}, key {ref.key!r}: there are no such names")
         if self.secrets is None:
@@ -83,7 +83,7 @@ class Workplace:
         return {key: self.read_secret(SecretKeyRef(name=name, key=key)) for key in keys}
 
     def read_seal_key(self) -> str:
-        """Raises LookupError if the run has none."""
+        """Raise LookupError if the run has none."""
         if self.seal_key is None:
             raise LookupError(f"there is no key for secret outputs (${env_vars.SEAL_KEY})")
         return self.seal_key.read_text().strip()

@@ -47,7 +47,7 @@ async def run_task(
     logger_to: LoggerTo,
     stream: TextIO = sys.stderr,
 ) -> ExitCode:
-    """The whole life of a run. SIGTERM and SIGINT cancel the task.
+    """Return the whole life of a run. SIGTERM and SIGINT cancel the task.
 
     Bad input is a rejected run whose report describes the error; raises BadInput only where not even
     the file for the report is known.
@@ -172,7 +172,7 @@ class _Execution:
 
 
 def _config_map(given: RunInput, name: str) -> Mapping[str, str]:
-    """Raises TaskRejected for one that was not there when the run began."""
+    """Raise TaskRejected for one that was not there when the run began."""
     if name not in given.config_maps:
         raise TaskRejected(
             f"the ConfigMap {name!r} was not there when the run began: make it in the object's"

@@ -101,7 +101,7 @@ class LiveDefinitions:
         self._current = dict(self._given)
 
     def __call__(self, task: str) -> TaskDefinition:
-        """The definition to use now."""
+        """Return the definition to use now."""
         return self._current[task]
 
     @property

@@ -22,7 +22,7 @@ class Report:
     optional: frozenset[str]
 
     def to_json(self) -> dict[str, Any]:
-        """The report as it crosses the pipe."""
+        """Return the report as it crosses the pipe."""
         return {
             "errors": [[error.path, error.message] for error in self.errors],
             "variables": sorted(self.variables),
@@ -31,7 +31,7 @@ class Report:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Report:
-        """The report that `to_json` wrote."""
+        """Return the report that `to_json` wrote."""
         return cls(
             tuple(RenderError(path, message) for path, message in data["errors"]),
             frozenset(data["variables"]),

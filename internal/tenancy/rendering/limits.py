@@ -55,7 +55,7 @@ class Meter:
         self.begin(limits)
 
     def begin(self, limits: Limits) -> None:
-        """Starts counting afresh, for the next manifest."""
+        """Start counting afresh, for the next manifest."""
         self._limits = limits
         self._steps = limits.steps
         self._work = limits.work
@@ -70,12 +70,12 @@ class Meter:
             raise LimitExceeded(f"loops take more than {self._limits.steps} steps")
 
     def lose(self, what: str) -> None:
-        """Records what a conversion lost, once for each template; `what` quotes no value."""
+        """Record what a conversion lost, once for each template; `what` quotes no value."""
         if what not in self._lost and len(self._lost) < MOST_LOSSES:
             self._lost.append(what)
 
     def place_losses(self, locate: Callable[[], str]) -> None:
-        """Adds to `lost` what the template at a place has lost."""
+        """Add to `lost` what the template at a place has lost."""
         if self._lost and len(self.lost) < MOST_LOSSES:
             place = locate()
             self.lost += [f"{place}: {what}" for what in self._lost][: MOST_LOSSES - len(self.lost)]
@@ -123,19 +123,19 @@ class Meter:
 
 
 def check_text_length(characters: int) -> None:
-    """Raises `LimitExceeded` before a string of this length is made."""
+    """Raise `LimitExceeded` before a string of this length is made."""
     if characters > LONGEST_TEXT:
         raise LimitExceeded(f"a text would be longer than {LONGEST_TEXT} characters")
 
 
 def check_list_length(elements: int) -> None:
-    """Raises `LimitExceeded` before a list of this length is made."""
+    """Raise `LimitExceeded` before a list of this length is made."""
     if elements > LONGEST_LIST:
         raise LimitExceeded(f"a list would have more than {LONGEST_LIST} elements")
 
 
 def check_integer(value: int) -> int:
-    """The integer itself, or `LimitExceeded` when it does not fit 64 bits."""
+    """Return the integer itself, or `LimitExceeded` when it does not fit 64 bits."""
     if not -LARGEST_INTEGER - 1 <= value <= LARGEST_INTEGER:
         raise LimitExceeded("a number does not fit 64 bits")
     return value

@@ -37,7 +37,7 @@ def combine(
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> Manifest:
-    """The manifest with a resource's own templates put into its metadata, nothing rendered yet.
+    """Return the manifest with a resource's own templates put into its metadata, nothing rendered yet.
 
     Labels and annotations are merged over those of the manifest; name and namespace replace its own
     only where they are given. Raises RenderError for metadata that is no object, or kinds that are no text.
@@ -85,7 +85,7 @@ def strings(manifest: Any) -> Iterator[str]:
 def render(
     templates: Templates, manifest: Mapping[str, Any], variables: Mapping[str, Any]
 ) -> Manifest:
-    """The manifest with every template rendered; its own fresh structure. Raises RenderError.
+    """Return the manifest with every template rendered; its own fresh structure. Raises RenderError.
 
     What conversions lost is in `templates.meter.lost` then, with the places.
     """
@@ -99,7 +99,7 @@ def render(
 
 
 def walk(manifest: Mapping[str, Any], leaf: Leaf) -> Manifest:
-    """The manifest with `leaf` applied to every template string. Raises RenderError with its path."""
+    """Return the manifest with `leaf` applied to every template string. Raises RenderError with its path."""
     kind = manifest.get("kind")
     data = _TEXT_DATA if kind in {"ConfigMap", "Secret"} else frozenset()
     return {
@@ -142,7 +142,7 @@ def _is_text(parent: Path, key: str) -> bool:
 
 
 def locate(path: Path) -> str:
-    """A path as people write it: `spec.containers[0].image`, `metadata.annotations["a/b"]`."""
+    """Return a path as people write it: `spec.containers[0].image`, `metadata.annotations["a/b"]`."""
     text = ""
     for part in path:
         if isinstance(part, int):

@@ -50,12 +50,12 @@ class Moment:
 
 
 def written(moment: Moment, layout: str) -> str:
-    """The moment in the layout, `2006-01-02` or `Jan 2, 15:04`. Raises TemplateError."""
+    """Return the moment in the layout, `2006-01-02` or `Jan 2, 15:04`. Raises TemplateError."""
     return _CHUNK.sub(lambda found: _written(moment.at, found.group()), _checked(layout))
 
 
 def read(text: str, layout: str) -> Moment:
-    """The moment that a text in the layout spells; UTC where it names no zone. Raises TemplateError."""
+    """Return the moment that a text in the layout spells; UTC where it names no zone. Raises TemplateError."""
     try:
         spelled = _reader(_checked(layout)).fullmatch(text)
         return Moment(_read(spelled.groupdict() if spelled else {"year": "0"}))
@@ -65,7 +65,7 @@ def read(text: str, layout: str) -> Moment:
 
 @lru_cache(maxsize=64)
 def _reader(layout: str) -> re.Pattern[str]:
-    """What matches texts in the layout."""
+    """Return what matches texts in the layout."""
     pattern: list[str] = []
     end = 0
     for found in _CHUNK.finditer(layout):
@@ -81,7 +81,7 @@ def _reader(layout: str) -> re.Pattern[str]:
 
 
 def moved(moment: Moment, nanoseconds: int) -> Moment:
-    """The moment so much later, or earlier. Raises TemplateError."""
+    """Return the moment so much later, or earlier. Raises TemplateError."""
     try:
         return Moment(moment.at + timedelta(microseconds=nanoseconds // 1000))
     except OverflowError:
@@ -89,7 +89,7 @@ def moved(moment: Moment, nanoseconds: int) -> Moment:
 
 
 def of_epoch(seconds: int) -> Moment:
-    """The moment so many seconds after 1970. Raises TemplateError."""
+    """Return the moment so many seconds after 1970. Raises TemplateError."""
     return moved(Moment(datetime(1970, 1, 1, tzinfo=UTC)), seconds * 10**9)
 
 

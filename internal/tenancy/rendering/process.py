@@ -24,13 +24,13 @@ LENGTH_BYTES = 4
 
 
 def frame(message: Any) -> bytes:
-    """The message as it goes over the pipe."""
+    """Return the message as it goes over the pipe."""
     body = orjson.dumps(message)
     return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
 
 def main(deadline: float) -> None:
-    """Serves jobs until standard input ends. `deadline` is in seconds for each job."""
+    """Serve jobs until standard input ends. `deadline` is in seconds for each job."""
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -46,7 +46,7 @@ def main(deadline: float) -> None:
 
 
 def perform(templates: Templates, job: dict[str, Any]) -> dict[str, Any]:
-    """The answer to one job: a rendered manifest, a report, or an error with its path."""
+    """Return the answer to one job: a rendered manifest, a report, or an error with its path."""
     try:
         if job["task"] == "check":
             return {"report": check(templates, job["manifest"]).to_json()}

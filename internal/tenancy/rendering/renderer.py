@@ -55,7 +55,7 @@ class Renderer:
         variables: Mapping[str, Any],
         lost: list[str] | None = None,
     ) -> Manifest:
-        """The manifest rendered once with the variables. Raises RenderError, which quotes no value.
+        """Return the manifest rendered once with the variables. Raises RenderError, which quotes no value.
 
         What conversions such as `int` lost is added to `lost`, with its place and without the value.
         """
@@ -82,7 +82,7 @@ class Renderer:
         return Report.from_json(answer["report"])
 
     async def close(self) -> None:
-        """Ends the worker process, if there is one."""
+        """End the worker process, if there is one."""
         await self._worker.close()
 
     async def _inline(self, manifest: Mapping[str, Any]) -> bool:

@@ -86,7 +86,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().getattr(obj, attribute)
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Listed methods of text, lists and mappings, and what `loop` tells."""
+        """Return whether an attribute may be read: listed methods of text, lists and mappings, and fields of `loop`."""
         if isinstance(obj, Undefined):
             return True
         if isinstance(obj, LoopContext):
@@ -100,7 +100,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         )
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
-        """Calls a listed method; its owner and its arguments count as work."""
+        """Call a listed method; its owner and its arguments count as work."""
         if isinstance(__obj, Undefined):
             return __obj()
         if not __self.is_safe_callable(__obj):
@@ -191,12 +191,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 
 def _last_first(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function for a filter of Go's spelling, whose piped value is the last argument."""
+    """Return the function for a filter of Go's spelling, whose piped value is the last argument."""
     return lambda value, *args: function(*args, value)
 
 
 def _by_subject(name: str, exact: Callable[..., Any]) -> Callable[..., Any]:
-    """The Jinja filter: the piped value goes where the function has its subject."""
+    """Return the Jinja filter: the piped value goes where the function has its subject."""
     if name in SUBJECT_FIRST:
         return exact
     if name in SUBJECT_SECOND:
@@ -205,7 +205,7 @@ def _by_subject(name: str, exact: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _finalizing(meter: Meter) -> Callable[..., Any]:
-    """What an expression inside a text puts out. Takes a context, so that nothing runs at compile time."""
+    """Return what an expression inside a text puts out. Takes a context, so that nothing runs at compile time."""
 
     @pass_eval_context
     def finalize(_: Any, value: Any) -> Any:

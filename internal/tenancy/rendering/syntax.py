@@ -66,7 +66,7 @@ class Syntax:
 
 
 def examine(tree: nodes.Template) -> Syntax:
-    """Checks and rewrites a parsed template. Raises TemplateError."""
+    """Check and rewrite a parsed template. Raises TemplateError."""
     _check(tree)
     variables, optional = _variables(tree)
     rewritten = _Rewriting().visit(tree)
@@ -91,7 +91,7 @@ def examine(tree: nodes.Template) -> Syntax:
 
 
 def _literal(node: nodes.Expr) -> str:
-    """What of a message stands in the template itself; values and what is computed become `…`."""
+    """Return what of a message stands in the template itself; values and what is computed become `…`."""
     if isinstance(node, nodes.Const):
         return node.value if isinstance(node.value, str) else ""
     if not isinstance(node, nodes.Filter) or node.node is None:
@@ -190,7 +190,7 @@ class _Rewriting(NodeTransformer):
 
 
 def _single_expression(tree: nodes.Template) -> nodes.Expr | None:
-    """The expression, if the template is nothing but one; empty comments do not count."""
+    """Return the expression, if the template is nothing but one; empty comments do not count."""
     if len(tree.body) != 1 or not isinstance(tree.body[0], nodes.Output):
         return None
     parts = [part for part in tree.body[0].nodes if not _is_nothing(part)]

@@ -78,7 +78,7 @@ class Templates:
         return text in self._compiled
 
     def compile(self, text: str) -> Compiled:
-        """The compiled template. Raises TemplateError; errors are cached as well."""
+        """Return the compiled template. Raises TemplateError; errors are cached as well."""
         found = self._compiled.get(text)
         if found is None:
             found = self._compile(text)
@@ -92,7 +92,7 @@ class Templates:
         return found
 
     def render(self, text: str, variables: Mapping[str, Any]) -> Any:
-        """The text rendered with `variables`, which `namespace` has prepared.
+        """Return the text rendered with `variables`, which `namespace` has prepared.
 
         A template that is one expression yields that expression's value as plain JSON, any other a
         string. Raises TemplateError, whose message quotes no value.
@@ -163,7 +163,7 @@ class Templates:
 
 
 def namespace(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The variables as templates see them: by name, and all in one mapping for the Go spelling."""
+    """Return the variables as templates see them: by name, and all in one mapping for the Go spelling."""
     return {**variables, ROOT: dict(variables)}
 
 

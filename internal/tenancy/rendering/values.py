@@ -33,7 +33,7 @@ class Missing(StrictUndefined):
 
 
 def to_text(value: Any) -> str:
-    """The value as it appears inside a text: `true`, not `True`; nothing for None; JSON for collections."""
+    """Return the value as it appears inside a text: `true`, not `True`; nothing for None; JSON for collections."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -50,7 +50,7 @@ def to_text(value: Any) -> str:
 
 
 def to_plain(value: Any, depth: int = 0) -> Any:
-    """The value as JSON has it: str, int, float, bool, None, list, dict; anything else is an error."""
+    """Return the value as JSON has it: str, int, float, bool, None, list, dict; anything else is an error."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):

@@ -40,7 +40,7 @@ class Worker:
         self._turn = asyncio.Lock()
 
     async def perform(self, job: dict[str, Any]) -> dict[str, Any]:
-        """The worker's answer. Raises RenderError, transient, when it overran or was lost."""
+        """Return the worker's answer. Raises RenderError, transient, when it overran or was lost."""
         async with self._turn:
             try:
                 process = await self._running()
@@ -57,7 +57,7 @@ class Worker:
                 raise
 
     async def close(self) -> None:
-        """Ends the process, after the job under way."""
+        """End the process, after the job under way."""
         async with self._turn:
             await self._end()
 
@@ -133,7 +133,7 @@ class Quarantine:
         return len(self._manifests.get(manifest, ())) >= OVERRUNS_PER_MANIFEST
 
     def record(self, manifest: int, variables: int) -> None:
-        """Notes that the job overran."""
+        """Record that the job overran."""
         until = self._clock() + QUARANTINE_SECONDS
         self._jobs[hash((manifest, variables))] = until
         self._manifests.setdefault(manifest, []).append(until)

@@ -1,5 +1,4 @@
-"""Data sources behind one small interface: MySQL-compatible databases, PostgreSQL, SQLite files, and
-what packages register."""
+"""Data sources behind one small interface: MySQL-compatible databases, PostgreSQL, SQLite files, and what packages register."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final

@@ -51,7 +51,7 @@ class SourceTypes:
     """Kinds of data source by name."""
 
     def __init__(self, registered: tuple[SourceType[Any], ...] = ()) -> None:
-        """`registered` come besides the manager's own. Raises UnusableSourceType for a name used twice."""
+        """Make the catalog; `registered` come besides the manager's own. Raises UnusableSourceType for a name used twice."""
         self._types: dict[str, SourceType[Any]] = {}
         for each in (*BUILT_IN, *registered):
             if each.name in self._types:
@@ -67,7 +67,7 @@ class SourceTypes:
         return cls(tuple(_installed()))
 
     def get(self, name: str) -> SourceType[Any] | None:
-        """The type of a name, None if there is none."""
+        """Return the type of a name, None if there is none."""
         return self._types.get(name)
 
     @property

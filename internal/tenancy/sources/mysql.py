@@ -62,7 +62,7 @@ class MySQLSettings:
 
     @classmethod
     async def of(cls, fields: Fields, context: SourceContext) -> MySQLSettings:
-        """Settings as the registry has them. Raises SourceError for a missing Secret."""
+        """Return the settings as the registry has them. Raises SourceError for a missing Secret."""
         return cls(
             host=fields.host,
             port=fields.port,
@@ -108,7 +108,7 @@ class MySQLSource:
                     yield page
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         pool, self._pool = self._pool, None
         if pool is None:
             return
@@ -127,7 +127,7 @@ class MySQLSource:
 
     @contextlib.asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
-        """A connection for one query. After an error it is closed, not put back."""
+        """Yield a connection for one query. After an error it is closed, not put back."""
         async with self._errors(self._settings.connect_timeout * 2, "connect"):
             pool = self._pool = self._pool or GuardedPool(**self._options())
             connection = await pool.acquire()
@@ -251,7 +251,7 @@ class MySQLSource:
 
 
 async def _closed(writers: Sequence[Any]) -> None:
-    """Waits until closed connections have given up their sockets, which aiomysql does not."""
+    """Wait until closed connections have given up their sockets, which aiomysql does not."""
     for writer in writers:
         if writer is not None:
             with contextlib.suppress(OSError, TimeoutError, ssl.SSLError):
@@ -260,14 +260,14 @@ async def _closed(writers: Sequence[Any]) -> None:
 
 
 def select(table: str, columns: Sequence[str]) -> str:
-    """The one statement: mapped columns only, in a stable order."""
+    """Return the one statement: mapped columns only, in a stable order."""
     quoted = ", ".join(quote(column) for column in columns)
     place = ".".join(quote(part) for part in table.split(".", 1))
     return f"SELECT {quoted} FROM {place} ORDER BY {quoted}"  # noqa: S608
 
 
 def quote(identifier: str) -> str:
-    """An identifier in backticks, its own doubled."""
+    """Return an identifier in backticks, its own doubled."""
     return "`" + identifier.replace("\0", "").replace("`", "``") + "`"
 
 
@@ -277,7 +277,7 @@ def _tls_error(place: str, error: ssl.SSLError) -> InsecureConnection:
 
 
 def _named(error: err.MySQLError) -> str:
-    """The column as the server names it: `Unknown column 'x' in 'field list'`."""
+    """Return the column as the server names it: `Unknown column 'x' in 'field list'`."""
     parts = str(error.args[1] if len(error.args) > 1 else "").split("'")
     return repr(parts[1]) if len(parts) > 2 else "of that name"
 
@@ -287,7 +287,7 @@ def _bits(value: bytes) -> str:
 
 
 def _moment(value: str) -> str:
-    """A DATETIME or TIMESTAMP in UTC as RFC 3339; zero dates stay as they are."""
+    """Return a DATETIME or TIMESTAMP in UTC as RFC 3339; zero dates stay as they are."""
     if value.startswith("0000"):
         return value
     day, _, clock = value.partition(" ")

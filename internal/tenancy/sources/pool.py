@@ -20,7 +20,7 @@ class Sources:
     async def get(
         self, registry: Hashable, settings: Settings, wake: Callable[[], None] = lambda: None
     ) -> Source:
-        """The registry's source; the one kept, or a new one after closing one of other settings.
+        """Return the registry's source; the one kept, or a new one after closing one of other settings.
 
         A new source may call `wake` when rows may have changed.
         """
@@ -33,12 +33,12 @@ class Sources:
         return source
 
     async def release(self, registry: Hashable) -> None:
-        """Closes the source of a registry that is gone."""
+        """Close the source of a registry that is gone."""
         kept = self._kept.pop(registry, None)
         if kept is not None:
             await kept[1].close()
 
     async def close(self) -> None:
-        """Closes all sources."""
+        """Close all sources."""
         for registry in list(self._kept):
             await self.release(registry)

@@ -26,11 +26,11 @@ class Source(Protocol):
         """
 
     async def close(self) -> None:
-        """Gives up all connections."""
+        """Pass up all connections."""
 
 
 def text(value: Any) -> str | None:
-    """A column's value as templates see it: text; base64 for bytes that are not UTF-8; NULL is None."""
+    """Return a column's value as templates see it: text; base64 for bytes that are not UTF-8; NULL is None."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bytes | bytearray | memoryview):

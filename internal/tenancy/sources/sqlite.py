@@ -46,7 +46,7 @@ class SQLiteSettings:
 
     @classmethod
     async def of(cls, fields: Fields, context: SourceContext) -> SQLiteSettings:
-        """Settings as the registry has them."""
+        """Return the settings as the registry has them."""
         return cls(
             path=fields.path,
             table=fields.table,
@@ -106,7 +106,7 @@ class SQLiteSource:
             raise TimedOut(f"the database did not answer within {seconds:g} s") from None
 
     def _checked_path(self) -> Path:
-        """The file itself, links followed, inside the allowed directory."""
+        """Return the file itself, links followed, inside the allowed directory."""
         settings = self._settings
         if settings.root is None:
             raise NotAllowed(
@@ -161,12 +161,12 @@ def _page(cursor: sqlite3.Cursor, rows: int) -> list[list[str | None]]:
 
 
 def select(table: str, columns: Sequence[str]) -> str:
-    """The one statement. Columns carry the table's alias, or SQLite would take a wrong one for text."""
+    """Return the one statement. Columns carry the table's alias, or SQLite would take a wrong one for text."""
     quoted = ", ".join(f"r.{quote(column)}" for column in columns)
     place = ".".join(quote(part) for part in table.split(".", 1))
     return f"SELECT {quoted} FROM {place} AS r ORDER BY {quoted}"  # noqa: S608
 
 
 def quote(identifier: str) -> str:
-    """An identifier in double quotes, its own doubled."""
+    """Return an identifier in double quotes, its own doubled."""
     return '"' + identifier.replace("\0", "").replace('"', '""') + '"'

@@ -35,7 +35,7 @@ async def read_tls(tls: DatabaseTLS | None, context: SourceContext) -> TLSSettin
 
 
 def client_context(tls: TLSSettings) -> ssl.SSLContext:
-    """The TLS context that the settings describe. Raises InsecureConnection for unusable PEM texts."""
+    """Return the TLS context that the settings describe. Raises InsecureConnection for unusable PEM texts."""
     try:
         made = ssl.create_default_context(cadata=tls.ca)
         made.minimum_version = ssl.TLSVersion.TLSv1_2

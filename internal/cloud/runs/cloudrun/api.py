@@ -36,8 +36,10 @@ class CloudError(Exception):
 
 
 class CloudAPI:
-    """One session for all of a provider's requests. `fence`: asked as each leaves that may change
-    something; raises to keep it from being sent."""
+    """One session for all of a provider's requests.
+
+    `fence`: asked as each leaves that may change something; raises to keep it from being sent.
+    """
 
     def __init__(self, token: TokenSource, fence: Fence = lambda: None) -> None:
         self._token = token
@@ -52,7 +54,7 @@ class CloudAPI:
         params: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """The answer, an object. Raises CloudError."""
+        """Return the answer, an object. Raises CloudError."""
         data = None if body is None else orjson.dumps(body)
         answer = await self.send(method, url, params=params, data=data)
         return dict(orjson.loads(answer)) if answer else {}
@@ -66,7 +68,7 @@ class CloudAPI:
         data: bytes | None = None,
         content_type: str = "application/json",
     ) -> bytes:
-        """The answer's body. Raises CloudError."""
+        """Return the answer's body. Raises CloudError."""
         headers = {"Authorization": f"Bearer {await self._token()}"}
         if data is not None:
             headers["Content-Type"] = content_type
@@ -130,7 +132,7 @@ def _error_of(status: int, body: bytes) -> CloudError:
 
 
 def fenced(fence: Fence) -> type[aiohttp.ClientRequest]:
-    """A request class for one session: checks the fence, then passes the bytes to the socket at once."""
+    """Return a request class for one session: checks the fence, then passes the bytes to the socket at once."""
 
     class FencedRequest(aiohttp.ClientRequest):
         """Without a body a request is sent by `send`, with one by `write_bytes`, often turns later."""

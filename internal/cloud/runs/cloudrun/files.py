@@ -27,7 +27,7 @@ class BucketFiles:
         self._uploads = f"{options.storage_url}/upload/storage/v1/b/{bucket}/o"
 
     async def make(self, run_id: str, files: Mapping[str, bytes]) -> None:
-        """What is there already stays as it is."""
+        """Write a file, unless it is there already."""
         for name, data in files.items():
             params = {"uploadType": "media", "name": f"{run_id}/{name}", "ifGenerationMatch": "0"}
             try:

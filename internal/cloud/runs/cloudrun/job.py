@@ -25,7 +25,7 @@ _LONGEST: Final = 7 * 86400
 
 
 def check(request: RunRequest) -> None:
-    """Raises RunRefused for what Cloud Run cannot do."""
+    """Raise RunRefused for what Cloud Run cannot do."""
     if _NAME.fullmatch(request.run_id) is None:
         raise RunRefused(f"{request.run_id!r} is no name that a Cloud Run job can have")
     if _LABEL.fullmatch(request.input.owner.uid) is None:
@@ -45,7 +45,7 @@ def is_ours(job: dict[str, Any], owner: RunOwner, run_id: str) -> bool:
 
 
 def job_of(request: RunRequest, options: CloudRunOptions) -> dict[str, Any]:
-    """A job whose only execution is made with it: one task, never tried again by itself."""
+    """Return a job whose only execution is made with it: one task, never tried again by itself."""
     owner = request.input.owner
     template: dict[str, Any] = {
         "containers": [_container(request, options)],

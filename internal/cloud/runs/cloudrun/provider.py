@@ -48,7 +48,7 @@ class CloudRunRuns:
         self._secrets = secrets
 
     async def start(self, request: RunRequest) -> Run:
-        """Raises CloudError where the outcome is unknown, or the API is busy."""
+        """Raise CloudError where the outcome is unknown, or the API is busy."""
         check(request)
         owner, run_id = request.input.owner, request.run_id
         job = await self._find(run_id)
@@ -69,7 +69,7 @@ class CloudRunRuns:
         return await self._reported(job)
 
     async def list(self, owner: RunOwner) -> Sequence[Run]:
-        """Reads all jobs of the location: the API selects none by label."""
+        """Read all jobs of the location: the API selects none by label."""
         url = f"{self._options.run_url}/v2/{self._options.parent}/jobs"
         ours = [
             job
@@ -80,7 +80,7 @@ class CloudRunRuns:
         return sorted(runs, key=lambda run: (str(run.created_at), run.run_id))
 
     async def cancel(self, owner: RunOwner, run_id: RunName) -> None:
-        """Raises CloudError while the job is there and its execution is not."""
+        """Raise CloudError while the job is there and its execution is not."""
         job = await self._find(run_id)
         if job is None or not is_ours(job, owner, run_id):
             return
@@ -95,7 +95,7 @@ class CloudRunRuns:
             await self._cancel(execution)
 
     async def delete(self, owner: RunOwner, run_id: RunName) -> None:
-        """Cancels and awaits it, deletes its files, then its job; `get` tells of it until it is gone."""
+        """Cancel and awaits it, delete its files, then its job; `get` tells of it until it is gone."""
         job = await self._find(run_id)
         if job is None or not is_ours(job, owner, run_id):
             return
@@ -108,7 +108,7 @@ class CloudRunRuns:
                 raise
 
     def subscribe(self, changed: Callable[[RunOwner], None]) -> bool:
-        """False: Cloud Run sends no events."""
+        """Return False: Cloud Run sends no events."""
         return False
 
     async def aclose(self) -> None:
@@ -150,7 +150,7 @@ class CloudRunRuns:
             raise
 
     async def _execution(self, job: Obj) -> Obj | None:
-        """The only one."""
+        """Return the only one."""
         url = self._url(f"{job['name']}/executions")
         async for execution in self._pages(url, "executions"):
             return execution

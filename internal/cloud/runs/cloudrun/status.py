@@ -33,7 +33,7 @@ def is_over(execution: Obj | None) -> bool:
 
 
 def run_of(run_id: str, seen: Seen, unseal: Unseal) -> Run:
-    """The run. `CREATED` until its execution reports that it runs."""
+    """Return the run. `CREATED` until its execution reports that it runs."""
     execution = seen.execution or {}
     started = _moment(execution.get("startTime"))
     running = started is not None or execution.get("runningCount", 0) > 0

@@ -49,8 +49,11 @@ _READ_ONLY: Final = 0o444
 
 
 def job_of(request: RunRequest, options: JobOptions) -> Manifest:
-    """One Pod, once. Its own deadline is the run's: of a Pod that the Job ends nothing would be left
-    to tell what it was at. The Job's is for Pods that never get to a node."""
+    """One Pod, once.
+
+    Its own deadline is the run's: of a Pod that the Job ends nothing would be left to tell what it was at.
+    The Job's is for Pods that never get to a node.
+    """
     given = request.input
     owner = given.owner
     labels = _labels(request)
@@ -278,7 +281,7 @@ def _container(request: RunRequest, options: JobOptions) -> Manifest:
 
 
 def _volumes(request: RunRequest) -> list[Manifest]:
-    """A Secret that is not there keeps no Pod from its start: the task reports better what is missing."""
+    """Return a reference to a Secret that may be missing: the task reports better what is missing."""
     volumes: list[Manifest] = [
         {"name": "input", "secret": {"secretName": request.run_id, "defaultMode": _READ_ONLY}},
         {"name": "work", "emptyDir": {}},

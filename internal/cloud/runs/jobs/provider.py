@@ -64,7 +64,7 @@ class JobRuns:
         """Secrets with an input that were changed since the run was looked at."""
 
     async def start(self, request: RunRequest) -> Run:
-        """Raises Conflict while an earlier Job of that name is still being deleted."""
+        """Raise Conflict while an earlier Job of that name is still being deleted."""
         data = _checked_input(request)
         try:
             job = await self._client.create(
@@ -120,7 +120,7 @@ class JobRuns:
             return
 
     async def delete(self, owner: RunOwner, run_id: RunName) -> None:
-        """Returns when the server has taken note; `get` tells of the run until its Pod has ended."""
+        """Return when the server has taken note; `get` tells of the run until its Pod has ended."""
         job = await self._job(owner, run_id)
         if job is None or "deletionTimestamp" in job["metadata"]:
             return
@@ -136,7 +136,7 @@ class JobRuns:
             return
 
     def subscribe(self, changed: Callable[[RunOwner], None]) -> bool:
-        """True with a cache: Jobs and Pods of runs are watched, their metadata alone."""
+        """Return True with a cache: Jobs and Pods of runs are watched, their metadata alone."""
         if self._cache is None:
             return False
 
@@ -165,13 +165,13 @@ class JobRuns:
         return True
 
     async def aclose(self) -> None:
-        """Ends the watches; the client is its owner's to close."""
+        """End the watches; the client is its owner's to close."""
         for handle in self._handles:
             await handle.release()
         self._handles.clear()
 
     async def _job(self, owner: RunOwner, run_id: RunName) -> Manifest | None:
-        """The Job of the run; one of that name with another owner is none."""
+        """Return the Job of the run; one of that name with another owner is none."""
         try:
             job = await self._client.get(JOB, run_id, namespace=owner.namespace)
         except NotFound:
@@ -220,7 +220,7 @@ class JobRuns:
             return job
 
     async def _adopted(self, request: RunRequest) -> Manifest:
-        """What was there already: started before, maybe by a manager that is no more."""
+        """Return what was there already: started before, maybe by a manager that is no more."""
         owner, run_id = request.input.owner, request.run_id
         job = await self._client.get(JOB, run_id, namespace=owner.namespace)
         if not is_job_of(job, owner, run_id):
@@ -243,7 +243,7 @@ class JobRuns:
     async def _replace_foreign_input(
         self, request: RunRequest, job: Manifest, secret: Manifest
     ) -> None:
-        """What an earlier Job of that name left is its garbage; anything else is left alone."""
+        """Remove leftovers: what an earlier Job of that name left is its garbage; anything else is left alone."""
         namespace, name = request.input.owner.namespace, request.run_id
         found = await self._client.get(SECRET, name, namespace=namespace)
         metadata = found["metadata"]

@@ -28,7 +28,7 @@ _STUCK: Final = {
 
 
 def run_of(job: Manifest, pods: Sequence[Manifest], unseal: Unseal) -> Run:
-    """The run of a Job; `pods` are those of the Job.
+    """Return the run of a Job; `pods` are those of the Job.
 
     A Job is over for us only when none of its Pods is left running: some releases say it is while
     Pods still end.
@@ -170,7 +170,7 @@ def _last_words(pod: Manifest) -> bytes:
 
 
 def _doing(pod: Manifest) -> str:
-    """What it was at when it was killed."""
+    """Return what it was at when it was killed."""
     try:
         report = decode_report(_last_words(pod))
     except BadReport:

@@ -144,7 +144,7 @@ class RunFolder:
                     self._close("Cancelled", "cancelled before it began")
 
     def close_lost(self) -> None:
-        """The lock of a run that has begun is free: it was killed with its supervisor."""
+        """Return whether a run that has begun was killed with its supervisor: its lock is free."""
         supervisor.end_all(str(self.path))
         with contextlib.suppress(FileNotFoundError), self.locked() as lock:
             if lock is not None and self.outcome() is None:
@@ -158,7 +158,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[int | None]:
-        """The lock, or None while another process has it. Raises FileNotFoundError without a folder."""
+        """Yield the lock, or None while another process has it. Raises FileNotFoundError without a folder."""
         lock = os.open(self.path / _LOCK, os.O_RDWR)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -204,14 +204,14 @@ class RunFolder:
         return _read(self.path / supervisor.OUTCOME, Outcome)
 
     def last_words(self) -> bytes:
-        """The report as it is now."""
+        """Return the report as it is now."""
         try:
             return (self.path / RESULT).read_bytes()
         except FileNotFoundError:
             return b""
 
     def seal_key(self) -> str:
-        """Raises FileNotFoundError."""
+        """Raise FileNotFoundError."""
         return (self.path / SEAL_KEY).read_text()
 
 

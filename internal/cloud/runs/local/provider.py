@@ -107,8 +107,7 @@ class LocalRuns:
         return run
 
     async def get(self, owner: RunOwner, run_id: RunName) -> Run | None:
-        """None also for a folder whose task has not begun: whoever wants the run starts it, since
-        the process that made the folder may be gone."""
+        """None also for a folder whose task has not begun: whoever wants the run starts it, since the process that made the folder may be gone."""
         run = await self._find(owner, run_id)
         return None if run is None or run.state is RunState.CREATED else run
 
@@ -125,7 +124,7 @@ class LocalRuns:
         await asyncio.to_thread(self._folder(owner, run_id).cancel)
 
     async def delete(self, owner: RunOwner, run_id: RunName) -> None:
-        """Returns once it is gone."""
+        """Return once it is gone."""
         folder = self._folder(owner, run_id)
         if folder.plan() is not None:
             await asyncio.to_thread(folder.cancel)
@@ -250,7 +249,7 @@ def _look(folder: RunFolder) -> Run | None:
 
 
 def _as_listed(run: Run) -> Run:
-    """A folder whose task has not begun holds up no other run, and is removed like one that ended."""
+    """Return whether the folder's task has begun: one that has not blocks no other run, and is removed."""
     if run.state is not RunState.CREATED:
         return run
     return replace(

@@ -1,4 +1,6 @@
-"""Looks after the process of one local run, apart from the manager. A program of its own:
+"""Looks after the process of one local run, apart from the manager.
+
+A program of its own:
 
     python -P supervisor.py FOLDER LOCK_FD
 
@@ -119,7 +121,7 @@ class Supervisor:
         return (self._folder / CANCEL).exists() or not (self._folder / PLAN).exists()
 
     def _on_signal(self, number: int, _frame: object) -> None:
-        """The machine is going down, or the run is cancelled."""
+        """Stop the task: the machine is going down, or the run is cancelled."""
         if number != signal.SIGCHLD:
             with contextlib.suppress(FileNotFoundError):
                 (self._folder / CANCEL).touch()
@@ -205,7 +207,7 @@ def _die_with(parent: int) -> Callable[[], None]:
 
 
 def main() -> None:
-    """Ends at once; the supervisor goes on in a process of its own."""
+    """End at once; the supervisor goes on in a process of its own."""
     os.umask(0o077)
     supervisor = Supervisor(Path(sys.argv[1]), int(sys.argv[2]))
     if not supervisor.claim() or os.fork():

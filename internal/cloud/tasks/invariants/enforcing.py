@@ -40,8 +40,10 @@ class Outcome:
 
 
 async def enforce(sender: Sender, invariant: Invariant) -> Outcome:
-    """Make it true. Nothing is sent of an invariant of which a single request is faulty, and nothing
-    is changed as long as the check gets no answer at all.
+    """Make it true.
+
+    Nothing is sent of an invariant of which a single request is faulty, and nothing is changed as long as the
+    check gets no answer at all.
 
     A request that has side effects and is not answered is not sent again: the check that follows shows
     whether it arrived, and the next attempt begins with a check as well.

@@ -27,8 +27,7 @@ _FILES: Final = {
 
 
 def kubeconfig_ref(given: SecretKeyRef | None, outputs_secret_name: str) -> SecretKeyRef | None:
-    """Where the kubeconfig is; None if the spec names nothing and the infrastructure has handed over
-    nothing."""
+    """Where the kubeconfig is; None if the spec names nothing and the infrastructure has handed over nothing."""
     if given is not None:
         return given
     if outputs_secret_name:
@@ -38,7 +37,7 @@ def kubeconfig_ref(given: SecretKeyRef | None, outputs_secret_name: str) -> Secr
 
 @asynccontextmanager
 async def cluster(context: TaskContext, ref: SecretKeyRef | None) -> AsyncGenerator[Client]:
-    """A client of the instance's cluster. Raises TaskRejected for a kubeconfig that is no good."""
+    """Yield a client of the instance's cluster. Raises TaskRejected for a kubeconfig that is no good."""
     if ref is None:
         raise TaskRejected(
             "no kubeconfig: set spec.cluster.kubeconfigFrom, or let the infrastructure have a"
@@ -60,7 +59,7 @@ async def cluster(context: TaskContext, ref: SecretKeyRef | None) -> AsyncGenera
 
 
 def checked(text: str, source: str, *, allow_exec: bool) -> str:
-    """The kubeconfig, if it neither reads files nor runs programs of the place where tasks run."""
+    """Return the kubeconfig, if it neither reads files nor runs programs of the place where tasks run."""
     try:
         config = yaml.safe_load(text)
     except yaml.YAMLError as error:

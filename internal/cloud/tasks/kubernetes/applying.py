@@ -57,8 +57,10 @@ class Objects:
         self._namespace = namespace
 
     async def locate(self, documents: Iterable[Document]) -> list[Located]:
-        """Where each document's object lives, in the order of application. Kinds that a document
-        itself defines need not be served yet. Raises TaskRejected for what cannot be applied.
+        """Where each document's object lives, in the order of application.
+
+        Kinds that a document itself defines need not be served yet. Raises TaskRejected for what cannot be
+        applied.
         """
         documents = list(documents)
         defined = dict(filter(None, (_defined(document.manifest) for document in documents)))
@@ -107,7 +109,7 @@ class Objects:
         raise TaskError(f"{located.ref} changes all the time: somebody else writes it too")
 
     async def _create(self, located: Located, manifest: Manifest) -> Manifest:
-        """A first apply creates, or fails with Conflict if another client was faster."""
+        """Return a first apply creates, or fails with Conflict if another client was faster."""
         first = copy.copy(manifest)
         first["metadata"] = {**manifest["metadata"], "resourceVersion": _FIRST_CONTACT}
         return await self._client.apply(first, kind=located.mapping, field_manager=FIELD_MANAGER)
@@ -155,7 +157,7 @@ class Objects:
             into.pruned.append(ref)
 
     async def find(self, ref: ObjectRef) -> tuple[RESTMapping | None, Manifest | None]:
-        """The metadata of an object, and how to name its kind; None for what is not there."""
+        """Return the metadata of an object, and how to name its kind; None for what is not there."""
         try:
             mapping = await self._client.mapper.resolve(GroupKind(ref.group, ref.kind))
             live = await self._client.get(
@@ -178,7 +180,7 @@ class Objects:
 
 
 def _defined(manifest: Manifest) -> tuple[GroupKind, _Names] | None:
-    """The kind that a CustomResourceDefinition brings."""
+    """Return the kind that a CustomResourceDefinition brings."""
     spec = manifest.get("spec")
     names = spec.get("names") if isinstance(spec, dict) else None
     if manifest.get("kind") != "CustomResourceDefinition":

@@ -48,7 +48,7 @@ class Document:
 
 
 def parse(text: str, source: str) -> list[Document]:
-    """The manifests of a YAML or JSON text, Lists taken apart. Raises TaskRejected."""
+    """Return the manifests of a YAML or JSON text, Lists taken apart. Raises TaskRejected."""
     try:
         loaded = list(yaml.load_all(text, Loader=_Loader))
     except yaml.YAMLError as error:
@@ -113,7 +113,7 @@ def _odd_keys(value: Any) -> Iterator[Any]:
 
 
 def unique(refs: Sequence[tuple[ObjectRef, Document]]) -> None:
-    """Raises TaskRejected if two documents are the same object."""
+    """Raise TaskRejected if two documents are the same object."""
     seen: dict[ObjectRef, str] = {}
     for ref, document in refs:
         if ref in seen:

@@ -69,7 +69,7 @@ def former_label(instance: str) -> str:
 
 
 def decode(config_map: Mapping[str, object]) -> set[ObjectRef]:
-    """The objects that a ConfigMap lists. Raises TaskError if it cannot be read."""
+    """Return the objects that a ConfigMap lists. Raises TaskError if it cannot be read."""
     data = config_map.get("data")
     text = data.get(_KEY, "[]") if isinstance(data, Mapping) else "[]"
     try:
@@ -83,7 +83,7 @@ def decode(config_map: Mapping[str, object]) -> set[ObjectRef]:
 
 
 def annotations_of(manifest: Mapping[str, object]) -> Mapping[str, object]:
-    """The annotations of a live object."""
+    """Return the annotations of a live object."""
     metadata = manifest.get("metadata")
     found = metadata.get("annotations") if isinstance(metadata, Mapping) else None
     return found if isinstance(found, Mapping) else {}

@@ -47,7 +47,7 @@ class Rendering:
 
 
 async def render(rendering: Rendering) -> list[Document]:
-    """The manifests of a bundle. Raises TaskRejected for what is wrong with it."""
+    """Return the manifests of a bundle. Raises TaskRejected for what is wrong with it."""
     bundle, places = rendering.bundle, rendering.places
     missing = [name for name in rendering.values_files if name not in rendering.files]
     if missing:
@@ -126,7 +126,7 @@ async def _helm(rendering: Rendering, chart: HelmChart) -> str:
 
 
 def _chart(name: str, base: Path) -> str:
-    """A chart in the bundle by its path; any other as it is named."""
+    """Return a chart in the bundle by its path; any other as it is named."""
     if name.startswith("-"):
         raise TaskRejected(f"{name!r} is no name of a chart")
     if not name.startswith("./"):
@@ -138,7 +138,7 @@ def _chart(name: str, base: Path) -> str:
 
 
 def _write_files(rendering: Rendering) -> Path:
-    """The bundle's files in a folder. `__` in a key stands for `/`, which keys cannot have."""
+    """Return the bundle's files in a folder. `__` in a key stands for `/`, which keys cannot have."""
     base = rendering.folder / "bundle"
     base.mkdir()
     for name, text in rendering.files.items():
@@ -160,7 +160,7 @@ def _program(name: str, field: str) -> str:
 
 
 async def _run(command: Sequence[str], folder: Path) -> str:
-    """What a program prints. Raises TaskError with what it complains of."""
+    """Return what a program prints. Raises TaskError with what it complains of."""
     environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
     process = await asyncio.create_subprocess_exec(
         *command,

@@ -87,7 +87,7 @@ class Rollout:
         return applied
 
     async def known(self) -> set[ObjectRef]:
-        """What was ever applied and not pruned."""
+        """Return what was ever applied and not pruned."""
         inventories = await self._inventories()
         if not inventories:
             return await self._known_formerly()

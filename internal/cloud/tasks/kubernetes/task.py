@@ -51,19 +51,19 @@ class Workload:
 
     @classmethod
     def of(cls, spec: InstanceKubernetesSpec) -> "Workload":
-        """The workload of a spec."""
+        """Return the workload of a spec."""
         return cls(
             version=spec.version, domain=spec.domain, cluster=spec.cluster, outputs=spec.outputs
         )
 
     def places(self, instance: str) -> Places:
-        """What its texts may refer to."""
+        """Return what its texts may refer to."""
         values = {"instance": instance, "version": self.version, "domain": self.domain}
         return Places(values=values, outputs=self.outputs)
 
 
 async def documents_of(context: TaskContext, workload: Workload) -> list[Document]:
-    """The manifests of a workload. Raises TaskRejected for what is wrong with the bundle."""
+    """Return the manifests of a workload. Raises TaskRejected for what is wrong with the bundle."""
     folder = context.folder / "rendering"
     folder.mkdir()
     bundle = workload.cluster.bundle
@@ -91,7 +91,7 @@ def _files(context: TaskContext, names: list[str]) -> dict[str, str]:
 
 
 def rollout_of(context: TaskContext, client: Client, spec: Cluster, *, poll: float) -> Rollout:
-    """The roll-out of an instance's bundle."""
+    """Return the roll-out of an instance's bundle."""
     return Rollout(
         client=client,
         owner=f"{context.input.owner.namespace}/{context.input.instance}",
@@ -103,7 +103,7 @@ def rollout_of(context: TaskContext, client: Client, spec: Cluster, *, poll: flo
 
 
 def summary(applied: Applied, count: int, *, teardown: bool) -> str:
-    """What was done, in one sentence."""
+    """Return what was done, in one sentence."""
     kept = f", {_listed(applied.kept)} kept" if applied.kept else ""
     if teardown:
         return f"{len(applied.pruned)} objects deleted{kept}."

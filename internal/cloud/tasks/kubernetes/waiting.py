@@ -30,7 +30,7 @@ async def until_ready(
     poll: PollOptions,
     progress: Callable[[str], None] = lambda _text: None,
 ) -> None:
-    """Raises TaskError for an object that failed, and for those that are not ready in time."""
+    """Raise TaskError for an object that failed, and for those that are not ready in time."""
     end = poll.clock() + poll.timeout
     left = list(located)
     while True:

@@ -74,7 +74,7 @@ class Decision:
 
 
 def decide(claim: Claim, policy: Policy, now: datetime) -> Decision:
-    """What becomes of a claim. A claim never shrinks, and never grows beyond the ceiling."""
+    """Return what becomes of a claim. A claim never shrinks, and never grows beyond the ceiling."""
 
     def so(verdict: Verdict, size: int = 0) -> Decision:
         return Decision(claim=claim, verdict=verdict, size=size)
@@ -101,7 +101,7 @@ def _larger(size: int, percent: int) -> int:
 
 
 def written(size: int) -> str:
-    """A size as quantity: in Gi where that is exact, otherwise in Mi or bytes."""
+    """Return a size as quantity: in Gi where that is exact, otherwise in Mi or bytes."""
     for unit, name in ((1 << 30, "Gi"), (_MEBI, "Mi")):
         if size % unit == 0:
             return f"{size // unit}{name}"

@@ -148,7 +148,7 @@ async def _grow(client: Client, namespace: str, decision: Decision, now: datetim
 
 
 def _result(decisions: Sequence[Decision], spec: InstanceKubernetesPVCSpec) -> TaskResult:
-    """Raises TaskRejected for claims that are too full and cannot grow."""
+    """Raise TaskRejected for claims that are too full and cannot grow."""
     grown = [each for each in decisions if each.verdict is Verdict.GROWS]
     sizes = ", ".join(f"{each.claim.name} to {written(each.size)}" for each in grown)
     stuck = [complaint for each in decisions if (complaint := _complaint(each, spec)) is not None]

@@ -24,7 +24,7 @@ MODULE_NEEDED: Final = "set infrastructure.terraform.module to one that does it,
 def clusters(
     namespace: str, instance: str, spec: InstanceTerraformSpec, annotations: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Provider, clusters, node pools and outputs. Raises TaskRejected for what takes a module."""
+    """Return provider, clusters, node pools and outputs. Raises TaskRejected for what takes a module."""
     _refuse_what_takes_a_module(spec, annotations)
     gcp = spec.infrastructure.gcp
     pools = {} if gcp is None else _pools(gcp)
@@ -110,7 +110,7 @@ def _outputs(colors: list[str], gcp: GCP) -> dict[str, Any]:
 
 
 def _kubeconfig(color: str) -> dict[str, Any]:
-    """Opens the cluster as whoever the task that uses it is to Google; holds no key itself."""
+    """Open the cluster as whoever the task that uses it is to Google; holds no key itself."""
     cluster = f"google_container_cluster.{color}"
     server = f"https://${{{cluster}.endpoint}}"
     authority = f"{cluster}.master_auth[0].cluster_ca_certificate"

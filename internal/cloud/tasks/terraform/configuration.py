@@ -39,7 +39,7 @@ class Configuration:
         return frozenset(name for name, output in outputs.items() if output.get("sensitive"))
 
     def files(self) -> dict[str, bytes]:
-        """The files by name. The same spec gives the same bytes."""
+        """Return the files by name. The same spec gives the same bytes."""
         options = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
         return {FILE: orjson.dumps(self.document, option=options)}
 
@@ -51,7 +51,7 @@ def configuration(
     annotations: Mapping[str, str],
     backend: Mapping[str, Any] | None = None,
 ) -> Configuration:
-    """The configuration of an instance. Raises TaskRejected where the spec cannot be rendered.
+    """Return the configuration of an instance. Raises TaskRejected where the spec cannot be rendered.
 
     `backend` is the backend block for runs of a local binary; HCP Terraform takes none.
     """
@@ -88,7 +88,7 @@ def _output(name: str) -> dict[str, Any]:
 
 
 def archive(files: Mapping[str, bytes]) -> bytes:
-    """The same files give the same bytes: sorted, without times, owners and the name of a machine."""
+    """Return the same files give the same bytes: sorted, without times, owners and the name of a machine."""
     packed = io.BytesIO()
     with (
         gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as zipped,

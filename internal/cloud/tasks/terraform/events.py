@@ -36,7 +36,7 @@ Event = Mapping[str, Any]
 
 
 def event_of(line: str | bytes) -> Event | None:
-    """The event of a line; None for a line that is none."""
+    """Return the event of a line; None for a line that is none."""
     if line.strip()[:1] not in ("{", b"{"):
         return None
     try:
@@ -47,7 +47,7 @@ def event_of(line: str | bytes) -> Event | None:
 
 
 def error_of(event: Event) -> str:
-    """What an event complains of; empty if it does not."""
+    """Return what an event complains of; empty if it does not."""
     diagnostic = event.get("diagnostic") or {}
     if diagnostic.get("severity") != "error":
         return ""
@@ -55,7 +55,7 @@ def error_of(event: Event) -> str:
 
 
 def summary_of(event: Event) -> Summary | None:
-    """The numbers of a `change_summary`."""
+    """Return the numbers of a `change_summary`."""
     if event.get("type") != "change_summary":
         return None
     changes = event.get("changes") or {}

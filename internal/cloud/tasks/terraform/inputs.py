@@ -18,7 +18,7 @@ _MODES: Final = ("blueOnly", "bluePrimary", "greenOnly", "greenPrimary")
 def module_inputs(
     instance: str, spec: InstanceTerraformSpec, annotations: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The variables of the module: the instance's name and what is set of its fields.
+    """Return the variables of the module: the instance's name and what is set of its fields.
 
     A module declares only what its instances use. What `module.inputs` holds is added, and may not
     contradict a field. Raises TaskRejected.
@@ -45,7 +45,7 @@ def module_inputs(
 
 
 def annotated(annotations: Mapping[str, str]) -> dict[str, Any]:
-    """What the annotations of the instance ask for. Raises TaskRejected."""
+    """Return what the annotations of the instance ask for. Raises TaskRejected."""
     found: dict[str, Any] = {}
     mode = annotations.get(CLOUDSQL_MODE)
     if mode is not None:

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def literal(value: Any) -> Any:
-    """The value so that Terraform takes it word for word: no text, and no key, is interpolated.
+    """Return the value so that Terraform takes it word for word: no text, and no key, is interpolated.
 
     https://developer.hashicorp.com/terraform/language/syntax/json, Expression Mapping: texts are parsed
     as templates, names of properties too.
@@ -20,5 +20,5 @@ def literal(value: Any) -> Any:
 
 
 def reference(path: str) -> str:
-    """An expression that is evaluated."""
+    """Return an expression that is evaluated."""
     return f"${{{path}}}"

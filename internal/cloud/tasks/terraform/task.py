@@ -38,7 +38,7 @@ class TerraformTask:
         self._retries = retries
 
     async def run(self, context: TaskContext) -> TaskResult:
-        """Raises TaskError and TaskRejected; see the backends."""
+        """Raise TaskError and TaskRejected; see the backends."""
         try:
             spec = InstanceTerraformSpec.model_validate(context.input.spec)
         except ValidationError as error:

@@ -66,7 +66,7 @@ class Jobs:
             await self.pause()
 
     async def _present(self, manifest: Manifest) -> Manifest:
-        """The Job, made if there is none."""
+        """Return the Job, made if there is none."""
         name = manifest["metadata"]["name"]
         try:
             found = await self.client.get(JOB, name, namespace=self.namespace)

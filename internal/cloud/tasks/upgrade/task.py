@@ -150,11 +150,11 @@ class _Upgrade:
             raise TaskError(f"{what}, since the instance is not healthy: {answer.text}")
 
     def _key(self, step: str) -> str:
-        """The same for every attempt at the step."""
+        """Return the same for every attempt at the step."""
         return f"{self.context.input.owner.uid}/{step}"
 
     def _backup_key(self) -> str:
-        """A backup that is repeated is another one, and must not be answered with the first."""
+        """Return the key of a backup: one that is repeated is another one, and must not be answered with the first."""
         return self._key(BACKUP) if self.round == 1 else f"{self._key(BACKUP)}/{self.round}"
 
     async def _roll(self) -> None:

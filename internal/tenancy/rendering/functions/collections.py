@@ -14,7 +14,7 @@ from internal.tenancy.rendering.values import Missing, is_empty, same, to_text
 
 
 def default(fallback: Any, value: Any = None, *, boolean: bool = True) -> Any:
-    """The value, or the fallback where it is undefined or empty, as sprig has it."""
+    """Return the value, or the fallback where it is undefined or empty, as sprig has it."""
     return fallback if empty(value) else value
 
 
@@ -24,7 +24,7 @@ def empty(value: Any) -> bool:
 
 
 def coalesce(*values: Any) -> Any:
-    """The first value that is not empty, or None."""
+    """Return the first value that is not empty, or None."""
     return next((value for value in values if not empty(value)), None)
 
 
@@ -45,7 +45,7 @@ def bounded_range(*bounds: int) -> list[int]:
 
 
 def join(separator: Any, items: Any) -> str:
-    """The items as text, separated."""
+    """Return the items as text, separated."""
     parts = texts_of(items)
     between = to_text(separator)
     check_text_length(sum(map(len, parts)) + len(between) * len(parts))
@@ -53,7 +53,7 @@ def join(separator: Any, items: Any) -> str:
 
 
 def texts_of(items: Any) -> list[str]:
-    """The elements as text, without nil; of a single value a list of one."""
+    """Return the elements as text, without nil; of a single value a list of one."""
     if items is None:
         return []
     if not isinstance(items, list | tuple | Mapping):
@@ -62,13 +62,13 @@ def texts_of(items: Any) -> list[str]:
 
 
 def until(stop: Any) -> list[int]:
-    """The whole numbers from 0 up or down to, not including, the given one."""
+    """Return the whole numbers from 0 up or down to, not including, the given one."""
     end = exact_int(stop)
     return bounded_range(0, end, 1 if end >= 0 else -1)
 
 
 def until_step(start: Any, stop: Any, step: Any) -> list[int]:
-    """The whole numbers from `start` to `stop`, not included; none if the step leads away."""
+    """Return the whole numbers from `start` to `stop`, not included; none if the step leads away."""
     first, end, by = map(exact_int, (start, stop, step))
     return bounded_range(first, end, by) if by else []
 
@@ -88,12 +88,12 @@ def seq(*bounds: Any) -> str:
 
 
 def prepend(items: Any, value: Any) -> list[Any]:
-    """The list with one more element at its start."""
+    """Return the list with one more element at its start."""
     return [value, *elements(items)]
 
 
 def chunk(size: Any, items: Any) -> list[list[Any]]:
-    """The list in lists of the given size; the last may be shorter."""
+    """Return the list in lists of the given size; the last may be shorter."""
     width, found = exact_int(size), elements(items)
     if width < 1:
         raise TemplateError("chunk: the size has to be at least 1")
@@ -101,13 +101,13 @@ def chunk(size: Any, items: Any) -> list[list[Any]]:
 
 
 def without(items: Any, *left_out: Any) -> list[Any]:
-    """The list without any of the values."""
+    """Return the list without any of the values."""
     unwanted = set(map(_identity, left_out))
     return [item for item in elements(items) if _identity(item) not in unwanted]
 
 
 def cut(items: Any, *bounds: Any) -> Any:
-    """The part of a list, or of a text's characters, from the first bound up to the second."""
+    """Return the part of a list, or of a text's characters, from the first bound up to the second."""
     whole = items if isinstance(items, str) else elements(items)
     if len(bounds) > 2:
         raise TemplateError("slice: it takes at most two bounds")
@@ -119,7 +119,7 @@ def cut(items: Any, *bounds: Any) -> Any:
 
 
 def split(separator: Any, text: Any) -> dict[str, str]:
-    """The parts of a text as a mapping: `_0`, `_1` and so on."""
+    """Return the parts of a text as a mapping: `_0`, `_1` and so on."""
     return _numbered(split_list(separator, text))
 
 
@@ -143,7 +143,7 @@ def _numbered(parts: Sequence[str]) -> dict[str, str]:
 
 
 def split_list(separator: Any, text: Any) -> list[str]:
-    """The parts of a text between separators; its characters when the separator is empty."""
+    """Return the parts of a text between separators; its characters when the separator is empty."""
     whole, between = to_text(text), to_text(separator)
     check_list_length(whole.count(between) + 1 if between else len(whole))
     return whole.split(between) if between else list(whole)
@@ -165,7 +165,7 @@ def index(collection: Any, *keys: Any) -> Any:
 
 
 def elements(items: Any) -> list[Any]:
-    """What a loop passes through: a list's elements, or a mapping's values in the order of its keys."""
+    """Return what a loop passes through: a list's elements, or a mapping's values in the order of its keys."""
     if isinstance(items, Mapping):
         return [items[key] for key in sorted(items, key=to_text)]
     if isinstance(items, list | tuple):
@@ -185,19 +185,19 @@ def pairs(items: Any) -> list[tuple[Any, Any]]:
 
 
 def first(items: Any) -> Any:
-    """The first element, or None of an empty list."""
+    """Return the first element, or None of an empty list."""
     found = items[:1] if isinstance(items, str) else elements(items)[:1]
     return found[0] if found else None
 
 
 def last(items: Any) -> Any:
-    """The last element, or None of an empty list."""
+    """Return the last element, or None of an empty list."""
     found = items[-1:] if isinstance(items, str) else elements(items)[-1:]
     return found[0] if found else None
 
 
 def unique(items: Any) -> list[Any]:
-    """The elements without repetitions, in their first order."""
+    """Return the elements without repetitions, in their first order."""
     seen: dict[str, Any] = {}
     for item in elements(items):
         seen.setdefault(_identity(item), item)
@@ -209,7 +209,7 @@ def _identity(value: Any) -> str:
 
 
 def append(items: Any, value: Any) -> list[Any]:
-    """The list with one more element."""
+    """Return the list with one more element."""
     return [*elements(items), value]
 
 
@@ -233,7 +233,7 @@ def equal(value: Any, *others: Any) -> bool:
 
 
 def ordered(name: str, decide: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    """A comparison of two numbers or two texts."""
+    """Return a comparison of two numbers or two texts."""
 
     def compare(left: Any, right: Any) -> bool:
         _comparable(name, left, right)
@@ -251,7 +251,7 @@ def _comparable(name: str, left: Any, right: Any) -> bool:
 
 
 def fail(message: Any) -> Any:
-    """Ends the rendering. The message is what is literal in the template, never a value: see `syntax`."""
+    """End the rendering. The message is what is literal in the template, never a value: see `syntax`."""
     text = to_text(message)
     raise TemplateError(f"fail: {text}" if text else "the template calls fail")
 

@@ -15,12 +15,12 @@ _HTML = "2006-01-02"
 
 
 def to_date(layout: Any, text: Any) -> Moment:
-    """The date that a text spells in a layout."""
+    """Return the date that a text spells in a layout."""
     return read(to_text(text), to_text(layout))
 
 
 def date(layout: Any, value: Any) -> str:
-    """A date, or a number of seconds since 1970, in a layout."""
+    """Return a date, or a number of seconds since 1970, in a layout."""
     return written(_moment("date", value), to_text(layout))
 
 
@@ -32,7 +32,7 @@ def date_in_zone(layout: Any, value: Any, zone: Any) -> str:
 
 
 def date_modify(duration: Any, value: Any) -> Moment:
-    """The date a duration such as `-1.5h` later."""
+    """Return the date a duration such as `-1.5h` later."""
     length = nanoseconds(to_text(duration))
     if length is None:
         raise TemplateError("dateModify: the first argument is not a duration such as -1.5h")
@@ -40,7 +40,7 @@ def date_modify(duration: Any, value: Any) -> Moment:
 
 
 def unix_epoch(value: Any) -> str:
-    """The seconds of a date since 1970."""
+    """Return the seconds of a date since 1970."""
     return str(int(_moment("unixEpoch", value).at.timestamp() // 1))
 
 

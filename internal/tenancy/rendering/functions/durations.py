@@ -23,7 +23,7 @@ _COARSE = (
 
 
 def duration(seconds: Any) -> str:
-    """A number of seconds as Go writes it: `1m35s`; what is no number is `0s`."""
+    """Return a number of seconds as Go writes it: `1m35s`; what is no number is `0s`."""
     text = to_text(seconds)
     total = int(text) if re.fullmatch(r"[+-]?\d{1,10}", text, re.ASCII) else 0
     hours, rest = divmod(abs(total), 3600)
@@ -35,7 +35,7 @@ def duration(seconds: Any) -> str:
 
 
 def duration_round(value: Any) -> str:
-    """A duration in its largest unit: `2400h10m5s` is `3mo`. A number is one of nanoseconds."""
+    """Return a duration in its largest unit: `2400h10m5s` is `3mo`. A number is one of nanoseconds."""
     spent = abs(value if isinstance(value, int) else nanoseconds(to_text(value)) or 0)
     for unit, seconds in _COARSE:
         if spent > seconds * _SECOND:
@@ -44,7 +44,7 @@ def duration_round(value: Any) -> str:
 
 
 def nanoseconds(text: str) -> int | None:
-    """The length of a duration as Go writes it; None if it is none."""
+    """Return the length of a duration as Go writes it; None if it is none."""
     found = _DURATION.fullmatch(text) if len(text) <= 64 else None
     if found is None:
         return None

@@ -19,12 +19,12 @@ _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def b64enc(text: Any) -> str:
-    """Standard base64 of the text's UTF-8."""
+    """Return standard base64 of the text's UTF-8."""
     return base64.b64encode(_octets(text)).decode()
 
 
 def b64dec(text: Any) -> str:
-    """The UTF-8 text that base64 spells."""
+    """Return the UTF-8 text that base64 spells."""
     try:
         return base64.b64decode(to_text(text), validate=True).decode()
     except (binascii.Error, ValueError):
@@ -42,7 +42,7 @@ def sha256sum(text: Any) -> str:
 
 
 def from_json(text: Any) -> Any:
-    """The value JSON spells. Invalid JSON is an error, never an empty mapping."""
+    """Return the value JSON spells. Invalid JSON is an error, never an empty mapping."""
     try:
         return orjson.loads(to_text(text))
     except orjson.JSONDecodeError:
@@ -50,7 +50,7 @@ def from_json(text: Any) -> Any:
 
 
 def to_json(value: Any) -> str:
-    """The value as JSON, without blanks, keys in order; `<`, `>` and `&` are escaped as Go does."""
+    """Return the value as JSON, without blanks, keys in order; `<`, `>` and `&` are escaped as Go does."""
     return _without_html(to_raw_json(value))
 
 
@@ -60,18 +60,18 @@ def to_raw_json(value: Any) -> str:
 
 
 def to_pretty_json(value: Any) -> str:
-    """The value as JSON, indented by two."""
+    """Return the value as JSON, indented by two."""
     layout = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS
     return _without_html(orjson.dumps(to_plain(value), option=layout).decode())
 
 
 def b32enc(text: Any) -> str:
-    """Standard base32 of the text's UTF-8."""
+    """Return standard base32 of the text's UTF-8."""
     return base64.b32encode(_octets(text)).decode()
 
 
 def b32dec(text: Any) -> str:
-    """The UTF-8 text that base32 spells."""
+    """Return the UTF-8 text that base32 spells."""
     try:
         return base64.b32decode(to_text(text)).decode()
     except (binascii.Error, ValueError):
@@ -93,7 +93,7 @@ def _without_html(text: str) -> str:
 
 
 def to_yaml(value: Any) -> str:
-    """The value as YAML with sorted keys, without a final line break."""
+    """Return the value as YAML with sorted keys, without a final line break."""
     plain = to_plain(value)
     text: str = yaml.dump(plain, Dumper=_Dumper, default_flow_style=False, allow_unicode=True)
     return text.removesuffix("\n...\n").removesuffix("\n")

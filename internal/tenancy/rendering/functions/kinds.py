@@ -19,7 +19,7 @@ _TYPES = {
 
 
 def kind_of(value: Any) -> str:
-    """The kind: string, int, float64, bool, slice, map, ptr for versions, struct for dates, invalid for nil."""
+    """Return the kind: string, int, float64, bool, slice, map, ptr for versions, struct for dates, invalid for nil."""
     if value is None:
         return "invalid"
     if isinstance(value, bool):
@@ -38,7 +38,7 @@ def kind_of(value: Any) -> str:
 
 
 def type_of(value: Any) -> str:
-    """The type: like the kind, with what lists and mappings contain."""
+    """Return the type: like the kind, with what lists and mappings contain."""
     kind = kind_of(value)
     return _TYPES.get(kind, kind)
 

@@ -20,19 +20,19 @@ MUTATING = frozenset(
 
 
 def make_dict(*pairs: Any) -> dict[str, Any]:
-    """A mapping of `key value key value ...`."""
+    """Return a mapping of `key value key value ...`."""
     if len(pairs) % 2:
         raise TemplateError("dict: the last key has no value")
     return {to_text(pairs[i]): pairs[i + 1] for i in range(0, len(pairs), 2)}
 
 
 def get(mapping: Any, key: Any) -> Any:
-    """The value of the key, or nothing."""
+    """Return the value of the key, or nothing."""
     return _mapping("get", mapping).get(to_text(key), "")
 
 
 def set_key(mapping: Any, key: Any, value: Any) -> Any:
-    """The mapping itself, with one key changed."""
+    """Return the mapping itself, with one key changed."""
     found = _own(_mapping("set", mapping))
     found[to_text(key)] = value
     check_list_length(len(found))
@@ -40,37 +40,37 @@ def set_key(mapping: Any, key: Any, value: Any) -> Any:
 
 
 def unset(mapping: Any, key: Any) -> Any:
-    """The mapping itself, without the key."""
+    """Return the mapping itself, without the key."""
     found = _own(_mapping("unset", mapping))
     found.pop(to_text(key), None)
     return found
 
 
 def keys(*mappings: Any) -> list[str]:
-    """The keys of all mappings, those of each in order."""
+    """Return the keys of all mappings, those of each in order."""
     return [key for mapping in mappings for key in sorted(map(to_text, _mapping("keys", mapping)))]
 
 
 def values(mapping: Any) -> list[Any]:
-    """The values in the order of their keys."""
+    """Return the values in the order of their keys."""
     found = _mapping("values", mapping)
     return [found[key] for key in sorted(found, key=to_text)]
 
 
 def pluck(key: Any, *mappings: Any) -> list[Any]:
-    """The values of one key in all mappings that have it."""
+    """Return the values of one key in all mappings that have it."""
     name = to_text(key)
     return [mapping[name] for mapping in mappings if name in _mapping("pluck", mapping)]
 
 
 def pick(mapping: Any, *names: Any) -> dict[str, Any]:
-    """A new mapping with these keys only."""
+    """Return a new mapping with these keys only."""
     found = _mapping("pick", mapping)
     return {name: found[name] for name in map(to_text, names) if name in found}
 
 
 def omit(mapping: Any, *names: Any) -> dict[str, Any]:
-    """A new mapping without these keys."""
+    """Return a new mapping without these keys."""
     left_out = set(map(to_text, names))
     return {name: item for name, item in _mapping("omit", mapping).items() if name not in left_out}
 
@@ -89,17 +89,17 @@ def dig(*arguments: Any) -> Any:
 
 
 def merge(target: Any, *sources: Any) -> Any:
-    """The first mapping itself, with what it lacks or has empty from the others, deeply."""
+    """Return the first mapping itself, with what it lacks or has empty from the others, deeply."""
     return _merged("merge", target, sources, overwrite=False)
 
 
 def merge_overwrite(target: Any, *sources: Any) -> Any:
-    """The first mapping itself, with everything that the others have, deeply."""
+    """Return the first mapping itself, with everything that the others have, deeply."""
     return _merged("mergeOverwrite", target, sources, overwrite=True)
 
 
 def deep_copy(value: Any) -> Any:
-    """The value with fresh lists and mappings all the way down."""
+    """Return the value with fresh lists and mappings all the way down."""
     return _copy(value, 0)
 
 

@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 
 
 def to_int(value: Any) -> int:
-    """The whole number a value spells; fractions are cut off, and what is no number is 0."""
+    """Return the whole number a value spells; fractions are cut off, and what is no number is 0."""
     if isinstance(value, int):
         return check_integer(int(value))
     number = to_float(value)
@@ -31,7 +31,7 @@ def to_int(value: Any) -> int:
 
 
 def to_float(value: Any) -> float:
-    """The number a value spells; what is no number is 0."""
+    """Return the number a value spells; what is no number is 0."""
     if isinstance(value, int | float):
         return _finite(float(value))
     text = to_text(value).strip()
@@ -41,7 +41,7 @@ def to_float(value: Any) -> float:
 
 
 def to_bool(value: Any) -> bool:
-    """True for true, 1, yes, on, t and y in any case, and for numbers other than 0."""
+    """Return True for true, 1, yes, on, t and y in any case, and for numbers other than 0."""
     if isinstance(value, int | float):
         return value != 0
     return to_text(value).strip().lower() in TRUE_WORDS
@@ -57,7 +57,7 @@ def exact_int(text: Any) -> int:
 
 
 def add(*values: Any) -> int:
-    """The sum of whole numbers."""
+    """Return the sum of whole numbers."""
     return check_integer(sum(_whole("add", value) for value in values))
 
 
@@ -67,7 +67,7 @@ def sub(left: Any, right: Any) -> int:
 
 
 def mul(*values: Any) -> int:
-    """The product of whole numbers."""
+    """Return the product of whole numbers."""
     return reduce(lambda product, value: check_integer(product * _whole("mul", value)), values, 1)
 
 
@@ -81,7 +81,7 @@ def div(left: Any, right: Any) -> int:
 
 
 def mod(left: Any, right: Any) -> int:
-    """The remainder of `div`, with the sign of `left`."""
+    """Return the remainder of `div`, with the sign of `left`."""
     dividend, divisor = _whole("mod", left), _whole("mod", right)
     if divisor == 0:
         raise TemplateError("mod: division by zero")
@@ -90,17 +90,17 @@ def mod(left: Any, right: Any) -> int:
 
 
 def largest(*values: Any) -> int:
-    """The largest of whole numbers."""
+    """Return the largest of whole numbers."""
     return max(_whole("max", value) for value in values)
 
 
 def smallest(*values: Any) -> int:
-    """The smallest of whole numbers."""
+    """Return the smallest of whole numbers."""
     return min(_whole("min", value) for value in values)
 
 
 def round_to(value: Any, places: int = 0, up_from: Any = 0.5) -> float:
-    """The number rounded to so many decimal places; a fraction of `up_from` or more goes up."""
+    """Return the number rounded to so many decimal places; a fraction of `up_from` or more goes up."""
     factor = 10.0 ** max(min(places, 12), 0)
     scaled = abs(_number("round", value)) * factor
     whole = math.floor(scaled)
@@ -109,12 +109,12 @@ def round_to(value: Any, places: int = 0, up_from: Any = 0.5) -> float:
 
 
 def absolute(value: Any) -> int | float:
-    """The number without its sign."""
+    """Return the number without its sign."""
     return abs(_number("abs", value))
 
 
 def to_decimal(value: Any) -> int:
-    """The number that octal digits spell, as in Unix permissions; 0 for anything else."""
+    """Return the number that octal digits spell, as in Unix permissions; 0 for anything else."""
     text = to_text(value)
     return check_integer(int(text, 8)) if OCTAL.fullmatch(text) else 0
 
@@ -154,7 +154,7 @@ def _finite(value: float) -> float:
 
 
 def loses_number(text: Any) -> str:
-    """What `int` or `float` drops of a text; empty if nothing."""
+    """Return what `int` or `float` drops of a text; empty if nothing."""
     if not isinstance(text, str) and text is not None:
         return ""
     spelled = to_text(text).strip()
@@ -162,7 +162,7 @@ def loses_number(text: Any) -> str:
 
 
 def loses_whole(text: Any) -> str:
-    """What `int` drops of a text; empty if nothing."""
+    """Return what `int` drops of a text; empty if nothing."""
     lost = loses_number(text)
     if lost or not isinstance(text, str):
         return lost
@@ -170,14 +170,14 @@ def loses_whole(text: Any) -> str:
 
 
 def loses_bool(text: Any) -> str:
-    """What `bool` drops of a text; empty if nothing."""
+    """Return what `bool` drops of a text; empty if nothing."""
     if not isinstance(text, str) or text.strip().lower() in TRUE_WORDS | FALSE_WORDS:
         return ""
     return "a value that is neither true nor false became false"
 
 
 def loses_octal(text: Any) -> str:
-    """What `toDecimal` drops; empty if nothing."""
+    """Return what `toDecimal` drops; empty if nothing."""
     return "" if OCTAL.fullmatch(to_text(text)) else "a value that is not octal became 0"
 
 

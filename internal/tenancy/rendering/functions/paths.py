@@ -16,7 +16,7 @@ _PATH_SAFE = "$&+,/:;=@~!*'()"
 
 
 def base(path: Any) -> str:
-    """The last element of a path."""
+    """Return the last element of a path."""
     text = to_text(path)
     if not text:
         return "."
@@ -24,7 +24,7 @@ def base(path: Any) -> str:
 
 
 def clean(path: Any) -> str:
-    """The shortest path that means the same."""
+    """Return the shortest path that means the same."""
     text = posixpath.normpath(to_text(path) or ".")
     return "/" + text.lstrip("/") if text.startswith("/") else text
 
@@ -42,7 +42,7 @@ def extension(path: Any) -> str:
 
 
 def url_parse(url: Any) -> dict[str, str]:
-    """The parts of a URL: scheme, userinfo, host, hostname, path, opaque, query, fragment."""
+    """Return the parts of a URL: scheme, userinfo, host, hostname, path, opaque, query, fragment."""
     text = to_text(url)
     try:
         parts = urlsplit(text)
@@ -69,7 +69,7 @@ def url_parse(url: Any) -> dict[str, str]:
 
 
 def url_join(parts: Any) -> str:
-    """The URL of the parts that `urlParse` gives; what is missing is left out."""
+    """Return the URL of the parts that `urlParse` gives; what is missing is left out."""
     if not isinstance(parts, Mapping):
         raise TemplateError("urlJoin: the value is not a mapping")
     given = {name: parts.get(name, "") for name in _PARTS}
@@ -92,7 +92,7 @@ def url_join(parts: Any) -> str:
 
 
 def quote_meta(text: Any) -> str:
-    """The text with everything escaped that means something in a pattern."""
+    """Return the text with everything escaped that means something in a pattern."""
     return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", to_text(text))
 
 

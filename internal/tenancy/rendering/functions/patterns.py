@@ -54,7 +54,7 @@ def regex_match(pattern: Any, text: Any) -> bool:
 
 
 def regex_find(pattern: Any, text: Any) -> str:
-    """The first match, or nothing."""
+    """Return the first match, or nothing."""
     found = _compiled(to_text(pattern)).search(_subject(text))
     return found.group() if found else ""
 
@@ -72,7 +72,7 @@ def regex_find_all(pattern: Any, text: Any, most: Any) -> list[str]:
 
 
 def regex_split(pattern: Any, text: Any, most: Any) -> list[str]:
-    """The parts between matches; at most so many when the number is not negative."""
+    """Return the parts between matches; at most so many when the number is not negative."""
     limit, subject, source = exact_int(most), _subject(text), to_text(pattern)
     if limit == 0:
         return []
@@ -117,7 +117,7 @@ def _replaced(pattern: Any, text: Any, parts: list[tuple[bool, str]]) -> str:
 
 
 def _matches(pattern: re.Pattern[str], subject: str) -> Iterator[re.Match[str]]:
-    """The matches as Go finds them: an empty one right after another does not count."""
+    """Yield the matches as Go finds them: an empty one right after another does not count."""
     end = -1
     for match in pattern.finditer(subject):
         if match.end() > match.start() or match.start() != end:
@@ -195,7 +195,7 @@ def _end_at_end(tree: Any) -> None:
 
 
 def _python_escape(found: re.Match[str]) -> str:
-    """Go's `\\z` is Python's `\\Z`, which Go does not have; other escapes are the same."""
+    r"""Return Go's `\z` as Python's `\Z`, which Go does not have; other escapes are the same."""
     if found[1] == "Z":
         raise TemplateError("a pattern uses \\Z; the end of the text is \\z or $")
     return r"\Z" if found[1] == "z" else found[0]

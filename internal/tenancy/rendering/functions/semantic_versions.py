@@ -11,7 +11,7 @@ from internal.tenancy.rendering.versions import Version, compare, parse, satisfi
 
 
 def semver(text: Any) -> Version:
-    """The version that a text spells; its fields are Major, Minor, Patch, Prerelease, Metadata."""
+    """Return the version that a text spells; its fields are Major, Minor, Patch, Prerelease, Metadata."""
     return text if isinstance(text, Version) else parse(to_text(text))
 
 

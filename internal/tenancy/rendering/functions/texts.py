@@ -25,7 +25,7 @@ _JS = str.maketrans(
 
 
 def to_host(url: Any) -> str:
-    """The host of a URL or of `host:port`, without port, path and brackets."""
+    """Return the host of a URL or of `host:port`, without port, path and brackets."""
     text = to_text(url).strip()
     if not text:
         return ""
@@ -42,13 +42,13 @@ def trunc63(text: Any) -> str:
 
 
 def trunc(length: int, text: Any) -> str:
-    """The first `length` characters, or the last when `length` is negative."""
+    """Return the first `length` characters, or the last when `length` is negative."""
     whole = to_text(text)
     return whole[length:] if length < 0 else whole[:length]
 
 
 def abbrev(width: int, text: Any) -> str:
-    """The text, or its beginning with `...` when it is longer than `width`."""
+    """Return the text, or its beginning with `...` when it is longer than `width`."""
     whole = to_text(text)
     if width < 4 or len(whole) <= width:
         return whole
@@ -63,7 +63,7 @@ def substr(start: int, end: int, text: Any) -> str:
 
 
 def title(text: Any) -> str:
-    """The first letter of every word in upper case, the rest untouched; words end at `-` and `.` too."""
+    """Return the first letter of every word in upper case, the rest untouched; words end at `-` and `.` too."""
     made: list[str] = []
     start = True
     for char in to_text(text):
@@ -73,7 +73,7 @@ def title(text: Any) -> str:
 
 
 def untitle(text: Any) -> str:
-    """The first letter of every word in lower case, the rest untouched."""
+    """Return the first letter of every word in lower case, the rest untouched."""
     return re.sub(r"(^|\s)(\S)", lambda m: m.group(1) + m.group(2).lower(), to_text(text))
 
 
@@ -83,7 +83,7 @@ def swapcase(text: Any) -> str:
 
 
 def initials(text: Any) -> str:
-    """The first letter of every word."""
+    """Return the first letter of every word."""
     return "".join(word[0] for word in to_text(text).split())
 
 
@@ -93,7 +93,7 @@ def plural(one: Any, many: Any, count: Any) -> Any:
 
 
 def abbrevboth(left: Any, right: Any, text: Any) -> str:
-    """The text without its beginning and end where it is too long, `...` in their places."""
+    """Return the text without its beginning and end where it is too long, `...` in their places."""
     offset, width, whole = exact_int(left), exact_int(right), to_text(text)
     if width < 4 or (offset > 0 and width < 7) or len(whole) <= width:
         return whole
@@ -136,7 +136,7 @@ def _wrapped(width: int, separator: str, text: str, *, cut_words: bool) -> str:
 
 
 def print_values(*values: Any) -> str:
-    """The values one after the other, a blank between two of which neither is text."""
+    """Return the values one after the other, a blank between two of which neither is text."""
     parts: list[str] = []
     for place, value in enumerate(values):
         if place and not isinstance(value, str) and not isinstance(values[place - 1], str):
@@ -147,19 +147,19 @@ def print_values(*values: Any) -> str:
 
 
 def println(*values: Any) -> str:
-    """The values with blanks between them, and a line break."""
+    """Return the values with blanks between them, and a line break."""
     parts = [to_text(value) for value in values]
     check_text_length(sum(map(len, parts)) + len(parts))
     return " ".join(parts) + "\n"
 
 
 def html(*values: Any) -> str:
-    """The values as HTML text."""
+    """Return the values as HTML text."""
     return _escaped(print_values(*values), _HTML)
 
 
 def js(*values: Any) -> str:
-    """The values as they stand inside a JavaScript string."""
+    """Return the values as they stand inside a JavaScript string."""
     text = _escaped(print_values(*values), _JS)
     return re.sub(r"[\x00-\x1f]", lambda m: f"\\u{ord(m.group()):04X}", text)
 
@@ -170,12 +170,12 @@ def _escaped(text: str, table: Mapping[int, str]) -> str:
 
 
 def capitalize(text: Any) -> str:
-    """The first letter in upper case, the others in lower case."""
+    """Return the first letter in upper case, the others in lower case."""
     return to_text(text).capitalize()
 
 
 def trim_all(characters: Any, text: Any) -> str:
-    """The text without any of the characters at both ends."""
+    """Return the text without any of the characters at both ends."""
     return to_text(text).strip(to_text(characters))
 
 
@@ -188,7 +188,7 @@ def replace(old: Any, new: Any, text: Any) -> str:
 
 
 def repeat(times: int, text: Any) -> str:
-    """The text so many times over."""
+    """Return the text so many times over."""
     whole = to_text(text)
     check_text_length(len(whole) * max(times, 0))
     return whole * max(times, 0)
@@ -203,12 +203,12 @@ def indent(width: int, text: Any) -> str:
 
 
 def nindent(width: int, text: Any) -> str:
-    """A line break, then `indent`."""
+    """Return a line break, then `indent`."""
     return "\n" + indent(width, text)
 
 
 def cat(*values: Any) -> str:
-    """The values with a blank between them; None is left out."""
+    """Return the values with a blank between them; None is left out."""
     return " ".join(to_text(value) for value in values if value is not None)
 
 
@@ -246,7 +246,7 @@ def camelcase(text: Any) -> str:
 
 
 def concat_text(*values: Any) -> str:
-    """The values one after the other: Jinja's `~`."""
+    """Return the values one after the other: Jinja's `~`."""
     parts = [to_text(value) for value in values]
     check_text_length(sum(map(len, parts)))
     return "".join(parts)

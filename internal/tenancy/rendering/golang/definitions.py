@@ -28,7 +28,7 @@ def extract(found: Sequence[Piece]) -> Definitions:
 
 
 def template_name(piece: Piece) -> str:
-    """The name after `define`, `block` or `template`. Raises TemplateError."""
+    """Return the name after `define`, `block` or `template`. Raises TemplateError."""
     if len(piece.tokens) < 2 or piece.tokens[1].kind != "string":
         raise TemplateError(
             f'{{{{ {piece.keyword} }}}} needs a name: {{{{ {piece.keyword} "x" }}}}'

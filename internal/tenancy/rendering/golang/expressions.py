@@ -25,10 +25,10 @@ class Scope(Protocol):
     """What names mean at this place in the template."""
 
     def dot(self, fields: Collection[str]) -> str:
-        """The expression for `.a.b`."""
+        """Return the expression for `.a.b`."""
 
     def variable(self, name: str) -> str:
-        """The expression for `$name`, or the root for `$`."""
+        """Return the expression for `$name`, or the root for `$`."""
 
 
 class Expression:
@@ -41,7 +41,7 @@ class Expression:
         self._method = ("", "")
 
     def whole(self) -> str:
-        """The pipeline that takes up all tokens."""
+        """Return the pipeline that takes up all tokens."""
         if not self._tokens:
             raise TemplateError("an expression is missing")
         text = self._pipeline()
@@ -113,7 +113,7 @@ class Expression:
         raise self._unexpected(token)
 
     def _chained(self, value: str) -> str:
-        """The value with the fields that follow it without a blank; the last may be a method."""
+        """Return the value with the fields that follow it without a blank; the last may be a method."""
         token = self._peek()
         if token is None or token.kind != "field" or token.spaced:
             return value
@@ -142,7 +142,7 @@ class Expression:
 
 
 def call(name: str, arguments: list[str]) -> str:
-    """The Jinja expression that calls a function with arguments in Go's order."""
+    """Return the Jinja expression that calls a function with arguments in Go's order."""
     if name in _FOLDED and arguments:
         return "(" + _FOLDED[name].join(arguments) + ")"
     if name == "not" and len(arguments) == 1:
@@ -157,7 +157,7 @@ def call(name: str, arguments: list[str]) -> str:
 
 
 def check_function(name: str) -> None:
-    """Raises when there is no such function, with the reason if it is left out on purpose."""
+    """Raise when there is no such function, with the reason if it is left out on purpose."""
     if name in REFUSED:
         raise UnsupportedConstruct(f"the function {name!r} is refused: {REFUSED[name]}")
     if name not in FUNCTIONS:

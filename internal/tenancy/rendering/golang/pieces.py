@@ -33,7 +33,7 @@ class Piece:
 
 
 def pieces(text: str) -> list[Piece]:
-    """The pieces of a template. Raises TemplateError."""
+    """Return the pieces of a template. Raises TemplateError."""
     found = list(_split(text))
     return [
         _trimmed(piece, found, place) if piece.kind == "text" else piece

@@ -40,7 +40,7 @@ class Token:
     spaced: bool
 
     def number(self) -> str:
-        """The number token as Jinja writes it: decimal, hexadecimal, octal and binary numbers of Go."""
+        """Return the number token as Jinja writes it: decimal, hexadecimal, octal and binary numbers of Go."""
         text = self.text.replace("_", "")
         try:
             if text[:1] == "0" and text[1:].isdecimal():
@@ -52,7 +52,7 @@ class Token:
             raise TemplateError("a number is not written as Go writes numbers") from None
 
     def literal(self) -> str:
-        """The value of a string token."""
+        """Return the value of a string token."""
         if self.text[0] == "`":
             return self.text[1:-1]
         try:
@@ -67,7 +67,7 @@ _GO_ESCAPE = re.compile(r"\\(x[0-7][0-9a-fA-F]|[01][0-7]{2}|U[0-9a-fA-F]{8}|.)",
 
 
 def _as_json(found: re.Match[str]) -> str:
-    """An escape of Go's that JSON lacks, as JSON has it; any other as it is."""
+    """Return an escape of Go's that JSON lacks, as JSON has it; any other as it is."""
     text = found[1]
     if text in {"a", "v"}:
         return {"a": "\\u0007", "v": "\\u000b"}[text]
@@ -82,7 +82,7 @@ def _decimal(text: str) -> int | float:
 
 
 def tokens(action: str) -> list[Token]:
-    """The tokens of an action's inside, blanks folded into `spaced`."""
+    """Return the tokens of an action's inside, blanks folded into `spaced`."""
     found: list[Token] = []
     spaced = False
     for match in _TOKEN.finditer(action):

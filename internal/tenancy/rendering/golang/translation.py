@@ -28,14 +28,14 @@ _END = {"if": "endif", "with": "endif", "range": "endfor"}
 
 
 def translate(text: str) -> str:
-    """The template as Jinja source. Raises TemplateError."""
+    """Return the template as Jinja source. Raises TemplateError."""
     parts = pieces(text)
     found = extract(parts)
     return _Translation(found.named, _assigned(parts)).run(found.main)
 
 
 def _assigned(parts: Sequence[Piece]) -> frozenset[str]:
-    """The variables that `=` assigns to somewhere in the template."""
+    """Return the variables that `=` assigns to somewhere in the template."""
     return frozenset(
         piece.tokens[0].text[1:]
         for piece in parts
@@ -72,11 +72,11 @@ class _Translation:
         self._left = MOST_PIECES
 
     def run(self, main: Sequence[Piece]) -> str:
-        """The Jinja source of a template that has no definitions any more."""
+        """Return the Jinja source of a template that has no definitions any more."""
         return "".join(self._body(main, ROOT))
 
     def _body(self, found: Sequence[Piece], root: str) -> Iterator[str]:
-        """A template's content, with variables and blocks of its own."""
+        """Yield a template's content, with variables and blocks of its own."""
         outer = self._blocks, self._root
         self._blocks, self._root = [_Block("", root)], root
         for piece in found:
@@ -119,7 +119,7 @@ class _Translation:
         self._calls.pop()
 
     def _keyword(self, found: list[Token]) -> list[str] | None:
-        """The Jinja statements for an action that starts with a keyword."""
+        """Return the Jinja statements for an action that starts with a keyword."""
         keyword, rest = found[0].text, found[1:]
         if keyword in {"if", "with"}:
             return self._condition(keyword, "if", rest)
@@ -226,11 +226,11 @@ class _Translation:
         raise TemplateError(f"the variable ${name} is not declared")
 
     def dot(self, fields: Collection[str]) -> str:
-        """The expression for `.a.b` here."""
+        """Return the expression for `.a.b` here."""
         return self._blocks[-1].dot + "".join(f"[{json.dumps(name)}]" for name in fields)
 
     def variable(self, name: str) -> str:
-        """The expression for `$name` here; `$` alone is the root."""
+        """Return the expression for `$name` here; `$` alone is the root."""
         if not name:
             return self._root
         found = self._find(name)

@@ -52,14 +52,14 @@ _BY_TYPE: Final[Mapping[str, ColumnKind]] = {
 
 
 def kind_of(type_name: str, category: str) -> ColumnKind:
-    """The kind of a type by its name and category in `pg_type`: A is an array, C a composite type."""
+    """Return the kind of a type by its name and category in `pg_type`: A is an array, C a composite type."""
     if category in ("A", "C"):
         return ColumnKind.STRUCTURE
     return _BY_TYPE.get(type_name, ColumnKind.TEXT)
 
 
 def select(table: str, columns: Mapping[str, ColumnKind]) -> str:
-    """The one statement: mapped columns only, all as text, in a stable order of bytes."""
+    """Return the one statement: mapped columns only, all as text, in a stable order of bytes."""
     names = [f"c{number}" for number in range(len(columns))]
     listed = ", ".join(
         f"{_expression(quote(column), kind)} AS {name}"
@@ -70,12 +70,12 @@ def select(table: str, columns: Mapping[str, ColumnKind]) -> str:
 
 
 def relation(table: str) -> str:
-    """A table with or without its schema, quoted."""
+    """Return a table with or without its schema, quoted."""
     return ".".join(quote(part) for part in table.split(".", 1))
 
 
 def quote(identifier: str) -> str:
-    """An identifier in double quotes, its own doubled."""
+    """Return an identifier in double quotes, its own doubled."""
     return '"' + identifier.replace("\0", "").replace('"', '""') + '"'
 
 
@@ -91,7 +91,7 @@ def _expression(column: str, kind: ColumnKind) -> str:
 
 
 def values(line: bytes, kinds: Sequence[ColumnKind]) -> list[str | None]:
-    """The values of one line of `COPY ... TO STDOUT` in the text format."""
+    """Return the values of one line of `COPY ... TO STDOUT` in the text format."""
     parts = line.split(b"\t")
     return [
         None if part == rb"\N" else _value(_unescaped(part), kind)
@@ -109,7 +109,7 @@ def _value(octets: bytes, kind: ColumnKind) -> str | None:
 
 
 def _moment(value: str) -> str:
-    """A time of the ISO style in UTC as RFC 3339; infinities and years before 1 stay as they are."""
+    """Return a time of the ISO style in UTC as RFC 3339; infinities and years before 1 stay as they are."""
     day, space, clock = value.partition(" ")
     if not space or value.endswith("BC"):
         return value

@@ -28,7 +28,7 @@ class Position:
 
     @classmethod
     def of(cls, row: Mapping[str, Any] | None) -> Position | None:
-        """The position in a row of POSITION; None for a server that has none."""
+        """Return the position in a row of POSITION; None for a server that has none."""
         if row is None or row["octets"] is None:
             return None
         return cls(row["system"], row["timeline"], row["octets"])

@@ -73,7 +73,7 @@ class PostgreSQLSettings:
 
     @classmethod
     async def of(cls, fields: Fields, context: SourceContext) -> PostgreSQLSettings:
-        """Settings as the registry has them. Raises SourceError for a missing Secret."""
+        """Return the settings as the registry has them. Raises SourceError for a missing Secret."""
         return cls(
             host=fields.host,
             port=fields.port,
@@ -132,7 +132,7 @@ class PostgreSQLSource:
             self.listener.start()
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         if self.listener is not None:
             await self.listener.close()
         kept, self._kept = self._kept, None
@@ -153,7 +153,7 @@ class PostgreSQLSource:
 
     @contextlib.asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
-        """The kept connection, or a new one, for one query. After an error it is closed, not kept."""
+        """Yield the kept connection, or a new one, for one query. After an error it is closed, not kept."""
         connection, self._kept = self._kept, None
         if connection is None or connection.is_closed():
             connection = await self._connected()
@@ -196,7 +196,7 @@ class PostgreSQLSource:
             await asyncio.sleep(CATCH_UP_PERIOD)
 
     async def _position(self, connection: Any) -> Position | None:
-        """The server's position; None for one that has none, such as a database like PostgreSQL."""
+        """Return the server's position; None for one that has none, such as a database like PostgreSQL."""
         async with self._errors(self._settings.read_timeout, "answer"):
             try:
                 return Position.of(await connection.fetchrow(POSITION))
@@ -332,7 +332,7 @@ class _Pages:
         self.rest: Page = []
 
     def take(self, chunk: bytes) -> list[Page]:
-        """The pages that a chunk completes."""
+        """Return the pages that a chunk completes."""
         *lines, self._unfinished = (self._unfinished + chunk).split(b"\n")
         full: list[Page] = []
         for line in lines:

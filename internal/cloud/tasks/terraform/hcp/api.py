@@ -98,7 +98,7 @@ class Document:
         return pagination.get("next-page")
 
     def included(self, kind: str, identity: str | None) -> Resource | None:
-        """The included resource of that type and id."""
+        """Return the included resource of that type and id."""
         for each in self.content.get("included") or ():
             if each["type"] == kind and each["id"] == identity:
                 found: Resource = each
@@ -131,7 +131,7 @@ class HCP:
     async def pages(
         self, path: str, query: Mapping[str, str] | None = None
     ) -> AsyncIterator[Document]:
-        """A list, page by page."""
+        """Yield a list, page by page."""
         number: int | None = 1
         while number is not None:
             paging = {"page[number]": str(number), "page[size]": str(PAGE)}
@@ -216,19 +216,19 @@ class HCP:
 
 
 def segment(text: str) -> str:
-    """A text as one segment of a path."""
+    """Return a text as one segment of a path."""
     return quote(text, safe="")
 
 
 def relation(resource: Resource, name: str) -> Resource | None:
-    """What a relationship points to: type and id."""
+    """Return what a relationship points to: type and id."""
     entry = (resource.get("relationships") or {}).get(name) or {}
     data = entry.get("data")
     return data if isinstance(data, dict) else None
 
 
 def _checked(address: str) -> str:
-    """Raises TaskRejected for an address to which no token is sent."""
+    """Raise TaskRejected for an address to which no token is sent."""
     try:
         url = URL(address)
         host = url.host or ""

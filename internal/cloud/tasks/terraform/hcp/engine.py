@@ -52,7 +52,7 @@ class Order:
         return self.input.annotations
 
     def configuration(self) -> Configuration:
-        """Raises TaskRejected."""
+        """Raise TaskRejected."""
         given = self.input
         return configuration(given.owner.namespace, given.instance, self.spec, self.annotations)
 
@@ -142,7 +142,7 @@ class Engine:
         )
 
     async def _refuse_to_build_twice(self) -> None:
-        """What was built in one workspace is not built again in another while that one is there."""
+        """Refuse to build again in another workspace what was built in one that is still there."""
         organization, name = self._built_in
         settings = self._settings
         if organization != settings.organization or name in ("", settings.name):

@@ -55,7 +55,7 @@ class Runs:
         self._in_doubt = False
 
     async def newest(self) -> Run | None:
-        """The last run that may apply, whoever made it."""
+        """Return the last run that may apply, whoever made it."""
         page = await self._api.get(self._path, {"page[size]": "1"})
         return next((run_of(each) for each in page.many), None)
 
@@ -75,7 +75,7 @@ class Runs:
         return None
 
     async def make(self, message: str, configuration: str, *, destroy: bool) -> Run:
-        """A new run, or the one that turns out to have been made after all."""
+        """Return a new run, or the one that turns out to have been made after all."""
         data = _new_run(self._workspace.identity, configuration, message, destroy=destroy)
         trouble: TaskError | None = None
         for _ in range(_ROUNDS):
@@ -125,7 +125,7 @@ class Runs:
             delay = min(delay * 1.5, _SLOW)
 
     async def read(self, identity: str) -> Run:
-        """The run with its plan and apply."""
+        """Return the run with its plan and apply."""
         document = await self._api.get(f"/runs/{segment(identity)}", {"include": "plan,apply"})
         return run_of(document.one, document)
 
@@ -147,7 +147,7 @@ class Runs:
             self._say(f"run {run.identity} could not be discarded: {error}")
 
     async def refuse_if_locked(self) -> None:
-        """Raises TaskError, which names who locked the workspace."""
+        """Raise TaskError, which names who locked the workspace."""
         found = await self._workspaces.read()
         if found is not None and found.holder is not None:
             raise TaskError(_locked(found))
@@ -172,7 +172,7 @@ class Runs:
         return None
 
     async def _first(self, mine: list[Run]) -> Run:
-        """The oldest counts. Others come from a request that was carried out after it was given up."""
+        """Return the oldest counts. Others come from a request that was carried out after it was given up."""
         mine = sorted(mine, key=lambda run: (run.created_at, run.identity))
         for run in mine[1:]:
             if not run.ended:
@@ -200,7 +200,7 @@ class Runs:
         return run
 
     async def _end(self, run: Run) -> None:
-        """A run of another attempt: what has begun to apply is let be, the rest is stopped."""
+        """Stop a run of another attempt, unless it has begun to apply."""
         self._say(f"waiting for the end of run {run.identity}, left behind by {run.ours}")
         while not run.ended:
             if run.status not in APPLYING:
@@ -218,8 +218,9 @@ class Runs:
             return
 
     async def _look_ahead(self, run: Run) -> Run:
-        """Why a run is queued: a person's lock may last, so it gives up its place for one; behind a
-        run that was made for the same reason it gives way to that one.
+        """Find out why a run is queued: a person's lock may last, so it gives up its place for one.
+
+        Behind a run that was made for the same reason it gives way to that one.
         """
         found = await self._workspaces.read()
         if found is None:

@@ -23,7 +23,7 @@ _PASSED: Final = frozenset({"passed", "overridden", "pending", "running", "unrea
 async def outputs(
     api: HCP, workspace: str, wanted: frozenset[str], sensitive: frozenset[str]
 ) -> Outputs:
-    """The outputs of the current state. Raises TaskError if some are missing."""
+    """Return the outputs of the current state. Raises TaskError if some are missing."""
     found: list[Output] = []
     for look in range(_LOOKS if wanted else 0):
         found = [each async for each in _found(api, workspace, wanted)]
@@ -37,7 +37,7 @@ async def outputs(
 
 
 async def outputs_of(api: HCP, workspace: str, configuration: Configuration) -> Outputs:
-    """The outputs that the configuration declares."""
+    """Return the outputs that the configuration declares."""
     return await outputs(api, workspace, configuration.outputs, configuration.sensitive)
 
 
@@ -53,7 +53,7 @@ async def _found(api: HCP, workspace: str, wanted: frozenset[str]) -> AsyncItera
 
 
 async def _revealed(api: HCP, resource: Resource) -> Output:
-    """Lists hide the values of sensitive outputs; each shows its own."""
+    """List hide the values of sensitive outputs; each shows its own."""
     attributes = resource["attributes"]
     if attributes.get("sensitive"):
         document = await api.get(f"/state-version-outputs/{segment(resource['id'])}")
@@ -123,7 +123,7 @@ _MOST: Final = 1200
 
 
 def tail(log: bytes) -> str:
-    """The errors of a log of JSON lines, or else the last lines that say something."""
+    """Return the errors of a log of JSON lines, or else the last lines that say something."""
     lines = [_COLORS.sub("", line).rstrip() for line in log.decode("utf-8", "replace").splitlines()]
     events = [event for event in map(event_of, lines) if event is not None]
     errors = [text for text in map(error_of, events) if text]

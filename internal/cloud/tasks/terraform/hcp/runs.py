@@ -102,7 +102,7 @@ class Run:
 
 
 def message_of(run_id: str, about: str) -> str:
-    """The message of an own run: it ends with the run id, by which it is found again."""
+    """Return the message of an own run: it ends with the run id, by which it is found again."""
     return f"{about} ({run_id})"
 
 

@@ -15,7 +15,7 @@ _LOOKS: Final = 30
 
 
 async def upload(api: HCP, workspace: str, archive: bytes) -> str:
-    """The id of a version that holds the archive and is ready.
+    """Return the id of a version that holds the archive and is ready.
 
     What got lost on the way is left behind unused, and a new version is made: an upload address is
     shown once, and good for one upload. No run is queued by it.

@@ -121,7 +121,7 @@ class Workspaces:
         return _workspace(document)
 
     async def find(self) -> Workspace | None:
-        """The workspace; None if there is none. Raises NotOurs."""
+        """Return the workspace; None if there is none. Raises NotOurs."""
         found = await self.read()
         if found is not None:
             self._check_ours(found)
@@ -152,7 +152,7 @@ class Workspaces:
         )
 
     async def ensure(self) -> Workspace:
-        """The workspace, made if there is none, with the settings of the spec. Raises NotOurs."""
+        """Return the workspace, made if there is none, with the settings of the spec. Raises NotOurs."""
         for _ in range(_ROUNDS):
             found = await self.find() or await self._make()
             if found is not None:

@@ -74,7 +74,7 @@ class Binary:
     async def _interrupt(
         self, process: asyncio.subprocess.Process, reading: "asyncio.Future[None]"
     ) -> None:
-        """A second cancellation is not heard until the command is over."""
+        """Wait for the command; a second cancellation takes effect when it is over."""
         for number in (signal.SIGINT, signal.SIGKILL):
             _signal(process, number)
             await _uninterrupted(asyncio.wait({reading}, timeout=self.grace))

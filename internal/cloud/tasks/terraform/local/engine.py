@@ -91,7 +91,7 @@ class LocalEngine:
         return wanted
 
     async def _plan(self, *more: str) -> Summary | None:
-        """What would change; None if nothing would, outputs included."""
+        """Return what would change; None if nothing would, outputs included."""
         self._say("planning")
         progress = _Progress(self._say)
         out = f"-out={_PLAN}"
