@@ -32,6 +32,7 @@ from .fleetrollout import (
 from .instance import (
     GCP,
     GKE,
+    AssignedChange,
     AssignedVersion,
     Bundle,
     ChildSummary,
@@ -72,6 +73,7 @@ __all__ = [
     "GKE",
     "GROUP",
     "VERSION",
+    "AssignedChange",
     "AssignedVersion",
     "Bundle",
     "ChildSummary",

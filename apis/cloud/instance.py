@@ -444,6 +444,23 @@ class ChildSummary(ApiModel):
     """Its run under way, or else its last one."""
 
 
+class AssignedChange(ApiModel):
+    """The change by which a rollout assigned a version."""
+
+    kind: str
+    """What it was, such as `RollOut` or `RollBack`."""
+    at: str
+    """When it was, to the microsecond."""
+    previous: str = ""
+    """The version that a rollback returns to."""
+    refused: str = ""
+    """Of a rollback, the version that was left."""
+    irreversible: bool = False
+    """Whether a rollback leaves the instance in this version."""
+    fix: bool = False
+    """Whether the instance had failed before."""
+
+
 class AssignedVersion(ApiModel):
     """A version that stands in place of the spec's."""
 
@@ -455,6 +472,8 @@ class AssignedVersion(ApiModel):
     """The version of the spec at that time. Once the spec has another one, the spec counts again."""
     assigned_at: MicroTime | None = None
     """When it was assigned."""
+    change: AssignedChange | None = None
+    """What the rollout did, so that its record can be restored."""
     message: str = ""
     """Why, in one sentence."""
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from apis.cloud import AssignedVersion, Instance
+from apis.cloud import AssignedChange, AssignedVersion, Instance
 from ctrlruntime.rollout import Change, change_record, read_change
 from internal.cloud.labels import RELEASE_ASSIGNMENT
 
@@ -31,6 +31,7 @@ class ReleaseAssignment:
             rollout=self.rollout,
             spec_version=self.spec_version,
             assigned_at=self.change.at,
+            change=AssignedChange.model_validate(change_record(self.change)),
             message=f"FleetRollout {self.rollout!r} assigned {self.version} in place of "
             f"{self.spec_version} of the spec: {self.change.kind.value}.",
         )
@@ -60,6 +61,24 @@ def recorded_assignment(annotations: Mapping[str, str]) -> ReleaseAssignment | N
         return None
     return ReleaseAssignment(
         rollout=rollout, version=version, spec_version=spec_version, change=change
+    )
+
+
+def lost_assignment(instance: Instance) -> ReleaseAssignment | None:
+    """Return the assignment that counts by the status and is not recorded any more: the annotation was edited."""
+    known = instance.status.assigned_version
+    if known is None or known.change is None:
+        return None
+    if recorded_assignment(instance.metadata.annotations or {}) is not None:
+        return None
+    change = read_change(known.change.model_dump(exclude_defaults=False))
+    if change is None or known.spec_version != instance.spec.sourcegraph_version:
+        return None
+    return ReleaseAssignment(
+        rollout=known.rollout,
+        version=known.version,
+        spec_version=known.spec_version,
+        change=change,
     )
 
 

@@ -20,7 +20,6 @@ from typing import Any, Final, Protocol
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.errors import Conflict, Invalid
-from internal.cloud.labels import RELEASE_ASSIGNMENT
 from internal.cosmos.labels import CREATED_BY
 from internal.tenancy.policies import CREATED_ONCE
 
@@ -33,8 +32,6 @@ GARBAGE: Final = "changed-by-hand"
 WITHIN: Final = float(os.environ.get("EDITS_ANSWERED_WITHIN", "60"))
 """Seconds for an answer. On an idle machine ten are enough for each."""
 
-NOT_ANSWERED: Final = frozenset({RELEASE_ASSIGNMENT})
-"""Keys whose edits are known to be silent: the assignment of a FleetRollout to an Instance."""
 SEED: Final = 20261123
 """Which edits the sample has, besides those of the label that caches select objects by."""
 SAMPLE: Final = 40
@@ -187,7 +184,7 @@ async def carry_out_all(scene: Scene, *, full: bool) -> list[Answer]:
         edit
         for _, manifest in sorted(objects.items())
         for edit in edits(manifest)
-        if edit.key not in NOT_ANSWERED and not is_the_users(edit, manifest)
+        if not is_the_users(edit, manifest)
     ]
     answers = []
     for edit in chosen if full else sample(chosen):

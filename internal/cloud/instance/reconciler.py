@@ -24,8 +24,15 @@ from internal.cloud.instance.reading import read, read_written
 from internal.cloud.instance.status import Facts, Hindrance, is_news, leaving, summarize
 from internal.cloud.instance.teardown import PROTECTED, is_protected, next_to_go, progress
 from internal.cloud.instance.walk import Walk
-from internal.cloud.labels import APPROVE_DELETION, FINALIZER, RETRY, is_extracted, is_paused
-from internal.cloud.release_assignment import assigned_version
+from internal.cloud.labels import (
+    APPROVE_DELETION,
+    FINALIZER,
+    RELEASE_ASSIGNMENT,
+    RETRY,
+    is_extracted,
+    is_paused,
+)
+from internal.cloud.release_assignment import assigned_version, format_assignment, lost_assignment
 from internal.cloud.subresource import Subresource
 
 LONGEST_NAME = 63
@@ -83,7 +90,25 @@ class InstanceReconciler:
                 instance, entry, replace(_nothing(instance, entry), hindrance=flaw)
             )
             return None
+        if await self._restore_assignment(entry):
+            return None  # the answer is in the cache and brings us back
         return await self._reconcile_object(instance, entry, owner)
+
+    async def _restore_assignment(self, entry: Entry) -> bool:
+        """Write the annotation of a rollout again that was edited; True if it was.
+
+        Without it the rollout would not know that it changed the instance, and would not return it.
+        """
+        lost = lost_assignment(read_written(entry)[0])
+        if lost is None:
+            return False
+        fields = {
+            "annotations": {RELEASE_ASSIGNMENT: format_assignment(lost)},
+            "resourceVersion": entry.resource_version,
+        }
+        with contextlib.suppress(NotFound, Conflict):  # what changed brings us back
+            await self.patcher.patch_metadata(Instance.mapping(), entry, fields)
+        return True
 
     async def _reconcile_object(
         self, instance: Instance, entry: Entry, owner: Owner

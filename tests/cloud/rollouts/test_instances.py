@@ -11,7 +11,11 @@ import pytest
 from apis.cloud import Instance
 from ctrlruntime.rollout import Change, ChangeKind
 from internal.cloud.labels import RELEASE_ASSIGNMENT
-from internal.cloud.release_assignment import ReleaseAssignment, format_assignment
+from internal.cloud.release_assignment import (
+    ReleaseAssignment,
+    format_assignment,
+    recorded_assignment,
+)
 from tests.cloud.instance.harness import NAMESPACE, Stage, instance
 
 pytestmark = pytest.mark.criterion("RO-FLEET-ASSIGN")
@@ -62,6 +66,25 @@ async def test_a_tool_that_drops_the_annotation_downgrades_nothing(stage: Stage)
     assert [item.spec.to_version for item in await stage.upgrades()] == ["5.2.0"]
     found = await stage.get("Instance")
     assert found.status.assigned_version.version == "5.2.0"
+
+
+@pytest.mark.criterion("H-R3")
+@pytest.mark.parametrize("edited", [None, "changed-by-hand"], ids=["removed", "changed"])
+async def test_an_annotation_of_a_rollout_that_was_edited_is_restored(
+    stage: Stage, edited: str | None
+) -> None:
+    await stage.apply(instance())
+    await stage.roll_out()
+    await assign(stage, record("5.2.0"))
+    await stage.carry_out("UpgradeInstanceTask", await stage.upgrade("5.2.0"))
+    before = (await stage.roll_out()).metadata.annotations[RELEASE_ASSIGNMENT]
+    await assign(stage, edited)
+    await stage.rest()
+    after = (await stage.get("Instance")).metadata.annotations[RELEASE_ASSIGNMENT]
+    assert recorded_assignment({RELEASE_ASSIGNMENT: after}) == recorded_assignment(
+        {RELEASE_ASSIGNMENT: before}
+    )
+    assert len(await stage.upgrades()) == 1
 
 
 async def test_a_change_of_the_spec_wins(stage: Stage) -> None:
