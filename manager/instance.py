@@ -13,6 +13,7 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.controller.annotations import PAUSED as LIBRARY_PAUSED
 from internal.cloud.bulk import Change, Result, apply_version
 from internal.cloud.labels import CONTROL_PLANE_MODE, PAUSED, RETRY
+from internal.cloud.release_assignment import version_that_counts
 from internal.cloud.waves import MONTHLY, PATCH, TYPES, Wave, place_of, plan, type_of
 from manager.cluster_flags import cluster_options, talk
 from manager.instance_views import describe, list_instances
@@ -177,7 +178,7 @@ def _percentages(given: tuple[str, ...]) -> dict[str, int]:
 def _show(wave: Wave, results: Sequence[Result], *, dry_run: bool) -> None:
     if dry_run:
         for item in wave.upgrade:
-            had = item.spec.sourcegraph_version
+            had = version_that_counts(item)
             click.echo(f"{place_of(item)}: would be upgraded, {had} -> {wave.to}")
     for result in results:
         click.echo(f"{result.name}: {result.change.value}, {result.detail}")

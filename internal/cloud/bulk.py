@@ -8,6 +8,7 @@ from apis.cloud import Instance
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.create_or_update import retry_on_conflict
 from ctrlruntime.client.errors import APIError, NotFound, TransportError
+from internal.cloud.release_assignment import version_that_counts
 from internal.cloud.waves import place_of, why_not
 
 
@@ -47,7 +48,7 @@ async def _apply(client: Client, listed: Instance, to: str) -> Result:
         reason = why_not(current, to)
         if reason:
             return Result(name, Change.SKIPPED, reason)
-        before = current.spec.sourcegraph_version
+        before = version_that_counts(current)
         if before != to:
             await _write(client, current, to)
         return Result(name, Change.UPGRADED, f"{before} -> {to}")

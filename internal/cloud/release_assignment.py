@@ -105,6 +105,12 @@ def assigned_version(instance: Instance) -> AssignedVersion | None:
     return known if known.spec_version == instance.spec.sourcegraph_version else None
 
 
+def version_that_counts(instance: Instance) -> str:
+    """Return the version that an instance, as it was read, is to have: assigned, or else the spec's."""
+    assigned = assigned_version(instance)
+    return instance.spec.sourcegraph_version if assigned is None else assigned.version
+
+
 def with_assigned_version(instance: Instance) -> Instance:
     """Return an instance whose spec has the version that counts."""
     assigned = assigned_version(instance)

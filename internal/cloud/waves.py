@@ -17,6 +17,7 @@ import semver
 from apis.cloud import Instance, ReleaseChannel
 from ctrlruntime.api import is_condition_true
 from internal.cloud.labels import INSTANCE_TYPE, is_extracted, pausing_annotation
+from internal.cloud.release_assignment import version_that_counts
 
 INTERNAL: Final = "internal"
 TRIAL: Final = "trial"
@@ -135,8 +136,9 @@ def _never(instance: Instance, to: str) -> str:
         return "it was taken out of management"
     if instance.metadata.deletion_timestamp is not None:
         return "it is being deleted"
-    if is_newer(instance.spec.sourcegraph_version, to):
-        return f"it has {instance.spec.sourcegraph_version}, which is newer"
+    version = version_that_counts(instance)
+    if is_newer(version, to):
+        return f"it has {version}, which is newer"
     return ""
 
 
@@ -159,7 +161,7 @@ def _unhealthy(instance: Instance) -> str:
 
 
 def _has(instance: Instance, to: str) -> bool:
-    return instance.spec.sourcegraph_version == to
+    return version_that_counts(instance) == to
 
 
 def _chosen(members: Sequence[Instance], percent: int, to: str, unhealthy: bool) -> list[Instance]:

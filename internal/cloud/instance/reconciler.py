@@ -169,8 +169,11 @@ class InstanceReconciler:
     async def _record_status(self, instance: Instance, entry: Entry, facts: Facts) -> float:
         """Write the status if it is news. Returns the seconds after which to look again, or 0."""
         before = instance.status
+        assigned = assigned_version(read_written(entry)[0])
+        if assigned is not None:
+            facts = replace(facts, assigned_by=assigned.rollout)
         after = summarize(before, facts, self.clock())
-        after.assigned_version = assigned_version(read_written(entry)[0])
+        after.assigned_version = assigned
         after.domains = held(
             instance.spec,
             before,

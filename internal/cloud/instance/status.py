@@ -59,6 +59,8 @@ class Facts:
     handled_retry: str = ""
     lease: str = ""
     """What is wrong with the end of its lease."""
+    assigned_by: str = ""
+    """The FleetRollout whose version counts; empty: the spec's does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +227,8 @@ def _deployed(facts: Facts) -> str:
         for child in facts.children or ()
         if not child.subresource.gates and child.status.phase in (Phase.FAILED, Phase.RETRYING)
     ]
-    return f"Version {facts.version} is deployed as in the spec.{''.join(trouble)}"
+    by = f"assigned by FleetRollout {facts.assigned_by!r}" if facts.assigned_by else "in the spec"
+    return f"Version {facts.version} is deployed as {by}.{''.join(trouble)}"
 
 
 def _paused(facts: Facts) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,6 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apis.cloud import Instance
+from ctrlruntime.rollout import Change, ChangeKind
+from internal.cloud.labels import RELEASE_ASSIGNMENT
+from internal.cloud.release_assignment import ReleaseAssignment, format_assignment
 from internal.cloud.waves import MONTHLY, PATCH, TYPES, is_newer, plan
 
 
@@ -203,3 +207,28 @@ def test_h_b7_versions_are_ordered_as_semver_says(prefix: str) -> None:
 def test_what_is_no_version_is_never_newer() -> None:
     assert not is_newer("insiders", "5.2.0")
     assert not is_newer("5.2.0", "insiders")
+
+
+@pytest.mark.criterion("H-B7")
+@pytest.mark.parametrize(
+    ("to", "reason", "has"),
+    [
+        ("5.1.5", "it has 5.2.0, which is newer", 0),
+        ("5.2.0", "it has 5.2.0 already", 1),
+        ("5.3.0", "", 1),
+    ],
+)
+def test_a_version_that_a_rollout_assigned_counts_in_place_of_the_specs(
+    to: str, reason: str, has: int
+) -> None:
+    assignment = ReleaseAssignment(
+        rollout="monthly",
+        version="5.2.0",
+        spec_version="5.1.0",
+        change=Change(ChangeKind.ROLLOUT, datetime(2026, 3, 1, tzinfo=UTC), "5.1.0"),
+    )
+    record = {RELEASE_ASSIGNMENT: format_assignment(assignment)}
+    made = plan([instance("src-1", "internal", annotations=record)], to, {"internal": 100})
+    assert [each.reason for each in made.passed] == ([reason] if reason else [])
+    assert made.counts.get("internal", (0, 0))[0] == has
+    assert len(made.upgrade) == (to == "5.3.0")

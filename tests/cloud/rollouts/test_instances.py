@@ -52,6 +52,8 @@ async def test_an_assigned_version_is_upgraded_to_and_the_spec_stays(stage: Stag
     assert ready.status.assigned_version.version == "5.2.0"
     assert ready.status.assigned_version.rollout == "monthly"
     assert ready.spec.sourcegraph_version == "5.1.0"
+    text = "Version 5.2.0 is deployed as assigned by FleetRollout 'monthly'."
+    assert ready.status.message == text
 
 
 async def test_a_tool_that_drops_the_annotation_downgrades_nothing(stage: Stage) -> None:
