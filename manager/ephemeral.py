@@ -63,7 +63,7 @@ def _ask(given: dict[str, Any], what: Callable[[Ephemerals], Awaitable[T]]) -> T
     except leases.Refused as error:
         raise click.ClickException(str(error)) from error
     except Conflict as error:
-        raise click.ClickException(f"somebody changed it just now, try again: {error}") from error
+        raise click.ClickException(f"it was changed just now, try again: {error}") from error
 
 
 @ephemeral.command()

@@ -58,7 +58,7 @@ def healthcheck(rpc_url: str, timeout: float, bind_address: str) -> None:
     except AddressError as error:
         raise click.ClickException(str(error)) from error
     if listener is None:
-        raise click.UsageError("--bind-address says not to serve")
+        raise click.UsageError("--bind-address is set not to serve")
     uvloop.run(serve_health(listener, address, deadline=timeout))
 
 

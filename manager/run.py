@@ -1,4 +1,4 @@
-"""`manager run`: connect, add the controllers, run until told to stop."""
+"""`manager run`: connect, add the controllers, run until requested to stop."""
 
 import os
 from contextlib import AsyncExitStack

@@ -24,7 +24,7 @@ class Client(Reader, Writer):
     A call raises APIError (by type: NotFound, Conflict, Invalid, ...) for what the server refuses,
     TransportError where no answer came, WriteOutcomeUnknown where a write may have been carried out.
     ``namespaced``, ``dry_run``, ``field_owner`` and ``field_validation`` give clients with other
-    defaults on the same connection; what a call says itself always wins.
+    defaults on the same connection; what a call sets itself always wins.
     """
 
     @classmethod

@@ -20,7 +20,7 @@ PATIENCE = 0.2
 def shared(auth: Authenticator, owner: asyncio.AbstractEventLoop) -> Authenticator:
     """``auth``, which belongs to the loop ``owner``, for use on another loop.
 
-    What we know is made anew, and so waits for nobody. Any other is asked on its own loop; while
+    A known one is made anew, and so waits for none. Any other is called on its own loop; while
     that is busy, the last credentials are used.
     """
     match auth:

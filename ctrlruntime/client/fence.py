@@ -1,4 +1,4 @@
-"""A fence: a word on every write, in the very turn of the loop in which its bytes leave.
+"""A fence: a check of every write, in the very turn of the loop in which its bytes leave.
 
 A request may wait: for a free slot, a connection, a retry, its turn on a busy loop, or because the
 process was stopped. Whoever must not write any more has to be asked after all of that.

@@ -99,7 +99,7 @@ class Connection(asyncio.BufferedProtocol):
     ) -> Answer:
         """Send a request and return its answer; only the head of one that is ``streamed``.
 
-        ``without_body`` says that the answer has none whatever its head announces (HEAD). Raises
+        ``without_body``: the answer has none, whatever its head announces (HEAD). Raises
         TimeoutError after ``timeout`` seconds, and BrokenConnection.
         """
         waiter = self._send(data, streamed=streamed, without_body=without_body)

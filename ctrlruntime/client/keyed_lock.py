@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 
 
 class KeyedLock:
-    """Lets those who come with the same key in one after the other. A key nobody holds costs nothing."""
+    """Lets those who come with the same key in one after the other. A key that is not held costs nothing."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()

@@ -153,7 +153,7 @@ class Transport:
     ) -> Response:
         """One request with its answer.
 
-        429, and 5xx with Retry-After, are repeated as the server asks; a 401 once with renewed
+        429, and 5xx with Retry-After, are repeated when the server allows; a 401 once with renewed
         credentials. ``timeout`` bounds each attempt from when it is sent; a connection that it needs
         has limits of its own, see TransportOptions. Raises APIError for any other answer of 400 or
         more, TransportError where none came, and WriteOutcomeUnknown where a write may have been
@@ -203,7 +203,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         timeout: float = 60.0,
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the pages of one list, as bodies. Raises Expired when the server no longer knows the list."""
+        """Yield the pages of one list, as bodies. Raises Expired when the server no longer has the list."""
         query = dict(params or {})
         if limit:
             query["limit"] = str(limit)

@@ -118,7 +118,7 @@ class Archive:
             if said != tarball.sha512:
                 raise ArchiveError(
                     f"{tarball.url} has SHA-512 {said[:16]}..., not {tarball.sha512[:16]}... as the "
-                    "index says: it was not installed"
+                    "index records: it was not installed"
                 )
             _unpack(packed, unpacked)
             folder.mkdir(parents=True, exist_ok=True)

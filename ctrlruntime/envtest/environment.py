@@ -221,7 +221,7 @@ class Environment:
 
     def _certified(self, user: User) -> Identity:
         if not isinstance(self.backend, SignsClients):
-            raise RuntimeError("this server knows no client certificates: only a real one does")
+            raise RuntimeError("this server accepts no client certificates: only a real one does")
         return self.backend.certified(user)
 
     def _address(self, user: str, direct: bool) -> tuple[str, bytes | None]:

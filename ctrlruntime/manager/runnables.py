@@ -184,6 +184,6 @@ class RunnableGroup:
 
 def _without_a_word(error: BaseException) -> RuntimeError:
     """Return the error of a runnable that a cancellation of its own ended: it must not be missing silently."""
-    ended = RuntimeError("a runnable was cancelled from within, though nobody had asked it to stop")
+    ended = RuntimeError("a runnable was cancelled from within, without a request to stop")
     ended.__cause__ = error
     return ended

@@ -218,7 +218,7 @@ class Application:
                 "Webhook failed", **_about(path, request), error=repr(error), exc_info=error
             )
             code = 500
-            response = refused(InternalError("the webhook failed; its log says why"))
+            response = refused(InternalError("the webhook failed; its log has the reason"))
         self._logger.debug("Webhook answered", **_about(path, request), allowed=response.allowed)
         return code, encode_review(api_version, request.uid, response)
 

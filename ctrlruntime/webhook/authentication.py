@@ -72,7 +72,7 @@ class TokenReviews:
         except Exception as error:  # noqa: BLE001 - the server lives, and the caller is told
             self._metrics.panics.inc()
             self._logger.error("Token review failed", error=type(error).__name__)
-            failure = Authentication(error="the webhook failed; its log says why")
+            failure = Authentication(error="the webhook failed; its log has the reason")
             return 500, _encode(review.api_version, failure)
         return 200, _encode(review.api_version, found)
 

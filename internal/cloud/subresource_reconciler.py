@@ -50,7 +50,7 @@ class SubresourceReconciler(Generic[R]):
     definitions: Definitions
     """Which CRDs are being deleted."""
     ready: Callable[[], Awaitable[object]] = _at_once
-    """Waited for before anything is granted: the limiter knows the runs."""
+    """Waited for before anything is granted: the limiter has counted the runs."""
     config_map: Callable[[str, str], Mapping[str, str] | None] = lambda _namespace, _name: None
     """The texts of a ConfigMap by namespace and name; None if there is none."""
     definition: Callable[[], TaskDefinition] | None = None

@@ -393,7 +393,7 @@ class _Pass:
     def _denied(self, item: BuiltResource, grant: Grant) -> Outcome:
         """Return the outcome where a right is missing: the tenant reports which, and is requeued once it may have been granted."""
         self._found.missing.add(grant)
-        message = f"{grant.summary}; the condition {GRANTED} says how to allow it"
+        message = f"{grant.summary}; the condition {GRANTED} shows how to allow it"
         self._logger.warning("Right missing", resource=item.resource.id, message=grant.summary)
         return Outcome(item.resource.id, State.FAILED, self._known_key(item.resource.id), message)
 

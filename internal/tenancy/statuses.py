@@ -106,7 +106,7 @@ class StatusWriter:
         conditions = conditions_of(entry.field("status") or {})
         message = (
             f"The annotation {PAUSED} stops all work on this object. Remove it to go on; until "
-            "then the rest of this status says how things were."
+            "then the rest of this status shows the last known state."
         )
         if entry.deletion_timestamp is not None:
             message += " It is being deleted, which waits as well."

@@ -123,7 +123,9 @@ class TemplateReconciler:
         try:
             return entry.typed(TenantRegistry)
         except ValidationError:
-            message = f"The TenantRegistry {name!r} cannot be read; its condition Ready says why."
+            message = (
+                f"The TenantRegistry {name!r} cannot be read; its condition Ready has the reason."
+            )
             return RegistryProblem("RegistryInvalid", message)
 
     def _announce(self, template: TenantTemplate, status: TenantTemplateStatus) -> None:
@@ -222,7 +224,7 @@ def _applied(counts: Counts, missing: int | None, *, was_applied: bool) -> Condi
         message = f"{counts.ready} of {total} tenants are ready."
         return new_condition("Applied", False, "NotAllTenantsReady", message)
     if missing is None and not was_applied:
-        message = "The rows were not read yet. The registry's condition Ready says why."
+        message = "The rows were not read yet. The registry's condition Ready has the reason."
         return new_condition("Applied", False, "RegistryNotRead", message)
     return new_condition("Applied", True, "AllTenantsReady", "All tenants are ready.")
 

@@ -84,7 +84,7 @@ def _section(family: Family) -> str:
 def _row(line: Requirement) -> str:
     said = line.text
     if line.decided:
-        said += f" **Ours:** {line.decided}"
+        said += f" **Here:** {line.decided}"
     if line.left_out:
         said += f" **Left out:** {line.left_out}"
     return f"| {line.id} | P{line.priority} | {said} |"

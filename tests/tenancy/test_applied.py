@@ -126,7 +126,7 @@ async def test_h_a5_a_change_that_is_not_rolled_out_is_not_applied(tmp_path: Pat
         # every tenant there is has the content, but one may be missing
         await fleet.template(configMaps=content("1"))
         found = await fleet.until(TenantTemplate, "app", "Applied", "False", "RegistryNotRead")
-        assert "The registry's condition Ready says why" in found.message
+        assert "The registry's condition Ready has the reason" in found.message
         async with checked(fleet, len(UIDS)):
             await fleet.template(configMaps=content("3"))
             place.with_suffix(".away").rename(place)

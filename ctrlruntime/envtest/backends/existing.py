@@ -80,7 +80,7 @@ class AttachedBackend:
     def certified(self, user: User) -> Identity:
         """Raise RuntimeError where the server accepts no client certificates."""
         if not isinstance(self.target, SignsClients):
-            raise RuntimeError("this server knows no client certificates: only a real one does")
+            raise RuntimeError("this server accepts no client certificates: only a real one does")
         return self.target.certified(user)
 
 

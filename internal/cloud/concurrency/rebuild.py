@@ -41,10 +41,10 @@ class LedgerKeeper:
     definition_of: Callable[[Subresource[Any]], TaskDefinition] = _own_definition
     """The definition of a subresource's task to use now."""
     wake: Callable[[RunOwner], None] = lambda _owner: None
-    """Called for owners that were found to hold a place without our doing: their next pass knows
+    """Called for owners that were found to hold a place without our doing: their next pass finds
     whether they still do."""
     gone: Callable[[str, str], None] = lambda _task, _uid: None
-    """Told of the task and UID of objects that are deleted (`TaskMetrics.forget`)."""
+    """Called with the task and UID of objects that are deleted (`TaskMetrics.forget`)."""
     namespaces: Collection[str] = ()
     """Those that are managed; none means all."""
     _reading: asyncio.Task[None] | None = field(default=None, init=False)

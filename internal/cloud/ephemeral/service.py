@@ -84,7 +84,7 @@ class Ephemerals:
             found = await self.client.get(Instance, name, namespace=self.namespace)
         except NotFound:
             raise Refused(
-                f"there is no instance {name} in {self.namespace}; `manager ephemeral list` says "
+                f"there is no instance {name} in {self.namespace}; `manager ephemeral list` shows "
                 "which there are"
             ) from None
         if not is_ephemeral(found.spec.instance_features):

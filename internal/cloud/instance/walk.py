@@ -185,7 +185,7 @@ def _annotations(at: Pass, subresource: Subresource[Any]) -> dict[str, str]:
 def _precious(subresource: Subresource[Any]) -> str:
     kind = subresource.kind.gvk().kind
     return (
-        f"The spec no longer asks for {kind}, and all that it made would go. Set "
+        f"The spec no longer has {kind}, and all that it made would go. Set "
         "spec.debug.enableDeletionProtection to false if that is meant, or restore the spec."
     )
 

@@ -43,7 +43,7 @@ def ending_of(code: int, last_words: bytes, unseal: Unseal) -> Ending:
 
 def _success(report: Report, unseal: Unseal) -> Ending:
     if report.state is not RunState.SUCCEEDED:
-        message = f"ended with exit code 0 but says {report.state}: {report.message}"
+        message = f"ended with exit code 0 but reported {report.state}: {report.message}"
         return Ending(state=RunState.FAILED, message=message)
     try:
         secrets = unseal(report.sealed) if report.sealed else {}
@@ -60,7 +60,7 @@ def _success(report: Report, unseal: Unseal) -> Ending:
 def _failure(code: int, report: Report) -> str:
     if report.state is RunState.RUNNING:
         doing = f" while it was at: {report.message}" if report.message else ""
-        return f"ended without a word, exit code {code}{doing}"
+        return f"ended without a report, exit code {code}{doing}"
     return report.message or f"ended with exit code {code}"
 
 

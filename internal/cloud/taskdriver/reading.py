@@ -42,7 +42,7 @@ def instance_reference(resource: Resource[Any, TaskStatus]) -> OwnerReference | 
 
 
 def instance_name(resource: Resource[Any, TaskStatus]) -> str:
-    """Return the name of an object's instance: by owner, else as its spec (`instanceName`) or its label says, else its own."""
+    """Return the name of an object's instance: by owner, else by its spec (`instanceName`) or label, else its own."""
     reference = instance_reference(resource)
     if reference is not None:
         return reference.name

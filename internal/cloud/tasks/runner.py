@@ -130,7 +130,7 @@ class _Execution:
         except ReportTooLong as error:
             message = f"the task is done, but {error}"
         except (TypeError, LookupError, ValueError) as error:
-            message = f"the task is done, but what it hands over cannot be: {error}"
+            message = f"the task is done, but its outputs cannot be kept: {error}"
         else:
             return self.end(ExitCode.SUCCEEDED, report)
         return self.end(ExitCode.REJECTED, Report(state=RunState.FAILED, message=message))

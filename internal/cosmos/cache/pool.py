@@ -15,7 +15,7 @@ class Pool:
     def __init__(self, size: int) -> None:
         """Raise ValueError for a pool without places."""
         if size < 1:
-            raise ValueError(f"a pool of {size} lets nobody in; it has to have at least 1 place")
+            raise ValueError(f"a pool of {size} admits none; it has to have at least 1 place")
         self._all = asyncio.Semaphore(size)
         self._suspects = asyncio.Semaphore(max(size // 2, 1))
         self.waiting = 0

@@ -20,7 +20,7 @@ class Findings(AggregateError):
     def append(self, error: Exception, step: str = "") -> None:
         """Add a failure. What the server refuses for good is a failure of the spec."""
         if is_refused(error):
-            error = InvalidSpec(f"the server refuses what the spec asks for: {error}")
+            error = InvalidSpec(f"the server refuses what the spec requests: {error}")
         super().append(error, step)
 
     @property

@@ -238,7 +238,7 @@ def _await_end(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
     elif not facts.node_set:
         _fail(status, facts, f"CosmosFullNode {spec.full_node_ref.name} is gone", now)
     elif not facts.paused:
-        _fail(status, facts, f"somebody let {pod} come back", now)
+        _fail(status, facts, f"{pod} was let come back by another client", now)
     elif not facts.wanted:
         _fail(status, facts, f"{pod} is no longer a node of the set", now)
     elif facts.pod_gone:
@@ -291,7 +291,7 @@ def _interruption(spec: Spec, status: Status, facts: Facts) -> str:
     if not facts.node_set:
         return f"CosmosFullNode {spec.full_node_ref.name} is gone"
     if facts.held and not facts.paused:
-        return f"somebody let {_pod(status)} come back"
+        return f"{_pod(status)} was let come back by another client"
     if not facts.wanted:
         return f"{_pod(status)} is no longer a node of the set"
     return ""

@@ -192,7 +192,7 @@ class StatefulJobReconciler:
             source = self.sources.newest(found.job.spec.selector, namespace)
         if source.size is None:
             raise ValueError(
-                f"VolumeSnapshot {source.name} does not tell its restoreSize, so nobody knows how large a "
+                f"VolumeSnapshot {source.name} has no restoreSize, so it is unknown how large a "
                 "claim it needs"
             )
         return source

@@ -16,7 +16,7 @@ Urgent = Callable[[Update], bool]
 
 UNKNOWN: Final = Health(False, False, "nothing is known of it yet", known=False)
 """The health of a Pod that was not polled yet."""
-SCALING: Final = "the number of Pods is brought about first"
+SCALING: Final = "the number of Pods comes first"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

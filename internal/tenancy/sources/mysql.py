@@ -147,7 +147,7 @@ class MySQLSource:
     def _check_encryption(self, connection: Any) -> None:
         writer = connection._writer
         if self._settings.tls and (writer is None or writer.get_extra_info("cipher") is None):
-            raise InsecureConnection("the database offers no TLS, which the registry asks for")
+            raise InsecureConnection("the database offers no TLS, which the registry requires")
 
     async def _read(
         self, connection: Any, statement: str, columns: Sequence[str]

@@ -24,7 +24,7 @@ class GuardedConnection(aiomysql.Connection):  # type: ignore[misc]
     async def _request_authentication(self) -> None:
         """Check TLS and plugin of the server's greeting before anything is sent."""
         if self._ssl_context and not self.server_capabilities & CLIENT.SSL:
-            raise InsecureConnection("the database offers no TLS, which the registry asks for")
+            raise InsecureConnection("the database offers no TLS, which the registry requires")
         self._check(self._client_auth_plugin or self._server_auth_plugin)
         if not self.server_capabilities & CLIENT.PLUGIN_AUTH:
             self._check("mysql_old_password")

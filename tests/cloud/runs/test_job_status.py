@@ -105,7 +105,7 @@ def test_what_keeps_it_from_running_is_said_while_it_waits(shape: Manifest, mess
 def test_a_pod_that_nobody_saw_end_is_a_failure_that_may_go_away() -> None:
     run = told(job(FAILED))
     assert (run.state, run.retryable) == (RunState.FAILED, True)
-    assert "nobody knows how it ended" in run.message
+    assert "how it ended is unknown" in run.message
 
 
 def test_a_success_whose_words_are_lost_is_none() -> None:

@@ -91,7 +91,7 @@ def test_secret_outputs_that_do_not_open_are_no_success() -> None:
     ("code", "words", "message"),
     [
         (0, b'["other"]', "its result cannot be read"),
-        (0, b'{"state": "Running"}', "exit code 0 but says Running"),
+        (0, b'{"state": "Running"}', "exit code 0 but reported Running"),
         (7, b"", "ended with exit code 7, and it wrote no result"),
         (1, b'{"state": "Succeeded", "message": "fine"}', "fine"),
         (

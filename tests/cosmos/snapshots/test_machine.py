@@ -437,7 +437,7 @@ def test_a_node_that_somebody_let_come_back_makes_no_snapshot() -> None:
     schedule.cluster.status.scheduled_snapshot_status.clear()
     schedule.look()
     assert schedule.status.last_snapshot is not None
-    assert schedule.status.last_snapshot.failed == f"somebody let {SET}-0 come back"
+    assert schedule.status.last_snapshot.failed == f"{SET}-0 was let come back by another client"
     assert not schedule.held
 
 

@@ -95,7 +95,7 @@ def _ending(job: Manifest, pod: Manifest | None, unseal: Unseal) -> Ending:
         return Ending(state=RunState.TIMED_OUT, message=message)
     if pod is None:
         message = (
-            "its Pod is gone, and nobody knows how it ended: it was deleted, or its node is lost"
+            "its Pod is gone, and how it ended is unknown: it was deleted, or its node is lost"
         )
         return Ending(state=RunState.FAILED, message=message)
     return _failure(pod, unseal)

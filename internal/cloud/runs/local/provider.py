@@ -300,7 +300,7 @@ async def _over(folder: RunFolder, timeout: float) -> None:
         async with asyncio.timeout(timeout):
             await over.wait()
     except TimeoutError:
-        message = f"the run in {folder.path} has not ended {timeout:g} s after it was told to"
+        message = f"the run in {folder.path} has not ended {timeout:g} s after it was requested to"
         raise TimeoutError(message) from None
     finally:
         watch.close()

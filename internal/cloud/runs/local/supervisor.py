@@ -6,7 +6,7 @@ A program of its own:
 
 Needs the standard library alone, so that it starts in no time. It is handed the lock of the run,
 held; it and the task hold it, and the pipe `alive`, until the last of them is gone, which is how
-everybody else knows. Orders come by the pipe `orders`; how it went is in `outcome.json`.
+all others find out. Orders come by the pipe `orders`; how it went is in `outcome.json`.
 
 It has no parent that waits: whoever starts it waits for a process that ends once the run is claimed.
 """

@@ -106,7 +106,7 @@ class Objects:
             into.written[located.ref] = answer
             into.changed += live is None or _version(live) != _version(answer)
             return
-        raise TaskError(f"{located.ref} changes all the time: somebody else writes it too")
+        raise TaskError(f"{located.ref} changes all the time: another client writes it too")
 
     async def _create(self, located: Located, manifest: Manifest) -> Manifest:
         """Return a first apply creates, or fails with Conflict if another client was faster."""

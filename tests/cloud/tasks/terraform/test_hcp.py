@@ -66,7 +66,7 @@ async def test_a_run_of_the_same_id_is_adopted_whatever_its_state(bench: HCPBenc
     assert again == first
     assert len(runs(bench)) == 1
     runs(bench)[0].status = "discarded"
-    with pytest.raises(TaskError, match="was discarded by somebody"):
+    with pytest.raises(TaskError, match="was discarded by a person"):
         await bench.apply()
     assert len(runs(bench)) == 1
 
@@ -194,7 +194,7 @@ async def test_h_b4_a_plan_that_a_person_discards_is_not_tried_again(bench: HCPB
 
     with pytest.raises(TaskRejected) as caught:
         await bench.task().run(replace(bench.context(), progress=discard))
-    assert "was discarded by somebody" in str(caught.value)
+    assert "was discarded by a person" in str(caught.value)
     assert "until the spec changes or a retry is asked for" in str(caught.value)
     assert [(run.status, run.confirmed) for run in runs(bench)] == [("discarded", 0)]
 
@@ -327,7 +327,7 @@ async def test_a_soft_failure_of_a_policy_waits_for_somebody(bench: HCPBench) ->
 
     def override(doing: str) -> None:
         bench.workbench.said.append(doing)
-        if "somebody has to override" in doing:
+        if "a person has to override" in doing:
             runs(bench)[0].status = "policy_checked"
 
     context = replace(bench.context(), progress=override)
@@ -373,7 +373,7 @@ async def test_a_mandatory_policy_is_named(bench: HCPBench) -> None:
     [
         ("canceled", "was cancelled"),
         ("force_canceled", "by force"),
-        ("discarded", "discarded by somebody"),
+        ("discarded", "discarded by a person"),
         ("policy_soft_failed", "broke a policy"),
     ],
 )
@@ -518,7 +518,7 @@ async def test_an_unknown_organization_and_a_plain_address(bench: HCPBench) -> N
 
 @pytest.mark.parametrize(
     ("doing", "ended"),
-    [("plans", "canceled"), ("somebody has to override", "discarded"), ("applies", "canceled")],
+    [("plans", "canceled"), ("a person has to override", "discarded"), ("applies", "canceled")],
 )
 async def test_cancelled_it_stops_its_run(bench: HCPBench, doing: str, ended: str) -> None:
     bench.server.world.gates = ["policy_override"] if ended == "discarded" else []
@@ -589,7 +589,7 @@ async def test_vcs_mode_only_looks_on(bench: HCPBench) -> None:
 
     def confirm(doing: str) -> None:
         bench.workbench.said.append(doing)
-        if "waits for somebody to confirm it" in doing:
+        if "waits for a person to confirm it" in doing:
             world.confirm(commit)
 
     before = len(bench.server.requests)

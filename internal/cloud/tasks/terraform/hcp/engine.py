@@ -123,7 +123,7 @@ class Engine:
         if workspace is None:
             raise TaskError(
                 f"workspace {self._settings.name} is not there:"
-                " in tfcRunsMode vcs somebody else makes it"
+                " in tfcRunsMode vcs another system makes it"
             )
         runs = self._runs(workspace)
         newest = await runs.newest()

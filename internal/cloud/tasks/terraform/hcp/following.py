@@ -116,7 +116,7 @@ class Runs:
         while True:
             run = await self.read(run.identity)
             if run.status != status:
-                waits = " and waits for somebody to confirm it" if run.confirmable else ""
+                waits = " and waits for a person to confirm it" if run.confirmable else ""
                 self._say(f"run {run.identity} {run.doing}{waits}")
                 delay, status = _QUICK, run.status
             if run.ended:

@@ -14,7 +14,7 @@ from internal.cloud.tasks.terraform.hcp.api import Document, Resource, relation
 SUCCEEDED: Final = frozenset({"applied", "planned_and_finished"})
 FAILED: Final[Mapping[str, str]] = {
     "errored": "errored",
-    "discarded": "was discarded by somebody",
+    "discarded": "was discarded by a person",
     "canceled": "was cancelled",
     "force_canceled": "was cancelled by force: look at the state before anything else",
     "policy_soft_failed": "broke a policy in a run that only plans",
@@ -30,7 +30,7 @@ _DOING: Final[Mapping[str, str]] = {
     "cost_estimating": "has its costs estimated",
     "cost_estimated": "has had its costs estimated",
     "policy_checking": "is checked against policies",
-    "policy_override": "broke a policy: somebody has to override or discard it",
+    "policy_override": "broke a policy: a person has to override or discard it",
     "policy_checked": "has passed the policies",
     "planned": "is planned",
     "confirmed": "is confirmed",
