@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from apis.cloud import FleetRollout
 from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.errors import Forbidden
@@ -20,8 +21,8 @@ from tests.manifests.installation import (
 )
 from tests.tenancy.rights_scenario import USER
 
-DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
-"""A kind that the manager owns nothing by."""
+OWNERS_OF_NOTHING = {GroupVersionKind("apps", "v1", "Deployment"), FleetRollout.gvk()}
+"""Kinds that the manager owns nothing by."""
 
 
 @pytest.mark.criterion("rbac")
@@ -37,14 +38,12 @@ async def test_the_right_to_finalizers_is_what_owner_references_take(tmp_path: P
             folder=tmp_path / "u", users=users
         ) as environment:
             account = environment.client(USER)
-            for owner in [
-                Tenant.gvk(),
-                TenantTemplate.gvk(),
-                *(kind.gvk() for kind in find_kinds(load(("apis.cloud",)))),
-            ]:
+            cloud = {kind.gvk() for kind in find_kinds(load(("apis.cloud",)))}
+            for owner in [Tenant.gvk(), TenantTemplate.gvk(), *(cloud - OWNERS_OF_NOTHING)]:
                 await account.create(owned_by(owner), dry_run=True)
-            with pytest.raises(Forbidden, match="cannot set blockOwnerDeletion"):
-                await account.create(owned_by(DEPLOYMENT), dry_run=True)
+            for owner in OWNERS_OF_NOTHING:
+                with pytest.raises(Forbidden, match="cannot set blockOwnerDeletion"):
+                    await account.create(owned_by(owner), dry_run=True)
 
 
 def owned_by(owner: GroupVersionKind) -> dict[str, Any]:

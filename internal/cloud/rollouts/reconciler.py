@@ -86,11 +86,11 @@ class FleetRolloutReconciler:
         self, rollout: FleetRollout, entry: Entry, strategy: Strategy
     ) -> Result | None:
         spec, now = rollout.spec, self.clock()
-        fleet, decision = await self._decide(entry, spec, strategy)
+        fleet, decision, seen = await self._decide(entry, spec, strategy)
         for change in decision.changes:
-            await self._assign(entry, change)
+            await self._assign(entry, change, seen[change.name])
         if decision.changes:
-            fleet, decision = await self._decide(entry, spec, strategy)
+            fleet, decision, _ = await self._decide(entry, spec, strategy)
         await self.yielder.maybe_yield()
         if not fleet.members and _is_superseded(fleet):
             after = superseded(rollout.status, spec, SUPERSEDED, entry.generation, now)
@@ -105,15 +105,18 @@ class FleetRolloutReconciler:
 
     async def _decide(
         self, entry: Entry, spec: FleetRolloutSpec, strategy: Strategy
-    ) -> tuple[Fleet, Decision]:
+    ) -> tuple[Fleet, Decision, dict[str, Entry]]:
+        """Return what is decided, and by name the instances that it was decided on."""
         now = self.clock()
+        listed = sorted(self.instances.by_index(NAMESPACE, entry.namespace), key=_name)
         found = []
-        for item in sorted(self.instances.by_index(NAMESPACE, entry.namespace), key=_name):
+        for item in listed:
             found.append(self._memo.compute(item.uid, item.resource_version, _maker(item)))
             await self.yielder.maybe_yield()
         fleet = fleet_of(entry.name, spec, found, self._newer(entry), now)
         await self.yielder.maybe_yield()  # each step takes 30 ms for 10,000 instances
-        return fleet, decide(spec.target_version, fleet.members, strategy, now)
+        decision = decide(spec.target_version, fleet.members, strategy, now)
+        return fleet, decision, {item.name: item for item in listed}
 
     def _newer(self, entry: Entry) -> list[Rival]:
         """Return the rollouts of the namespace that were created later and were not aborted."""
@@ -125,11 +128,11 @@ class FleetRolloutReconciler:
                 found.append(Rival(name=other.name, selector=spec.get("selector") or {}))
         return sorted(found, key=lambda item: item.name)
 
-    async def _assign(self, entry: Entry, change: Assignment) -> None:
-        """Write a version onto an instance, unless the instance changed since the decision."""
-        found = self.instances.get(change.name, namespace=entry.namespace)
-        if found is None:
-            return
+    async def _assign(self, entry: Entry, change: Assignment, found: Entry) -> None:
+        """Write a version onto an instance, unless it is no longer as `found`, on which was decided.
+
+        Another manager may have changed it since, and the cache may know: it must not be changed twice.
+        """
         assignment = ReleaseAssignment(
             rollout=entry.name,
             version=change.version,
