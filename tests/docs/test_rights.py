@@ -55,4 +55,4 @@ def test_h_d4_each_right_of_the_manager_that_gives_more_is_documented_as_its_own
 def test_h_d4_the_manager_has_no_right_to_give_what_it_does_not_have() -> None:
     assert [right for right in granted() if right[1] in NEVER or right[0] == "*"] == []
     (holder,) = (holder for right, holder in documented() if "`bind`" in right)
-    assert holder.strip() == "nobody"
+    assert holder.strip() == "none"

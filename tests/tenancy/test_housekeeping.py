@@ -87,7 +87,8 @@ def sizes(world: World) -> dict[str, int]:
     kinds = (Manager, TenantReconciler, RegistryReconciler, TemplateReconciler)
     roots = [thing for thing in gc.get_objects() if type(thing) in kinds and belongs(thing, world)]
     seen: set[int] = set()
-    for root in roots:
+    # The collector's order changes from look to look, and what is reached first has the path.
+    for root in sorted(roots, key=lambda thing: kinds.index(type(thing))):
         for path, size in walk(root, type(root).__name__, seen, depth=0):
             found[path] = max(size, found.get(path, 0))
     return found

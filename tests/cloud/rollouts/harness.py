@@ -22,6 +22,7 @@ from typing import Any, Self
 from apis.cloud import FleetRollout, FleetRolloutStatus, Instance
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
+from ctrlruntime.client.patches import difference
 from ctrlruntime.envtest import Environment
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
@@ -261,8 +262,10 @@ class Fleet:
         same = reported == (status["phase"], status["version"], assigned)
         if same and item.status.observed_generation == item.metadata.generation:
             return
+        before = item.to_manifest().get("status", {})
+        patch = {"status": difference(before, {**before, **status})}
         await self.client.patch_status(
-            Instance, item.metadata.name or "", {"status": status}, namespace=NAMESPACE
+            Instance, item.metadata.name or "", patch, namespace=NAMESPACE
         )
 
 
