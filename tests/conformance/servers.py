@@ -61,7 +61,7 @@ class RealServer:
 
 @cache
 def _anybody() -> ssl.SSLContext:
-    """Trusts every server, and so reads no authorities, which takes longer than most requests."""
+    """Trust every server, and so read no authorities, which takes longer than most requests."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context

@@ -9,6 +9,7 @@ import pytest
 
 from .conftest import define
 from .hooks import serve
+from .test_admission import MUTATING, Hook, patch
 from .wire import Api
 
 pytestmark = pytest.mark.custom
@@ -120,3 +121,36 @@ async def test_a_failing_webhook_refuses_the_write(
     code, reason, message = await api.fails("POST", ropes.replace("/v1/", "/v2/"), rope(api, "r"))
     assert (code, reason) == (500, "")
     assert message == f"conversion webhook for {api.group}/v2, Kind=Rope failed: no idea"
+
+
+@pytest.fixture
+async def admission() -> AsyncIterator[Hook]:
+    made = Hook()
+    async with serve(made.answer) as hooks:
+        made.url, made.client = hooks.url, hooks.client_config()
+        yield made
+
+
+async def test_hooks_of_another_version_are_shown_that_version(
+    api: Api, ropes: str, admission: Hook
+) -> None:
+    """matchPolicy Equivalent: what a hook changes in its version is in the version that was sent."""
+    rules = [
+        {
+            "apiGroups": [api.group],
+            "apiVersions": ["v1"],
+            "operations": ["CREATE", "UPDATE"],
+            "resources": ["ropes"],
+        }
+    ]
+    changed = patch({"op": "replace", "path": "/spec/size", "value": 9})
+    admission.respond = lambda _: changed
+    await admission.install(api, MUTATING, admission.config(api, rules=rules))
+    v2 = ropes.replace("/v1/", "/v2/")
+    made = await api.create(v2, rope(api, "r"))
+    (asked,) = admission.asked
+    assert asked["object"]["apiVersion"] == f"{api.group}/v1"
+    assert asked["object"]["spec"] == {"size": 7}
+    assert asked["requestKind"]["version"] == "v2"
+    assert made["spec"] == {"length": "9"}
+    assert (await api.get(f"{ropes}/r"))["spec"] == {"size": 9}

@@ -112,7 +112,7 @@ def requests_of(config: pytest.Config, full: int) -> int:
 async def compare(
     pair: Pair, masking: Masking, subjects: Sequence[Subject], oracle: Oracle, requests: int
 ) -> Histogram:
-    """Fails with the shortest scripts that tell the two apart."""
+    """Fail with the shortest scripts that tell the two apart."""
     histogram = Histogram()
     replay = Replay(pair, masking, histogram, f"o{SEED}")
     drawn = draw(subjects, oracle, requests)

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
@@ -16,6 +16,7 @@ from ctrlruntime.client.selectors import selector_matches
 from ctrlruntime.envtest.merge.patches import PatchError, json_patch
 from ctrlruntime.envtest.server import conversion
 from ctrlruntime.envtest.server.conditions import ConditionError, conditions_hold
+from ctrlruntime.envtest.server.conversion_webhook import ConversionWebhook, converts
 from ctrlruntime.envtest.server.errors import StatusError, bad_request, internal
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.request import Request
@@ -40,6 +41,16 @@ class Call:
     operation: str
     new: Manifest
     old: Manifest | None
+    forms: dict[str, tuple[Manifest, Manifest | None]] = field(default_factory=dict)
+    """New and old in versions that a conversion webhook made for hooks that match an equivalent version."""
+
+    def form(self, version: str) -> tuple[Manifest, Manifest | None]:
+        """Return new and old in a version of the kind."""
+        if version in self.forms:
+            return self.forms[version]
+        current = self.request.version
+        new = _in_version(self.kind, self.new, current, version) if self.new else self.new
+        return new, _in_version(self.kind, self.old, current, version) if self.old else None
 
     @property
     def seen(self) -> Manifest:
@@ -70,6 +81,7 @@ class Admission:
     ) -> Manifest:
         """Return the object after all mutating webhooks. Raises StatusError where one denies."""
         call = Call(kind, request, operation, new, old)
+        await self._convert(_MUTATING, call)
         hooks = self._matching(_MUTATING, call)
         states: dict[int, bytes] = {}
         for index, hook in enumerate(hooks):
@@ -86,6 +98,7 @@ class Admission:
     ) -> None:
         """Raise StatusError where a webhook denies; all are asked at once."""
         call = Call(kind, request, operation, new, old)
+        await self._convert(_VALIDATING, call)
         hooks = self._matching(_VALIDATING, call)
         if not hooks:
             return
@@ -104,10 +117,44 @@ class Admission:
         if response is not None and response.get("patchType") != "JSONPatch":
             raise internal(f'failed calling webhook "{name}": invalid patchType')
         try:
+            version = _wanted_version(hook, call)
             operations = orjson.loads(base64.b64decode(patch))
-            call.new = json_patch(call.new, operations)
+            changed = json_patch(call.form(version)[0], operations)
         except (PatchError, ValueError) as error:
             raise internal(f'failed to apply the patch of webhook "{name}": {error}') from None
+        await self._take(call, changed, version)
+
+    # -- versions --------------------------------------------------------------------------
+
+    async def _convert(self, resource: str, call: Call) -> None:
+        """Have the conversion webhook make the versions that hooks want and the request does not have."""
+        call.forms.clear()
+        if not converts(call.kind):
+            return
+        webhook = ConversionWebhook(self._client)
+        for version in self._other_versions(resource, call):
+            old = await webhook.form(call.kind, call.old, version) if call.old else None
+            new = await webhook.form(call.kind, call.new, version) if call.new else call.new
+            call.forms[version] = (new, old)
+
+    def _other_versions(self, resource: str, call: Call) -> set[str]:
+        return {
+            version
+            for record in self._state.storage.bucket(resource).scan()
+            for hook in record.obj.get("webhooks") or ()
+            for rule in hook.get("rules") or ()
+            if (version := _version_for(rule, hook, call)) not in ("", call.request.version)
+        }
+
+    async def _take(self, call: Call, changed: Manifest, version: str) -> None:
+        """Go on with what a hook made of the object, in the version that it was shown."""
+        current = call.request.version
+        if version not in call.forms:
+            call.new = _in_version(call.kind, changed, version, current)
+        else:
+            webhook = ConversionWebhook(self._client)
+            call.new = await webhook.form(call.kind, changed, current)
+        await self._convert(_MUTATING, call)
 
     # -- which -----------------------------------------------------------------------------
 
@@ -172,8 +219,8 @@ class Admission:
 
     def _review(self, hook: Mapping[str, Any], call: Call) -> dict[str, Any]:
         kind, request = call.kind, call.request
-        rules = hook.get("rules") or ()
-        version = next(v for v in (_version_for(rule, hook, call) for rule in rules) if v)
+        version = _wanted_version(hook, call)
+        new, old = call.form(version)
         body: dict[str, Any] = {
             "uid": str(uuid.uuid4()),
             "kind": {"group": kind.group, "version": version, "kind": kind.kind},
@@ -186,10 +233,8 @@ class Admission:
             },
             "operation": call.operation,
             "userInfo": user_info(request.user),
-            "object": _in_version(kind, call.new, request.version, version) if call.new else None,
-            "oldObject": _in_version(kind, call.old, request.version, version)
-            if call.old
-            else None,
+            "object": new or None,
+            "oldObject": old,
             "dryRun": request.dry_run,
             "options": _options(request, call.operation),
         }
@@ -228,6 +273,12 @@ def _in_version(kind: Kind, obj: Manifest, current: str, wanted: str) -> Manifes
     if current == wanted:
         return obj
     return conversion.from_storage(kind, conversion.to_storage(kind, obj, current), wanted)
+
+
+def _wanted_version(hook: Mapping[str, Any], call: Call) -> str:
+    """Return the version in which a hook that matches wants the object."""
+    rules = hook.get("rules") or ()
+    return next(v for v in (_version_for(rule, hook, call) for rule in rules) if v)
 
 
 def _version_for(rule: Mapping[str, Any], hook: Mapping[str, Any], call: Call) -> str:

@@ -38,14 +38,15 @@ class ConversionWebhook:
 
     async def storage_form(self, kind: Kind, obj: Manifest) -> Manifest:
         """Return the object in the storage version. Raises InternalError."""
-        return await self._convert(kind, obj, kind.storage_version)
+        return await self.form(kind, obj, kind.storage_version)
 
     async def forms(self, kind: Kind, stored: Manifest) -> dict[str, Manifest]:
         """Return the stored object in all other served versions."""
         others = [version for version in kind.versions if version != kind.storage_version]
-        return {version: await self._convert(kind, stored, version) for version in others}
+        return {version: await self.form(kind, stored, version) for version in others}
 
-    async def _convert(self, kind: Kind, obj: Manifest, version: str) -> Manifest:
+    async def form(self, kind: Kind, obj: Manifest, version: str) -> Manifest:
+        """Return the object in a version of the kind. Raises InternalError."""
         wanted = kind.api_version(version)
         if obj["apiVersion"] == wanted:
             return obj

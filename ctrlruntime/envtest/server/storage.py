@@ -273,7 +273,7 @@ class Storage:
     def create(
         self, bucket: Bucket, obj: Manifest, epoch: int = 0, attach: Attach | None = None
     ) -> Record:
-        """Store a new object; takes the dict over.
+        """Store a new object and take the dict over.
 
         `attach` completes the record before anyone is notified.
         """
@@ -287,7 +287,7 @@ class Storage:
         epoch: int = 0,
         attach: Attach | None = None,
     ) -> Record:
-        """Replace `previous`, which must be the current record; takes the dict over."""
+        """Replace `previous`, which must be the current record, and take the dict over."""
         return self._write(bucket, obj, previous, epoch, attach)
 
     def _write(

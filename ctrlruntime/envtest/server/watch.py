@@ -23,6 +23,8 @@ INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 _DEFAULT_TIMEOUT: Final = 1800.0
 _BEFORE_END: Final = 2.0
 _BATCH: Final = 256 * 1024
+_SHORTEST = 0.001
+"""Seconds that a wait takes at least: a clock that moves in steps may stand a rounding error before its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +178,7 @@ class Watch:
         if seconds <= 0:
             return
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(max(seconds, _SHORTEST)):
                 await self._wake.wait()
         except TimeoutError:
             pass
