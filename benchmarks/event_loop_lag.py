@@ -50,7 +50,7 @@ class Stalls:
     _stop: threading.Event = field(default_factory=threading.Event)
 
     async def beats(self) -> None:
-        """Runs on the loop until cancelled."""
+        """Run on the loop until cancelled."""
         while True:
             self.beat, worked = time.perf_counter(), time.thread_time()
             self._stacks.clear()
@@ -62,7 +62,7 @@ class Stalls:
                 self.longest.append((held, common[0][0] if common else "?"))
 
     def watch(self, thread: int) -> None:
-        """Runs in a thread of its own."""
+        """Run in a thread of its own."""
         while not self._stop.wait(SAMPLE):
             frame = sys._current_frames().get(thread)
             if frame is not None and time.perf_counter() - self.beat > SAMPLE:

@@ -33,6 +33,13 @@ class Connections(Protocol):
         """Those that are open."""
 
 
+class Closable(Connections, Protocol):
+    """A server that can be requested to close its idle connections, as aiohttp's can."""
+
+    def pre_shutdown(self) -> None:
+        """Have each connection end: an idle one at once, another with its answer."""
+
+
 class Arrivals:
     """Connections between `accept` and `connection_made`: for TLS, handshakes under way."""
 
@@ -70,6 +77,27 @@ async def stop_listening(server: asyncio.Server, arrivals: Arrivals | None = Non
     if arrivals is not None:
         await arrivals.all_in()
     server.close()
+
+
+@asynccontextmanager
+async def closing_late_arrivals(server: Closable) -> AsyncIterator[None]:
+    """Around the shutdown of an aiohttp server: connections whose TLS handshake ends during it are closed as well.
+
+    aiohttp closes those that are idle once, at the beginning. It waits for the others to end, and one that arrived
+    in between, and on which nothing is sent, does not before the shutdown's time is over.
+    """
+
+    async def close() -> None:
+        while True:
+            server.pre_shutdown()
+            await asyncio.sleep(0.05)
+
+    closing = asyncio.create_task(close(), name="close connections that arrive late")
+    try:
+        yield
+    finally:
+        closing.cancel()
+        await asyncio.wait([closing])
 
 
 @asynccontextmanager

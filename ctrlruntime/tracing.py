@@ -55,7 +55,7 @@ class Tracing:
 
     @contextmanager
     def event(self, name: str, attributes: Attributes) -> Iterator[Cause | None]:
-        """Yield the span of an event being handled; yields the cause to keep with what it enqueues."""
+        """Yield the span of an event being handled, and with it the cause to keep with what it enqueues."""
         if self._tracer is None:
             yield None
             return

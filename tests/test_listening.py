@@ -73,6 +73,38 @@ async def test_who_comes_while_a_server_stops_is_hung_up_on(
             assert await asyncio.to_thread(ended, each)
 
 
+async def test_a_handshake_that_ends_during_the_shutdown_keeps_no_server() -> None:
+    """An API server may open a connection to its webhooks at the moment when they stop, and send nothing on it."""
+    authority = trustme.CA()
+    tls, trusting = (
+        ssl.SSLContext(each) for each in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT)
+    )
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    authority.configure_trust(trusting)
+    callers: list[socket.socket] = []
+
+    async def shake_hands(_: web.Application) -> None:
+        raw = callers.pop()
+        callers.append(
+            await asyncio.to_thread(trusting.wrap_socket, raw, server_hostname="127.0.0.1")
+        )
+
+    app = web.Application()
+    app.on_shutdown.append(shake_hands)
+    serving = ServingTLS()
+    serving.context = tls
+    server = WebhookServer(app, WebhookOptions(host="127.0.0.1", port=0), serving)
+    running = asyncio.create_task(server.start())
+    await server.wait_ready()
+    callers.append(socket.create_connection(("127.0.0.1", server.port)))
+    await asyncio.sleep(0.1)  # it is accepted, and says nothing yet
+    running.cancel()
+    done, _ = await asyncio.wait([running], timeout=30)
+    assert done
+    with callers.pop() as caller:
+        assert await asyncio.to_thread(ended, caller)
+
+
 @pytest.mark.parametrize("turns", range(6))
 async def test_a_server_that_is_stopped_while_it_starts_gives_its_port_back(turns: int) -> None:
     listener = listen("127.0.0.1:0", "a test")

@@ -79,7 +79,7 @@ class Round:
         return 120 + self.count * 0.5
 
     async def load(self) -> None:
-        """Creates the widgets."""
+        """Create the widgets."""
         metadata = {"name": self.namespace}
         client = self.target.client
         await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
@@ -92,7 +92,7 @@ class Round:
         await asyncio.gather(*(create() for _ in range(LOADERS)))
 
     async def remove(self) -> None:
-        """Deletes the namespace; what it holds goes in its own time."""
+        """Delete the namespace; what it holds goes in its own time."""
         await self.target.client.delete(_NAMESPACE, self.namespace)
 
     async def controller(self) -> ChildProcess:

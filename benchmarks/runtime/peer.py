@@ -16,7 +16,7 @@ OPERATOR = Path(__file__).with_name("kopf_operator.py")
 
 
 def kopf_command(namespace: str) -> list[str]:
-    """Runs the kopf operator in one namespace."""
+    """Run the kopf operator in one namespace."""
     kopf = installed(f"kopf=={KOPF}") / "bin" / "kopf"
     return [str(kopf), "run", "--quiet", "--standalone", "--namespace", namespace, str(OPERATOR)]
 

@@ -48,7 +48,7 @@ class Witness:
         return self.last_change
 
     async def quiet(self, seconds: float) -> None:
-        """Waits until nothing has changed for a while."""
+        """Wait until nothing has changed for a while."""
         while (left := self.last_change + seconds - time.monotonic()) > 0:
             self._check()
             await asyncio.sleep(left)

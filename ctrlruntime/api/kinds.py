@@ -29,6 +29,13 @@ class GroupKind:
 
     group: str
     kind: str
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.group, self.kind)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __str__(self) -> str:
         return f"{self.kind}.{self.group}" if self.group else self.kind

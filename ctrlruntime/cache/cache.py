@@ -301,7 +301,8 @@ class Cache:
         OnlyMetadata when more is asked for than is watched.
         """
         entry = self.entry(kind, name, namespace=namespace)
-        self._check_full(kind, metadata_only)
+        if not metadata_only and self.metadata_only(kind):
+            raise OnlyMetadata(gvk_of(kind))
         return None if entry is None else _view(entry, kind, metadata_only)
 
     @overload

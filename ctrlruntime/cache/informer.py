@@ -137,6 +137,8 @@ class Informer:
         self._decoder = self._new_decoder()
         self._ledger = self._new_ledger()
         self.own_events = OwnEvents(self.store)
+        self.unconfirmed = self._ledger.unconfirmed
+        """Whether a key is unconfirmed. Looked up here: it is called for every reconcile and every write."""
 
     @property
     def gvk(self) -> GroupVersionKind:
@@ -564,9 +566,6 @@ class Informer:
             if selection.covers(entry.namespace) and matches(entry) is not False:
                 self.doubt(entry.key)
         self.check_served()
-
-    def unconfirmed(self, key: Key) -> bool:
-        return self._ledger.unconfirmed(key)
 
     @property
     def unconfirmed_keys(self) -> list[Key]:

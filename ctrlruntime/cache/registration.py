@@ -63,7 +63,7 @@ class Registration:
             self._task.cancel()
 
     def begin(self, *, listed: bool) -> None:
-        """Tells of what is there already, in slices. ``listed``: the informer has read its first list."""
+        """Deliver what is there already, in slices. ``listed``: the informer has read its first list."""
         self._listed = listed
         if self._pending:
             self._task = asyncio.get_running_loop().create_task(self._report_existing())

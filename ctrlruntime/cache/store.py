@@ -145,6 +145,8 @@ class Store:
         on_index_failure: OnIndexFailure | None = None,
     ) -> None:
         self._entries: dict[Key, Entry] = {}
+        self.get_by_key: Callable[[Key], Entry | None] = self._entries.get
+        """Return the entry of a key, or None. Of the dict itself: it is called a dozen times for each write."""
         self._on_index_failure = on_index_failure
         self._indexes: dict[str, _Index] = {
             NAMESPACE: _NamespaceIndex(_namespace, self._failed(NAMESPACE)),
@@ -174,9 +176,6 @@ class Store:
 
     def get(self, name: str, *, namespace: str) -> Entry | None:
         return self._entries.get((namespace, name))
-
-    def get_by_key(self, key: Key) -> Entry | None:
-        return self._entries.get(key)
 
     def keys(self) -> list[Key]:
         return list(self._entries)

@@ -26,6 +26,7 @@ from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEven
 from ctrlruntime.cache.store import NAMESPACE, Store
 from ctrlruntime.cache.unseen import UnseenDeletes
 from ctrlruntime.cache.versions import number, version
+from ctrlruntime.fast_dataclass import fast_dataclass
 
 Matches = Callable[[Entry], bool | None]
 """Whether the informer's selectors admit an object; None if that is unknown here."""
@@ -42,7 +43,7 @@ class StaleList(Exception):
         self.newest = newest
 
 
-@dataclass(frozen=True, slots=True)
+@fast_dataclass(frozen=True, slots=True)
 class PendingWrite:
     """A write or live read under way. ``bound``: versions up to it were committed before it was sent."""
 

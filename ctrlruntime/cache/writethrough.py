@@ -39,7 +39,7 @@ _status_decoder = msgspec.json.Decoder(_Status)
 
 
 async def write_through(call: Call, execute: Execute, informers: Sequence[Informer]) -> Response:
-    """Carries out a write and tells the informers what came of it.
+    """Carry out a write and tell the informers what came of it.
 
     Where the outcome is not known (no answer, a server error, or cancelled on the way), the object
     is marked as uncertain and the error goes on to the caller.

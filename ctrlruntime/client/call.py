@@ -6,6 +6,7 @@ from typing import Literal
 
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.client.transport import JSON, Response
+from ctrlruntime.fast_dataclass import fast_dataclass
 
 Verb = Literal["get", "list", "create", "update", "patch", "apply", "delete", "deletecollection"]
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
@@ -23,7 +24,7 @@ METHODS: Mapping[Verb, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fast_dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """``name`` is None for lists, delete-collection, and a create that lets the server choose the name."""
 

@@ -99,7 +99,7 @@ class CAFile:
 
 
 def trust(context: ssl.SSLContext, ca_data: bytes) -> None:
-    """Has a context trust PEM data. Raises ssl.SSLError where there is no certificate in it."""
+    """Have a context trust PEM data. Raises ssl.SSLError where there is no certificate in it."""
     context.load_verify_locations(cadata=ca_data.decode("ascii", "ignore"))
 
 

@@ -32,7 +32,7 @@ class Upserted(StrEnum):
 async def create_or_update(
     client: Client, obj: Obj, mutate: Callable[[Obj], None]
 ) -> tuple[Obj, Upserted]:
-    """Read the object that ``obj`` names, lets ``mutate`` change it in place, and update it.
+    """Read the object that ``obj`` names, let ``mutate`` change it in place, and update it.
 
     Created from ``obj`` and ``mutate`` where there is none. Nothing is sent when ``mutate`` changes
     nothing. Raises ValueError if it changes name or namespace, Conflict if another client was faster.

@@ -65,6 +65,8 @@ class Connection(asyncio.BufferedProtocol):
         self._reset()
 
     def _reset(self) -> None:
+        self._clean = True
+        """Whether all of this is as it is set here: no answer was parsed, and nothing failed."""
         self._waiter: asyncio.Future[Answer] | None = None
         """Completed by the whole answer, or by the head of one that is streamed."""
         self._streamed = False
@@ -179,7 +181,8 @@ class Connection(asyncio.BufferedProtocol):
     def _send(self, data: bytes, *, streamed: bool, without_body: bool) -> asyncio.Future[Answer]:
         if self._transport is None:
             raise BrokenConnection("the connection was closed before the request was sent")
-        self._reset()
+        if not self._clean:
+            self._reset()
         self._ended = False
         self.silent = True
         self._streamed = streamed
@@ -211,6 +214,7 @@ class Connection(asyncio.BufferedProtocol):
                     headers = ResponseHeaders(lines=whole.fields, special=whole.special)
                     self._answer(whole.status, headers, whole.body)
                     return
+        self._clean = False
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
@@ -245,6 +249,7 @@ class Connection(asyncio.BufferedProtocol):
         return not names & {b"content-length", b"transfer-encoding"}
 
     def _fail(self, error: Exception) -> None:
+        self._clean = False
         self._ended = True
         self._error = error
         if self._waiter is not None and not self._waiter.done():

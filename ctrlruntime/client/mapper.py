@@ -38,7 +38,7 @@ class RESTMapper:
     """Lazy: nothing is asked before a kind is looked up that is neither built in nor known.
 
     The first look-up of such a kind takes the aggregated discovery, one request, or, from a server
-    without it (before 1.26), the group's own documents. An unknown kind makes it look again, so a
+    where it is turned off (a feature gate), the group's own documents. An unknown kind makes it look again, so a
     CRD installed at run time is found. Look-ups at the same time share one fetch.
     """
 
@@ -86,7 +86,7 @@ class RESTMapper:
         raise NoKindMatch(kind)
 
     def invalidate(self, group: str | None = None) -> None:
-        """Forgets a group (None: all), because the server has changed."""
+        """Forget a group (None: all), because the server has changed."""
         if group is None:
             self._groups.clear()
         else:

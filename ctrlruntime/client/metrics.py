@@ -14,6 +14,9 @@ class RequestObserver(Protocol):
     def retried(self, method: str, host: str, code: str) -> None:
         """Count an attempt that ended with ``code`` and will be repeated."""
 
+    def warning_lost(self) -> None:
+        """Count a warning of the server whose handler raised."""
+
 
 class NoObserver:
     """Drops everything."""
@@ -24,4 +27,7 @@ class NoObserver:
         return
 
     def retried(self, method: str, host: str, code: str) -> None:
+        return
+
+    def warning_lost(self) -> None:
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -27,10 +28,15 @@ class ClientOptions:
     timeout: float = 30.0
     """For the answer to each attempt of a request."""
     warning_handler: Callable[[str], None] | None = None
-    """Receives the text of each warning of the API server; by default it is logged."""
+    """Receives the text of each warning of the API server; by default it is logged. A plain function: what it
+    raises is logged and counted, and costs the warning alone."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a limit that would let no request pass."""
+        """Raise ValueError for a limit that would let no request pass, TypeError for a handler that would not be awaited."""
+        if inspect.iscoroutinefunction(self.warning_handler):
+            raise TypeError(
+                "warning_handler is a coroutine function, but is called without await: make it a plain `def`"
+            )
         if self.qps is not None and self.qps <= 0:
             raise ValueError(f"qps is above 0, or None for no limit, not {self.qps}")
         if self.burst < 1:

@@ -26,6 +26,7 @@ from ctrlruntime.client.http1 import (
     Answer,
     BrokenConnection,
     Connection,
+    Inflater,
     inflater,
     is_redirect,
 )
@@ -35,16 +36,18 @@ from ctrlruntime.client.request_head import RequestHead
 from ctrlruntime.client.request_slots import RequestSlots
 from ctrlruntime.client.response_headers import ResponseHeaders
 from ctrlruntime.client.warnings import warnings_of
+from ctrlruntime.fast_dataclass import fast_dataclass
 
 Params = Mapping[str, str]
 _RETIREMENT_SECONDS = 60.0
 _NO_ANSWER = "<error>"
 _REFUSED: Final = int(HTTPStatus.BAD_REQUEST)  # members of an enum are computed at each access
 _UNAUTHORIZED: Final = int(HTTPStatus.UNAUTHORIZED)
+_REDIRECTED: Final = int(HTTPStatus.MULTIPLE_CHOICES)
 JSON = "application/json"
 
 
-@dataclass(frozen=True, slots=True)
+@fast_dataclass(frozen=True, slots=True)
 class Response:
     """A successful answer."""
 
@@ -180,7 +183,7 @@ class Transport:
             if answered.special:
                 self._warn(answered)
             if status < _REFUSED:
-                if is_redirect(status):
+                if status >= _REDIRECTED and is_redirect(status):
                     raise _redirected(method, path, answered)
                 return Response(status, answered, answer)
             unauthorized = status == _UNAUTHORIZED
@@ -380,7 +383,15 @@ class Transport:
     def _warn(self, headers: ResponseHeaders) -> None:
         if values := headers.get_all("Warning"):
             for text in warnings_of(values):
-                self._on_warning(text)
+                try:
+                    self._on_warning(text)
+                except Exception as error:  # noqa: BLE001 - the user's function; the request is answered
+                    self._observer.warning_lost()
+                    self._log.error(
+                        "A warning handler failed; the warning is lost to it",
+                        warning=text,
+                        exc_info=error,
+                    )
 
     def _log_warning(self, text: str) -> None:
         self._log.warning("API server warning", warning=text)
@@ -400,13 +411,19 @@ def _query(params: tuple[tuple[str, str], ...]) -> str:
     return f"?{urlencode(params, quote_via=quote)}"
 
 
-async def _body(
-    connection: Connection, answer: Answer, inactivity: float
-) -> AsyncGenerator[bytes, None]:
+def _body(connection: Connection, answer: Answer, inactivity: float) -> AsyncGenerator[bytes, None]:
+    """Return the chunks of a streamed answer, decompressed."""
+    chunks = connection.chunks(inactivity)
     compressed = inflater(answer.headers)
-    async with aclosing(connection.chunks(inactivity)) as chunks:
+    return chunks if compressed is None else _inflated(chunks, compressed)
+
+
+async def _inflated(
+    compressed: AsyncGenerator[bytes, None], stream: Inflater
+) -> AsyncGenerator[bytes, None]:
+    async with aclosing(compressed) as chunks:
         async for chunk in chunks:
-            yield chunk if compressed is None else compressed.feed(chunk)
+            yield stream.feed(chunk)
 
 
 def list_meta(body: bytes) -> _ListMeta:

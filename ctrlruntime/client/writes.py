@@ -326,7 +326,7 @@ class Writer(Caller):
         dry_run: bool | None = None,
         field_manager: str | None = None,
     ) -> Manifest:
-        """Set the number of replicas; returns the Scale."""
+        """Set the number of replicas and return the Scale."""
         call = await self._call(
             "patch",
             kind,

@@ -51,11 +51,11 @@ Indexes = Mapping[str, IndexFn[KindT]]
 class MetricsRegistry(Protocol):
     """Where a controller's series live."""
 
-    def controller(self, name: str, workers: int) -> ControllerMetrics: ...
+    def controller(self, name: str, workers: int, cluster: str = "") -> ControllerMetrics: ...
 
-    def watch_queue(self, name: str, queue: QueueCore[Any]) -> None: ...
+    def watch_queue(self, name: str, queue: QueueCore[Any], cluster: str = "") -> None: ...
 
-    def unwatch_queue(self, name: str, queue: QueueCore[Any]) -> None: ...
+    def unwatch_queue(self, name: str, queue: QueueCore[Any], cluster: str) -> None: ...
 
 
 class ControllerHost(Protocol):
@@ -319,6 +319,7 @@ class Builder(Generic[RequestT]):
     ) -> Controller[RequestT]:
         """Make a controller whose requests go to the queue of their cluster."""
         manager = self._manager
+        metrics = manager.controller_metrics
         shared = self._parts(name, settings)
         reconciler = DropGoneCluster(reconciler)
 
@@ -331,11 +332,15 @@ class Builder(Generic[RequestT]):
                 queue_of,
                 limiter=settings.limiter(),
                 ageing=settings.ageing,
-                observer=shared["metrics"],
+                observer=metrics.controller(name, settings.workers, cluster),
             )
 
         def part(cluster: Cluster) -> ClusterController[RequestT]:
-            here = {**shared, "logger": manager.logger.bind(cluster=cluster.name)}
+            here = {
+                **shared,
+                "logger": manager.logger.bind(cluster=cluster.name),
+                "metrics": metrics.controller(name, settings.workers, cluster.name),
+            }
             made: ClusterController[RequestT] = ClusterController(
                 name,
                 self._refreshing(reconciler, cluster.cache, cluster.name),
@@ -343,13 +348,13 @@ class Builder(Generic[RequestT]):
                 queue=queue(cluster.name),
                 **here,
             )
-            manager.controller_metrics.watch_queue(name, made.queue.core)
+            metrics.watch_queue(name, made.queue.core, cluster.name)
             return made
 
         clusters = ClusterControllers(
             lambda cluster: any(includes(ref, cluster) for ref in self._clusters()),
             part,
-            on_end=lambda ended: manager.controller_metrics.unwatch_queue(name, ended.core),
+            on_end=lambda cluster, ended: metrics.unwatch_queue(name, ended.core, cluster),
         )
         controller: Controller[RequestT] = Controller(
             name,

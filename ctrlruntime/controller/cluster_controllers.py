@@ -70,9 +70,9 @@ class ClusterControllers:
         selects: Callable[[str], bool],
         make: Callable[[Cluster], ClusterController[Any]],
         *,
-        on_end: Callable[[PriorityQueue[Any]], None],
+        on_end: Callable[[str, PriorityQueue[Any]], None],
     ) -> None:
-        """`make` returns the part for one cluster, `on_end` receives the queue of one that has ended."""
+        """`make` returns the part for one cluster, `on_end` receives the name and queue of one that has ended."""
         self._selects = selects
         self._make = make
         self._on_end = on_end
@@ -106,7 +106,7 @@ class ClusterControllers:
             finally:
                 task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        self._on_end(part.queue)
+        self._on_end(name, part.queue)
 
     async def run(self) -> None:
         """Run the parts until :meth:`shutdown` has ended all.

@@ -257,6 +257,7 @@ class Controller(Generic[RequestT]):
                 return
             if self._shutting_down:
                 return
+            self._pace.begin()
             try:
                 await self._worker.process(item)
             finally:

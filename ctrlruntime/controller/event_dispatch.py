@@ -65,7 +65,7 @@ class EventQueue(Generic[RequestT]):
         rate_limited: bool = False,
         reason: str | None = None,
     ) -> None:
-        """Queues ``request``; see :meth:`PriorityQueue.add`."""
+        """Queue ``request``; see :meth:`PriorityQueue.add`."""
         self._queue.add(
             request,
             priority=self.default_priority if priority is None else priority,
@@ -134,7 +134,7 @@ class EventDispatcher:
         except EXITS:
             raise
         except BaseException as error:  # noqa: BLE001 - the user's function, which costs this event only
-            self._lose(describe(event, kind), error)
+            self._lose(_described(event, kind), error)
 
     async def close(self) -> None:
         """Cancel asynchronous work of handlers that has not ended."""
@@ -188,6 +188,14 @@ def is_unremarkable(event: Event) -> bool:
     return (
         isinstance(event, UpdateEvent) and event.old.resource_version == event.new.resource_version
     )
+
+
+def _described(event: Event, kind: str) -> str:
+    """Return the reason, also for an event of a channel that names no object at all."""
+    try:
+        return describe(event, kind)
+    except Exception:  # noqa: BLE001 - what is wrong with it is reported already
+        return f"{kind} event"
 
 
 def describe(event: Event, kind: str) -> str:

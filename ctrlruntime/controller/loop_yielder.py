@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 
 class LoopYielder:
     """Lets other tasks run after ``slice_seconds`` of uninterrupted work.
 
     Shared by all workers of a process: together they take one slice per turn of the loop, so the
-    loop stays responsive however many of them are busy.
+    loop stays responsive however many of them are busy. Who waits for an answer has no need to yield.
     """
 
     def __init__(self, slice_seconds: float = 0.005) -> None:
         self._slice = slice_seconds
         self._ends = 0.0
-        self._renewing = False
+        self._measuring = False
+        """Whether the slice of this turn of the loop has begun."""
+
+    def begin(self) -> None:
+        """Begin the slice of this turn, if it has not begun: before work that may take long."""
+        if not self._measuring:
+            self._measuring = True
+            self._ends = time.monotonic() + self._slice
+            asyncio.get_running_loop().call_soon(self._end_turn)
 
     @property
     def used_up(self) -> bool:
-        """Whether the slice is used up, so that it is time for `maybe_yield`."""
-        return asyncio.get_running_loop().time() >= self._ends
+        """Whether the slice of this turn is used up, so that it is time for `maybe_yield`."""
+        return self._measuring and time.monotonic() >= self._ends
 
     async def maybe_yield(self) -> None:
-        """Yield to the loop if the slice is used up."""
-        if not self.used_up:
+        """Yield to the loop if the slice is used up, or has not begun; what follows is measured from here."""
+        if self._measuring and time.monotonic() < self._ends:
             return
-        loop = asyncio.get_running_loop()
-        if not self._renewing:
-            self._renewing = True
-            loop.call_soon(self._renew)
         await asyncio.sleep(0)
+        self.begin()
 
-    def _renew(self) -> None:
-        self._renewing = False
-        self._ends = asyncio.get_running_loop().time() + self._slice
+    def _end_turn(self) -> None:
+        self._measuring = False

@@ -16,7 +16,7 @@ Predicate = Callable[[Event[KindT]], bool]
 
 
 def resource_version_changed(event: Event) -> bool:
-    """Blocks updates that change nothing, as replays of the cache are."""
+    """Block updates that change nothing, as replays of the cache are."""
     return (
         not isinstance(event, UpdateEvent)
         or event.old.resource_version != event.new.resource_version
@@ -24,7 +24,7 @@ def resource_version_changed(event: Event) -> bool:
 
 
 def generation_changed(event: Event) -> bool:
-    """Blocks updates of status and metadata only.
+    """Block updates of status and metadata only.
 
     Setting a deletion timestamp counts as a change of generation for custom resources.
     """
@@ -32,17 +32,17 @@ def generation_changed(event: Event) -> bool:
 
 
 def annotation_changed(event: Event) -> bool:
-    """Blocks updates that leave the annotations alone."""
+    """Block updates that leave the annotations alone."""
     return _changed(event, lambda entry: entry.annotations)
 
 
 def label_changed(event: Event) -> bool:
-    """Blocks updates that leave the labels alone."""
+    """Block updates that leave the labels alone."""
     return _changed(event, lambda entry: entry.labels)
 
 
 def deletion_or_finalizers_changed(event: Event) -> bool:
-    """Blocks updates that neither begin a deletion nor touch finalizers.
+    """Block updates that neither begin a deletion nor touch finalizers.
 
     Combine with :func:`generation_changed` by :func:`any_of` where finalizers of others matter.
     """
@@ -55,7 +55,7 @@ def more_than_status_changed(event: Event) -> bool:
 
 
 def labels_match(selector: LabelSelector) -> Predicate:
-    """Lets only objects through that a label selector (text or labels) selects."""
+    """Let only objects through that a label selector (text or labels) selects."""
     matches = label_matcher(selector)
     return of_entry(lambda entry: matches(entry.labels))
 
@@ -87,7 +87,9 @@ def not_(predicate: Predicate[KindT]) -> Predicate[KindT]:
 
 def entry_of(event: Event[KindT]) -> Entry[KindT] | None:
     """Return the object an event is about: of an update the new one, of a deletion its last state."""
-    if isinstance(event, CreateEvent | UpdateEvent):
+    if isinstance(event, UpdateEvent):
+        return event.new
+    if isinstance(event, CreateEvent):
         return event.new
     if isinstance(event, DeleteEvent):
         return event.old

@@ -6,15 +6,16 @@ import functools
 import inspect
 import math
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, cast, runtime_checkable
 
 import structlog
 from structlog.typing import FilteringBoundLogger
 from typing_extensions import TypeVar
 
+from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.queue import Request, RequestT
 
 RequestT_contra = TypeVar("RequestT_contra", contravariant=True, default=Request)
@@ -131,13 +132,11 @@ class FuncReconciler(Generic[RequestT]):
     """A plain coroutine function as a reconciler."""
 
     def __init__(self, func: ReconcileFunc[RequestT]) -> None:
-        self._func = func
-
-    async def reconcile(self, request: RequestT, /) -> Result | None:
-        return await self._func(request)
+        self.reconcile = cast("Callable[[RequestT], Coroutine[Any, Any, Result | None]]", func)
+        """The function itself: no coroutine around it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fast_dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileContext:
     """The reconcile in progress, as :func:`reconcile_context` gives it."""
 

@@ -28,7 +28,7 @@ class Source(Protocol):
     """Delivers events to a controller. ``str()`` names it in messages."""
 
     async def start(self, intake: EventDispatcher) -> None:
-        """Begins to deliver and returns at once."""
+        """Begin to deliver and return at once."""
         ...
 
     async def wait_synced(self) -> None:
@@ -36,7 +36,7 @@ class Source(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Delivers nothing more. Harmless if never started."""
+        """Deliver nothing more. Harmless if never started."""
         ...
 
 
@@ -159,8 +159,12 @@ class Channel:
     async def send(self, event: GenericEvent) -> None:
         """Pass ``event`` to every subscriber, waiting where a buffer is full.
 
-        Raises RuntimeError once the channel is closed.
+        Raises RuntimeError once the channel is closed, TypeError for anything but a GenericEvent.
         """
+        if not isinstance(event, GenericEvent):
+            raise TypeError(
+                f"a channel takes a GenericEvent, as GenericEvent(key=(namespace, name)), not {type(event).__name__}"
+            )
         if self._closed:
             raise RuntimeError("the channel is closed")
         for subscriber in tuple(self._subscribers):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from structlog.typing import FilteringBoundLogger
@@ -23,6 +22,7 @@ from ctrlruntime.controller.reconcile import (
     _current,
 )
 from ctrlruntime.controller.tracebacks import Tracebacks
+from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.queue import Item, PriorityQueue, Request
 from ctrlruntime.tracing import Tracing
 
@@ -54,7 +54,7 @@ class ReconcileTimeout(TimeoutError):
     """The controller's own reconciliation timeout ended a run."""
 
 
-@dataclass(frozen=True, slots=True)
+@fast_dataclass(frozen=True, slots=True)
 class _Ended:
     result: Result | None = None
     error: Exception | None = None
@@ -85,7 +85,7 @@ class Worker:
         self._tracebacks = Tracebacks()
 
     async def process(self, item: Item[Any]) -> None:
-        """Reconciles ``item`` and decides when it runs again.
+        """Reconcile ``item`` and decide when it runs again.
 
         Raises only what must stop the controller: cancellation, and a bug in the reconciler when
         recovery is off.

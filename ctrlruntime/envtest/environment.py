@@ -234,7 +234,7 @@ class Environment:
     async def install_crds(
         self, *sources: crds.CRDSource, timeout: float = 30.0
     ) -> list[RESTMapping]:
-        """Installs definitions (kinds, manifests, files, folders); returns once they are served."""
+        """Install definitions (kinds, manifests, files, folders); return once they are served."""
         return await crds.install_crds(self.client(ENVTEST), sources, timeout=timeout)
 
     async def uninstall_crds(self, *sources: crds.CRDSource) -> None:
@@ -247,7 +247,7 @@ class Environment:
     async def install_webhooks(
         self, *sources: webhooks.ConfigurationSource, url: str, ca_data: bytes
     ) -> None:
-        """Installs webhook configurations whose hooks are all served at `url` of this machine."""
+        """Install webhook configurations whose hooks are all served at `url` of this machine."""
         await webhooks.install_webhooks(self.client(ENVTEST), sources, url=url, ca_data=ca_data)
 
     async def uninstall_webhooks(self, *sources: webhooks.ConfigurationSource) -> None:

@@ -114,7 +114,7 @@ async def consistently(
     namespace: str | None = None,
     seconds: float = 1.0,
 ) -> None:
-    """Fails at the first state within `seconds` in which the object is not as expected."""
+    """Fail at the first state within `seconds` in which the object is not as expected."""
     try:
         async with (
             asyncio.timeout(seconds),

@@ -93,7 +93,7 @@ class RunManager(Protocol):
         *crds: CRDSource,
         options: ManagerOptions | None = None,
     ) -> Manager:
-        """Installs `crds`, lets `setup` add controllers to a manager, and starts it.
+        """Install `crds`, let `setup` add controllers to a manager, and start it.
 
         Returns once it leads. It reads and writes through the test's proxy as the user `manager`,
         watches the test's namespace alone, and ends with the test. What ends it sooner fails the

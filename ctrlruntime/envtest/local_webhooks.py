@@ -63,7 +63,7 @@ class LocalWebhooks:
         (self._folder / "tls.key").write_bytes(key)
 
     async def install(self, *sources: Kind | ConfigurationSource) -> None:
-        """Installs the configurations of kinds, manifests or files, and calls them here."""
+        """Install the configurations of kinds, manifests or files, and call them here."""
         for source in sources:
             for manifest in _configurations(source):
                 await self._environment.install_webhooks(

@@ -160,7 +160,7 @@ class Correlator:
         """Events dropped by the limit per object."""
 
     def observe(self, occurrence: Occurrence) -> Series | None:
-        """Take note; returns the series if it has to be written now.
+        """Take note and return the series if it has to be written now.
 
         None means: counted only, or dropped as spam.
         """

@@ -253,9 +253,9 @@ class Structural:
 
 
 def _keeps_default(node: Schema, place: _Place) -> bool:
-    """Return an empty list, map or text is omitted, and old servers take an empty text for null.
+    """Return whether a default stays: an empty list, map or text does not, which servers would store in each object.
 
-    An empty object does say something if defaults inside hang on it.
+    An empty object stays if properties inside have defaults.
     """
     if node["default"] in ([], {}, ""):
         return any("default" in child for child in node.get("properties", {}).values())

@@ -1,4 +1,4 @@
-"""Who may read the metrics: bearer tokens and rights as the API server reports them."""
+"""Who may read what a manager serves: bearer tokens and rights as the API server reports them."""
 
 from __future__ import annotations
 
@@ -50,50 +50,58 @@ class Caller:
         )
 
 
-class RequestFilter:
-    """Accepts users whom the API server authenticates and allows ``get`` on the path of the request.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What a user wants: a verb on a path, or on objects of a kind."""
 
-    401 without a valid token, 403 without the right, 500 when it cannot be asked. Tokens are
-    remembered for a minute, rights for five, refusals for 30 seconds, as upstream; failures to ask
-    are not. ``connect`` makes the client at the first request.
+    verb: str
+    path: str = ""
+    """The path of a request that is for no object; empty for objects."""
+    group: str = ""
+    resource: str = ""
+    """The plural name of the kind."""
+    namespace: str = ""
+    """Empty for all namespaces, and for kinds without."""
+    name: str = ""
+
+    def attributes(self) -> dict[str, dict[str, str]]:
+        """Return the part of a SubjectAccessReview's spec that describes it."""
+        if self.path:
+            return {"nonResourceAttributes": {"path": self.path, "verb": self.verb}}
+        wanted = {
+            "verb": self.verb,
+            "group": self.group,
+            "resource": self.resource,
+            "namespace": self.namespace,
+            "name": self.name,
+        }
+        return {"resourceAttributes": {key: value for key, value in wanted.items() if value}}
+
+
+class AccessReviews:
+    """Users and their rights as the API server reports them (TokenReview, SubjectAccessReview).
+
+    Tokens are remembered for a minute, rights for five, refusals for 30 seconds, as upstream; failures
+    to ask are not. ``connect`` makes the client at the first request. Methods raise APIError,
+    TransportError and TimeoutError.
     """
 
     def __init__(
-        self,
-        connect: Callable[[], Client],
-        logger: FilteringBoundLogger,
-        clock: Callable[[], float] = time.monotonic,
+        self, connect: Callable[[], Client], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._connect = connect
         self._client: Client | None = None
-        self._logger = logger
         self._callers: _Remembered[Caller | None] = _Remembered(clock)
         self._rights: _Remembered[bool] = _Remembered(clock)
 
     async def close(self) -> None:
+        """Close the client."""
         if self._client is not None:
             await self._client.close()
             self._client = None
 
-    async def refusal(self, request: ServerRequest) -> ServerResponse | None:
-        """Return what a request that is not allowed is answered with, None for one that is."""
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
-            return ServerResponse.text("Unauthorized", 401)
-        try:
-            caller = await self._caller(token.strip())
-            if caller is None:
-                return ServerResponse.text("Unauthorized", 401)
-            allowed = await self._may(caller, request.method.lower(), request.path)
-        except (APIError, TransportError, TimeoutError) as error:
-            self._logger.error("Request not checked", path=request.path, error=str(error))
-            return ServerResponse.text("Authentication or authorization failed", 500)
-        if not allowed:
-            self._logger.debug("Request denied", path=request.path, user=caller.username)
-            return ServerResponse.text("Authorization denied", 403)
-        return None
-
-    async def _caller(self, token: str) -> Caller | None:
+    async def caller(self, token: str) -> Caller | None:
+        """Return whose bearer token this is; None for one that is not valid."""
         key = hashlib.sha256(token.encode()).hexdigest()
         known = self._callers.get(key)
         if known is not None:
@@ -104,8 +112,9 @@ class RequestFilter:
         self._callers.put(key, caller, TOKEN_SECONDS)
         return caller
 
-    async def _may(self, caller: Caller, verb: str, path: str) -> bool:
-        key = (caller, verb, path)
+    async def allowed(self, caller: Caller, access: Access) -> bool:
+        """Return whether a user may do something."""
+        key = (caller, access)
         known = self._rights.get(key)
         if known is not None:
             return known[0]
@@ -114,7 +123,7 @@ class RequestFilter:
             "uid": caller.uid,
             "groups": list(caller.groups),
             "extra": {name: list(values) for name, values in caller.extra},
-            "nonResourceAttributes": {"path": path, "verb": verb},
+            **access.attributes(),
         }
         status = await self._review(ACCESS_REVIEW, spec)
         allowed = bool(status.get("allowed"))
@@ -127,6 +136,50 @@ class RequestFilter:
         review = {"apiVersion": kind.gvk.api_version, "kind": kind.gvk.kind, "spec": spec}
         answer: dict[str, Any] = await self._client.create(review, kind=kind)
         return answer.get("status") or {}
+
+
+def bearer_token(authorization: str) -> str:
+    """Return the token of an ``Authorization`` header; empty if it has none."""
+    scheme, _, token = authorization.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+class RequestFilter:
+    """Accepts users whom the API server authenticates and allows ``get`` on the path of the request.
+
+    401 without a valid token, 403 without the right, 500 when it cannot be asked.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Client],
+        logger: FilteringBoundLogger,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._reviews = AccessReviews(connect, clock)
+        self._logger = logger
+
+    async def close(self) -> None:
+        await self._reviews.close()
+
+    async def refusal(self, request: ServerRequest) -> ServerResponse | None:
+        """Return what a request that is not allowed is answered with, None for one that is."""
+        token = bearer_token(request.headers.get("authorization", ""))
+        if not token:
+            return ServerResponse.text("Unauthorized", 401)
+        access = Access(verb=request.method.lower(), path=request.path)
+        try:
+            caller = await self._reviews.caller(token)
+            if caller is None:
+                return ServerResponse.text("Unauthorized", 401)
+            allowed = await self._reviews.allowed(caller, access)
+        except (APIError, TransportError, TimeoutError) as error:
+            self._logger.error("Request not checked", path=request.path, error=str(error))
+            return ServerResponse.text("Authentication or authorization failed", 500)
+        if not allowed:
+            self._logger.debug("Request denied", path=request.path, user=caller.username)
+            return ServerResponse.text("Authorization denied", 403)
+        return None
 
 
 class _Remembered(Generic[Value]):

@@ -152,7 +152,7 @@ class LeaderElector:
         return self._observed.holder if self._observed is not None else ""
 
     async def run(self) -> None:
-        """Wait for the lease, then keeps it. Returns when it is lost; runs until cancelled else. Raises ServerRestored.
+        """Wait for the lease, then keep it. Returns when it is lost; runs until cancelled else. Raises ServerRestored.
 
         Cancelled while leading it releases the lease, if the options say so: by then everything
         that needs leadership must have ended.
@@ -210,7 +210,7 @@ class LeaderElector:
         return min(poll, left + 0.1 * self.options.retry_period * self._jitter())
 
     async def _watch(self) -> None:
-        """Note changes when they happen, and wakes the candidate when the lease is free."""
+        """Note changes when they happen, and wake the candidate when the lease is free."""
         if self._changes is None:
             return
         while True:

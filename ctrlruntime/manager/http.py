@@ -34,7 +34,7 @@ def parse_address(address: str) -> tuple[str, int] | None:
 
 
 def listen(address: str, purpose: str) -> socket.socket | None:
-    """Binds and listens at once, so that a port in use is noticed when the manager is made.
+    """Bind and listen at once, so that a port in use is noticed when the manager is made.
 
     An empty host is all interfaces, over IPv6 where the machine has it. Raises AddressError.
     """

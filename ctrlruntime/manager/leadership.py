@@ -77,7 +77,7 @@ class Leadership:
         self.leading(False)  # whoever asks before the election has begun is told, too
 
     def start(self) -> None:
-        """Enters the election."""
+        """Enter the election."""
         self._thread = LoopThread(self._elect, "leader election")
 
     def step_down(self) -> None:
@@ -87,7 +87,7 @@ class Leadership:
             self._report("stopped leading")
 
     async def end(self, *, release: bool) -> None:
-        """Leaves the election, giving the lease back if nothing needs it any more."""
+        """Leave the election, giving the lease back if nothing needs it any more."""
         self._ending = True
         if self._elector is not None and not release:
             self._elector.keep()
@@ -112,7 +112,7 @@ class Leadership:
             raise LeaderElectionLost
 
     def event_fence(self) -> None:
-        """Check the same for events, which tell of the loss: until another may have taken over."""
+        """Check the same for events, which report the loss: they may be written until another can lead."""
         if self._led and boottime() > self._term.expires:
             raise LeaderElectionLost
 

@@ -26,7 +26,7 @@ class LoopThread:
         self._thread.start()
 
     def call_owner(self, function: Callable[[], None]) -> None:
-        """Has the owner's loop call something as soon as it can; nothing if that loop is closed."""
+        """Have the owner's loop call something as soon as it can; nothing if that loop is closed."""
         if not self.owner.is_closed():
             self.owner.call_soon_threadsafe(function)
 

@@ -197,7 +197,7 @@ class Manager:
         self._names.add(name)
 
     def add(self, runnable: Runnable) -> None:
-        """Add a runnable to its group; starts it at once if that group runs.
+        """Add a runnable to its group, and start it at once if that group runs.
 
         Raises StoppingError when the manager is stopping.
         """
@@ -271,6 +271,10 @@ class Manager:
         """Return a cluster by its name, with "" the manager's own. Raises ClusterNotFound."""
         return self.cluster if name == LOCAL_NAME else self._clusters.get(name)
 
+    def engaged_clusters(self) -> tuple[Cluster, ...]:
+        """Return the further clusters that are engaged."""
+        return tuple(self._clusters)
+
     def client_of(self, cluster: str) -> Client:
         """Return the cached client of a cluster by its name. Raises ClusterNotFound."""
         return self.get_cluster(cluster).client
@@ -308,7 +312,7 @@ class Manager:
         self._stop.set()
 
     def close(self) -> None:
-        """Pass back the ports of a manager that is never started."""
+        """Give back the ports of a manager that is never started."""
         self._endpoints.close()
 
     async def start(self) -> None:

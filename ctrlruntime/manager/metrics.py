@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left
-from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import (
     CounterMetricFamily,
-    GaugeMetricFamily,
     HistogramMetricFamily,
     Metric,
 )
@@ -21,221 +18,21 @@ from prometheus_client.process_collector import ProcessCollector
 
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.observe import InformerStats
-from ctrlruntime.controller.metrics import Outcome
+from ctrlruntime.manager.controller_series import (
+    ControllerCollector,
+    ControllerSeries,
+    ControllerStore,
+    QueueCollector,
+)
+from ctrlruntime.manager.durations import Durations as Durations
+from ctrlruntime.manager.durations import add_durations
+from ctrlruntime.manager.queue_states import QueueState, queue_states
 from ctrlruntime.queue import QueueCore
-from ctrlruntime.queue.core import Stats
 from ctrlruntime.webhook.metrics import CertificateMetrics
 
-RECONCILE_BUCKETS = (
-    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8),
-    *(0.9, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30),
-    *(40, 50, 60),
-)
-QUEUE_BUCKETS = tuple(1e-8 * 10**power for power in range(12))
 REQUEST_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 SIZE_BUCKETS = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
 STALL_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-
-MAX_PRIORITIES = 25
-"""Distinct values of the ``priority`` label of one queue; further ones share one value."""
-PRIORITY_OVERFLOW = "exceeded_cardinality_limit"
-
-OUTCOMES: tuple[Outcome, ...] = ("error", "requeue", "requeue_after", "success")
-
-
-class Durations:
-    """A histogram that costs a fraction of a microsecond to feed."""
-
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def observe(self, seconds: float) -> None:
-        self.counts[bisect_left(self.bounds, seconds)] += 1
-        self.total += seconds
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative counts as Prometheus wants them."""
-        running = 0
-        result: list[tuple[str, float]] = []
-        for bound, count in zip(self.bounds, self.counts, strict=False):
-            running += count
-            result.append((repr(float(bound)), float(running)))
-        result.append(("+Inf", float(running + self.counts[-1])))
-        return result
-
-
-class ControllerSeries:
-    """The series of one controller; all exist, with 0, from the start."""
-
-    def __init__(self, name: str, workers: int) -> None:
-        self.name = name
-        self.workers = workers
-        self.outcomes: dict[Outcome, int] = dict.fromkeys(OUTCOMES, 0)
-        self.errors = 0
-        self.terminal_errors = 0
-        self.panics = 0
-        self.timeouts = 0
-        self.active_workers = 0
-        self.lost_events = 0
-        self.retried_events = 0
-        self.reconcile_time = Durations(RECONCILE_BUCKETS)
-        self.queue_time = Durations(QUEUE_BUCKETS)
-        self.work_time = Durations(QUEUE_BUCKETS)
-
-    def waited(self, seconds: float) -> None:
-        self.queue_time.observe(seconds)
-
-    def worked(self, seconds: float) -> None:
-        self.work_time.observe(seconds)
-
-    def reconciled(self, outcome: Outcome, seconds: float) -> None:
-        self.outcomes[outcome] += 1
-        self.reconcile_time.observe(seconds)
-
-    def failed(self, *, terminal: bool) -> None:
-        self.errors += 1
-        self.terminal_errors += terminal
-
-    def panicked(self) -> None:
-        self.panics += 1
-
-    def timed_out(self) -> None:
-        self.timeouts += 1
-
-    def active(self, change: int) -> None:
-        self.active_workers += change
-
-    def event_failed(self) -> None:
-        self.lost_events += 1
-
-    def event_retried(self) -> None:
-        self.retried_events += 1
-
-
-class _ControllerCollector:
-    def __init__(self) -> None:
-        self.series: dict[str, ControllerSeries] = {}
-
-    def collect(self) -> Iterable[Metric]:
-        prefix = "controller_runtime_"
-        total = CounterMetricFamily(
-            f"{prefix}reconcile", "Reconciliations by outcome.", labels=["controller", "result"]
-        )
-        counters = {
-            "reconcile_errors": "Reconciliations that failed.",
-            "terminal_reconcile_errors": "Reconciliations that failed for good.",
-            "reconcile_panics": "Reconciliations that met a bug.",
-            "reconcile_timeouts": "Reconciliations ended by their time limit.",
-        }
-        families = {
-            name: CounterMetricFamily(prefix + name, text, labels=["controller"])
-            for name, text in counters.items()
-        }
-        seconds = HistogramMetricFamily(
-            f"{prefix}reconcile_time_seconds", "Length of a reconcile.", labels=["controller"]
-        )
-        limit = GaugeMetricFamily(
-            f"{prefix}max_concurrent_reconciles", "Workers.", labels=["controller"]
-        )
-        active = GaugeMetricFamily(
-            f"{prefix}active_workers", "Workers at work.", labels=["controller"]
-        )
-        lost = CounterMetricFamily(
-            "ctrlruntime_controller_lost_events",
-            "Events lost to a handler, map function or predicate that raised.",
-            labels=["controller"],
-        )
-        retried = CounterMetricFamily(
-            "ctrlruntime_controller_retried_events",
-            "Further attempts of map functions that await, after one that raised.",
-            labels=["controller"],
-        )
-        for name, series in list(self.series.items()):
-            retried.add_metric([name], series.retried_events)
-            lost.add_metric([name], series.lost_events)
-            for outcome, count in series.outcomes.items():
-                total.add_metric([name, outcome], count)
-            families["reconcile_errors"].add_metric([name], series.errors)
-            families["terminal_reconcile_errors"].add_metric([name], series.terminal_errors)
-            families["reconcile_panics"].add_metric([name], series.panics)
-            families["reconcile_timeouts"].add_metric([name], series.timeouts)
-            _add_durations(seconds, [name], series.reconcile_time)
-            limit.add_metric([name], series.workers)
-            active.add_metric([name], series.active_workers)
-        return [total, *families.values(), seconds, limit, active, lost, retried]
-
-
-class _EndedQueues:
-    """What queues counted that have ended: counters do not fall."""
-
-    def __init__(self, stats: Iterable[Stats]) -> None:
-        self.stats = Stats()
-        for each in stats:
-            self.stats.adds += each.adds
-            self.stats.retries += each.retries
-
-    def running_for(self) -> Iterable[float]:
-        return ()
-
-
-class _QueueCollector:
-    def __init__(self, controllers: dict[str, ControllerSeries]) -> None:
-        self.queues: dict[str, list[QueueCore | _EndedQueues]] = {}
-        self.running: dict[str, tuple[float, float]] = {}
-        self._controllers = controllers
-
-    def end(self, name: str, queue: QueueCore) -> None:
-        """Count a queue among those that have ended, at once for a rendering in another thread."""
-        ended = [each for each in self.queues[name] if isinstance(each, _EndedQueues)]
-        running = [each for each in self.queues[name] if each is not queue and each not in ended]
-        stats = [each.stats for each in ended] + [queue.stats]
-        self.queues[name] = [*running, _EndedQueues(stats)]
-
-    def refresh(self) -> None:
-        """Take, on the loop, what must not be read while the loop changes it."""
-        for name, queues in self.queues.items():
-            seconds = [running for queue in queues for running in queue.running_for()]
-            self.running[name] = (sum(seconds), max(seconds, default=0.0))
-
-    def collect(self) -> Iterable[Metric]:
-        labels = ["name", "controller"]
-        depth = GaugeMetricFamily(
-            "workqueue_depth", "Items that are ready.", labels=[*labels, "priority"]
-        )
-        adds = CounterMetricFamily("workqueue_adds", "Items that became ready.", labels=labels)
-        retries = CounterMetricFamily("workqueue_retries", "Retries.", labels=labels)
-        waited = HistogramMetricFamily(
-            "workqueue_queue_duration_seconds", "Time an item is ready.", labels=labels
-        )
-        worked = HistogramMetricFamily(
-            "workqueue_work_duration_seconds", "Time an item is processed.", labels=labels
-        )
-        unfinished = GaugeMetricFamily(
-            "workqueue_unfinished_work_seconds", "Work in progress, summed up.", labels=labels
-        )
-        longest = GaugeMetricFamily(
-            "workqueue_longest_running_processor_seconds", "Longest run in progress.", labels=labels
-        )
-        for name, queues in list(self.queues.items()):
-            key = [name, name]
-            total: Tally[int] = Tally()
-            for queue in queues:
-                total.update(dict(queue.stats.depth))
-            for priority, count in depth_labels(total):
-                depth.add_metric([*key, priority], count)
-            adds.add_metric(key, sum(queue.stats.adds for queue in queues))
-            retries.add_metric(key, sum(queue.stats.retries for queue in queues))
-            series = self._controllers[name]
-            _add_durations(waited, key, series.queue_time)
-            _add_durations(worked, key, series.work_time)
-            in_progress, oldest = self.running.get(name, (0.0, 0.0))
-            unfinished.add_metric(key, in_progress)
-            longest.add_metric(key, oldest)
-        return [depth, adds, retries, waited, worked, unfinished, longest]
 
 
 class _VerbSeries:
@@ -269,9 +66,9 @@ class _RequestCollector:
         for (method, host), series in list(self._verbs.items()):
             for code, count in list(series.codes.items()):
                 requests.add_metric([code, method, host], count)
-            _add_durations(seconds, [method, host], series.seconds)
-            _add_durations(sent, [method, host], series.sent)
-            _add_durations(received, [method, host], series.received)
+            add_durations(seconds, [method, host], series.seconds)
+            add_durations(sent, [method, host], series.sent)
+            add_durations(received, [method, host], series.received)
         return [requests, seconds, sent, received]
 
 
@@ -281,6 +78,10 @@ class RequestSeries:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._retries = Counter(
             "rest_client_request_retries", "Repeated requests.", ["code", "verb", "host"],
+            registry=registry,
+        )  # fmt: skip
+        self._lost_warnings = Counter(
+            "ctrlruntime_client_lost_warnings", "Warnings of the server whose handler raised.",
             registry=registry,
         )  # fmt: skip
         self._verbs: dict[tuple[str, str], _VerbSeries] = {}
@@ -300,6 +101,9 @@ class RequestSeries:
 
     def retried(self, method: str, host: str, code: str) -> None:
         self._retries.labels(code, method, host).inc()
+
+    def warning_lost(self) -> None:
+        self._lost_warnings.inc()
 
 
 class InformerSeries:
@@ -366,11 +170,11 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._controllers = _ControllerCollector()
-        self._queues = _QueueCollector(self._controllers.series)
-        self._refreshers: list[Callable[[], None]] = [self._queues.refresh]
-        self.registry.register(self._controllers)
-        self.registry.register(self._queues)
+        self._controllers = ControllerStore()
+        queues = QueueCollector(self._controllers)
+        self._refreshers: list[Callable[[], None]] = [queues.refresh]
+        self.registry.register(ControllerCollector(self._controllers))
+        self.registry.register(queues)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
@@ -398,23 +202,28 @@ class Metrics:
             ["reason"], registry=self.registry,
         )  # fmt: skip
 
-    def controller(self, name: str, workers: int) -> ControllerSeries:
-        """Return the series of the controller ``name``, made on first use."""
-        series = self._controllers.series.get(name)
-        if series is None:
-            series = self._controllers.series[name] = ControllerSeries(name, workers)
-        return series
+    def controller(self, name: str, workers: int, cluster: str = "") -> ControllerSeries:
+        """Return the series of the controller ``name``, made on first use.
 
-    def watch_queue(self, name: str, queue: QueueCore) -> None:
-        """Read the counts of ``queue`` whenever metrics are rendered. Queues of one name add up."""
-        self._queues.queues.setdefault(name, []).append(queue)
+        ``cluster``: the further cluster that they are of; of these 49 have a label of their own name, and
+        the rest share the label "other".
+        """
+        return self._controllers.controller(name, workers, cluster)
 
-    def unwatch_queue(self, name: str, queue: QueueCore) -> None:
-        """Forget a queue that has ended; what it counted stays in the totals."""
-        self._queues.end(name, queue)
+    def watch_queue(self, name: str, queue: QueueCore, cluster: str = "") -> None:
+        """Read the counts of ``queue`` whenever metrics are rendered. Queues of one label add up."""
+        self._controllers.watch_queue(name, queue, cluster)
+
+    def unwatch_queue(self, name: str, queue: QueueCore, cluster: str) -> None:
+        """Forget a cluster that has ended; what was counted there stays in the totals, as "other"."""
+        self._controllers.end(name, queue, cluster)
+
+    def queue_states(self) -> list[QueueState]:
+        """Return the state of every controller's queue, by name and cluster. Call it on the loop."""
+        return queue_states(self._controllers)
 
     def before_render(self, refresh: Callable[[], None]) -> None:
-        """Has ``refresh`` called on the loop before each rendering, to set gauges."""
+        """Have ``refresh`` called on the loop before each rendering, to set gauges."""
         self._refreshers.append(refresh)
 
     def render(self) -> bytes:
@@ -442,16 +251,3 @@ class _WithoutCreated(CollectorRegistry):
         for metric in self._registry.collect():
             metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
             yield metric
-
-
-def depth_labels(depth: dict[int, int]) -> list[tuple[str, int]]:
-    """Label and count of each priority, in the order they appeared, bounded in number."""
-    pairs = [(str(priority), count) for priority, count in depth.items()]
-    if len(pairs) <= MAX_PRIORITIES:
-        return pairs or [("0", 0)]
-    rest = sum(count for _, count in pairs[MAX_PRIORITIES:])
-    return [*pairs[:MAX_PRIORITIES], (PRIORITY_OVERFLOW, rest)]
-
-
-def _add_durations(family: HistogramMetricFamily, labels: list[str], durations: Durations) -> None:
-    family.add_metric(labels, durations.buckets(), durations.total)

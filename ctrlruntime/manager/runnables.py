@@ -96,7 +96,7 @@ class RunnableGroup:
         self._stopped = False
 
     def add(self, runnable: Runnable, start: Start | None = None) -> None:
-        """Queues ``runnable``, or starts it if the group runs. ``start`` replaces its ``start``."""
+        """Queue ``runnable``, or start it if the group runs. ``start`` replaces its ``start``."""
         if self._stopped:
             raise StoppingError(
                 f"cannot add {runnable!r}: the manager is stopping and takes no new runnables"
@@ -128,7 +128,7 @@ class RunnableGroup:
         return set(requested)
 
     def cancel(self) -> None:
-        """Tells all to stop. Nothing queued will ever start."""
+        """Request that all stop. Nothing queued will ever start."""
         self._stopped = True
         for task in self._tasks:
             task.cancel()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -51,6 +52,44 @@ class MetricsServing:
             raise ValueError("a certificate for the metrics needs secure")
 
 
+def serving_tls(
+    folder: Path | None,
+    names: tuple[str, str],
+    certificates: CertificateMetrics,
+    logger: FilteringBoundLogger,
+) -> tuple[ServingTLS, CertWatcher | None]:
+    """Return TLS by the certificate in a folder, and what follows it when it is replaced; without a folder, self-signed.
+
+    ``names``: of the files of certificate and key.
+    """
+    from ctrlruntime.webhook.mounted import CertWatcher
+    from ctrlruntime.webhook.tls import ServingTLS
+
+    tls = ServingTLS()
+    if folder is not None:
+        return tls, CertWatcher(folder, tls, certificates, logger, *names)
+    from ctrlruntime.pki import pem, self_signed
+
+    pair = self_signed(["localhost", "127.0.0.1"], datetime.now(UTC), SELF_SIGNED)
+    tls.load(pem(pair.certificate), pair.key_pem)
+    return tls, None
+
+
+@asynccontextmanager
+async def followed(mounted: CertWatcher | None) -> AsyncIterator[None]:
+    """Follow a certificate on disk for the length of a block. Raises CertificateError if there is none at the start."""
+    if mounted is None:
+        yield
+        return
+    await mounted.prepare()
+    following = asyncio.create_task(mounted.run(), name="serving certificate")
+    try:
+        yield
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
 class MetricsServer(HTTPServer):
     """The metrics endpoint as the options want it."""
 
@@ -71,46 +110,21 @@ class MetricsServer(HTTPServer):
         if not options.secure:
             super().__init__("metrics", routes, listener, logger)
             return
-        tls = self._serving_tls(options, certificates, logger)
+        tls, self._mounted = serving_tls(
+            options.certificate_folder,
+            (options.certificate_name, options.key_name),
+            certificates,
+            logger,
+        )
         super().__init__(
             "metrics", routes, listener, logger, tls=tls.context, may_persist=tls.is_current
         )
 
-    def _serving_tls(
-        self,
-        options: MetricsServing,
-        certificates: CertificateMetrics,
-        logger: FilteringBoundLogger,
-    ) -> ServingTLS:
-        from ctrlruntime.webhook.mounted import CertWatcher
-        from ctrlruntime.webhook.tls import ServingTLS
-
-        tls = ServingTLS()
-        if options.certificate_folder is not None:
-            names = (options.certificate_name, options.key_name)
-            self._mounted = CertWatcher(
-                options.certificate_folder, tls, certificates, logger, *names
-            )
-        else:
-            from ctrlruntime.pki import pem, self_signed
-
-            pair = self_signed(["localhost", "127.0.0.1"], datetime.now(UTC), SELF_SIGNED)
-            tls.load(pem(pair.certificate), pair.key_pem)
-        return tls
-
     async def start(self) -> None:
         """Serve until cancelled. Raises CertificateError if there is no certificate to serve."""
         try:
-            if self._mounted is None:
+            async with followed(self._mounted):
                 await super().start()
-                return
-            await self._mounted.prepare()
-            following = asyncio.create_task(self._mounted.run(), name="metrics certificate")
-            try:
-                await super().start()
-            finally:
-                following.cancel()
-                await asyncio.gather(following, return_exceptions=True)
         finally:
             if self._filter is not None:
                 await self._filter.close()

@@ -15,8 +15,8 @@ from structlog.typing import FilteringBoundLogger
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.api.resource import Resource
 from ctrlruntime.client.client import Client
-from ctrlruntime.graceful_server import hanging_up
-from ctrlruntime.manager.http import ListeningServer, listen
+from ctrlruntime.manager.app_server import AppServer
+from ctrlruntime.manager.http import listen
 from ctrlruntime.manager.metrics import Metrics
 from ctrlruntime.manager.options import SERVICE_ACCOUNT_NAMESPACE
 from ctrlruntime.manager.runnables import Group
@@ -40,39 +40,14 @@ FIRST_INJECTION = 10.0
 DIAL = 10.0
 
 
-IDLE_TIMEOUT = 90.0
-"""Seconds between two requests of a connection."""
-
-
-class WebhookServer(ListeningServer):
+class WebhookServer(AppServer):
     """An aiohttp application, in the group of webhooks: up before the caches, down after them."""
 
     def __init__(self, app: web.Application, options: WebhookOptions, tls: ServingTLS) -> None:
         host = f"[{options.host}]" if ":" in options.host else options.host
         listener = listen(f"{host}:{options.port}", "the webhooks")
         assert listener is not None  # noqa: S101 - the address names a port
-        super().__init__("webhooks", listener, tls=tls.context, shutdown_timeout=60.0)
-        self.runnable_group = Group.WEBHOOKS
-        self._app = app
-
-    async def start(self) -> None:
-        """Serve until cancelled."""
-        runner = web.AppRunner(
-            self._app,
-            handle_signals=False,
-            access_log=None,
-            keepalive_timeout=IDLE_TIMEOUT,
-            shutdown_timeout=self.shutdown_timeout,
-        )
-        await runner.setup()
-        assert runner.server is not None  # noqa: S101 - setup() made it
-        try:
-            async with self._listening(runner.server):
-                await asyncio.Event().wait()
-        finally:
-            async with hanging_up(runner.server):
-                await runner.cleanup()
-            self._listener.close()
+        super().__init__("webhooks", app, listener, group=Group.WEBHOOKS, tls=tls.context)
 
 
 class Webhooks:
@@ -157,7 +132,7 @@ class Webhooks:
     # -- running -----------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Serve until cancelled; does nothing without registrations, or with the port -1."""
+        """Serve until cancelled; do nothing without registrations, or with the port -1."""
         self._started = True
         if not self.enabled:
             self._serving.set()

@@ -16,12 +16,14 @@ controller-runtime's priority queue is strict and starves low priorities (its is
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from bisect import insort
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any, Generic, Protocol
 
+from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.queue.limiters import ItemExponential, Limiter
 from ctrlruntime.queue.request import RequestT
 
@@ -42,7 +44,7 @@ class Ageing:
     """Of so many hand-outs, one goes to the item that waited longest, if it is out of patience."""
 
 
-@dataclass(frozen=True, slots=True)
+@fast_dataclass(frozen=True, slots=True)
 class Item(Generic[RequestT]):
     """What a worker is handed: the request, its priority, and what put it there."""
 
@@ -139,7 +141,11 @@ class QueueCore(Generic[RequestT]):
         self._observer = observer
         self._entries: dict[Hashable, _Entry] = {}
         self._processing: dict[_Entry, float] = {}
-        self._ready: list[tuple[int, int, _Entry]] = []
+        self._ready: dict[int, deque[tuple[int, _Entry]]] = {}
+        """By priority, first in first out. A pair whose number is no longer the entry's is passed over."""
+        self._priorities: list[int] = []
+        """Negated, so that the highest comes first."""
+        self._pairs = 0
         self._oldest: OrderedDict[_Entry, None] = OrderedDict()
         self._waiting: list[tuple[float, int, _Entry]] = []
         self._waiting_count = 0
@@ -172,7 +178,7 @@ class QueueCore(Generic[RequestT]):
         link: Any = None,
         scheduled: bool = False,
     ) -> None:
-        """Queues ``request``, at once or ``after`` seconds, or after the limiter's delay.
+        """Queue ``request``, at once or ``after`` seconds, or after the limiter's delay.
 
         With both delays the shorter counts. A request that is queued already is never doubled: its
         priority is raised and never lowered, the earlier time wins, reasons are joined. One that is
@@ -333,10 +339,21 @@ class QueueCore(Generic[RequestT]):
     def _push(self, entry: _Entry) -> None:
         self._seq += 1
         entry.seq = self._seq
-        heappush(self._ready, (-entry.priority, entry.seq, entry))
-        if len(self._ready) > 2 * len(self._oldest) + _COMPACT_SLACK:
-            self._ready = [r for r in self._ready if r[2].state == _READY and r[2].seq == r[1]]
-            heapify(self._ready)
+        line = self._ready.get(entry.priority)
+        if line is None:
+            line = self._ready[entry.priority] = deque()
+            insort(self._priorities, -entry.priority)
+        line.append((entry.seq, entry))
+        self._pairs += 1
+        if self._pairs > 2 * len(self._oldest) + _COMPACT_SLACK:
+            self._compact()
+
+    def _compact(self) -> None:
+        self._pairs = 0
+        for priority, line in self._ready.items():
+            kept = deque(r for r in line if r[1].state == _READY and r[1].seq == r[0])
+            self._ready[priority] = kept
+            self._pairs += len(kept)
 
     def _raise(self, entry: _Entry, priority: int) -> None:
         previous, entry.priority = entry.priority, priority
@@ -358,6 +375,10 @@ class QueueCore(Generic[RequestT]):
                 self._since_aged = 0
                 return oldest
         while True:
-            _, seq, entry = heappop(self._ready)
-            if entry.state == _READY and entry.seq == seq:
-                return entry
+            line = self._ready[-self._priorities[0]]
+            while line:
+                seq, entry = line.popleft()
+                self._pairs -= 1
+                if entry.state == _READY and entry.seq == seq:
+                    return entry
+            del self._ready[-self._priorities.pop(0)]

@@ -30,7 +30,7 @@ class PriorityQueue(Generic[RequestT]):
         observer: Observer | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        self._clock = clock if clock is not None else _loop_time
+        self._clock = clock if clock is not None else _LoopClock()
         self.core: QueueCore[RequestT] = QueueCore(
             self._clock, limiter=limiter, ageing=ageing, observer=observer
         )
@@ -53,7 +53,7 @@ class PriorityQueue(Generic[RequestT]):
         link: Any = None,
         scheduled: bool = False,
     ) -> None:
-        """Queues ``request``; see :meth:`QueueCore.add`. Never blocks."""
+        """Queue ``request``; see :meth:`QueueCore.add`. Never blocks."""
         self.core.add(
             request,
             priority=priority,
@@ -101,7 +101,7 @@ class PriorityQueue(Generic[RequestT]):
         return self.core.limiter.retries(request)
 
     def shutdown(self, drain: bool = False) -> asyncio.Future[None]:
-        """Refuses new items and drops delayed ones; those already ready are still handed out.
+        """Refuse new items and drop delayed ones; those already ready are still handed out.
 
         The future returned is done at once, or with ``drain`` when everything handed out and ready
         has been processed. A later call without ``drain`` releases a drain in progress.
@@ -127,7 +127,7 @@ class PriorityQueue(Generic[RequestT]):
         self._drainers.clear()
 
     def _wake(self) -> None:
-        """Wakes one getter per ready item, and all when the queue has ended."""
+        """Wake one getter per ready item, and all when the queue has ended."""
         if not self._getters:
             return
         if self.core.shut_down and not len(self.core):
@@ -159,5 +159,16 @@ class PriorityQueue(Generic[RequestT]):
         self._wake()
 
 
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()
+class _LoopClock:
+    """The time of the loop in which it is first read. To find out which loop runs is a system call before Python 3.12."""
+
+    __slots__ = ("_time",)
+
+    def __init__(self) -> None:
+        self._time: Callable[[], float] | None = None
+
+    def __call__(self) -> float:
+        now = self._time
+        if now is None:
+            now = self._time = asyncio.get_running_loop().time
+        return now()

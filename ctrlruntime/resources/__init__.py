@@ -6,7 +6,7 @@ each object is.
 """
 
 from ctrlruntime.resources.builder_changes import INPUTS, inputs_of
-from ctrlruntime.resources.control import Action, Control, Outcome
+from ctrlruntime.resources.control import Action, Control, Outcome, UntrackedKind
 from ctrlruntime.resources.definitions import Definition, Definitions
 from ctrlruntime.resources.desired import Desired, ObjectKey, PatchStrategy, owner_reference
 from ctrlruntime.resources.diff import Diff, Foreign, Reason, Settled, Update, diff, difference
@@ -49,6 +49,7 @@ __all__ = [
     "Readiness",
     "Reason",
     "Settled",
+    "UntrackedKind",
     "Update",
     "assess",
     "canonical",

@@ -2,8 +2,8 @@
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final, Self
 
@@ -24,6 +24,7 @@ from ctrlruntime.client.errors import (
 )
 from ctrlruntime.client.selectors import parse_labels
 from ctrlruntime.cluster.cluster import Cluster
+from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.resources.desired import (
     INHERITED,
     Desired,
@@ -80,7 +81,7 @@ class Action(StrEnum):
     """Not touched: only a new builder would make it in another way."""
 
 
-@dataclass(frozen=True, slots=True)
+@fast_dataclass(frozen=True, slots=True)
 class Outcome:
     """What was done to one desired object, and the object as known afterwards."""
 
@@ -102,6 +103,10 @@ def taken(desired: Desired, outcome: Outcome, entry: Entry) -> Foreign:
     if outcome.reason is not None:
         holder = f"somebody else in part ({outcome.conflict})"
     return Foreign(desired, outcome.entry or entry, holder)
+
+
+class UntrackedKind(ValueError):
+    """No informer of a kind tracks the field manager of the control that writes it."""
 
 
 class Control:
@@ -209,7 +214,7 @@ class Control:
 
         `wrote`: the caller has its own record of having written it (see `check_ownership`), `current`
         that what it wrote last was this very revision. Raises the client's errors other than
-        conflicts; a conflict is an outcome.
+        conflicts; a conflict is an outcome. Raises UntrackedKind where drift cannot be seen.
         """
         if self._cache.unconfirmed(
             desired.mapping, desired.name, namespace=desired.namespace or None
@@ -343,6 +348,18 @@ class Control:
         )
         return next((decoder.decode_manifest(item) for item in found), None)
 
+    def _check_tracked(self, mapping: RESTMapping) -> None:
+        """Raise UntrackedKind: where own fields are not kept, each reconcile finds drift and writes."""
+        wanted = self._field_manager
+        tracked = self._informer(mapping).track_manager
+        if tracked == wanted:
+            return
+        declared = "without track_manager" if tracked is None else f"with track_manager={tracked!r}"
+        raise UntrackedKind(
+            f"{mapping.gvk} is declared {declared}, so that each reconcile would write its objects: "
+            f"pass track_manager={wanted!r}, the field_manager of the Control, to owns(), watches() or declare()"
+        )
+
     def _informer(self, mapping: RESTMapping) -> Informer:
         """Return the informer in which this control looks first."""
         return self._cache.informer(mapping, tracked=self._field_manager)
@@ -367,6 +384,8 @@ class Control:
         reason = self._difference(desired, entry, owner, verdict, current=current)
         if reason is None:
             return Outcome(Action.UNCHANGED, entry)
+        if reason is Reason.DRIFT and entry.owned is None:
+            self._check_tracked(desired.mapping)
         if reason is Reason.BUILDER:
             return Outcome(Action.HELD, entry, reason)
         return await self._update(desired, entry, owner, reason)
@@ -413,10 +432,10 @@ class Control:
             )
         return self._written(desired, owner, answer, Action.CREATED, None)
 
-    async def _apply_first(self, desired: Desired, body: Manifest) -> Manifest:
+    def _apply_first(self, desired: Desired, body: Manifest) -> Awaitable[Manifest]:
         """Return an apply that creates, or raises Conflict or AlreadyExists when anything is there."""
         versioned = {**body, "metadata": {**body["metadata"], "resourceVersion": FIRST_CONTACT}}
-        return await self._apply(desired, versioned, force=desired.force)
+        return self._apply(desired, versioned, force=desired.force)
 
     async def _update(
         self, desired: Desired, entry: Entry, owner: Owner, reason: Reason
@@ -541,8 +560,8 @@ class Control:
             body, kind=desired.mapping, field_manager=self._field_manager
         )
 
-    async def _apply(self, desired: Desired, body: Manifest, *, force: bool) -> Manifest:
-        return await self._client.apply(
+    def _apply(self, desired: Desired, body: Manifest, *, force: bool) -> Awaitable[Manifest]:
+        return self._client.apply(
             body,
             kind=desired.mapping,
             field_manager=self._field_manager,
@@ -550,10 +569,10 @@ class Control:
             metadata_only=self._cache.metadata_only(desired.mapping),
         )
 
-    async def _merge(
+    def _merge(
         self, mapping: RESTMapping, name: str, namespace: str, patch: Manifest
-    ) -> Manifest:
-        return await self._client.patch(
+    ) -> Awaitable[Manifest]:
+        return self._client.patch(
             mapping,
             name,
             patch,

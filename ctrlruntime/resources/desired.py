@@ -10,6 +10,7 @@ import orjson
 
 from ctrlruntime.api.kinds import GroupKind, RESTMapping
 from ctrlruntime.cache.entry import Owner as Reference
+from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.resources.builder_changes import INPUTS
 from ctrlruntime.resources.ordinal import ORDINAL
 from ctrlruntime.resources.ownership import OWNER, OWNER_UID, Owner
@@ -45,7 +46,7 @@ class PatchStrategy(StrEnum):
     """Update of the whole object: fields we do not set are removed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fast_dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
     """One desired object, without any tracking metadata in `manifest`.
 

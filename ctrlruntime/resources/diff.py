@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.resources.builder_changes import INPUTS
 from ctrlruntime.resources.desired import INHERITED, Desired, ObjectKey, PatchStrategy
 from ctrlruntime.resources.drift import missing_leaves
@@ -36,7 +37,7 @@ class Reason(StrEnum):
     """Another revision of the same inputs: only the builder is a new one. Held back."""
 
 
-@dataclass(frozen=True, slots=True)
+@fast_dataclass(frozen=True, slots=True)
 class Settled:
     """What is remembered of our own last write to an object, and what the server made of it."""
 

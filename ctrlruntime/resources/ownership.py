@@ -11,13 +11,13 @@ key (`ctrlruntime.dev/owner`), which survives a backup and a restore, and by UID
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Self
 
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.api.resource import Resource
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.fast_dataclass import fast_dataclass
 
 OWNER: Final = "ctrlruntime.dev/owner"
 """Annotation: the owner's key, `Kind.group/namespace/name`; of an owner in another cluster with `@` and its id."""
@@ -25,7 +25,7 @@ OWNER_UID: Final = "ctrlruntime.dev/owner-uid"
 """Annotation: the owner's UID at the time of the last write."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fast_dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
     """The custom resource on whose behalf objects are written.
 
@@ -82,7 +82,7 @@ class Ownership(StrEnum):
     FOREIGN = "foreign"
 
 
-@dataclass(frozen=True, slots=True)
+@fast_dataclass(frozen=True, slots=True)
 class OwnershipResult:
     """The standing of an object, and for a foreign one a phrase naming whose it is."""
 

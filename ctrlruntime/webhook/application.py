@@ -191,7 +191,7 @@ class Application:
         return serve
 
     async def _within(self, request: web.Request, path: str, answer: Answer) -> tuple[int, bytes]:
-        """Answers in the time that the API server waits; after that the reply is ignored."""
+        """Answer in the time that the API server waits; after that the reply is ignored."""
         try:
             body = await read_body(request, self._limits.get(path, LARGEST_BODY))
             async with asyncio.timeout(_seconds(request.query.get("timeout", ""))):

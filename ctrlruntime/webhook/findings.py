@@ -41,7 +41,7 @@ class FieldErrorList:
         self.warnings: list[str] = []
 
     def warn(self, message: str) -> None:
-        """Tells the user something that is no reason to refuse. The server cuts after 256 bytes."""
+        """Add a warning, which is no reason to refuse. The server cuts after 256 bytes."""
         self.warnings.append(message)
 
     def invalid(self, field: str, value: Any, detail: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.client.auth import AuthError
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import APIError, NotFound, TransportError
 from ctrlruntime.client.patches import PatchType
@@ -93,7 +94,7 @@ class Injection:
         self._first = {target: asyncio.Event() for target in self.targets}
 
     def use(self, bundle: bytes) -> None:
-        """Injects this bundle from now on."""
+        """Inject this bundle from now on."""
         self._bundle = bundle
         for event in self._news.values():
             event.set()
@@ -104,7 +105,7 @@ class Injection:
             await event.wait()
 
     async def run(self) -> None:
-        """Run until cancelled; waits for a bundle."""
+        """Run until cancelled; wait for a bundle."""
         async with asyncio.TaskGroup() as group:
             for target in self.targets:
                 group.create_task(self._keep(target), name=f"CA bundle of {target}")
@@ -115,7 +116,7 @@ class Injection:
             try:
                 await self._once(target)
                 delay = FIRST_RETRY
-            except (APIError, TransportError, TimeoutError) as error:
+            except (APIError, TransportError, AuthError, TimeoutError) as error:
                 self.logger.warning(
                     "CA bundle not injected", target=str(target), error=str(error),
                     retry_seconds=delay,
@@ -125,7 +126,7 @@ class Injection:
                 delay = min(delay * 2, LAST_RETRY)
 
     async def _once(self, target: Target) -> None:
-        """Look at what there is, then follows changes until there is a new bundle."""
+        """Look at what there is, then follow changes until there is a new bundle."""
         self._news[target].clear()
         await self._look(target)
         self._first[target].set()

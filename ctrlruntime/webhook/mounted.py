@@ -47,7 +47,7 @@ class CertWatcher:
             )
 
     async def run(self) -> None:
-        """Follows the files until cancelled."""
+        """Follow the files until cancelled."""
         while True:
             await asyncio.sleep(self.period)
             await self._look()

@@ -12,6 +12,7 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.client.auth import AuthError
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import (
     AlreadyExists,
@@ -64,11 +65,11 @@ class CertRotator:
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def look(self) -> None:
-        """Has it look at Secret and clock again."""
+        """Have it look at Secret and clock again."""
         self._wake.set()
 
     async def prepare(self) -> None:
-        """Return once there is a set to serve; tries until it succeeds."""
+        """Return once there is a set to serve; try until it succeeds."""
         await self._retrying(self._agree)
 
     async def run(self) -> None:
@@ -166,7 +167,14 @@ class CertRotator:
     async def _watch(self) -> None:
         """Note every change of the Secret."""
         while True:
-            await self._retrying(self._watch_once)
+            try:
+                await self._retrying(self._watch_once)
+            except Exception as error:
+                self.logger.error(
+                    "Webhook certificate: an unexpected error ended the watch; it starts again",
+                    secret=f"{self.namespace}/{self.name}", exc_info=error, retry_seconds=LAST_RETRY,
+                )  # fmt: skip
+                await asyncio.sleep(LAST_RETRY)
 
     async def _watch_once(self) -> None:
         """Without a version to start from: the first event is the Secret as it is."""
@@ -188,7 +196,7 @@ class CertRotator:
         while True:
             try:
                 return await action()
-            except (APIError, TransportError, TimeoutError) as error:
+            except (APIError, TransportError, AuthError, TimeoutError) as error:
                 self.logger.warning(
                     "Webhook certificate: the API server gives no answer to work with",
                     secret=f"{self.namespace}/{self.name}", error=str(error), retry_seconds=delay,

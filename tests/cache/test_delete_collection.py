@@ -14,6 +14,7 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import WriteOutcomeUnknown
 from ctrlruntime.client.transport import Response
+from ctrlruntime.envtest import Environment
 from tests.cache.lagging_watch import LaggingWatch
 from tests.client.support import CONFIG_MAP, config_map
 from tests.support.waiting import eventually
@@ -65,6 +66,27 @@ async def test_the_watch_confirms_a_deletecollection(
             await live.patch(
                 CONFIG_MAP, "m0", {"metadata": {"finalizers": None}}, namespace="default"
             )
+        finally:
+            await cache.stop()
+
+
+async def test_the_list_after_a_deletecollection_of_300_makes_no_request() -> None:
+    async with Environment(proxy=True) as environment:
+        cache = Cache(environment.client("admin"))
+        cache.declare(CONFIG_MAP, namespaces=["default"], labels="lot")
+        await cache.start()
+        try:
+            await cache.wait_synced(60.0)
+            client = cache.client()
+            bodies = [config_map(f"m{number}") for number in range(300)]
+            for body in bodies:
+                body["metadata"] |= {"labels": {"lot": "a"}}
+            await asyncio.gather(*map(client.create, bodies))
+            await client.delete_collection(CONFIG_MAP, "default", labels="lot")
+            await eventually(lambda: not cache.unconfirmed_keys())
+            mark = environment.proxy.log.mark()
+            assert await client.list(CONFIG_MAP, "default") == []
+            assert [e for e in environment.proxy.log.entries(mark) if e.verb != "watch"] == []
         finally:
             await cache.stop()
 

@@ -43,7 +43,7 @@ async def peer() -> AsyncGenerator[Peer, None]:
 
 
 async def follow(peer: Peer, script: ListAndWatch, *, until: set[str]) -> Any:
-    """Runs a cache until its store holds these names; backoff and patience are short."""
+    """Run a cache until its store holds these names; backoff and patience are short."""
     peer.answers = [script]
     options = ReflectorOptions(
         inactivity=0.2, streaming=False, sleep=lambda _seconds: asyncio.sleep(0.01)

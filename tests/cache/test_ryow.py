@@ -404,7 +404,7 @@ class Interleavings(RuleBasedStateMachine):
         return version.uid is not None and (version.on or not self.selective)
 
     def tell(self, event: Event | None) -> None:
-        """Keeps a mirror of the store from the events alone."""
+        """Keep a mirror of the store from the events alone."""
         match event:
             case CreateEvent(new=new):
                 assert new.key not in self.mirror

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, MutableMapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -15,8 +16,10 @@ from ctrlruntime.cache.events import DeleteEvent, Event
 from ctrlruntime.cache.informer import InformerOptions
 from ctrlruntime.cache.observe import NoInformerObserver
 from ctrlruntime.cache.reflector import ReflectorOptions
+from ctrlruntime.client.call import Call, Execute
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
+from ctrlruntime.client.transport import Response
 from tests.client.support import CONFIG_MAP, config_map
 from tests.support.waiting import eventually
 
@@ -294,6 +297,23 @@ async def test_an_unexpected_error_starts_list_and_watch_again(
     assert all(line["exc_info"] is error for line in lines)
 
 
+async def test_unexpected_errors_in_a_row_wait_longer_each_time(
+    client: Client, make_cache: Callable[..., Cache]
+) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        await asyncio.sleep(0)
+
+    cache = make_cache(watch_timeout=Fails(5, KeyError("lost")), sleep=sleep, random=lambda: 0.0)
+    cache.declare(CONFIG_MAP, namespaces=["default"])
+    await started(cache)
+    await client.create(plan("a", "good"))
+    await eventually(lambda: cache.get(CONFIG_MAP, "a", namespace="default") is not None)
+    assert slept == [0.01, 0.02, 0.04, 0.05, 0.05]
+
+
 async def test_an_informer_that_keeps_failing_is_named(make_cache: Callable[..., Cache]) -> None:
     trouble = Fails(1_000_000, KeyError("lost"))
     cache = make_cache(watch_timeout=trouble)
@@ -305,3 +325,48 @@ async def test_an_informer_that_keeps_failing_is_named(make_cache: Callable[...,
     trouble.times = 0  # it went on trying
     await cache.wait_synced(60.0)
     assert cache.synced
+
+
+async def test_while_list_and_watch_start_again_the_cache_is_not_synced(
+    client: Client, make_cache: Callable[..., Cache]
+) -> None:
+    trouble = Fails(0, KeyError("lost"))
+    cache = make_cache(watch_timeout=trouble)
+    informer = cache.declare(CONFIG_MAP, namespaces=["default"]).informer
+    await started(cache)
+    trouble.times = 1_000_000
+    informer.check_served()  # the watch ends, and none can be started
+    await eventually(lambda: informer.failed)
+    assert not cache.synced
+    assert list(cache.unsynced()) == [CONFIG_MAP]
+    trouble.times = 0
+    await eventually(lambda: cache.synced)
+    assert cache.unsynced() == {}
+
+
+async def test_an_answer_that_cannot_be_taken_over_is_no_error_of_the_write(
+    client: Client, counter: Counter, logs: Logs
+) -> None:
+    """The object is stored: the informer reads it from the server instead."""
+
+    async def changed(call: Call, execute: Execute) -> Response:
+        answer = await execute(call)
+        if call.verb != "create":
+            return answer
+        body = answer.body.replace(b'"kind":"ConfigMap"', b'"kind":null')
+        assert body != answer.body
+        return replace(answer, body=body)
+
+    cache = Cache(client.intercepted(changed), None, counter)
+    informer = cache.declare(CONFIG_MAP, namespaces=["default"]).informer
+    try:
+        await started(cache)
+        made = await cache.client().create(plan("a", "good"))
+        assert made["data"] == {"plan": "good"}
+        assert cache.unconfirmed(CONFIG_MAP, "a", namespace="default")
+        await eventually(lambda: informer.stats().lists >= 2)
+        assert not cache.unconfirmed(CONFIG_MAP, "a", namespace="default")
+        assert cache.get(CONFIG_MAP, "a", namespace="default") is not None
+        assert [line for line in logs if "could not be taken over" in line["event"]]
+    finally:
+        await cache.stop()

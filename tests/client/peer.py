@@ -44,7 +44,7 @@ class Peer:
         return await answer(request)
 
     async def hang(self, _request: web.Request) -> web.StreamResponse:
-        """Reads the request and answers nothing."""
+        """Read the request and answer nothing."""
         await self.released.wait()
         return web.Response()
 
@@ -65,7 +65,7 @@ def fails(code: int, reason: str, *, retry_after: int | None = None, **details: 
 
 
 def hangs_up(after: bytes = b"") -> Answer:
-    """Breaks the connection, perhaps in the middle of an answer."""
+    """Break the connection, perhaps in the middle of an answer."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if after:

@@ -104,6 +104,9 @@ class Seen:
     def retried(self, method: str, host: str, code: str) -> None:
         self.retries.append(code)
 
+    def warning_lost(self) -> None:
+        return
+
 
 async def install_widgets(client: Client) -> None:
     """The CRD of Widget is there and served; on a shared server it stays."""

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from ctrlruntime.controller import Controller, ControllerOptions, Result
 from ctrlruntime.controller.event_dispatch import EventDispatcher
-from ctrlruntime.manager.metrics import ControllerSeries
+from ctrlruntime.manager.controller_series import ControllerSeries
 from ctrlruntime.queue import Request
 
 A, B = Request("a", namespace="default"), Request("b", namespace="default")
@@ -37,7 +37,7 @@ class Script:
         return outcome
 
     async def until(self, count: int) -> None:
-        """Waits for the ``count``-th run to begin."""
+        """Wait for the ``count``-th run to begin."""
         while len(self.runs) < count:
             self._changed.clear()
             await asyncio.wait_for(self._changed.wait(), 3600)
@@ -89,7 +89,7 @@ def series() -> ControllerSeries:
 
 @asynccontextmanager
 async def running(controller: Controller) -> AsyncIterator[asyncio.Task[None]]:
-    """Runs a controller for the length of the block and checks that nothing is left of it."""
+    """Run a controller for the length of the block and check that nothing is left of it."""
     before = asyncio.all_tasks()
     task = asyncio.create_task(controller.start())
     try:
@@ -102,6 +102,6 @@ async def running(controller: Controller) -> AsyncIterator[asyncio.Task[None]]:
 
 
 async def settled() -> None:
-    """Lets everything run that can run now."""
+    """Let everything run that can run now."""
     for _ in range(20):
         await asyncio.sleep(0)

@@ -29,7 +29,7 @@ from ctrlruntime.controller.predicates import (
 )
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.controller.sources import Channel, ChannelSource, FuncSource
-from ctrlruntime.manager.metrics import ControllerSeries
+from ctrlruntime.manager.controller_series import ControllerSeries
 from ctrlruntime.queue import Item, PriorityQueue, Request
 
 from .support import settled
@@ -362,6 +362,27 @@ class TestChannel:
         await source.start(intake)
         await asyncio.wait_for(third, 1)
         await source.stop()
+
+
+@pytest.mark.criterion("LV-1")
+@pytest.mark.parametrize("wrong", ["a", {"metadata": {"name": "a"}}, ("default", "a")], ids=repr)
+async def test_an_event_of_a_channel_that_names_no_object_costs_itself(
+    queue: PriorityQueue, wrong: Any
+) -> None:
+    channel, metrics = Channel(), ControllerSeries("test", 1)
+    source = ChannelSource(channel, enqueue_object)
+    await source.start(EventDispatcher(queue, structlog.get_logger(), metrics=metrics))
+    with capture_logs() as logs:
+        await channel.send(GenericEvent(entry=wrong))
+        await channel.send(GenericEvent(entry("good")))
+        assert (await asyncio.wait_for(queue.get(), 60)).request.name == "good"
+    assert metrics.lost_events == 1
+    assert [line["change"] for line in logs] == ["channel event"]
+    no_event: Any
+    for no_event in (None, wrong):
+        with pytest.raises(TypeError, match="a channel takes a GenericEvent"):
+            await channel.send(no_event)
+    await source.stop()
 
 
 async def test_a_request_source_adds_requests_only_while_its_controller_runs(

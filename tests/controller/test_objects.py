@@ -329,6 +329,9 @@ async def test_the_primary_and_owned_kinds_take_selectors_and_transforms(
     builder.owns(SECRET, labels="mine=yes", fields="type=Opaque").build(reconcile)
     async with Client.connect(api_config) as client, subject.running():
         await client.create(config_map("other"))
+        elsewhere = config_map("elsewhere", mine="yes")
+        elsewhere["metadata"]["namespace"] = "kube-public"
+        await client.create(elsewhere)
         parent = await client.create(config_map("a", mine="yes"))
         assert await runs.next() == "a"
         entry = subject.cache.entry(CONFIG_MAP, "a", namespace="default")
@@ -341,5 +344,13 @@ async def test_the_primary_and_owned_kinds_take_selectors_and_transforms(
             "labels": {"mine": "yes"},
             "ownerReferences": [{**reference, "uid": parent["metadata"]["uid"]}],
         }
-        await client.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
+        unlabelled = {**metadata, "name": "unlabelled", "labels": {}}
+        await client.create({**secret, "metadata": unlabelled})
+        other_type = {**metadata, "name": "other-type"}
+        await client.create({**secret, "metadata": other_type, "type": "example.com/other"})
+        await client.create(secret)
         assert await runs.next() == "a"
+        kept = {each.name for each in subject.cache.entries(SECRET)}
+        kept |= {each.name for each in subject.cache.entries(CONFIG_MAP)}
+        assert kept == {"a", "child"}, "what the server selects, and nothing else"

@@ -10,7 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.events import Event
+from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.controller import (
     Builder,
@@ -21,7 +23,8 @@ from ctrlruntime.controller import (
     Result,
     enqueue_object,
 )
-from ctrlruntime.resources import Control
+from ctrlruntime.resources import Action, Control, Desired, Owner, UntrackedKind
+from tests.client.support import config_map
 
 from .support import A, B, Script, controller, running, series
 from .test_builder import manager
@@ -211,3 +214,26 @@ async def test_a_kind_that_no_control_writes_needs_no_field_manager() -> None:
     builder.build(asynchronous)
     assert subject.cache.informer(CONFIG_MAP).track_manager is None
     await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("tracked", [None, "another"], ids=["missing", "wrong"])
+async def test_a_control_that_the_builder_could_not_know_writes_once_and_then_names_the_fix(
+    config: Config, tracked: str | None
+) -> None:
+    """One made after the build, or one of several: what is wrong shows in the first reconcile that would repeat a write."""
+    async with Client.connect(config) as client:
+        cache = Cache(client)
+        cache.declare(CONFIG_MAP, namespaces=["default"], track_manager=tracked)
+        await cache.start()
+        try:
+            await cache.wait_synced(60.0)
+            owner = Owner.of(await client.create(config_map("owner")))
+            control = Control(cache, field_manager="website")
+            mapping = cache.informer(CONFIG_MAP).mapping
+            desired = Desired(mapping=mapping, manifest=config_map("made"))
+            assert (await control.ensure(desired, owner)).action is Action.CREATED
+            for _ in range(2):
+                with pytest.raises(UntrackedKind, match=r"pass track_manager='website'.*owns\(\)"):
+                    await control.ensure(desired, owner)
+        finally:
+            await cache.stop()

@@ -161,6 +161,22 @@ def test_lv_7_names_of_objects_are_never_redacted(format_: Any) -> None:
 
 
 @pytest.mark.criterion("LV-7")
+@pytest.mark.parametrize("format_", ["json", "console"])
+def test_lv_7_a_traceback_in_the_log_has_no_locals(format_: Any) -> None:
+    """Those of user functions and of runnables are written by the log's renderer."""
+    out, local = io.StringIO(), Silent()
+
+    def fails() -> None:
+        hidden = local  # noqa: F841 - as above
+        raise ValueError("wrong")
+
+    make_logger(stream=out, format=format_).error("Failed", exc_info=caught(fails))
+    assert "in fails" in out.getvalue()
+    assert local.printed == 0
+    assert "secret local" not in out.getvalue()
+
+
+@pytest.mark.criterion("LV-7")
 async def test_lv_7_the_fields_of_a_controller_for_secrets_are_readable() -> None:
     out = io.StringIO()
     async with APIServer(ServerOptions()) as server:

@@ -54,7 +54,7 @@ class Writing:
 
 
 def shift_wall_clock(seconds: float) -> None:
-    """Has the election of this process read a wall clock that is wrong."""
+    """Have the election of this process read a wall clock that is wrong."""
 
     class Wrong(datetime):
         @classmethod

@@ -80,7 +80,7 @@ class Contest:
         return {"name": name, "namespace": self.namespace} if name else {"name": self.namespace}
 
     async def enter(self, user: str, *options: str) -> None:
-        """Starts a candidate. It leads, or stands by with its watch open, when this returns."""
+        """Start a candidate. It leads, or stands by with its watch open, when this returns."""
         command = [sys.executable, "-m", "tests.election_real.candidate"]
         command += ["--kubeconfig", str(self.environment.kubeconfig(user))]
         command += ["--namespace", self.namespace, *options]
@@ -109,7 +109,7 @@ class Contest:
         return self.environment.proxy.log.now()
 
     def signal(self, user: str, number: signal.Signals) -> float:
-        """Sends a signal; the time."""
+        """Send a signal and return the time."""
         os.kill(self.processes[user].pid, number)
         return self.now
 

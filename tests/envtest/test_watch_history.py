@@ -13,6 +13,7 @@ import pytest
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
+from ctrlruntime.envtest.command import main
 from ctrlruntime.envtest.server import APIServer, ServerOptions
 from ctrlruntime.envtest.server.storage import Storage
 
@@ -55,6 +56,13 @@ def test_the_history_is_bounded_in_bytes() -> None:
     assert bucket.forgotten == bucket.history[0].revision - 1
     assert after < 12 * MIB, "decoded objects included"
     assert after - before < MIB, "what is written later takes no more than what was there"
+
+
+async def test_the_limit_is_64_mib_unless_another_is_given() -> None:
+    async with APIServer(ServerOptions()) as server:
+        assert server.state.storage.history.limit == 64 * MIB
+    option = next(each for each in main.params if each.name == "watch_history")
+    assert option.default == 64
 
 
 def test_all_kinds_share_the_limit_and_the_oldest_change_goes_first() -> None:

@@ -43,7 +43,7 @@ def occurrence(note: str = "pulled", reason: str = "Pulled", name: str = "web") 
 
 
 def observe(correlator: Correlator, occurrence: Occurrence) -> Series | None:
-    """Observes, and has what is to be written written."""
+    """Observe, and have what is to be written written."""
     series = correlator.observe(occurrence)
     if series is not None:
         correlator.wrote(series, series.count)

@@ -39,7 +39,7 @@ def manager(config: Config, **options: Any) -> Manager:
 
 @contextlib.asynccontextmanager
 async def starting(subject: Manager) -> AsyncIterator[asyncio.Task[None]]:
-    """Starts a manager. At the end of the block it runs no more, however the block ended."""
+    """Start a manager. At the end of the block it runs no more, however the block ended."""
     task = asyncio.create_task(subject.start())
     try:
         yield task

@@ -238,6 +238,11 @@ async def test_healthz_fails_when_an_informer_keeps_failing(config: Config) -> N
             assert (await get(port, "/healthz"))[0] == 500
             assert (await get(port, "/healthz/informers"))[0] == 500
             assert (await get(port, "/readyz/caches"))[0] == 500
+            restarts = subject.metrics.registry.get_sample_value(
+                "ctrlruntime_informer_restarts_total", {"kind": "ConfigMap"}
+            )
+            assert restarts is not None
+            assert restarts >= InformerOptions().failure_threshold == 5
     assert any("v1, Kind=ConfigMap" in str(line.get("error")) for line in logs)
 
 

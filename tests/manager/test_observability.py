@@ -11,14 +11,16 @@ import time
 import pytest
 import structlog
 
-from ctrlruntime.manager.logs import REDACTED, make_logger
-from ctrlruntime.manager.metrics import (
+from ctrlruntime.manager.controller_series import (
+    MAX_CLUSTERS,
     MAX_PRIORITIES,
+    OTHER_CLUSTERS,
     PRIORITY_OVERFLOW,
     QUEUE_BUCKETS,
     RECONCILE_BUCKETS,
-    Metrics,
 )
+from ctrlruntime.manager.logs import REDACTED, make_logger
+from ctrlruntime.manager.metrics import Metrics
 from ctrlruntime.manager.watchdog import GCOptions, GCTuner, LoopWatchdog
 from ctrlruntime.queue import QueueCore, Request
 
@@ -100,6 +102,61 @@ def test_more_than_25_priorities_share_a_label(clock: Clock) -> None:
     assert sample(metrics, "workqueue_depth", priority="24") == 1
     assert sample(metrics, "workqueue_depth", priority="25") is None
     assert sample(metrics, "workqueue_depth", priority=PRIORITY_OVERFLOW) == 15
+
+
+RECONCILES = "controller_runtime_reconcile_total"
+
+
+def reconciles(metrics: Metrics) -> dict[str, float]:
+    """Successful reconciles by the label of the cluster; the manager's own has none."""
+    found = {}
+    for family in metrics.registry.collect():
+        for each in family.samples:
+            if (each.name, each.labels.get("result")) == (RECONCILES, "success"):
+                found[each.labels.get("cluster", "")] = each.value
+    return found
+
+
+def test_controllers_of_several_clusters_have_at_most_50_values_of_the_label_cluster(
+    clock: Clock,
+) -> None:
+    metrics = Metrics()
+    queues = {}
+    for cluster in ("", *(f"c{number}" for number in range(60))):
+        series = metrics.controller("q", 2, cluster)
+        queues[cluster] = QueueCore(clock, observer=series)
+        metrics.watch_queue("q", queues[cluster], cluster)
+        series.reconciled("success", 0.1)
+        queues[cluster].add(Request("a", namespace="default"))
+    assert MAX_CLUSTERS == 50
+    found = reconciles(metrics)
+    named = {"": 1.0, **{f"c{number}": 1.0 for number in range(49)}}
+    assert found == {**named, OTHER_CLUSTERS: 11.0}
+    assert sample(metrics, "workqueue_adds_total", cluster="c48") == 1
+    assert sample(metrics, "workqueue_adds_total", cluster=OTHER_CLUSTERS) == 11
+    workers = metrics.registry.get_sample_value(
+        "controller_runtime_max_concurrent_reconciles",
+        {"controller": "q", "cluster": OTHER_CLUSTERS},
+    )
+    assert workers == 22
+
+
+def test_what_a_cluster_that_has_ended_counted_is_among_the_others_and_its_label_is_free(
+    clock: Clock,
+) -> None:
+    metrics = Metrics()
+    for number in range(200):
+        cluster = f"c{number}"
+        series = metrics.controller("q", 1, cluster)
+        queue = QueueCore(clock, observer=series)
+        metrics.watch_queue("q", queue, cluster)
+        series.reconciled("success", 0.1)
+        queue.add(Request("a", namespace="default"))
+        assert reconciles(metrics)[cluster] == 1
+        assert sum(reconciles(metrics).values()) == number + 1
+        metrics.unwatch_queue("q", queue, cluster)
+        assert reconciles(metrics) == {OTHER_CLUSTERS: number + 1}
+    assert sample(metrics, "workqueue_adds_total", cluster=OTHER_CLUSTERS) == 200
 
 
 def test_buckets_are_controller_runtimes() -> None:

@@ -76,7 +76,7 @@ def main() -> int:
 
 
 def _pytest(arguments: list[str], environment: dict[str, str], output: str) -> NoReturn:
-    """Ends without taking apart, one by one, what the fork inherited."""
+    """End without taking apart, one by one, what the fork inherited."""
     os.setsid()
     target = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -31,7 +31,7 @@ class Fate:
 
 
 def hunt(tree: Tree, defect: Defect) -> Fate:
-    """Has the tests of a defect run with it, and the one that failed once more without it."""
+    """Have the tests of a defect run with it, and the one that failed once more without it."""
     try:
         with tree.broken(defect):
             run = tree.run(defect, hangs=HANGS, limit=LIMIT)

@@ -99,7 +99,7 @@ class Tree:
     def run(
         self, defect: Defect, *tests: str, hangs: float, limit: float, sound: bool = False
     ) -> Run:
-        """Has the copy's tests say what they think of the copy's code, up to the first that fails.
+        """Have the copy's tests say what they think of the copy's code, up to the first that fails.
 
         Of `tests` (by default where the defect says to look) those that are marked with its ID. One
         test may take `hangs` seconds; a run of more than `limit` seconds is ended. `sound`: nothing is
@@ -131,7 +131,7 @@ class Tree:
 
     @staticmethod
     def _hear(process: subprocess.Popen[str]) -> int:
-        """Raises RuntimeError when the process is gone; standard error says why."""
+        """Raise RuntimeError when the process is gone; standard error says why."""
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:

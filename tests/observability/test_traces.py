@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,7 @@ from tests.manager_cli.program import Program
 
 pytestmark = [pytest.mark.criterion("DX-9"), pytest.mark.timeout(300)]
 
+ROOT = Path(__file__).parents[2]
 TEMPLATES = "tenanttemplates.tenancy.ctrlruntime.dev"
 
 
@@ -309,3 +311,15 @@ def test_without_traces_nothing_of_opentelemetry_is_imported_and_no_context_vari
     assert done.returncode == 0, done.stderr
     names = done.stdout.splitlines()[-1]
     assert names == "['ctrlruntime_run']", names
+
+
+def test_the_sdk_and_its_exporter_come_with_the_manager_and_not_with_the_library() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    library = project["project"]
+    of_library = [*library["dependencies"], *library["optional-dependencies"]["otel"]]
+    assert [each for each in of_library if "opentelemetry" in each] == [
+        "opentelemetry-api>=1.30,<2"
+    ], "the extra has the interfaces alone"
+    of_manager = " ".join(project["dependency-groups"]["manager"])
+    for name in ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"):
+        assert name in of_manager

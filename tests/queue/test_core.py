@@ -32,7 +32,7 @@ def queue(clock: Clock) -> QueueCore:
 
 
 def take(queue: QueueCore) -> list[str]:
-    """Hands out everything that is ready, one after the other."""
+    """Hand out everything that is ready, one after the other."""
     names = []
     while (item := queue.pop()) is not None:
         names.append(item.request.name)
@@ -421,7 +421,7 @@ def test_a_requeue_overtaken_by_events_leaves_nothing_behind(
         take(queue)
         clock.advance(1)
     assert len(queue._waiting) < 200
-    assert len(queue._ready) < 200
+    assert sum(map(len, queue._ready.values())) < 200
 
 
 @pytest.mark.criterion("WQ-17")

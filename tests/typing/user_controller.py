@@ -49,6 +49,7 @@ async def writes(client: Client, site: Website) -> None:
     assert_type(await client.patch_status(Website, "a", {}, namespace="b"), Website)
     assert_type(await client.patch_status(CONFIG_MAP, "a", {}, namespace="b"), Manifest)
     assert_type(Owner.of(site), Owner)
+    Owner.of(site).name = "another"  # type: ignore[misc]  # read-only: nothing refuses it at run time
 
 
 def is_large(entry: Entry[Website]) -> bool:

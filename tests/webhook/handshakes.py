@@ -24,7 +24,7 @@ class Clock:
 
 
 def unchecked() -> ssl.SSLContext:
-    """Trusts every server, and so reads no authorities."""
+    """Trust every server, and so read no authorities."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -8,8 +8,8 @@ import contextlib
 import os
 import secrets
 import sys
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,6 +18,7 @@ import structlog
 from cryptography import x509
 
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.client.auth import Authenticator, AuthError
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Invalid, NotFound
 from ctrlruntime.client.patches import PatchType
@@ -33,10 +34,11 @@ from ctrlruntime.webhook.injection import (
     CRD,
     VALIDATING,
     Injection,
+    Target,
     injection_patch,
 )
 from ctrlruntime.webhook.options import WebhookOptions
-from ctrlruntime.webhook.rotation import SECRET
+from ctrlruntime.webhook.rotation import SECRET, CertRotator
 from ctrlruntime.webhook.rotation_options import RotationOptions
 from tests.docs.blocks import ROOT
 from tests.support.waiting import eventually
@@ -167,7 +169,7 @@ class Load:
             self.done += 3
 
     async def more(self, count: int = 12) -> None:
-        """Waits for so many further requests."""
+        """Wait for so many further requests."""
         goal = self.done + count
 
         async def reached() -> bool:
@@ -550,3 +552,52 @@ def bindings(name: str, user: str) -> list[Manifest]:
         }
         for kind in ("ClusterRole", "Role")
     ]
+
+
+class LostCredentials:
+    """Credentials of a plugin that fails for a while."""
+
+    renewable = False
+    generation = 0
+    certificate = None
+
+    def __init__(self, inner: Authenticator) -> None:
+        self.inner = inner
+        self.failures = 0
+        self.lost = True
+
+    async def headers(self, *, refused: Mapping[str, str] | None = None) -> Mapping[str, str]:
+        if self.lost:
+            self.failures += 1
+            raise AuthError("the plugin failed")
+        return await self.inner.headers(refused=refused)
+
+
+async def test_credentials_that_are_lost_for_a_while_end_neither_certificates_nor_injection(
+    environment: Environment, namespace: str
+) -> None:
+    config = environment.config("admin")
+    auth = LostCredentials(config.auth)
+    served = asyncio.Queue[CertificateSet]()
+
+    async def changed(certificates: CertificateSet) -> None:
+        served.put_nowait(certificates)
+
+    logger = structlog.get_logger()
+    async with Client.connect(replace(config, auth=auth)) as client:
+        rotator = CertRotator(
+            client=client, namespace=namespace, name=NAME, hosts=("127.0.0.1",), changed=changed,
+            logger=logger,
+        )  # fmt: skip
+        injection = Injection(client, (Target(VALIDATING, "none"),), "", logger)
+        injection.use(b"bundle")
+        injecting = asyncio.create_task(injection.run())
+        preparing = asyncio.create_task(rotator.prepare())
+        await eventually(lambda: auth.failures >= 2)
+        assert not preparing.done()
+        auth.lost = False
+        await asyncio.wait_for(preparing, 60)
+        assert served.qsize() == 1
+        assert not injecting.done()
+        injecting.cancel()
+        await asyncio.gather(injecting, return_exceptions=True)

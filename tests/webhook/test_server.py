@@ -74,7 +74,7 @@ def port_of(manager: Manager) -> int:
 
 
 async def until_served(manager: Manager, pair: KeyPair, bundle: bytes) -> None:
-    """Waits until new connections get the certificate."""
+    """Wait until new connections get the certificate."""
 
     async def served() -> bool:
         return (await handshake(port_of(manager), bundle)) == pair.certificate

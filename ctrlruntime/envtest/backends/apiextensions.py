@@ -140,7 +140,7 @@ class ApiextensionsBackend:
         await self._server.restart()
 
     async def compact(self) -> int:
-        """Has etcd forget all revisions but the last, and returns that one."""
+        """Have etcd forget all revisions but the last, and return that one."""
         return await self.etcd.compact()
 
     def add_users(self, users: Iterable[User]) -> None:

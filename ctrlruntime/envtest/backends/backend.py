@@ -37,7 +37,7 @@ class Backend(Protocol):
         """Return once requests are answered. Raises with what to do where that fails."""
 
     async def stop(self) -> None:
-        """Leaves no process and no listener behind; may be called twice."""
+        """Leave no process and no listener behind; may be called twice."""
 
     @property
     def url(self) -> str:

@@ -67,7 +67,7 @@ class EmbeddedBackend:
 
 
 class EmbeddedProcessBackend:
-    """`python -m ctrlruntime.envtest` as a child process; `server` may name `port`."""
+    """`python -m ctrlruntime.envtest` as a child process; `server` may name `port` and `watch_history` (MiB)."""
 
     def __init__(self, options: BackendOptions) -> None:
         self._options = options
@@ -80,6 +80,8 @@ class EmbeddedProcessBackend:
         command = [sys.executable, "-m", "ctrlruntime.envtest", "--tokens", str(tokens)]
         command += ["--authorization", options.authorization or "AlwaysAllow"]
         command += ["--port", str(options.server.get("port", 0))]
+        if "watch_history" in options.server:
+            command += ["--watch-history", str(options.server["watch_history"])]
         if options.tls:
             command.append("--tls")
         self._child = await ChildProcess.start(command, log=options.folder / "apiserver.log")

@@ -65,7 +65,7 @@ class Etcd:
         shutil.rmtree(self._data, ignore_errors=True)
 
     async def compact(self) -> int:
-        """Forgets all revisions but the last, and returns that one."""
+        """Forget all revisions but the last, and return that one."""
         found = await self._call(self._server.port, "kv/range", {"key": "AA=="})
         revision = int(found["header"]["revision"])
         await self._call(

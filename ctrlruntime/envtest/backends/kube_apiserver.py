@@ -146,7 +146,7 @@ class KubeApiserverBackend:
         await self._apiserver.restart()
 
     async def compact(self) -> int:
-        """Has etcd forget all revisions but the last, and returns that one."""
+        """Have etcd forget all revisions but the last, and return that one."""
         return await self.etcd.compact()
 
     @property

@@ -176,7 +176,7 @@ class DeploymentReconciler:
         }
 
     def _deadline(self, spec: Manifest, status: Manifest) -> Result | None:
-        """Comes back when the progress deadline is over."""
+        """Come back when the progress deadline is over."""
         progressing = next(c for c in status["conditions"] if c["type"] == "Progressing")
         if progressing["reason"] not in ("ReplicaSetUpdated", "NewReplicaSetCreated"):
             return None

@@ -159,13 +159,15 @@ def failures(job: Manifest, pods: list[PodView]) -> int:
 
 
 def missing(spec: Manifest, pods: list[PodView]) -> int:
-    """How many Pods to create now."""
+    """How many Pods to create now: never more than MOST_PODS in all, those that have ended included."""
     succeeded = sum(pod.phase == "Succeeded" for pod in pods)
     active = sum(pod.active for pod in pods)
-    parallel = min(int(spec.get("parallelism", 1)), MOST_PODS)
-    if spec.get("completions") is None:
-        return 0 if succeeded else max(parallel - active, 0)
-    return max(min(parallel, needed(spec) - succeeded) - active, 0)
+    wanted = int(spec.get("parallelism", 1))
+    if spec.get("completions") is not None:
+        wanted = min(wanted, needed(spec) - succeeded)
+    elif succeeded:
+        wanted = 0
+    return max(min(wanted - active, MOST_PODS - len(pods)), 0)
 
 
 def finish_time(job: Manifest) -> datetime | None:

@@ -122,7 +122,7 @@ class LocalRunner:
         shutil.rmtree(run.folder, ignore_errors=True)
 
     async def end(self, key: Key, grace: float) -> dict[str, Exit]:
-        """End a Pod's processes for good, and tells how they ended; its folder stays."""
+        """End a Pod's processes for good, and tell how they ended; its folder stays."""
         run = self._runs[key]
         run.restart = "Never"
         children = [c.child for c in run.containers.values() if c.child is not None]
@@ -131,7 +131,7 @@ class LocalRunner:
         return run.exits or {}
 
     async def start_and_stop(self) -> None:
-        """Wait until cancelled, then ends every process: a runnable's life."""
+        """Wait until cancelled, then end every process: a runnable's life."""
         try:
             await asyncio.Event().wait()
         finally:

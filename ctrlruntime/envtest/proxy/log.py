@@ -172,7 +172,7 @@ class RequestLog:
             observer(_entry(*answered))
 
     def observe(self, observer: Observer) -> None:
-        """Tells `observer` of every request that is answered from now on."""
+        """Call `observer` for every request that is answered from now on."""
         self._observers.append(observer)
 
     def counts(self) -> Counts:

@@ -350,7 +350,7 @@ class Relay:
         return False
 
     def _deliver(self) -> None:
-        """Goes on with an answer that was held back."""
+        """Go on with an answer that was held back."""
         exchange = self._exchange
         if exchange is not None and not self._answers:
             self._pass_on(exchange)

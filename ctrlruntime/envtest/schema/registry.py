@@ -69,7 +69,7 @@ class TypeSchema:
         """Cut integers to the bits of their type, in place; built-in kinds only."""
 
     def prune(self, obj: Manifest) -> list[str]:
-        """Remove unknown fields in place; returns their paths."""
+        """Remove unknown fields in place and return their paths."""
         raise NotImplementedError
 
     def unknown_fields(self, obj: Manifest) -> list[str]:

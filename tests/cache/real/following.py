@@ -74,12 +74,12 @@ class Following:
         return {entry.name: entry.decode() for entry in self.informer.store}
 
     async def watches(self, admin: Client) -> None:
-        """Waits until the watch is there, and not just the first list."""
+        """Wait until the watch is there, and not just the first list."""
         await write(admin, self.namespace, "watched", kind=self.kind)
         await self.holds_what(admin)
 
     async def holds_what(self, admin: Client) -> None:
-        """Waits until the store, and what handlers were told, is what the server has."""
+        """Wait until the store, and what handlers were told, is what the server has."""
         there: dict[str, Manifest] = {}
         try:
             async with asyncio.timeout(PATIENCE):

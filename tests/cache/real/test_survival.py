@@ -156,7 +156,7 @@ def is_refused(followed: Following) -> bool:
 
 
 async def refused(config: Config) -> None:
-    """Waits until the server has forgotten the token; it keeps those it has seen for ten seconds."""
+    """Wait until the server has forgotten the token; it keeps those it has seen for ten seconds."""
     async with Client.connect(config) as client:
         async with asyncio.timeout(60):
             while True:

@@ -21,7 +21,7 @@ def create_namespace(kubeconfig: Path, name: str) -> None:
 
 
 def delete_namespace(kubeconfig: Path, name: str) -> None:
-    """Does not wait for its contents to go. Raises AssertionError as `create_namespace` does."""
+    """Delete it without a wait for its contents to go. Raises AssertionError as `create_namespace` does."""
     _send(kubeconfig, "DELETE", f"{PATH}/{name}", None)
 
 

@@ -25,7 +25,7 @@ def client(env: Environment) -> Client:
 
 @pytest.fixture
 async def start(env: Environment) -> AsyncIterator[Callable[..., asyncio.Future[None]]]:
-    """Runs simulated nodes as user `observed`, through the proxy."""
+    """Run simulated nodes as user `observed`, through the proxy."""
 
     async def begin(**options: object) -> None:
         kubeconfig = env.kubeconfig("observed")

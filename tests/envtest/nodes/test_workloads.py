@@ -24,6 +24,7 @@ from ctrlruntime.envtest.nodes.kinds import (
     DEPLOYMENT,
     INGRESS,
     JOB,
+    MOST_PODS,
     NODE,
     NODE_NAME,
     POD,
@@ -63,7 +64,8 @@ async def test_a_pod_without_its_claim_stays_pending(client: Client) -> None:
 async def test_pods_are_bounded_whatever_a_workload_wants(
     client: Client, start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("replicasets", "statefulsets", "jobs"):
+    assert MOST_PODS == 500  # as the documents say
+    for module in ("replicasets", "statefulsets"):
         monkeypatch.setattr(f"ctrlruntime.envtest.nodes.{module}.MOST_PODS", 2)
     await start()
     most = 2**31 - 1
@@ -78,6 +80,21 @@ async def test_pods_are_bounded_whatever_a_workload_wants(
         client, STATEFUL_SET, "sets", {"status": {"readyReplicas": 2}}, namespace="default"
     )
     assert len(await names(client, POD)) == 4
+
+
+async def test_jobs_make_a_bounded_number_of_pods_those_that_have_ended_included(
+    client: Client, start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ctrlruntime.envtest.nodes.jobs.MOST_PODS", 3)
+    await start()
+    most = 2**31 - 1
+    await client.create(job("endless", completions=most, parallelism=2))
+    await client.create(job("wide", completions=most, parallelism=most))
+    for name in ("endless", "wide"):
+        await eventually(client, JOB, name, {"status": {"succeeded": 3}}, namespace="default")
+    await client.create(job("later"))
+    await eventually(client, JOB, "later", {"status": {"succeeded": 1}}, namespace="default")
+    assert len(await names(client, POD)) == 3 + 3 + 1
 
 
 @pytest.mark.usefixtures("nodes")
@@ -505,7 +522,7 @@ async def test_without_pods_a_thousandth_costs_one_write(
 
 
 async def _quiet(env: Environment) -> None:
-    """Waits until no request was made for a third of a second."""
+    """Wait until no request was made for a third of a second."""
     while True:
         mark = env.proxy.log.mark()
         await asyncio.sleep(0.3)

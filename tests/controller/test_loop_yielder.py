@@ -1,0 +1,57 @@
+"""Workers that never wait let other tasks run; those that wait have no need to yield."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ctrlruntime.controller.loop_yielder import LoopYielder
+
+
+async def test_a_slice_is_that_of_one_turn_of_the_loop() -> None:
+    yielder = LoopYielder(slice_seconds=0.0)
+    yielder.begin()
+    assert yielder.used_up
+    await asyncio.sleep(0)
+    assert not yielder.used_up, "the wait ended the turn"
+
+
+async def test_a_slice_that_is_not_used_up_costs_no_turn() -> None:
+    yielder, turns = LoopYielder(slice_seconds=1000.0), 0
+
+    def count() -> None:
+        nonlocal turns
+        turns += 1
+
+    asyncio.get_running_loop().call_soon(count)
+    yielder.begin()
+    await yielder.maybe_yield()
+    assert not turns
+
+
+async def test_work_of_unknown_length_yields() -> None:
+    """Who has not begun a slice may have worked for long."""
+    yielder, turns = LoopYielder(slice_seconds=1000.0), 0
+
+    def count() -> None:
+        nonlocal turns
+        turns += 1
+
+    asyncio.get_running_loop().call_soon(count)
+    await yielder.maybe_yield()
+    assert turns == 1
+
+
+async def test_each_step_that_uses_the_slice_up_is_followed_by_a_turn() -> None:
+    yielder, turns = LoopYielder(slice_seconds=0.0), 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    for _ in range(10):
+        await yielder.maybe_yield()
+    task.cancel()
+    assert turns >= 10
