@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated
 
@@ -9,8 +10,9 @@ from pydantic import Field
 
 from ctrlruntime.api import CEL, ApiModel
 from ctrlruntime.api.scalars import parse_duration
+from ctrlruntime.rollout import BadWindow, Window, parse_window
 
-__all__ = ["LONGEST_WINDOW", "MaintenanceWindow"]
+__all__ = ["LONGEST_WINDOW", "MaintenanceWindow", "windows_of"]
 
 LONGEST_WINDOW = timedelta(days=31)
 
@@ -36,3 +38,14 @@ class MaintenanceWindow(ApiModel):
     def length(self) -> timedelta:
         """``duration`` as a span of time, at most 31 days."""
         return min(parse_duration(self.duration), LONGEST_WINDOW)
+
+
+def windows_of(items: Sequence[MaintenanceWindow], field: str) -> tuple[Window, ...]:
+    """Return the windows of a spec. Raises BadWindow, which names the place below `field`."""
+    found = []
+    for number, item in enumerate(items):
+        try:
+            found.append(parse_window(item.schedule, item.length, item.time_zone))
+        except BadWindow as error:
+            raise BadWindow(f"{field}[{number}].{error}") from None
+    return tuple(found)

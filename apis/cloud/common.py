@@ -187,6 +187,10 @@ class WaitingReason(StrEnum):
     """As many runs of its type as may start in a minute have started."""
     INSTANCE_BUSY = "InstanceBusy"
     """Another task of the same instance is running."""
+    FROZEN = "Frozen"
+    """A ChangeFreeze holds all changes."""
+    WINDOW = "Window"
+    """No maintenance window of the instance is open."""
 
 
 class Waiting(ApiModel):
@@ -200,6 +204,10 @@ class Waiting(ApiModel):
     """Its place in the queue; 1 is next. As of the last write, which is not made for every step."""
     holder: str = ""
     """For InstanceBusy: kind and name of what is running. Otherwise what has been running longest."""
+    message: str = ""
+    """For Frozen the freeze and its reason; for Window when it opens."""
+    until: MicroTime | None = None
+    """For Frozen and Window: when the wait ends by itself, if that is known."""
     since: MicroTime
     """Since when it waits."""
     as_of: MicroTime | None = None

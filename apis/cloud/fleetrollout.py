@@ -122,6 +122,8 @@ class FleetRolloutPhase(StrEnum):
     PROGRESSING = "Progressing"
     WAITING_FOR_APPROVAL = "WaitingForApproval"
     WAITING_FOR_WINDOW = "WaitingForWindow"
+    FROZEN = "Frozen"
+    """A ChangeFreeze holds it."""
     PAUSED = "Paused"
     HALTED = "Halted"
     ROLLING_BACK = "RollingBack"
@@ -169,7 +171,7 @@ class FleetRolloutStatus(ApiModel):
     waiting: Int32 = 0
     """Those that wait for the version."""
     waiting_reason: str = ""
-    """Why most of them wait: Paused, Halted, Window, Wave, Approval, Budget, MemberPaused or MemberUnfit."""
+    """Why most of them wait: Paused, Frozen, Halted, Window, Wave, Approval, Budget, MemberPaused or MemberUnfit."""
     waiting_until: Time | None = None
     """When the wait ends at the earliest, if that is known."""
     rolled_back: Int32 = 0

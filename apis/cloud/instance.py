@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from apis.references import Name, SecretKeyRef, SecretRef
+from apis.windows import MaintenanceWindow
 from ctrlruntime.api import (
     CEL,
     ApiModel,
@@ -401,6 +402,11 @@ class InstanceSpec(ApiModel):
     """How often the invariants are enforced again; default 24 h."""
     upgrade: UpgradeSettings = Field(default_factory=UpgradeSettings)
     """The steps around a change of version."""
+    maintenance_windows: Annotated[list[MaintenanceWindow], Field(max_length=16)] = Field(
+        default_factory=list
+    )
+    """Once a version is deployed, runs that change or destroy something start only while one of these is open;
+    without any, at all times. Periodic runs of unchanged inputs do not wait."""
     debug: Debug = Field(default_factory=Debug)
     """Switches for operators."""
     managed_smtp: ManagedSMTP = Field(default_factory=ManagedSMTP, alias="managedSMTP")

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from apis.references import Name, NumberOrPercentage
+from apis.waiting import ChangesWaiting
 from ctrlruntime.api import (
     CEL,
     ApiModel,
@@ -641,6 +642,8 @@ class CosmosFullNodeStatus(ApiModel):
     """The next height of each node, by Pod; it decides on the version."""
     rollout: RolloutStatus = Field(default_factory=RolloutStatus)
     """How far a change is."""
+    waiting: ChangesWaiting | None = None
+    """Changes that a ChangeFreeze holds."""
     scheduled_snapshot_status: dict[str, ScheduledSnapshotStatus] = Field(default_factory=dict)
     """Nodes that are down for a snapshot, by key of what asked for it."""
     self_healing: SelfHealingStatus = Field(default_factory=SelfHealingStatus)

@@ -17,6 +17,8 @@ __all__ = [
     "KUBECONFIG_PATH",
     "KUBECONFIG_SECRET",
     "LEASE",
+    "MOVED_FROM",
+    "MOVING_TO",
     "PARALLEL_PREFIX",
     "PLANE_NAMESPACE",
     "TARGET_NAMESPACE",
@@ -35,6 +37,10 @@ ADMISSION_URL: Final = f"{GROUP}/admission-url"
 APPROVE_ORPHANS: Final = f"{GROUP}/approve-orphans"
 """Annotation of a target namespace: the number of Tenants, gone from the data plane, whose objects on the hub
 may be deleted although they are many."""
+MOVING_TO: Final = f"{GROUP}/moving-to"
+"""Annotation of a Tenant that `manager fleet move` moves: the id of the data plane that it goes to."""
+MOVED_FROM: Final = f"{GROUP}/moved-from"
+"""Annotation of a Tenant that was moved: the id of the data plane that it came from."""
 PARALLEL_PREFIX: Final = f"parallel.{GROUP}/"
 """Prefix of the label on a hub namespace that lets the stack of a target namespace write there; the
 target namespace's name follows."""

@@ -96,6 +96,8 @@ class RolloutPhase(StrEnum):
     ROLLING_BACK = "RollingBack"
     ROLLED_BACK = "RolledBack"
     WAITING_FOR_WINDOW = "WaitingForWindow"
+    FROZEN = "Frozen"
+    """A ChangeFreeze holds it."""
     COMPLETE = "Complete"
 
 
@@ -103,7 +105,7 @@ class RolloutStatus(ApiModel):
     """How far the template's content has reached its tenants."""
 
     phase: RolloutPhase
-    """Progressing, Paused, Halted, RollingBack, RolledBack, WaitingForWindow or Complete."""
+    """Progressing, Paused, Halted, RollingBack, RolledBack, WaitingForWindow, Frozen or Complete."""
     target_revision: str
     """Revision of the content that is rolled out."""
     total: Int32 = 0
@@ -121,7 +123,7 @@ class RolloutStatus(ApiModel):
     kept: Int32 = 0
     """Those that a halt would return and cannot; the message has the reasons."""
     waiting_reason: str = ""
-    """Why most of them wait: Paused, Halted, Window, Wave, Budget or MemberPaused; empty: none waits."""
+    """Why most of them wait: Paused, Frozen, Halted, Window, Wave, Budget or MemberPaused; empty: none waits."""
     message: str = ""
     """The same in words."""
     waiting_until: Time | None = None

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 
+from apis.waiting import ChangesWaiting
+from apis.windows import MaintenanceWindow
 from ctrlruntime.api import (
     CEL,
     ApiModel,
@@ -295,6 +297,11 @@ class TenantRegistrySpec(ApiModel):
     tenancy.ctrlruntime.dev/approve-deletion decides what becomes of them."""
     deletion_guard: DeletionGuard = Field(default_factory=DeletionGuard)
     """Protects tenants from a query that succeeds and yet misses most rows."""
+    maintenance_windows: Annotated[list[MaintenanceWindow], Field(max_length=16)] = Field(
+        default_factory=list
+    )
+    """Tenants that exist are changed and removed only while one of these is open; without any, at all times. New
+    tenants, rollbacks and the correction of drift do not wait."""
 
     def extra_columns(self) -> dict[str, ColumnMapping]:
         """``extra_value_mappings`` with the short form spelled out, by variable."""
@@ -351,6 +358,8 @@ class TenantRegistryStatus(ApiModel):
     """What the last successful query found."""
     removed_rows: list[RemovedRows] = Field(default_factory=list)
     """Removals without an approval that count for the deletion guard. Older ones go with the next removal."""
+    waiting: ChangesWaiting | None = None
+    """Changes of tenants that a ChangeFreeze or a closed maintenance window holds."""
     last_sync_time: Time | None = None
     """When a sync last changed this status."""
     conditions: Conditions = Field(default_factory=list)

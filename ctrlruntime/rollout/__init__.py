@@ -6,20 +6,38 @@ write as the version. All state is derived from the members, so a restarted proc
 """
 
 from ctrlruntime.rollout.budget import NumberOrPercent, resolve
-from ctrlruntime.rollout.decision import Assignment, Decision, Reason, Waiting, decide
+from ctrlruntime.rollout.decision import Assignment, Decision, decide
+from ctrlruntime.rollout.freezes import (
+    ChangeHolds,
+    Freeze,
+    NoHolds,
+    hold_of,
+    next_edge,
+)
 from ctrlruntime.rollout.members import Change, ChangeKind, Health, Member
 from ctrlruntime.rollout.records import change_record, read_change
 from ctrlruntime.rollout.strategy import OnHalt, Strategy, Wave
-from ctrlruntime.rollout.windows import BadWindow, Window, is_open, next_opening, parse_window
+from ctrlruntime.rollout.waiting import Reason, Waiting
+from ctrlruntime.rollout.windows import (
+    BadWindow,
+    Window,
+    closed_window,
+    is_open,
+    next_opening,
+    parse_window,
+)
 
 __all__ = [
     "Assignment",
     "BadWindow",
     "Change",
+    "ChangeHolds",
     "ChangeKind",
     "Decision",
+    "Freeze",
     "Health",
     "Member",
+    "NoHolds",
     "NumberOrPercent",
     "OnHalt",
     "Reason",
@@ -28,8 +46,11 @@ __all__ = [
     "Wave",
     "Window",
     "change_record",
+    "closed_window",
     "decide",
+    "hold_of",
     "is_open",
+    "next_edge",
     "next_opening",
     "parse_window",
     "read_change",

@@ -6,39 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
 
 from ctrlruntime.rollout.budget import resolve
 from ctrlruntime.rollout.members import Change, ChangeKind, Member
 from ctrlruntime.rollout.strategy import OnHalt, Strategy, Wave, in_order
-from ctrlruntime.rollout.windows import closing, is_open, next_opening
+from ctrlruntime.rollout.waiting import Reason, Waiting
+from ctrlruntime.rollout.windows import closed_window, closing, next_opening
 
 REST = "rest"
 """Name of the wave of all members that follows the waves of a strategy."""
 MOST_NAMED = 3
-
-
-class Reason(StrEnum):
-    """Why a member waits for the target."""
-
-    PAUSED = "Paused"
-    HALTED = "Halted"
-    WINDOW = "Window"
-    WAVE = "Wave"
-    """An earlier wave is not done."""
-    APPROVAL = "Approval"
-    BUDGET = "Budget"
-    MEMBER_PAUSED = "MemberPaused"
-    MEMBER_UNFIT = "MemberUnfit"
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Why a member waits, and until when if that is known."""
-
-    reason: Reason
-    message: str
-    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +55,8 @@ class Decision:
     """The wave in progress; empty if all members have the target."""
     look_again: datetime | None = None
     for_new: str = ""
+    frozen: Waiting | None = None
+    """The freeze that changes or rollbacks wait for; None: none is wanted, or nothing is frozen."""
 
     @property
     def is_complete(self) -> bool:
@@ -127,7 +106,7 @@ class _Pass:
         changes: list[Assignment] = []
         kept, returning = self._kept(halted)
         stopped = self._stopped(halted)
-        if returning and not self.strategy.paused:
+        if returning and not self.strategy.paused and not self._is_frozen:
             changes = self._restored(returning)
         if stopped is not None:
             waiting |= {item.name: stopped for item in old}
@@ -150,6 +129,7 @@ class _Pass:
             wave=wave.name if waves_go_on else "",
             look_again=self._look_again(waves_go_on),
             for_new=self._for_new(halted),
+            frozen=self.strategy.hold if self._is_frozen and (old or returning) else None,
         )
 
     # -- members -----------------------------------------------------------------------------
@@ -190,9 +170,12 @@ class _Pass:
             return None
         span = self.strategy.progress_deadline + self._soak()
         ends = [
-            item.change.at + span
+            item.counted_from + span
             for item in self._changed()
-            if item.change is not None and not item.change.is_fix and self._counts(item)
+            if item.counted_from is not None
+            and item.change is not None
+            and not item.change.is_fix
+            and self._counts(item)
         ]
         return max((end for end in ends if end > self.now), default=None)
 
@@ -222,16 +205,20 @@ class _Pass:
         names = [item.name for item in failed]
         return f"{_number(names)} failed: {_named(names)}"
 
+    @property
+    def _is_frozen(self) -> bool:
+        """Whether a freeze holds rollbacks too; a window does not."""
+        hold = self.strategy.hold
+        return hold is not None and hold.reason is Reason.FROZEN
+
     def _stopped(self, halted: str) -> Waiting | None:
         if self.strategy.paused:
             return Waiting(Reason.PAUSED, "the rollout is paused")
+        if self._is_frozen:
+            return self.strategy.hold
         if halted:
             return Waiting(Reason.HALTED, f"the rollout is halted, {halted}")
-        if not is_open(self.strategy.windows, self.now):
-            opens = next_opening(self.strategy.windows, self.now)
-            when = "never opens" if opens is None else f"opens at {opens.isoformat()}"
-            return Waiting(Reason.WINDOW, f"the maintenance window {when}", opens)
-        return None
+        return closed_window(self.strategy.windows, self.now) or self.strategy.hold
 
     # -- waves and budget --------------------------------------------------------------------
 
@@ -378,10 +365,10 @@ class _Pass:
         return found
 
     def _for_new(self, halted: str) -> str:
-        versions = Counter(
-            item.version for item in self.members if item.version not in {"", self.target}
-        )
-        if not halted or not versions:
+        """Return the target; while halted, the version before, and while held, what most members have."""
+        left_out = {"", self.target} if halted else {""}
+        versions = Counter(item.version for item in self.members if item.version not in left_out)
+        if not (halted or self.strategy.hold) or not versions:
             return self.target
         return min(versions, key=lambda each: (-versions[each], each))
 
@@ -389,10 +376,12 @@ class _Pass:
         """Return the next moment at which a deadline, a soak or a window changes something."""
         strategy = self.strategy
         moments = [
-            item.change.at + strategy.progress_deadline
+            item.counted_from + strategy.progress_deadline
             for item in self._changing()
-            if item.change is not None
+            if item.counted_from is not None
         ]
+        if strategy.hold is not None and strategy.hold.until is not None:
+            moments.append(strategy.hold.until)
         if pending:
             moments += filter(
                 None,

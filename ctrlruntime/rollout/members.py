@@ -46,7 +46,9 @@ class Member:
 
     `health_since` is when readiness was gained or lost last; None if unknown. `group` is what the shares of
     waves go by, and `labels` are what waves select by. A `paused` member is never changed. One with a reason in
-    `unfit`, such as a failure that no rollout caused, is part of the shares of waves, but is not changed.
+    `unfit`, such as a failure that no rollout caused, is part of the shares of waves, but is not changed. While
+    one is `held`, something outside of the rollout keeps its change from being made, and its deadline does not run;
+    afterwards it runs from `resumed_at`.
     """
 
     name: str
@@ -58,29 +60,41 @@ class Member:
     labels: Mapping[str, str] = field(default_factory=dict)
     paused: bool = False
     unfit: str = ""
+    held: bool = False
+    resumed_at: datetime | None = None
 
     @property
     def is_ready(self) -> bool:
         return self.health is Health.READY
+
+    @property
+    def counted_from(self) -> datetime | None:
+        """When the deadline of the last change began; None if there is no change, or while it does not run."""
+        if self.change is None or self.held:
+            return None
+        return max(self.change.at, self.resumed_at or self.change.at)
 
     def is_changing(self, now: datetime, deadline: timedelta) -> bool:
         """Return whether the member takes a slot of the budget: changed, not ready, and in time."""
         change = self.change
         if change is None or change.is_fix or self.is_ready:
             return False
-        return now < change.at + deadline
+        begun = self.counted_from
+        return begun is None or now < begun + deadline
 
     def has_failed(self, now: datetime, deadline: timedelta, soak: timedelta) -> bool:
         """Return whether the last change failed: it is not ready in time, or lost health during the soak.
 
         What happens to the member after that is not put down to the change.
         """
-        change = self.change
-        if change is None or self.is_ready:
+        if self.change is None or self.is_ready:
             return False
-        if self.health is not Health.FAILED and now < change.at + deadline:
+        begun = self.counted_from
+        if begun is None:
+            return self.health is Health.FAILED
+        if self.health is not Health.FAILED and now < begun + deadline:
             return False
-        return (self.health_since or now) <= change.at + deadline + soak
+        return (self.health_since or now) <= begun + deadline + soak
 
     def is_broken(self, now: datetime, deadline: timedelta, soak: timedelta) -> bool:
         """Return whether another version may be a fix: the member failed, or was changed and is not ready."""

@@ -11,6 +11,7 @@ from typing import Final
 
 from ctrlruntime.rollout.budget import NumberOrPercent
 from ctrlruntime.rollout.members import Member
+from ctrlruntime.rollout.waiting import Waiting
 from ctrlruntime.rollout.windows import Window
 
 _FIRST: Final = datetime.min.replace(tzinfo=UTC)
@@ -68,7 +69,8 @@ class Strategy:
     `max_skew` bounds how many change at once; None is no bound. `halt_on_failures` failed members halt the
     rollout; None never does. Failures and rollbacks up to `resumed_at` do not count. An `irreversible` change
     to the target is never rolled back; `restorable` are the versions that a rollback can give, None: any. A text
-    in `halt` halts the rollout for that reason, whatever has failed.
+    in `halt` halts the rollout for that reason, whatever has failed. `hold` is what holds all changes from outside of
+    the rollout: for Frozen rollbacks too.
     """
 
     waves: tuple[Wave, ...] = ()
@@ -82,6 +84,7 @@ class Strategy:
     irreversible: bool = False
     restorable: frozenset[str] | None = None
     paused: bool = False
+    hold: Waiting | None = None
     windows: tuple[Window, ...] = ()
     resumed_at: datetime | None = None
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from ctrlruntime.rollout.waiting import Reason, Waiting
 from ctrlruntime.schedule import BadSchedule, Schedule, parse
 
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
@@ -58,3 +59,12 @@ def closing(windows: Sequence[Window], now: datetime) -> datetime | None:
 def next_opening(windows: Sequence[Window], now: datetime) -> datetime | None:
     """Return when the first window opens after `now`; None if none ever does."""
     return min(filter(None, (window.opens(now) for window in windows)), default=None)
+
+
+def closed_window(windows: Sequence[Window], now: datetime) -> Waiting | None:
+    """Return why changes wait while all of the windows are closed; None if they need not."""
+    if is_open(windows, now):
+        return None
+    opens = next_opening(windows, now)
+    when = "never opens" if opens is None else f"opens at {opens.isoformat()}"
+    return Waiting(Reason.WINDOW, f"the maintenance window {when}", opens)

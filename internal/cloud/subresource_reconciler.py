@@ -1,16 +1,18 @@
 """Reconciles the objects of one subresource: whose they are, whether they may be worked on, and then ``ensure``."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
-from apis.cloud import Instance, TaskStatus
+from apis.cloud import Instance, TaskStatus, WaitingReason
 from ctrlruntime.api import Resource
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Control, Definitions
 from ctrlruntime.resources.revision import REVISION
+from ctrlruntime.rollout import ChangeHolds, NoHolds
+from internal.cloud.change_holds import is_deployed, window_hold
 from internal.cloud.content import spec_revision
 from internal.cloud.instance.reading import read
 from internal.cloud.instance.teardown import is_protected
@@ -57,6 +59,8 @@ class SubresourceReconciler(Generic[R]):
     """The definition of the task to use now; None: the subresource's own."""
     gone: Callable[[Request], None] = lambda _request: None
     """Receives objects that no longer exist."""
+    holds: ChangeHolds = field(default_factory=NoHolds)
+    """What holds changes from outside."""
     control: Control | None = None
     """Restores the metadata of Secrets with outputs; None: they are left as they are."""
 
@@ -71,6 +75,7 @@ class SubresourceReconciler(Generic[R]):
         entry = cache.entry(kind, request.name, namespace=request.namespace)
         if entry is None:
             self.gone(request)
+            self.holds.record(request, 0)
             return None
         manifest = entry.decode()
         resource = typed(kind, manifest) or kind.from_manifest({**manifest, "status": {}})
@@ -91,6 +96,9 @@ class SubresourceReconciler(Generic[R]):
         if self.control is not None and resource.status.outputs_secret_name and not deleting:
             await keep_outputs_metadata(self.control, resource, options.instance)
         progress = await ensure(self.tools, options)
+        waiting = progress.status.waiting
+        frozen = waiting is not None and waiting.reason is WaitingReason.FROZEN
+        self.holds.record(request, int(frozen and not progress.gone))
         return progress.result
 
     def _leave_alone(self, resource: R) -> Result | None:
@@ -111,7 +119,10 @@ class SubresourceReconciler(Generic[R]):
     def _options(
         self, resource: R, instance: Entry | None, hold: Hold | None, leaving: Leaving
     ) -> EnsureOptions[R]:
-        sub = self.subresource
+        sub, metadata = self.subresource, resource.metadata
+        annotations = {} if instance is None else instance.annotations
+        request = Request(metadata.name or "", namespace=metadata.namespace or "")
+        frozen = self.holds.waiting(request, annotations)
         return EnsureOptions(
             definition=sub.definition if self.definition is None else self.definition(),
             resource=resource,
@@ -126,6 +137,8 @@ class SubresourceReconciler(Generic[R]):
             paused_by="" if instance is None else pausing_annotation(instance.annotations),
             leaving=leaving,
             held=hold or edited_hold(resource),
+            hold=frozen or window_hold(instance, self.tools.clock()),
+            deployed=is_deployed(instance),
         )
 
     async def _leaving(self, resource: R, instance: Entry | None) -> Leaving:

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from apis.tenancy import TenantRegistry, TenantTemplate, resource_lists
+from apis.windows import windows_of
 from ctrlruntime.api.conditions import shorten
 from ctrlruntime.cache.store import Store
+from ctrlruntime.rollout import BadWindow
 from ctrlruntime.webhook import AdmissionOptions, Review, validates
 from internal.tenancy.compiled_templates import Blueprints, bare_functions, variables_of
 from internal.tenancy.queries import interval_problem, missing_part
@@ -34,7 +36,7 @@ class TenancyAdmission:
     async def check_template(
         self, template: TenantTemplate, review: Review[TenantTemplate]
     ) -> None:
-        """Refuses what could not be rolled out to any tenant."""
+        """Refuse what could not be rolled out to any tenant."""
         if review.old is not None and review.old.spec == template.spec:
             return
         if not template.metadata.namespace:
@@ -52,7 +54,7 @@ class TenancyAdmission:
 
     @validates("create", "update")
     def check_registry(self, registry: TenantRegistry, review: Review[TenantRegistry]) -> None:
-        """Refuses what could never be queried."""
+        """Refuse what could never be queried."""
         spec = registry.spec
         if review.old is not None and review.old.spec == spec:
             return
@@ -60,6 +62,10 @@ class TenancyAdmission:
             review.required(part, f"type is {spec.source.type}")
         if problem := interval_problem(spec.source):
             review.invalid("spec.source.syncInterval", spec.source.sync_interval, problem)
+        try:
+            windows_of(spec.maintenance_windows, "spec.maintenanceWindows")
+        except BadWindow as error:
+            review.forbidden("spec.maintenanceWindows", str(error))
         for problem in mapping_problems(spec):
             review.forbidden("spec.extraValueMappings", problem)
 

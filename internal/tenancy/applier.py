@@ -202,7 +202,11 @@ class _Pass:
             return None
         try:
             self._entries(item, item.desired)
-        except OutsideCache:
+        except OutsideCache as error:
+            for target in self._of(item):
+                trouble = target.explain(error, item.desired.namespace)
+                if trouble is not None:
+                    return self._troubled(item, trouble)
             message = (
                 f"namespace {item.desired.namespace!r} is not watched; add it to the manager's "
                 "--namespace options"
@@ -299,7 +303,7 @@ class _Pass:
             return self._denied(item, denied)
         try:
             written = await self._ensure(target, item, desired, key)
-        except (APIError, TransportError) as error:
+        except (APIError, TransportError, OutsideCache) as error:
             trouble = target.explain(error, desired.namespace)
             if trouble is not None:
                 return self._troubled(item, trouble)

@@ -32,7 +32,7 @@ RESUMED_AT: Final = f"{GROUP}/rollout-resumed-at"
 """Annotation of a template: failures and rollbacks up to this time do not halt its rollout."""
 KINDS: Final = f"{GROUP}/kinds"
 """Annotation of a tenant: every kind that may have been applied for it, so that none is forgotten
-between an apply and the status that tells of it."""
+between an apply and the status that records it."""
 
 
 def replaced_by(annotations: Mapping[str, str]) -> frozenset[str]:

@@ -104,7 +104,8 @@ def summarize(
     `removals`: objects that have to be removed and still exist; Ready is not True while there are any.
     """
     by_state = {state: [o for o in outcomes if o.state is state] for state in State}
-    status = previous.model_copy(deep=True)
+    # Values are replaced and not changed, but for the list of conditions.
+    status = previous.model_copy(update={"conditions": list(previous.conditions)})
     status.observed_generation = generation
     status.desired_resources = len(outcomes)
     status.ready_resources = len(by_state[State.READY])

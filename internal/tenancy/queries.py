@@ -40,7 +40,7 @@ class CredentialsUnavailable(SourceError):
 
 
 class InvalidSource(SourceError):
-    """Something that rules of the definition forbid; servers before 1.25 do not know them."""
+    """Something that rules of the CRD forbid: in an object that was stored before the rule, or by a type of source that is not known here."""
 
     reason = "InvalidSpec"
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
 from apis.tenancy import TenantRegistry
+from apis.waiting import changes_waiting
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.store import Store
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
-from ctrlruntime.rollout import OnHalt
+from ctrlruntime.rollout import ChangeHolds, Decision, NoHolds, OnHalt, Reason, Waiting
 from internal.tenancy.compiled_templates import Blueprints
 from internal.tenancy.deletion_guard import Guard
 from internal.tenancy.deps import Clocks
 from internal.tenancy.earlier_content import earlier_content
+from internal.tenancy.held_changes import window_hold, without_held
 from internal.tenancy.labels import RESUMED_AT
 from internal.tenancy.plan import Plan
 from internal.tenancy.registry_state import RegistryState
@@ -54,6 +56,8 @@ class RegistryPlanner:
     revisions: TemplateRevisions
     recorder: EventRecorder
     clocks: Clocks
+    holds: ChangeHolds = field(default_factory=NoHolds)
+    """What holds changes of tenants from outside."""
 
     async def plan(
         self, registry: TenantRegistry, entry: Entry, reading: Reading, state: RegistryState
@@ -61,21 +65,36 @@ class RegistryPlanner:
         """Plan with the rows of `reading`; record the plan in the state and for the templates."""
         guard = self._guard(registry, entry, state.released)
         decided = await self.sync.decide(registry, entry, reading, guard)
-        staged, unusable = self._staged(decided)
-        made = self._stage(decided, staged, state)
-        state.synced.plan, state.synced.templates = made, len(decided.templates)
         request = Request(entry.name, namespace=entry.namespace)
+        hold = self.holds.waiting(request, entry.annotations)
+        hold = hold or window_hold(registry, self.clocks.now())
+        staged, unusable = self._staged(decided, hold)
+        made, decisions = self._stage(decided, staged, state, hold)
+        state.synced.plan, state.synced.templates = made, len(decided.templates)
         self.rollouts.planned(request, made.missing(item.name for item in decided.templates))
         made, lost = await self.sync.without_lost_templates(made, entry)
         state.synced.plan = made
         allowed, paused = self.sync.without_paused(made, decided.paused, entry.namespace)
+        held = without_held(allowed, hold, decisions)
+        frozen = hold is not None and hold.reason is Reason.FROZEN
+        self.holds.record(request, held.changes if frozen else 0)
+        state.synced.waiting = changes_waiting(hold, held.changes)
+        if hold is not None:  # an approval of deletions is used when they are made
+            made = replace(made, override_used=False)
         waiting = self.sync.waiting(made, entry.namespace)
         return RegistryPlan(
             whole=made,
-            allowed=allowed,
+            allowed=held.allowed,
             builder=decided.builder,
             templates=decided.templates,
-            troubles=[*paused, *lost, *waiting, *decided.moved_troubles, *unusable],
+            troubles=[
+                *unusable_windows(hold),
+                *paused,
+                *lost,
+                *waiting,
+                *decided.moved_troubles,
+                *unusable,
+            ],
             revisions=self._wanted_revisions(decided, staged),
         )
 
@@ -107,6 +126,7 @@ class RegistryPlanner:
     def forget(self, request: Request) -> None:
         """Forget a registry that is gone."""
         self.rollouts.forget(request)
+        self.holds.record(request, 0)
 
     def forget_tenant(self, namespace: str, name: str) -> None:
         """Forget a tenant that is gone."""
@@ -118,7 +138,9 @@ class RegistryPlanner:
 
         return self.sync.guard(registry, entry, released, refused)
 
-    def _staged(self, decided: Sync) -> tuple[dict[str, StagedTemplate], list[str]]:
+    def _staged(
+        self, decided: Sync, hold: Waiting | None
+    ) -> tuple[dict[str, StagedTemplate], list[str]]:
         """Return the templates with a rollout, and annotations that cannot be used, one sentence each."""
         staged: dict[str, StagedTemplate] = {}
         unusable: list[str] = []
@@ -132,7 +154,7 @@ class RegistryPlanner:
             if resumed and _moment(resumed) is None:
                 unusable.append(f"template {item.name!r}: the annotation {RESUMED_AT} is no time")
             strategy = replace(
-                strategy, restorable=frozenset(contents), resumed_at=_moment(resumed)
+                strategy, restorable=frozenset(contents), resumed_at=_moment(resumed), hold=hold
             )
             staged[item.name] = StagedTemplate(target, strategy, contents)
         return staged, unusable
@@ -149,15 +171,20 @@ class RegistryPlanner:
         return found | earlier_content(template.name, missing, decided.existing, entry_of)
 
     def _stage(
-        self, decided: Sync, staged: Mapping[str, StagedTemplate], state: RegistryState
-    ) -> Plan:
-        """Return the plan with the changes that the templates' rollouts allow now."""
+        self,
+        decided: Sync,
+        staged: Mapping[str, StagedTemplate],
+        state: RegistryState,
+        hold: Waiting | None,
+    ) -> tuple[Plan, dict[str, Decision]]:
+        """Return the plan with the changes that the templates' rollouts allow now, and what was decided."""
         now = self.clocks.now()
         made, decisions = stage(decided.plan, decided.existing, staged, now)
         builder = decided.builder
         registry = Request(builder.registry.metadata.name or "", namespace=builder.namespace)
         self.rollouts.decided(registry, decisions)
         moments = [item.look_again for item in decisions.values() if item.look_again is not None]
+        moments += [hold.until] if hold is not None and hold.until is not None else []
         wait = (min(moments) - now).total_seconds() if moments else float("inf")
         state.rollout_due = self.clocks.monotonic() + wait
         builder.earlier = {
@@ -165,7 +192,7 @@ class RegistryPlanner:
             for name, item in staged.items()
             for version, content in item.contents.items()
         }
-        return made
+        return made, decisions
 
     def _wanted_revisions(
         self, decided: Sync, staged: Mapping[str, StagedTemplate]
@@ -186,6 +213,12 @@ class RegistryPlanner:
             )
             found.append(wanted)
         return found
+
+
+def unusable_windows(hold: Waiting | None) -> list[str]:
+    """Return the sentence on maintenance windows that cannot be used; none if nothing is wrong with them."""
+    unusable = hold is not None and hold.reason is Reason.WINDOW and hold.until is None
+    return [hold.message] if unusable and hold is not None else []
 
 
 def _moment(text: str) -> datetime | None:

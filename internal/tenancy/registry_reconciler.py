@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
+from apis.operations import EXEMPT
 from apis.tenancy import TenantRegistry
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.annotations import is_paused
@@ -18,7 +19,7 @@ from internal.tenancy.query_schedule import QuerySchedule
 from internal.tenancy.registry_planner import RegistryPlanner
 from internal.tenancy.registry_removal import RegistryRemoval
 from internal.tenancy.registry_reports import RegistryReports
-from internal.tenancy.registry_state import RegistryState
+from internal.tenancy.registry_state import PlannedFor, RegistryState
 from internal.tenancy.removal_window import recent_of
 from internal.tenancy.tenant_writer import TenantWriter
 
@@ -83,7 +84,8 @@ class RegistryReconciler:
         self, request: Request, registry: TenantRegistry, entry: Entry, state: RegistryState
     ) -> None:
         recent_rows = recent_of(registry, self.clocks.now()).rows
-        inputs = (entry.generation, entry.annotations.get(ALLOW_DELETE), recent_rows)
+        given = tuple(entry.annotations.get(name) for name in (ALLOW_DELETE, EXEMPT))
+        inputs = PlannedFor(entry.generation, given, recent_rows)
         state.replan |= self.planner.is_staging(request)
         if not state.needs_plan(inputs, self.clocks.monotonic()):
             return

@@ -14,7 +14,9 @@ from apis.tenancy import Tenant, TenantRegistry
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions, Owner
+from ctrlruntime.rollout import ChangeHolds, NoHolds
 from internal.tenancy.children import OWNER_INDEX
 from internal.tenancy.deps import TenancyStores, Writers
 from internal.tenancy.labels import FINALIZER
@@ -45,6 +47,8 @@ class RegistryRemoval:
     definitions: Definitions
     orphan_requests: OrphanRequests
     clock: Callable[[], datetime]
+    holds: ChangeHolds = field(default_factory=NoHolds)
+    """What holds deletions from outside."""
     _fates: dict[str, Fate] = field(default_factory=dict)
     """What was decided for the tenants of registries that are being deleted, by UID."""
 
@@ -56,12 +60,14 @@ class RegistryRemoval:
         tenants = self._held_by(owner)
         fate = await self._fate(entry, tenants)
         refused: list[str] = []
+        frozen = ""
         if fate is Fate.RELEASE:
             await self._release(owner, tenants)
             tenants = []
         elif fate is Fate.DELETE:
             living = [item for item in tenants if item.deletion_timestamp is None]
-            refused = await self._delete_all(living, owner)
+            frozen = self._frozen(entry, living)
+            refused = [frozen] if frozen else await self._delete_all(living, owner)
             tenants = self._held_by(owner)
         if not tenants:
             mapping = TenantRegistry.mapping()
@@ -69,7 +75,14 @@ class RegistryRemoval:
             return None
         await self._report(entry, fate, tenants, refused)
         # The next tenant to go starts another pass; a refusal is tried again.
-        return Result(requeue_after=TEARDOWN_RETRY) if refused else None
+        return Result(requeue_after=TEARDOWN_RETRY) if refused and not frozen else None
+
+    def _frozen(self, entry: Entry, living: Sequence[Entry]) -> str:
+        """Return the freeze that keeps the tenants, in words; empty: they may be deleted."""
+        request = Request(entry.name, namespace=entry.namespace)
+        hold = self.holds.waiting(request, entry.annotations) if living else None
+        self.holds.record(request, 0 if hold is None else len(living))
+        return "" if hold is None else f"the deletion of {len(living)} tenants: {hold.message}"
 
     def forget_gone(self) -> None:
         """Forget what was decided for registries that are gone."""

@@ -13,6 +13,17 @@ FIRST_RETRY: Final = 1.0
 LAST_RETRY: Final = 300.0
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedFor:
+    """What a plan is made with, besides rows, templates and tenants."""
+
+    generation: int
+    annotations: tuple[str | None, ...]
+    """The approval of deletions, and the freeze that does not hold the registry."""
+    removals: int
+    """Removals in the window of the deletion guard."""
+
+
 @dataclass(slots=True)
 class RegistryState:
     """What is remembered of one registry."""
@@ -24,19 +35,19 @@ class RegistryState:
     retry_due: float = float("inf")
     """When to try again what could not be written."""
     rollout_due: float = float("inf")
-    """When a deadline, a soak or a window changes what rollouts may do."""
+    """When a deadline, a soak, a window or a freeze changes what may be done."""
     refusals: int = 0
     generation: int = -1
-    planned_for: tuple[int, str | None, int] = (-1, None, 0)
-    """Generation, approval of deletions and removals in the window that the last plan was made with."""
+    planned_for: PlannedFor | None = None
     released: frozenset[str] = frozenset()
     """Tenants whose deletion was approved and that could not be deleted yet."""
     handled: str | None = None
     status_at: float = float("-inf")
 
-    def needs_plan(self, planned_for: tuple[int, str | None, int], now: float) -> bool:
+    def needs_plan(self, planned_for: PlannedFor, now: float) -> bool:
         """Return whether to plan again, and record what the next plan is made with."""
         self.replan |= self.planned_for != planned_for or now >= self.retry_due
+        self.replan |= now >= self.rollout_due
         self.planned_for = planned_for
         return self.replan and self.synced.reading is not None
 

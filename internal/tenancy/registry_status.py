@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from apis.tenancy import RowCounts, TenantRegistryStatus
+from apis.waiting import ChangesWaiting
 from ctrlruntime.api.conditions import (
     LONGEST_MESSAGE,
     Condition,
@@ -36,6 +37,8 @@ class Synced:
     templates: int = 0
     troubles: Sequence[str] = field(default_factory=tuple)
     """Tenants that could not be written, one sentence each."""
+    waiting: ChangesWaiting | None = None
+    """Changes that a freeze or a window holds."""
 
 
 def registry_status(
@@ -57,6 +60,7 @@ def registry_status(
     replaced = () if synced.plan is None else synced.plan.replaced
     status.removals_pending = removals + len(replaced)
     status.last_handled_reconcile = handled
+    status.waiting = synced.waiting
     if synced.plan is not None and synced.reading is not None:
         status.referencing_templates = synced.templates
         status.desired = synced.plan.desired
@@ -106,17 +110,26 @@ def _conditions(synced: Synced) -> list[Condition]:
             held.message if held else "No deletion waits for approval.",
         )
     )
-    conditions.append(
-        _condition(
-            "TenantsSynced",
-            not synced.troubles,
-            "Synced",
-            "TenantsNotWritten",
-            list_sentences("Not everything could be written", synced.troubles)
-            or "Every tenant matches its row.",
-        )
-    )
+    conditions.append(_tenants_synced(synced))
     return conditions
+
+
+def _tenants_synced(synced: Synced) -> Condition:
+    """Return False with what could not be written, or with what holds changes."""
+    sentences, reason = list(synced.troubles), "TenantsNotWritten"
+    held = synced.waiting
+    if held is not None:
+        reason = reason if sentences else held.reason.value
+        number = "1 change waits" if held.changes == 1 else f"{held.changes} changes wait"
+        sentences.append(f"{number}: {held.message}")
+    message = list_sentences("Not everything could be written", sentences)
+    return _condition(
+        "TenantsSynced",
+        not sentences,
+        "Synced",
+        reason,
+        message or "Every tenant matches its row.",
+    )
 
 
 def removal_condition(replaced: Sequence[Replacement]) -> Condition:

@@ -66,7 +66,7 @@ def report_rollout(
 
 def rollout_status(decision: Decision) -> RolloutStatus:
     """Return a decision as a status."""
-    blocked = decision.blocked_by
+    blocked = decision.frozen or decision.blocked_by
     return RolloutStatus(
         phase=_phase(decision),
         target_revision=decision.target,
@@ -106,6 +106,8 @@ def rollout_event(before: RolloutStatus | None, after: RolloutStatus | None) -> 
 
 
 def _phase(decision: Decision) -> RolloutPhase:
+    if decision.frozen is not None:
+        return RolloutPhase.FROZEN
     if decision.halted:
         if decision.returning:
             return RolloutPhase.ROLLING_BACK
@@ -120,6 +122,9 @@ def _phase(decision: Decision) -> RolloutPhase:
 
 def _message(decision: Decision) -> str:
     """Why the rollout is halted, or what most tenants wait for."""
+    if decision.frozen is not None:
+        halted = f"; the rollout is halted, {decision.halted}" if decision.halted else ""
+        return f"{decision.frozen.message}{halted}"
     if decision.halted:
         return f"the rollout is halted, {decision.halted}"
     return "" if decision.blocked_by is None else decision.blocked_by.message

@@ -57,8 +57,9 @@ class StatusWriter:
         its resourceVersion, and Conflict is raised if the object was changed since.
         """
         self._resume(after.conditions, entry)
-        wanted = status_fields(after)
-        changed = difference(status_fields(before), wanted)
+        same = after == before  # nearly all at a restart: to write both out costs more
+        wanted = {} if same else status_fields(after)
+        changed = {} if same else difference(status_fields(before), wanted)
         if not changed:
             return False
         add_zeros(changed, wanted, entry.field("status") or {})

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from apis.tenancy import TemplateRollout
+from apis.windows import windows_of
 from ctrlruntime.rollout import (
     Assignment,
     BadWindow,
@@ -18,7 +19,6 @@ from ctrlruntime.rollout import (
     OnHalt,
     Strategy,
     Wave,
-    Window,
     decide,
     parse_window,
 )
@@ -59,7 +59,7 @@ def window_problems(rollout: TemplateRollout | None) -> list[str]:
 def strategy_of(rollout: TemplateRollout) -> Strategy:
     """Return the strategy of a template. With a window that cannot be used, it is paused."""
     try:
-        windows = _windows(rollout)
+        windows = windows_of(rollout.maintenance_windows, "rollout.maintenanceWindows")
     except BadWindow:
         return Strategy(paused=True)
     on_halt, limit = OnHalt(rollout.on_halt.value), rollout.halt_on_failures
@@ -75,13 +75,6 @@ def strategy_of(rollout: TemplateRollout) -> Strategy:
         irreversible=rollout.irreversible,
         paused=rollout.pause,
         windows=windows,
-    )
-
-
-def _windows(rollout: TemplateRollout) -> tuple[Window, ...]:
-    return tuple(
-        parse_window(item.schedule, item.length, item.time_zone)
-        for item in rollout.maintenance_windows
     )
 
 

@@ -42,6 +42,7 @@ from manager.controllers.tenancy_options import TenancyOptions
 from tests.audit.request_recorder import Audited, RequestRecorder
 from tests.conformance.releases import CHANGES
 from tests.manifests.installation import install
+from tests.support.work import is_busy
 from tests.tenancy.servers import EMBEDDED, REAL
 from tests.tenancy.shared_server import ADMIN, Ground, add_grants, embedded_users, names_of
 
@@ -461,15 +462,7 @@ class World:
 
     def busy(self) -> bool:
         """Whether a manager of this process has requests in its queues or at work."""
-        if self.manager is None:
-            return False
-        families = self.manager.metrics.registry.collect()
-        return any(
-            sample.value > 0
-            for family in families
-            if family.name in ("workqueue_depth", "controller_runtime_active_workers")
-            for sample in family.samples
-        )
+        return self.manager is not None and is_busy(self.manager)
 
 
 @functools.cache

@@ -48,14 +48,14 @@ async def bind(fleet: Fleet, name: str, subject: dict[str, str], *rules: dict[st
 
 
 async def allow(fleet: Fleet, *resources: str) -> None:
-    """Lets the account `shop` write these kinds."""
+    """Let the account `shop` write these kinds."""
     subject = {"kind": "ServiceAccount", "name": "shop", "namespace": fleet.namespace}
     rule = {"apiGroups": [""], "resources": list(resources), "verbs": WRITES}
     await bind(fleet, "shop", subject, rule)
 
 
 async def allow_impersonation(fleet: Fleet) -> None:
-    """Binds what the installation has for this, in the fleet's namespace alone."""
+    """Bind what the installation has for this, in the fleet's namespace alone."""
     group = "rbac.authorization.k8s.io"
     binding = {
         "apiVersion": f"{group}/v1",

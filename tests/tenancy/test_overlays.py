@@ -37,6 +37,7 @@ pytestmark = [pytest.mark.criterion("H-D4")]
 USER = "manager"
 LEFT_OUT = ("CustomResourceDefinition", "Deployment", "Namespace")
 CLUSTER_WIDE = {
+    "changefreezes.operations.ctrlruntime.dev",
     "customresourcedefinitions.apiextensions.k8s.io",
     "storageclasses.storage.k8s.io",
     "tokenreviews.authentication.k8s.io",

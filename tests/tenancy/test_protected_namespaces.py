@@ -131,7 +131,7 @@ async def test_h_d1_own_allows_the_namespaces_that_the_tenant_makes(own: World) 
 
 
 def test_h_d1_the_demo_allows_own_namespaces_and_no_others() -> None:
-    command = manager_command(Path("kubeconfig"), Path("folder"))
+    command = manager_command(Path("kubeconfig"), Path("folder"), 0)
     assert [
         value
         for option, value in itertools.pairwise(command)

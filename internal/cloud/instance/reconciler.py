@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Protocol
 
@@ -16,6 +16,8 @@ from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions, Owner
+from ctrlruntime.rollout import BadWindow, ChangeHolds, NoHolds, Waiting
+from internal.cloud.change_holds import windows_of_instance
 from internal.cloud.instance.bundles import BundleMissing, Bundles
 from internal.cloud.instance.domains import held
 from internal.cloud.instance.lease import lease_of
@@ -68,12 +70,15 @@ class InstanceReconciler:
     clock: Callable[[], datetime]
     debounce: Debounce
     recorder: EventRecorder
+    holds: ChangeHolds = field(default_factory=NoHolds)
+    """What holds the ends of leases from outside."""
 
     async def reconcile(self, request: Request) -> Result | None:
         """One pass. Raises the client's errors when the server gives no usable answer."""
         entry = self.instances.get(request.name, namespace=request.namespace)
         if entry is None:
             self.debounce.forget(request)
+            self.holds.record(request, 0)
             return None
         if is_extracted(entry.annotations):
             return None
@@ -115,10 +120,11 @@ class InstanceReconciler:
     ) -> Result | None:
         lease = lease_of(instance, self.clock())
         paused = is_paused(entry.annotations)
-        if lease.delete and not paused:
+        frozen = self._frozen(entry) if lease.delete else None
+        if lease.delete and not paused and frozen is None:
             await self._let_go(entry)
             return None
-        hindrance, revision = self._look_ahead(instance)
+        hindrance, revision = self._look_ahead(instance, entry)
         act = not paused and hindrance is None
         at = self.walk.prepare(instance, owner, act=act, bundle_revision=revision)
         children = await self.walk.through(at)
@@ -131,7 +137,7 @@ class InstanceReconciler:
             children=children,
             hindrance=hindrance,
             paused=paused,
-            lease=lease.message,
+            lease=lease.message if frozen is None else f"The lease has ended. {frozen.message}.",
         )
         if act:
             facts = replace(facts, handled_retry=retry_asked(instance))
@@ -139,11 +145,22 @@ class InstanceReconciler:
         times = [time for time in (wait, lease.look_again) if time]
         return Result(requeue_after=min(times)) if times else None
 
-    def _look_ahead(self, instance: Instance) -> tuple[Hindrance | None, str]:
+    def _frozen(self, entry: Entry) -> Waiting | None:
+        """Return the freeze that keeps an instance whose lease has ended."""
+        request = Request(entry.name, namespace=entry.namespace)
+        hold = self.holds.waiting(request, entry.annotations)
+        self.holds.record(request, int(hold is not None))
+        return hold
+
+    def _look_ahead(self, instance: Instance, entry: Entry) -> tuple[Hindrance | None, str]:
         """Return what keeps the instance from being worked on, and the revision of its bundle."""
         if len(instance.metadata.name or "") > LONGEST_NAME:
             message = f"The name is longer than {LONGEST_NAME} characters: make another instance."
             return Hindrance(reason="NameTooLong", message=message), ""
+        try:
+            windows_of_instance(entry)
+        except BadWindow as error:
+            return Hindrance(reason="InvalidSpec", message=f"{error}."), ""
         conflict = self.conflict(instance)
         if conflict is not None:
             return conflict, ""

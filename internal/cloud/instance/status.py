@@ -15,9 +15,10 @@ from apis.cloud import (
     Waiting,
     WaitingReason,
 )
-from ctrlruntime.api import Condition, remove_condition, set_condition
+from ctrlruntime.api import Condition, find_condition, remove_condition, set_condition
 from ctrlruntime.api.conditions import new_condition
 from ctrlruntime.api.omit_empty import status_fields
+from internal.cloud.change_holds import is_held
 from internal.cloud.instance.order import Child, outputs
 from internal.cloud.subresource import ObjectStrategy
 from internal.cloud.taskdriver.record import is_live
@@ -27,6 +28,8 @@ DOMAIN_CONFLICT: Final = "DomainConflict"
 """Condition: True while another instance has a name that this one wants."""
 LEASE_ENDED: Final = "LeaseEnded"
 """Condition: True while an ephemeral instance should have gone, and has not."""
+CHANGES_HELD: Final = "ChangesHeld"
+"""Condition: True while a change waits for a freeze or a window; its transition to False is when it went on."""
 PASSING: Final = (DOMAIN_CONFLICT, LEASE_ENDED)
 """Conditions that are there only while they are True."""
 
@@ -99,7 +102,7 @@ def summarize(before: InstanceStatus, facts: Facts, now: datetime) -> InstanceSt
     status.last_handled_retry = facts.handled_retry
     if facts.children is not None:
         _aggregate(status, facts.children)
-    told = _conditions(word, facts)
+    told = [*_conditions(word, facts), *_changes_held(before, facts)]
     for condition in told:
         set_condition(status.conditions, condition, now)
     for kind in set(PASSING) - {condition.type for condition in told}:
@@ -192,9 +195,27 @@ def _sentence(child: Child, gating: Sequence[Child]) -> str:
     return f"{name} is about to begin{_next(child, gating)}"
 
 
+def _changes_held(before: InstanceStatus, facts: Facts) -> list[Condition]:
+    """Return the condition ChangesHeld: none before the first hold, and as it was while nothing was checked."""
+    if facts.children is None:
+        return []
+    statuses = (child.status for child in facts.children)
+    waiting = next((item.waiting for item in statuses if is_held(item.waiting)), None)
+    generation = facts.generation
+    if waiting is not None:
+        reason, message = waiting.reason.value, waiting.message
+        return [new_condition(CHANGES_HELD, True, reason, message, generation=generation)]
+    if find_condition(before.conditions, CHANGES_HELD) is None:
+        return []
+    message = "No change waits for a freeze or a window."
+    return [new_condition(CHANGES_HELD, False, "NotHeld", message, generation=generation)]
+
+
 def _turn(waiting: Waiting | None) -> str:
     if waiting is None:
         return "waits for its turn"
+    if is_held(waiting):
+        return f"waits: {waiting.message}"
     if waiting.reason is WaitingReason.INSTANCE_BUSY:
         return f"waits until {waiting.holder or 'another task of this instance'} has ended"
     if waiting.reason is WaitingReason.RATE:

@@ -10,9 +10,10 @@ from typing import Final
 from apis.cloud import FleetRolloutSpec, Instance, Phase, ReleaseChannel, RolloutAction
 from ctrlruntime.api import find_condition
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.rollout import Change, Health, Member
+from ctrlruntime.rollout import BadWindow, Change, Health, Member, Window, closed_window
+from internal.cloud.change_holds import windows_of_instance
 from internal.cloud.instance.reading import read_written
-from internal.cloud.instance.status import READY
+from internal.cloud.instance.status import CHANGES_HELD, READY
 from internal.cloud.labels import is_extracted, is_paused
 from internal.cloud.release_assignment import (
     ReleaseAssignment,
@@ -38,6 +39,12 @@ class FleetInstance:
     """The last assignment, in force or not."""
     labels: Mapping[str, str]
     paused: bool
+    windows: tuple[Window, ...] = ()
+    """Its own maintenance windows."""
+    held: bool = False
+    """Whether a change of it waits for a freeze or a window."""
+    resumed_at: datetime | None = None
+    """When the last such wait ended."""
     excluded: str = ""
     """Why no rollout reaches it, whatever the version; empty if one may."""
 
@@ -61,6 +68,8 @@ class Fleet:
 
     members: Sequence[Member]
     skipped: Mapping[str, str]
+    look_again: datetime | None = None
+    """When the next instance's own maintenance window opens."""
 
 
 SUPERSEDED: Final = "the newer FleetRollout {name!r} selects it"
@@ -71,6 +80,7 @@ def fleet_instance(entry: Entry) -> FleetInstance:
     written, flaw = read_written(entry)
     instance = with_assigned_version(written)
     health, since = _health(written, instance, entry)
+    held = find_condition(written.status.conditions, CHANGES_HELD)
     return FleetInstance(
         name=entry.name,
         version=instance.spec.sourcegraph_version,
@@ -81,6 +91,9 @@ def fleet_instance(entry: Entry) -> FleetInstance:
         assignment=recorded_assignment(entry.annotations),
         labels=dict(entry.labels),
         paused=is_paused(entry.annotations),
+        windows=_windows(entry),
+        held=held is not None and held.status == "True",
+        resumed_at=None if held is None else held.last_transition_time,
         excluded="it cannot be read" if flaw is not None else _why_excluded(instance, entry),
     )
 
@@ -95,6 +108,7 @@ def fleet_of(
     """Return the members of the rollout `name`; `newer` are those that take instances from it."""
     members: list[Member] = []
     skipped: dict[str, str] = {}
+    openings: list[datetime] = []
     selected = [item for item in instances if spec.selector.items() <= item.labels.items()]
     target = spec.target_version
     too_new = {each for each in {item.version for item in selected} if is_newer(each, target)}
@@ -104,7 +118,18 @@ def fleet_of(
             skipped[item.name] = reason
         else:
             members.append(_member(name, spec, item, now))
-    return Fleet(members, skipped)
+            closed = closed_window(item.windows, now)
+            if closed is not None and closed.until is not None and item.version != target:
+                openings.append(closed.until)
+    return Fleet(members, skipped, min(openings, default=None))
+
+
+def _windows(entry: Entry) -> tuple[Window, ...]:
+    """Return the windows of an instance; without ones that can be used it waits by itself."""
+    try:
+        return windows_of_instance(entry)
+    except BadWindow:
+        return ()
 
 
 def _why_excluded(instance: Instance, entry: Entry) -> str:
@@ -170,7 +195,12 @@ def _member(name: str, spec: FleetRolloutSpec, item: FleetInstance, now: datetim
         change=_change(name, spec, item),
         group=item.labels.get(spec.group_by, ""),
         paused=item.paused,
+        held=item.held,
+        resumed_at=item.resumed_at,
     )
+    closed = closed_window(item.windows, now)
+    if closed is not None and item.version != spec.target_version:
+        return replace(member, unfit=f"of the instance itself {closed.message}")
     unfit = _why_unfit(spec, item, member, now)
     return replace(member, unfit=unfit) if unfit else member
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -26,7 +26,15 @@ from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.memo import VersionMemo
 from ctrlruntime.queue import Request
-from ctrlruntime.rollout import Assignment, Decision, Strategy, decide
+from ctrlruntime.rollout import (
+    Assignment,
+    ChangeHolds,
+    Decision,
+    NoHolds,
+    Reason,
+    Strategy,
+    decide,
+)
 from internal.cloud.labels import RELEASE_ASSIGNMENT
 from internal.cloud.release_assignment import ReleaseAssignment, format_assignment
 from internal.cloud.rollouts.members import Fleet, FleetInstance, Rival, fleet_instance, fleet_of
@@ -58,6 +66,8 @@ class FleetRolloutReconciler:
     metrics: RolloutMetrics
     clock: Callable[[], datetime]
     recorder: EventRecorder
+    holds: ChangeHolds = field(default_factory=NoHolds)
+    """What holds assignments from outside."""
     yielder: LoopYielder = field(default_factory=LoopYielder)
     _memo: VersionMemo[str, FleetInstance] = field(default_factory=lambda: VersionMemo(20_000))
 
@@ -66,6 +76,7 @@ class FleetRolloutReconciler:
         entry = self.rollouts.get(request.name, namespace=request.namespace)
         if entry is None:
             self.metrics.forget(request)
+            self.holds.record(request, 0)
             return None
         if entry.deletion_timestamp is not None:
             return None
@@ -80,7 +91,8 @@ class FleetRolloutReconciler:
             status = invalid(rollout.status, str(error), entry.generation, self.clock())
             await self._record(entry, (rollout.status, status), rollout.spec)
             return None
-        return await self._roll_out(rollout, entry, strategy)
+        hold = self.holds.waiting(request, entry.annotations)
+        return await self._roll_out(rollout, entry, replace(strategy, hold=hold))
 
     async def _roll_out(
         self, rollout: FleetRollout, entry: Entry, strategy: Strategy
@@ -99,9 +111,12 @@ class FleetRolloutReconciler:
                 rollout.status, spec, decision, fleet, strategy, entry.generation, now
             )
         await self._record(entry, (rollout.status, after), spec)
-        if decision.look_again is None:
+        request = Request(entry.name, namespace=entry.namespace)
+        self.holds.record(request, 0 if decision.frozen is None else _held(decision))
+        moments = [item for item in (decision.look_again, fleet.look_again) if item is not None]
+        if not moments:
             return None
-        return Result(requeue_after=max((decision.look_again - self.clock()).total_seconds(), 0.1))
+        return Result(requeue_after=max((min(moments) - self.clock()).total_seconds(), 0.1))
 
     async def _decide(
         self, entry: Entry, spec: FleetRolloutSpec, strategy: Strategy
@@ -170,6 +185,12 @@ class FleetRolloutReconciler:
             self.recorder.event(
                 entry, "Warning" if warns else "Normal", after.phase.value, ACTION, note
             )
+
+
+def _held(decision: Decision) -> int:
+    """Return how many assignments a freeze holds."""
+    frozen = sum(item.reason is Reason.FROZEN for item in decision.waiting.values())
+    return frozen + len(decision.returning)
 
 
 def _is_superseded(fleet: Fleet) -> bool:

@@ -74,7 +74,7 @@ def summarize(
     now: datetime,
 ) -> FleetRolloutStatus:
     """Return the status after a decision."""
-    blocked = decision.blocked_by
+    blocked = decision.frozen or decision.blocked_by
     status = FleetRolloutStatus(
         observed_generation=generation,
         phase=_phase(spec, decision),
@@ -109,6 +109,8 @@ def is_halted(status: FleetRolloutStatus) -> bool:
 def _phase(spec: FleetRolloutSpec, decision: Decision) -> FleetRolloutPhase:
     if spec.action is RolloutAction.ABORT:
         return FleetRolloutPhase.ABORTED
+    if decision.frozen is not None:
+        return FleetRolloutPhase.FROZEN
     if decision.halted:
         if decision.returning or (decision.returned and decision.changing):
             return FleetRolloutPhase.ROLLING_BACK
@@ -129,6 +131,9 @@ def _phase(spec: FleetRolloutSpec, decision: Decision) -> FleetRolloutPhase:
 def _message(spec: FleetRolloutSpec, decision: Decision) -> str:
     if spec.action is RolloutAction.ABORT:
         return "Aborted: nothing more is changed. `manager rollout resume` continues it."
+    if decision.frozen is not None:
+        halted = f" Halted: {decision.halted}." if decision.halted else ""
+        return f"{decision.frozen.message}.{halted}"
     if spec.action is RolloutAction.UNDO:
         return f"{decision.halted[:1].upper()}{decision.halted[1:]}. `manager rollout resume` rolls out again."
     if decision.halted:

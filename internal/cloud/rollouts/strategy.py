@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from apis.cloud import FleetRolloutSpec, FleetWave, RolloutAction, WaveApproval
+from apis.windows import windows_of
 from ctrlruntime.api.scalars import parse_time
 from ctrlruntime.resources.revision import revision
-from ctrlruntime.rollout import BadWindow, OnHalt, Strategy, Wave, Window, parse_window
+from ctrlruntime.rollout import BadWindow, OnHalt, Strategy, Wave, Window
 from internal.cloud.labels import APPROVED_WAVES, RESUMED_AT
 
 
@@ -80,13 +81,10 @@ def _wave(item: FleetWave, approved: set[str]) -> Wave:
 
 
 def _windows(spec: FleetRolloutSpec) -> tuple[Window, ...]:
-    found = []
-    for number, item in enumerate(spec.maintenance_windows):
-        try:
-            found.append(parse_window(item.schedule, item.length, item.time_zone))
-        except BadWindow as error:
-            raise InvalidRollout(f"spec.maintenanceWindows[{number}].{error}") from None
-    return tuple(found)
+    try:
+        return windows_of(spec.maintenance_windows, "spec.maintenanceWindows")
+    except BadWindow as error:
+        raise InvalidRollout(str(error)) from None
 
 
 def _resumed_at(annotations: Mapping[str, str]) -> datetime | None:

@@ -142,7 +142,7 @@ class RunProvider(Protocol):
         ...
 
     async def delete(self, owner: RunOwner, run_id: RunName) -> None:
-        """Delete the run, its inputs and outputs; ends it first. A run that is gone is no error.
+        """Delete the run, its inputs and outputs, ending it first. A run that is gone is no error.
 
         It is gone when `get` reports it: until then it is listed, and may still be ending.
         """

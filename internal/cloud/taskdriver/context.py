@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from apis.cloud import TaskCondition, TaskOperation, TaskRun, TaskStatus
+from ctrlruntime.rollout import Waiting
 from internal.cloud.pace import Pace
 from internal.cloud.runs import RunName, RunOwner
 from internal.cloud.taskdriver.inputs import Inputs
@@ -59,6 +60,10 @@ class Situation:
     """Another version is wanted: no further run is started, for good."""
     held: Hold | None = None
     """Why no run is started although one may be needed; None: nothing blocks it."""
+    hold: Waiting | None = None
+    """The freeze or window for which a change waits; None: changes may be made."""
+    deployed: bool = True
+    """Whether a version of the instance runs, which a run may change."""
     retry: str = ""
     """The annotation that requests another attempt."""
     period: float | None = None

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from apis.cloud import TaskOperation, TaskOutcome, TaskRun, TaskState, TaskStatus
+from ctrlruntime.rollout import Waiting
+from internal.cloud.change_holds import held_waiting
 from internal.cloud.concurrency import Denial
 from internal.cloud.runs import Run, RunState
 from internal.cloud.taskdriver.context import Decision, Leaving, Rest, Situation
@@ -27,6 +29,7 @@ from internal.cloud.taskdriver.record import (
 )
 from internal.cloud.taskdriver.scheduling import (
     interrupt_time,
+    is_held_change,
     is_interrupted,
     is_superseded,
     next_run,
@@ -63,6 +66,9 @@ def _absent(s: Situation, status: TaskStatus, run: TaskRun) -> Decision:
     over = overdue or run.superseded or s.superseded or _is_revoked(s, run)
     if run.state is TaskState.CREATING and not over:
         if s.paused or s.held:
+            return Decision(status=status, requeue=_until(s, run.deadline))
+        if s.hold is not None and is_held_change(s, status):
+            status.waiting = held_waiting(status.waiting, s.hold, s.now)
             return Decision(status=status, requeue=_until(s, run.deadline))
         return Decision(status=status, start=True, holds=True)
     outcome, message = TaskOutcome.LOST, "It was deleted, or it never came to be."
@@ -198,6 +204,13 @@ def deny(s: Situation, denied: Denial) -> Decision:
     look = next_look(status.waiting, s.now, s.pace.waiting)
     again = look if denied.again is None else min(look, max(s.pace.at_once, denied.again))
     return Decision(status=status, steps=steps, requeue=again)
+
+
+def hold_back(s: Situation, hold: Waiting) -> Decision:
+    """Decide on the next run while a freeze or a window holds changes."""
+    status = s.status.model_copy(deep=True)
+    status.waiting = held_waiting(status.waiting, hold, s.now)
+    return Decision(status=status, requeue=_until(s, hold.until))
 
 
 def begin(s: Situation, wanted: Identity, found: Sequence[Run], traceparent: str = "") -> Decision:

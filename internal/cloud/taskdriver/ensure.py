@@ -16,6 +16,8 @@ from apis.references import SecretKeyRef
 from ctrlruntime.api import Resource
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.rollout import Waiting
+from internal.cloud.change_holds import is_held
 from internal.cloud.concurrency import Claim, Denial
 from internal.cloud.labels import RETRY, RUNS_FINALIZER, is_superseded_upgrade, pausing_annotation
 from internal.cloud.runs import Run, RunInput, RunRefused, RunRequest
@@ -25,6 +27,7 @@ from internal.cloud.taskdriver.decision import (
     clean_up,
     deny,
     follow,
+    hold_back,
     not_kept,
     refuse,
     rest,
@@ -35,7 +38,7 @@ from internal.cloud.taskdriver.inputs import inputs_of
 from internal.cloud.taskdriver.reading import trusted
 from internal.cloud.taskdriver.record import is_live, owner_of
 from internal.cloud.taskdriver.reports import report_end, report_hold, report_steps
-from internal.cloud.taskdriver.scheduling import next_run
+from internal.cloud.taskdriver.scheduling import is_held_change, next_run
 from internal.cloud.taskdriver.summary import summarize
 from internal.cloud.taskdriver.writes import (
     SECRET,
@@ -81,6 +84,10 @@ class EnsureOptions(Generic[R]):
     """What it means if the object is being deleted."""
     held: Hold | None = None
     """Why no run is started for now; None: nothing is in the way."""
+    hold: Waiting | None = None
+    """The freeze or window for which changes wait."""
+    deployed: bool = True
+    """Whether a version of the instance runs, which a run may change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +156,8 @@ def _situation(tools: Tools, options: EnsureOptions[R]) -> Situation:
         pause=_pause_of(annotations, options.paused_by),
         superseded=definition.once and is_superseded_upgrade(annotations),
         held=options.held,
+        hold=options.hold,
+        deployed=options.deployed,
         retry=annotations.get(RETRY, ""),
         period=options.period if options.period is not None else definition.period,
         told=tools.told,
@@ -195,8 +204,9 @@ class _Pass(Generic[R]):
 
     def _keeps_place(self, decision: Decision, *, written: bool, recorded: bool) -> bool:
         """Whether the owner stays with the limiter: as a holder, or in its queue."""
-        if decision.status.waiting is not None:
-            return True
+        waiting = decision.status.waiting
+        if waiting is not None:
+            return not is_held(waiting)
         if decision.holds and (written or recorded):
             self.tools.limiter.hold(self.claim)
             return True
@@ -218,6 +228,8 @@ class _Pass(Generic[R]):
             return rest(s, step.until)
         if isinstance(step, CleanUp):
             return await self._leave()
+        if s.hold is not None and is_held_change(s, s.status):
+            return hold_back(s, s.hold)
         denied = self._denied()
         if denied is not None:
             return denied
@@ -232,6 +244,8 @@ class _Pass(Generic[R]):
             return clean_up(s, found)
         if isinstance(step, Rest):
             return rest(s, step.until)
+        if s.hold is not None and not isinstance(step, CleanUp):
+            return hold_back(s, s.hold)
         identity = s.first_attempt() if isinstance(step, CleanUp) else step.identity
         if not live:
             denied = self._denied()

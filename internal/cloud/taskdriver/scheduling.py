@@ -66,6 +66,18 @@ def is_done(s: Situation, status: TaskStatus) -> bool:
     return in_slot and is_carried_out(status, s.inputs)
 
 
+def is_held_change(s: Situation, status: TaskStatus) -> bool:
+    """Whether the next run would change or destroy something while a freeze or a window holds that.
+
+    A run of unchanged inputs does not wait, nor one for an instance that was never deployed.
+    """
+    if s.hold is None:
+        return False
+    if s.deleting:
+        return True
+    return s.deployed and (s.definition.once or not is_carried_out(status, s.inputs))
+
+
 def needs_teardown(s: Situation, status: TaskStatus, *, made_something: bool) -> bool:
     """Whether what runs of a leaving object made has to be undone by a run first."""
     if not s.definition.teardown or s.leaving in (Leaving.KEEP, Leaving.RELEASE):
@@ -92,8 +104,10 @@ def interrupt_time(s: Situation, run: TaskRun) -> datetime | None:
 
     Newer inputs cancel a task at once if its definition has it; everything else, another version
     among it, leaves the run a grace, counted from when it was first noticed, in which it may end by
-    itself. While the object is paused, a run is awaited.
+    itself. While the object is paused, or changes are held, a run is awaited.
     """
+    if s.hold is not None and not s.retry_asked:
+        return None  # what would follow it waits
     if run.superseded and s.definition.supersede is Supersede.CANCEL:
         return min(run.interrupt_at or s.now, s.now)
     if _is_paused(s) or not (run.superseded or s.superseded or s.retry_asked):

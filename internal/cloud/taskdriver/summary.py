@@ -214,6 +214,8 @@ def next_look(waiting: Waiting, now: datetime, least: float) -> float:
 
 def waiting_message(task: str, waiting: Waiting) -> str:
     """Return what is waited for, in a sentence that does not change with the position."""
+    if waiting.reason in (WaitingReason.FROZEN, WaitingReason.WINDOW):
+        return f"Waiting: {waiting.message}."
     if waiting.reason is WaitingReason.INSTANCE_BUSY:
         return f"Waiting for {waiting.holder}, which works on the same instance."
     if waiting.reason is WaitingReason.RATE:

@@ -147,7 +147,7 @@ class _Execution:
         return Report(message=result.message, outputs=dict(result.outputs), sealed=sealed)
 
     def end(self, code: ExitCode, report: Report) -> ExitCode:
-        """Leaves the report behind."""
+        """Leave the report behind."""
         said = self._redaction.text(report.message)
         self._log.info("the task ended", state=str(report.state), exit_code=int(code), message=said)
         retryable = code is not ExitCode.REJECTED

@@ -28,7 +28,7 @@ class Poller:
             self._changed.set()
 
     async def stop(self) -> None:
-        """Ask no more; returns when nothing is under way."""
+        """Ask no more; return when nothing is under way."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 

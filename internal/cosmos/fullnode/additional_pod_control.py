@@ -29,7 +29,7 @@ class AdditionalPodControl:
     """The clock."""
 
     async def reconcile(
-        self, node_set: CosmosFullNode, owner: Owner, findings: Findings
+        self, node_set: CosmosFullNode, owner: Owner, findings: Findings, *, held: str = ""
     ) -> Progress:
         """One pass. Raises UnrecoverableError for names that are taken."""
         desired = build_additional_pods(node_set)
@@ -48,6 +48,7 @@ class AdditionalPodControl:
             max_unavailable=node_set.spec.strategy.max_unavailable,
             probe=with_min_ready(pod_readiness, since_ready, seconds, now),
             selector={NAME: labels[NAME], COMPONENT: ADDITIONAL},
+            held=held,
         )
         wait = next_available(current, pod_readiness, since_ready, seconds, now)
         findings.settling.append(wait)

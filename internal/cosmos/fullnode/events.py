@@ -47,7 +47,7 @@ class Note:
 
 
 def of_status(before: CosmosFullNodeStatus, after: CosmosFullNodeStatus) -> list[Note]:
-    """Return what the change of a status is worth telling. A status that stays tells nothing, whoever restarts."""
+    """Return the events of a changed status. An unchanged one has none, also after a restart."""
     found: list[Note] = []
     reason = _OF_PHASE.get(after.phase) if after.phase is not None else None
     if reason is not None and (before.phase, before.status) != (after.phase, after.status):

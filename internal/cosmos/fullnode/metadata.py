@@ -30,7 +30,7 @@ def node_selector(node_set: CosmosFullNode) -> dict[str, str]:
 
 
 def image_tag(image: str) -> str:
-    """Return the version that an image's name tells: its tag, or else the beginning of its digest."""
+    """Return the version in an image's name: its tag, or else the beginning of its digest."""
     name, _, digest = image.partition("@")
     tag = name.rpartition("/")[2].partition(":")[2]
     return tag or digest.rpartition(":")[2][:12] or "latest"

@@ -45,6 +45,7 @@ class PodControl:
         *,
         sidecar_image: str,
         script_image: str,
+        held: str = "",
     ) -> Progress:
         """One pass. Raises UnrecoverableError for a template that makes no Pod: no Pod is touched then."""
         check_strategy(node_set)
@@ -74,6 +75,7 @@ class PodControl:
             urgent=_has_another_image,
             paused=paused_nodes(node_set),
             selector=node_selector(node_set),
+            held=held,
         )
         take_down(self.pods.metrics, progress, owner, findings)
         findings.settling.append(next_available(current, probe, since, seconds, now))

@@ -29,7 +29,7 @@ class PVCControl:
     sources: DataSources
 
     async def reconcile(
-        self, node_set: CosmosFullNode, owner: Owner, findings: Findings
+        self, node_set: CosmosFullNode, owner: Owner, findings: Findings, *, held: str = ""
     ) -> ClaimProgress:
         """One pass. Raises InvalidSpec, and the client's errors if a source cannot be looked up."""
         check_claims(node_set)
@@ -41,8 +41,10 @@ class PVCControl:
             build_claims(node_set, found, waiting, {**disk_heights(current.values()), **heights}),
             current.values(),
             owner,
-            retain=_retains(node_set),
+            retain=bool(held) or _retains(node_set),
         )
+        if held and not _retains(node_set):
+            progress.frozen = len(progress.retained)
         for error in progress.errors:
             findings.append(error)
             if not missing:

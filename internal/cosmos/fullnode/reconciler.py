@@ -11,6 +11,7 @@ from apis.cosmos import (
     CosmosFullNodeSpec,
     CosmosFullNodeStatus,
 )
+from apis.waiting import changes_waiting
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.selectors import label_text
 from ctrlruntime.client.status_client import StatusClient
@@ -20,9 +21,11 @@ from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Owner
 from ctrlruntime.resources.ordinal import ordinal_of
+from ctrlruntime.rollout import ChangeHolds, NoHolds
 from internal.cosmos.cache.memory import NOT_ASKED
 from internal.cosmos.cache.observation import Observation, Observations
 from internal.cosmos.fullnode import events, steps
+from internal.cosmos.fullnode.held_changes import frozen_changes, keep_nodes
 from internal.cosmos.fullnode.metadata import node_ordinals, node_selector
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
 from internal.cosmos.fullnode.phase import (
@@ -86,6 +89,8 @@ class FullNodeReconciler:
     sidecar_image: str = ""
     """The image beside the nodes of sets that name none and have none recorded."""
     times: Times = field(default_factory=Times)
+    holds: ChangeHolds = field(default_factory=NoHolds)
+    """What holds changes of sets from outside."""
     waiting: set[Request] = field(default_factory=set)
     """Sets with a claim that waits for what it is to be filled from."""
     made: dict[Request, set[str]] = field(default_factory=dict)
@@ -98,7 +103,7 @@ class FullNodeReconciler:
             self._forget(request)
             return None
         if entry.deletion_timestamp is not None:
-            await self.removal.finish(entry, _owner(entry))
+            await self._finish(request, entry)
             return None
         if await self.removal.protect(entry):
             return None  # the answer is in the cache and brings us back
@@ -118,11 +123,14 @@ class FullNodeReconciler:
         if not await self._record_image(request, node_set):
             return None
         owner = _owner(entry)
+        hold = self.holds.waiting(request, entry.annotations)
+        kept = 0 if hold is None else keep_nodes(node_set, self._pods_of(owner))
         outcome = await steps.take(
             self.controls,
             node_set,
             owner,
             said,
+            held="" if hold is None else hold.message,
             sidecar_image=self.sidecar_image,
             script_image=self.script_image,
         )
@@ -141,8 +149,11 @@ class FullNodeReconciler:
         sync = synced(node_set.status.sync, said, now, made)
         wanted = wanted_nodes(node_set)
         final = verdict(found, ready_count(sync), wanted, self.times, nodes_behind(sync))
+        frozen = 0 if hold is None else kept + frozen_changes(found)
+        self.holds.record(request, frozen)
         facts = replace(
             self._facts(node_set, owner, outcome, final),
+            waiting=changes_waiting(hold, frozen),
             sync=sync,
             heights=admitted.heights,
             lowered=reported.lowered,
@@ -151,6 +162,23 @@ class FullNodeReconciler:
         self.crossings.forget(request, facts.emptied_nodes)
         await self._record_status(request, node_set, facts, now, found.findings.notes)
         return Result(requeue_after=final.requeue_after) if final.requeue_after else None
+
+    async def _finish(self, request: Request, entry: Entry) -> None:
+        """Let a deleted set go; in a freeze it stays, with all that it has."""
+        hold = self.holds.waiting(request, entry.annotations)
+        held = await self.removal.finish(entry, _owner(entry), held=hold is not None)
+        self.holds.record(request, int(held))
+        if held:
+            waiting = changes_waiting(hold, 1)
+
+            def report(status: CosmosFullNodeStatus) -> None:
+                status.waiting = waiting
+                status.status = "Being deleted, and held: " + ("" if hold is None else hold.message)
+
+            await self._sync(request, report, entry.uid)
+
+    def _pods_of(self, owner: Owner) -> list[Entry]:
+        return main_pods(self.controls.pods.pods.of(owner).values())
 
     # -- what has to be known before anything is done -----------------------------------------
 
@@ -262,6 +290,7 @@ class FullNodeReconciler:
 
     def _forget(self, request: Request) -> None:
         self.waiting.discard(request)
+        self.holds.record(request, 0)
         self.made.pop(request, None)
         self.crossings.forget(request)
         self.metrics.forget(request)

@@ -31,12 +31,18 @@ class Removal:
         await self.patcher.add_finalizer(CosmosFullNode.mapping(), entry, FINALIZER)
         return True
 
-    async def finish(self, entry: Entry, owner: Owner) -> None:
-        """Let a deleted set go. Raises the client's errors: in doubt it stays, with its objects."""
+    async def finish(self, entry: Entry, owner: Owner, *, held: bool = False) -> bool:
+        """Let a deleted set go, unless a freeze holds it; True if it does.
+
+        Raises the client's errors: in doubt it stays, with its objects.
+        """
         if FINALIZER not in entry.finalizers:
-            return
+            return False
         mapping = CosmosFullNode.mapping()
         if await self.definitions.any_removes([mapping], APPROVE_DELETION):
             for each in self.objects:
                 await each.release(owner)
+        elif held:
+            return True
         await self.patcher.remove_finalizer(mapping, entry, FINALIZER)
+        return False

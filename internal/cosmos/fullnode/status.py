@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from apis.cosmos import CosmosFullNodeStatus, FullNodePhase, RolloutStatus, SyncInfo
+from apis.waiting import ChangesWaiting
 from ctrlruntime.api import Condition, remove_condition, set_condition
 from internal.cosmos.cache.observation import Observation
 
@@ -61,6 +62,8 @@ class Facts:
     """Addresses for peers outside, once all are known."""
     rollout: RolloutStatus | None = None
     """None: the Pods were not looked at."""
+    waiting: ChangesWaiting | None = None
+    """Changes that a freeze holds."""
     sidecar_image: str = ""
     emptied: Collection[str] = ()
     """Claims that were made or taken away: what was known of their nodes is no longer so."""
@@ -80,6 +83,7 @@ def set_status(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> Non
         status.peers = list(facts.peers)
     if facts.rollout is not None:
         status.rollout = facts.rollout.model_copy()
+    status.waiting = facts.waiting
     if facts.sidecar_image and not status.sidecar_image:
         status.sidecar_image = facts.sidecar_image
     set_sync(status, facts, now)

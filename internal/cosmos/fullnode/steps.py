@@ -72,8 +72,9 @@ async def take(
     *,
     sidecar_image: str,
     script_image: str,
+    held: str = "",
 ) -> Outcome:
-    """Take all steps for one set."""
+    """Take all steps for one set. `held`: why changes of what works wait, in words."""
     outcome = Outcome()
     found, findings = outcome.found, outcome.found.findings
     await _step(findings, "Services", controls.services.reconcile(node_set, owner, findings))
@@ -104,15 +105,16 @@ async def take(
             findings,
             sidecar_image=image,
             script_image=script_image,
+            held=held,
         ),
     )
     found.additional = await _step(
         findings,
         "additional Pods",
-        controls.additional_pods.reconcile(node_set, owner, findings),
+        controls.additional_pods.reconcile(node_set, owner, findings, held=held),
     )
     found.claims = await _step(
-        findings, "claims", controls.claims.reconcile(node_set, owner, findings)
+        findings, "claims", controls.claims.reconcile(node_set, owner, findings, held=held)
     )
     found.awaited = outcome.peers.awaited
     found.paused = paused_nodes(node_set)

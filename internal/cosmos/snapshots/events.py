@@ -54,7 +54,7 @@ OF_PHASE = {
 
 
 def of_step(before: Status, after: Status, facts: Facts) -> list[Note]:
-    """Return what the change of a status is worth telling. A status that stays tells nothing, whoever restarts."""
+    """Return the events of a changed status. An unchanged one has none, also after a restart."""
     found: list[Note] = []
     if after.phase is Phase.MISSING_CRDS and before.phase is not Phase.MISSING_CRDS:
         found.append((Reason.MISSING_CRDS, after.status))

@@ -84,7 +84,7 @@ def step(spec: Spec, status: Status, facts: Facts, now: datetime) -> Step:
 
 
 def effects(spec: Spec, status: Status, facts: Facts) -> tuple[Effect, ...]:
-    """Return what is to be done in the phase that the status tells, old snapshots aside."""
+    """Return what is to be done in the phase of the status, old snapshots aside."""
     candidate, last = status.candidate, status.last_snapshot
     if facts.paused and not facts.held and status.phase in _DOWN:
         return (Hold(),)  # somebody took the finalizer off

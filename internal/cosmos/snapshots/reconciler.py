@@ -203,7 +203,7 @@ class SnapshotReconciler:
                 schedule.spec.full_node_ref.name, change, namespace=entry.namespace
             )
         except AnotherIsDown:
-            return False  # the watch tells of it, and then of its end
+            return False  # the watch delivers it, and then its end
         return True
 
     async def _restore(self, namespace: str, name: str, node_sets: tuple[str, ...]) -> None:

@@ -89,6 +89,8 @@ class ClaimProgress:
     """Those otherwise changed: labels, annotations, what another manager changed."""
     retained: list[str] = field(default_factory=list)
     """Those no longer wanted that are kept."""
+    frozen: int = 0
+    """How many of them are kept because changes are held."""
     waiting: dict[str, str] = field(default_factory=dict)
     """Those that cannot be made yet, and why."""
     immutable: list[Immutable] = field(default_factory=list)

@@ -38,6 +38,8 @@ class Plan:
     """Pods of another revision, those to be replaced now among them."""
     budget: int = 0
     """How many Pods that work may be taken down now."""
+    frozen: int = 0
+    """How many Pods are not taken away or replaced because changes are held."""
     blocked: str = ""
     """Why outdated Pods, or those to be away for a while, have to wait, in words."""
 
@@ -90,15 +92,18 @@ def plan(
     max_unavailable: MaxUnavailable,
     urgent: Urgent = lambda _update: False,
     paused: Collection[str] = (),
+    held: str = "",
 ) -> Plan:
     """Return what to do about the differences of the Pods of one workload.
 
     `pods`: all that exist, those being deleted too; `health` of each by name. `replicas` counts those that
-    are `paused` (by name) too, which are not wanted now but will be again.
+    are `paused` (by name) too, which are not wanted now but will be again. `held`: why changes wait, in words; Pods that
+    work then stay as they are, and what does not work is made again.
     """
-    deletes = [entry for entry in diff.deletes if entry.name not in paused]
+    surplus = [entry for entry in diff.deletes if entry.name not in paused]
     leaving = [entry for entry in diff.deletes if entry.name in paused]
-    availability = Availability.of((pod for pod in pods if pod not in deletes), health)
+    deletes = [] if held else surplus
+    availability = Availability.of((pod for pod in pods if pod not in surplus), health)
     budget = availability.budget(max_unavailable, replicas)
     old = [update for update in diff.updates if is_outdated(update)]
     outdated = [update for update in old if availability.holds(update.entry)]
@@ -112,11 +117,17 @@ def plan(
         outdated=len(outdated),
         budget=budget,
     )
+    made = replace(made, frozen=len(surplus) - len(deletes))
     if made.creates or made.deletes or made.pauses:
         return replace(made, blocked=SCALING if outdated or made.waiting else "")
     chosen = sorted(outdated, key=lambda update: not urgent(update))
     room = _room(availability, outdated, tolerated(max_unavailable, replicas), replicas)
     taken = [update for update in chosen if availability.is_down(update.entry)][:room]
+    if held:
+        frozen = made.frozen + len(outdated) - len(taken)
+        return replace(
+            made, replacements=tuple(taken), frozen=frozen, blocked=held if frozen else ""
+        )
     if not leaving:
         taken += [each for each in chosen if each.entry.name in availability.well][:budget]
     waits = bool(leaving or outdated) and not taken

@@ -43,6 +43,8 @@ class Progress:
     """How many Pods that work could be taken down."""
     blocked: str = ""
     """Why outdated Pods have to wait, in words."""
+    frozen: int = 0
+    """How many Pods are not taken away or replaced because changes are held."""
     conflicts: list[Foreign] = field(default_factory=list)
     """Pods of a wanted name with another owner."""
     held: list[str] = field(default_factory=list)
@@ -85,12 +87,14 @@ class WorkloadControl:
         urgent: Urgent = lambda _update: False,
         paused: Collection[str] = (),
         selector: LabelSelector | None = None,
+        held: str = "",
     ) -> Progress:
         """One pass: scale, or else update.
 
         `current`: the Pods that exist, from the cache. `replicas` counts the `paused` ones too: Pods (by
         name) that are missing from `desired` for a while only; one that works is taken away only if the
         budget allows it. `selector` chooses the Pods where they are listed live (default: all of the namespace).
+        `held`: why changes of Pods that work wait, in words.
         """
         pods = list(current)
         diff = self._control.compare(pods, desired, owner)
@@ -105,6 +109,7 @@ class WorkloadControl:
                 max_unavailable=max_unavailable,
                 urgent=urgent,
                 paused=paused,
+                held=held,
             )
 
         made, progress = planned(pods), _begun(diff)
@@ -220,6 +225,7 @@ def _begun(diff: Diff) -> Progress:
 
 def _reported(progress: Progress, made: Plan) -> Progress:
     progress.outdated, progress.budget, progress.blocked = made.outdated, made.budget, made.blocked
+    progress.frozen = made.frozen
     done = progress.created or progress.deleted or progress.replaced
     progress.requeue = bool(done or made.creates or made.deletes or made.outdated or made.waiting)
     return progress

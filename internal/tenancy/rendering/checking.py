@@ -44,7 +44,7 @@ class Report:
 
 
 def check(templates: Templates, manifest: Mapping[str, Any]) -> Report:
-    """Compiles every template of the manifest and reports all errors, not only the first."""
+    """Compile every template of the manifest and report all errors, not only the first."""
     needed: set[str] = set()
     optional: set[str] = set()
     errors: list[RenderError] = []
@@ -56,7 +56,7 @@ def check(templates: Templates, manifest: Mapping[str, Any]) -> Report:
         return text
 
     def visit(key: str, node: Any, path: str) -> None:
-        """Descends only where an error hides others, so that all are found."""
+        """Descend only where an error hides others, so that all are found."""
         try:
             walk({key: node}, leaf)
         except RenderError as error:

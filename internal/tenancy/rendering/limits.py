@@ -64,7 +64,7 @@ class Meter:
         self._lost: list[str] = []
 
     def step(self) -> None:
-        """Charges one pass through a loop."""
+        """Charge one pass through a loop."""
         self._steps -= 1
         if self._steps < 0:
             raise LimitExceeded(f"loops take more than {self._limits.steps} steps")
@@ -82,7 +82,7 @@ class Meter:
         self._lost.clear()
 
     def work(self, characters: int) -> None:
-        """Charges work on so many characters."""
+        """Charge work on so many characters."""
         self._work -= characters
         if self._work < 0:
             raise LimitExceeded(
@@ -90,13 +90,13 @@ class Meter:
             )
 
     def output(self, characters: int) -> None:
-        """Charges text that ends up in the manifest."""
+        """Charge text that ends up in the manifest."""
         self._output -= characters
         if self._output < 0:
             raise LimitExceeded(f"the result is longer than {self._limits.output} characters")
 
     def weigh(self, value: Any, cost: int = 1) -> None:
-        """Charges for a value and everything in it, stopping as soon as the limit is passed."""
+        """Charge for a value and everything in it, stopping as soon as the limit is passed."""
         before = self._work
         self._weigh(value)
         if cost > 1:

@@ -86,7 +86,7 @@ class Renderer:
         await self._worker.close()
 
     async def _inline(self, manifest: Mapping[str, Any]) -> bool:
-        """Compiles what is not compiled yet, in slices, and returns whether all may run on the loop."""
+        """Compile what is not compiled yet, in slices, and return whether all may run on the loop."""
         texts = list(strings(manifest))
         if len(texts) > MOST_INLINE_STRINGS:
             return False

@@ -168,7 +168,7 @@ def namespace(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _undefined_message(error: UndefinedError, compiled: Compiled) -> str:
-    """Names what is missing, but only by a name that stands in the template itself."""
+    """Name what is missing, but only by a name that stands in the template itself."""
     words = [word for word in (error.message or "").split("'") if word]
     for word in reversed(words):
         if word in compiled.variables:

@@ -199,7 +199,7 @@ class MySQLSource:
 
     @contextlib.asynccontextmanager
     async def _errors(self, seconds: float, action: str) -> AsyncIterator[None]:
-        """Bounds what is inside and converts drivers' errors."""
+        """Bound what is inside and convert drivers' errors."""
         place = f"{self._settings.host}:{self._settings.port}"
         try:
             async with asyncio.timeout(seconds):

@@ -26,7 +26,7 @@ class Source(Protocol):
         """
 
     async def close(self) -> None:
-        """Pass up all connections."""
+        """Close all connections."""
 
 
 def text(value: Any) -> str | None:

@@ -25,6 +25,7 @@ from apis.cloud import (
     InstanceTerraform,
     UpgradeInstanceTask,
 )
+from apis.operations import FrozenSystem
 from ctrlruntime.api import find_condition
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
@@ -34,6 +35,7 @@ from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
 from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.taskdriver.inputs import inputs_of
+from manager.controllers.change_freezes import add_change_freezes
 from manager.controllers.cloud import add_instance_controller
 from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.cloud_parts import make_parts
@@ -101,7 +103,8 @@ class Stage:
         await self._running.enter_async_context(manager.running())
 
     def _add_controllers(self, manager: Manager) -> None:
-        add_instance_controller(make_parts(manager, CloudOptions(), SUBRESOURCES))
+        freezes = add_change_freezes(manager, FrozenSystem.CLOUD)
+        add_instance_controller(make_parts(manager, CloudOptions(), SUBRESOURCES), freezes)
 
     async def stop_manager(self) -> None:
         await self._running.aclose()

@@ -66,7 +66,7 @@ class Chronicle:
     async def of(
         cls, client: Client, kinds: Iterable[KindRef], namespace: str, since: str
     ) -> AsyncIterator[Chronicle]:
-        """Watches the kinds from the resource version `since` on."""
+        """Watch the kinds from the resource version `since` on."""
         told = cls()
         watches = [
             asyncio.create_task(told._follow(client, kind, namespace, since)) for kind in kinds

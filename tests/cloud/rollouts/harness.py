@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from apis.cloud import FleetRollout, FleetRolloutStatus, Instance
+from apis.operations import FrozenSystem
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.patches import difference
@@ -28,23 +29,26 @@ from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
 from internal.cloud.release_assignment import assigned_version, recorded_assignment
 from internal.cloud.subresources import SUBRESOURCES
+from manager.controllers.change_freezes import add_change_freezes
 from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.cloud_parts import make_parts
 from manager.controllers.cloud_rollouts import add_rollout_controller
 from manager.kinds import KINDS
 from tests.backends import SharedServer
 from tests.cloud.rbac import embedded
+from tests.support.waiting import eventually
+from tests.support.work import is_busy, reconciles
 
 CRD = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 NAMESPACE = "default"
 OLD, NEW = "5.2.0", "5.3.0"
-LIMIT = 60.0
 """Seconds for what takes a second or two on an idle machine."""
 
 
 def add_rollouts(manager: Manager) -> None:
     """Add the controller of FleetRollouts alone."""
-    add_rollout_controller(make_parts(manager, CloudOptions(), SUBRESOURCES))
+    freezes = add_change_freezes(manager, FrozenSystem.CLOUD)
+    add_rollout_controller(make_parts(manager, CloudOptions(), SUBRESOURCES), freezes)
 
 
 def instance(name: str, kind: str = "production", **spec: Any) -> dict[str, Any]:
@@ -74,6 +78,8 @@ class Fleet:
     """Instances that were at once in another version than their status shows."""
     assignments: list[tuple[str, str]] = field(default_factory=list)
     """Name and version of each assignment, as the driver saw them."""
+    manager: Manager | None = None
+    """The last one that was started."""
     _running: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
     _known: dict[str, str] = field(default_factory=dict)
 
@@ -141,6 +147,7 @@ class Fleet:
         )
         add(manager)
         await self._running.enter_async_context(manager.running())
+        self.manager = manager
 
     async def stop_manager(self) -> None:
         await self._running.aclose()
@@ -200,11 +207,17 @@ class Fleet:
         return await self.status(name)
 
     async def wait(self, holds: Callable[[], Any], what: str) -> None:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + LIMIT
-        while not await holds():
-            assert loop.time() < end, f"not so: {what}"
-            await asyncio.sleep(0.05)
+        """Wait until something `holds`; `what` is in the error."""
+        try:
+            await eventually(holds)
+        except AssertionError as error:
+            raise AssertionError(f"not so: {what}") from error
+
+    async def idle(self) -> None:
+        """Wait until the manager has reconciled, and has nothing left to reconcile."""
+        assert self.manager is not None
+        manager = self.manager
+        await eventually(lambda: reconciles(manager) > 0 and not is_busy(manager))
 
     # -- the driver ------------------------------------------------------------------------
 

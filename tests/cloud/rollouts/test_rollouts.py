@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,11 @@ from ctrlruntime.client.errors import Invalid
 from internal.cloud.rollouts.strategy import approve_wave
 from tests.backends import SharedServer
 from tests.cloud.rollouts.harness import NAMESPACE, NEW, OLD, Fleet, instance
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.criterion("RO-FLEET")
+EVENTS = ("events.events.k8s.io",)
+"""Written behind the work, those of the last change perhaps after it."""
 
 
 @pytest.fixture(params=["embedded", "kube-apiserver"])
@@ -148,8 +150,9 @@ async def test_a_manual_wave_waits_for_an_approval_of_what_was_shown(fleet: Flee
     status = await fleet.reaches("WaitingForApproval", updated=1)
     assert "manager rollout approve" in status.message
     await fleet.annotate(approved_waves="all=00000000")
-    await asyncio.sleep(1.0)
-    assert (await fleet.status()).updated == 1
+    await fleet.roll_out(waves=waves, progressDeadlineSeconds=7200)  # no part of the digest
+    again = await fleet.reaches("WaitingForApproval", updated=1)
+    assert again.approval_digest == status.approval_digest
     await fleet.annotate(approved_waves=approve_wave({}, "all", status.approval_digest))
     await fleet.reaches("Complete", updated=4)
 
@@ -160,7 +163,10 @@ async def test_a_newer_rollout_takes_its_instances_and_an_abort_gives_them_back(
     await fleet.create_instances(3)
     await fleet.roll_out("5.3.0", "older", pause=True)
     await fleet.reaches("Paused", "older")
-    await asyncio.sleep(1.1)  # creation times have whole seconds
+    older = await fleet.client.get(FleetRollout, "older", namespace=NAMESPACE)
+    created = older.metadata.creation_timestamp
+    assert created is not None
+    await eventually(lambda: datetime.now(UTC) - created, lambda age: age >= timedelta(seconds=1))
     await fleet.roll_out("5.4.0", "newer", pause=True)
     await fleet.reaches("Superseded", "older")
     await fleet.roll_out("5.4.0", "newer", action="Abort")
@@ -222,9 +228,10 @@ async def test_at_rest_and_after_a_restart_nothing_is_written(fleet: Fleet) -> N
     await fleet.create_instances(4)
     await fleet.roll_out(maxConcurrent=2)
     await fleet.reaches("Complete")
-    await asyncio.sleep(1.5)
+    await fleet.idle()
     mark = fleet.environment.proxy.log.mark()
     await fleet.stop_manager()
     await fleet.start_manager()
-    await asyncio.sleep(2.0)
-    assert fleet.environment.proxy.log.since(mark).select(user="manager").writes == 0
+    await fleet.idle()
+    counts = fleet.environment.proxy.log.since(mark).select(user="manager", exclude=EVENTS)
+    assert counts.writes == 0, counts

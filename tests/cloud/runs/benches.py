@@ -48,7 +48,7 @@ class Bench(Protocol):
     async def put_secret(self, name: str, data: Mapping[str, str]) -> None: ...
 
     async def take_away(self, owner: RunOwner, run_id: str) -> None:
-        """Deletes a run behind the provider's back."""
+        """Delete a run behind the provider's back."""
         ...
 
 

@@ -34,12 +34,12 @@ class Work:
         return TaskResult(**self._result)
 
     async def mark(self, context: TaskContext, file: str) -> None:
-        """Adds a line with the process id: how often the run was started, and by whom it is run."""
+        """Add a line with the process id: how often the run was started, and by whom it is run."""
         with Path(file).open("a") as marks:
             marks.write(f"{context.input.run_id} {os.getpid()}\n")
 
     async def read(self, context: TaskContext, name: str) -> None:
-        """Hands back the texts of a ConfigMap."""
+        """Hand back the texts of a ConfigMap."""
         self._result["outputs"] = dict(context.config_map(name))
 
     async def wait_for(self, _context: TaskContext, file: str) -> None:
@@ -120,5 +120,5 @@ def logger_to(stream: TextIO) -> structlog.stdlib.BoundLogger:
 
 
 def main(name: str) -> None:
-    """Runs it under that name, and ends the process."""
+    """Run it under that name, and end the process."""
     sys.exit(asyncio.run(run_task(name, os.environ, {"work": Work}, logger_to)))

@@ -180,7 +180,7 @@ class Life:
         return await ensure(self.tools, EnsureOptions(resource=resource, **given))
 
     async def drive(self, name: str = "acme", **options: Any) -> Progress:
-        """Passes until nothing is due at once."""
+        """Pass until nothing is due at once."""
         for _ in range(30):
             progress = await self.step(name, **options)
             due = progress.requeue_after

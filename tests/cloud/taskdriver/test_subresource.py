@@ -33,7 +33,7 @@ def subresource(kind: type[Any]) -> Subresource[Any]:
 async def reconcile(
     life: Life, kind: type[Any] = InstanceTerraform, request: Request = ACME
 ) -> Result | None:
-    """Passes until nothing is due at once."""
+    """Pass until nothing is due at once."""
     reconciler = SubresourceReconciler(
         subresource(kind), life.tools, Definitions(life.tools.client.live)
     )
@@ -175,7 +175,7 @@ async def test_h_b6_an_upgrade_that_is_superseded_is_not_paused(world: World) ->
 
 
 async def reconcile_upgrade(life: Life, name: str) -> None:
-    """Passes over an upgrade, whose task is carried out once."""
+    """Pass over an upgrade, whose task is carried out once."""
     await life.seen(name, UpgradeInstanceTask)
     once = replace(PLAIN, once=True)
     sub = replace(subresource(UpgradeInstanceTask), definition=once)

@@ -95,7 +95,7 @@ class CloudRunRuns:
             await self._cancel(execution)
 
     async def delete(self, owner: RunOwner, run_id: RunName) -> None:
-        """Cancel and awaits it, delete its files, then its job; `get` tells of it until it is gone."""
+        """Cancel and await it, delete its files, then its job; `get` returns it until it is gone."""
         job = await self._find(run_id)
         if job is None or not is_ours(job, owner, run_id):
             return

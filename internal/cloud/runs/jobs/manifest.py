@@ -89,7 +89,7 @@ def job_of(request: RunRequest, options: JobOptions) -> Manifest:
 
 
 def input_of(request: RunRequest, job: Manifest, data: str, seal_key: str) -> Manifest:
-    """Goes with the Job. `data` is the input as JSON."""
+    """Return the Secret that goes with the Job. `data` is the input as JSON."""
     metadata = job["metadata"]
     return {
         "apiVersion": "v1",

@@ -120,7 +120,7 @@ class JobRuns:
             return
 
     async def delete(self, owner: RunOwner, run_id: RunName) -> None:
-        """Return when the server has taken note; `get` tells of the run until its Pod has ended."""
+        """Delete the Job; `get` returns the run until its Pod has ended."""
         job = await self._job(owner, run_id)
         if job is None or "deletionTimestamp" in job["metadata"]:
             return

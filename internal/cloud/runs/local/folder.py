@@ -120,7 +120,7 @@ class RunFolder:
     # Starting and ending
 
     def start(self) -> None:
-        """Has the supervisor run the task, unless it was started before, by anybody."""
+        """Have the supervisor run the task, unless it was started before, by anybody."""
         give_up = time.monotonic() + _START_TIMEOUT
         while not self.has_started() and time.monotonic() < give_up:
             with self.locked() as lock:
@@ -131,7 +131,7 @@ class RunFolder:
             time.sleep(_PAUSE)  # somebody else is starting it, or only looking
 
     def cancel(self) -> None:
-        """Tells the supervisor; a run that has not begun never will."""
+        """Request the run's end from the supervisor; one that has not begun never will."""
         with contextlib.suppress(FileNotFoundError):
             (self.path / supervisor.CANCEL).touch()
             with contextlib.suppress(OSError):  # nobody reads: it is over, or begins and will look

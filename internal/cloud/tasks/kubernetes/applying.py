@@ -109,7 +109,7 @@ class Objects:
         raise TaskError(f"{located.ref} changes all the time: another client writes it too")
 
     async def _create(self, located: Located, manifest: Manifest) -> Manifest:
-        """Return a first apply creates, or fails with Conflict if another client was faster."""
+        """Return a first apply, which creates or fails with Conflict if another client was faster."""
         first = copy.copy(manifest)
         first["metadata"] = {**manifest["metadata"], "resourceVersion": _FIRST_CONTACT}
         return await self._client.apply(first, kind=located.mapping, field_manager=FIELD_MANAGER)

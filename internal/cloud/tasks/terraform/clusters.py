@@ -110,7 +110,7 @@ def _outputs(colors: list[str], gcp: GCP) -> dict[str, Any]:
 
 
 def _kubeconfig(color: str) -> dict[str, Any]:
-    """Open the cluster as whoever the task that uses it is to Google; holds no key itself."""
+    """Open the cluster as whoever the task that uses it is to Google; hold no key itself."""
     cluster = f"google_container_cluster.{color}"
     server = f"https://${{{cluster}.endpoint}}"
     authority = f"{cluster}.master_auth[0].cluster_ca_certificate"

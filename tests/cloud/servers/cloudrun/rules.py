@@ -57,7 +57,7 @@ _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def check_job(job_id: str, job: Obj) -> None:
-    """Raises Refused."""
+    """Raise Refused."""
     if _JOB_NAME.fullmatch(job_id) is None:
         raise invalid(f"job_id: {job_id!r} is no valid name")
     _known("job", job, _JOB)

@@ -115,7 +115,7 @@ def apply(arguments: list[str]) -> None:
 
 
 def linger() -> None:
-    """Works on until it is interrupted, and then ends in good order."""
+    """Work on until it is interrupted, and then end in good order."""
 
     def interrupted(*_: object) -> None:
         Path(os.environ["STAND_IN_MARK"]).write_text("interrupted")

@@ -1,0 +1,1 @@
+"""What concerns the systems together: freezes of their changes."""

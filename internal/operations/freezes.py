@@ -1,0 +1,193 @@
+"""The ChangeFreezes as the cache has them, and the objects of one system whose changes they hold."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from pydantic import ValidationError
+
+from apis.operations import EXEMPT, ChangeFreeze, FrozenSystem
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.events import Event
+from ctrlruntime.memo import VersionMemo
+from ctrlruntime.queue import Request
+from ctrlruntime.rollout import Freeze, Reason, Waiting, hold_of, next_edge
+
+UNREADABLE: Final = "its spec cannot be read"
+UNKNOWN: Final = (
+    "it is not known yet whether a ChangeFreeze holds all changes: the manager has to be able to list and watch "
+    "changefreezes.operations.ctrlruntime.dev"
+)
+LONGEST_WAIT: Final = timedelta(minutes=1)
+"""After which the time is compared again, in case the clock was set."""
+WHILE_UNKNOWN: Final = timedelta(seconds=2)
+FIRST_PASSES: Final = timedelta(seconds=10)
+"""After the start, in which counts of what is held are not complete."""
+
+
+class FreezeInformer(Protocol):
+    """The informer of ChangeFreezes."""
+
+    readable: bool
+    missing_since: float | None
+
+    @property
+    def store(self) -> Iterable[Entry]: ...
+
+
+def freeze_of(entry: Entry) -> Freeze:
+    """Return an object of the cache as a freeze; one that cannot be read holds everything."""
+    try:
+        spec = entry.typed(ChangeFreeze).spec
+    except ValidationError:
+        return Freeze(name=entry.name, why=UNREADABLE)
+    return Freeze(
+        name=entry.name,
+        why=spec.reason,
+        systems=frozenset(item.value for item in spec.systems),
+        namespaces=frozenset(spec.namespaces),
+        starts_at=spec.starts_at,
+        until=spec.until,
+    )
+
+
+@dataclass(slots=True)
+class SystemFreezes:
+    """Tells the controllers of one system what is frozen, and wakes them when that changes.
+
+    Until the first list of freezes was read, everything is held. A server without the kind has no freezes.
+    """
+
+    system: FrozenSystem
+    informer: FreezeInformer
+    clock: Callable[[], datetime]
+    on_counts: Callable[[], None] = lambda: None
+    """Called when what is held changes."""
+    _started: datetime | None = None
+    _holders: list[Holder] = field(default_factory=list)
+    _memo: VersionMemo[str, Freeze] = field(default_factory=lambda: VersionMemo(256))
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def holder(
+        self,
+        wake: Callable[[Request], None],
+        others: Callable[[], Iterable[Request]] = lambda: (),
+    ) -> Holder:
+        """Return the holds of one controller.
+
+        `wake` queues an object. When a freeze begins or ends that is done for the objects with changes that wait,
+        and for `others`.
+        """
+        made = Holder(self, wake, others)
+        self._holders.append(made)
+        return made
+
+    def waiting(self, namespace: str, exempt: str = "") -> Waiting | None:
+        """Return why changes wait in a namespace; None: they may be made."""
+        if not self.is_known:
+            return Waiting(Reason.FROZEN, UNKNOWN)
+        return hold_of(self.freezes(), self.system.value, namespace, self.clock(), exempt)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the freezes were read, or the server does not serve the kind."""
+        return self.informer.readable or self.informer.missing_since is not None
+
+    def freezes(self) -> Iterator[Freeze]:
+        """Return all freezes, active or not."""
+        for entry in self.informer.store:
+            yield self.freeze(entry)
+
+    def freeze(self, entry: Entry) -> Freeze:
+        """Return one freeze."""
+        return self._memo.compute(entry.uid, entry.resource_version, lambda: freeze_of(entry))
+
+    def held_by(self, freeze: Freeze) -> int:
+        """Return how many changes of the system a freeze that is active holds."""
+        return sum(
+            count
+            for holder in self._holders
+            for request, count in holder.held.items()
+            if freeze.covers(self.system.value, request.namespace)
+        )
+
+    def incomplete_for(self) -> timedelta:
+        """Return for how long counts may still be lower than they are; zero: they are complete."""
+        if self._started is None:
+            return FIRST_PASSES
+        return max(self._started + FIRST_PASSES - self.clock(), timedelta(0))
+
+    def freeze_changed(self, _event: Event) -> None:
+        """Handle an event of the informer."""
+        self._changed.set()
+
+    def served_changed(self) -> None:
+        """Compare again, since the server serves the kind now or no longer."""
+        self._changed.set()
+
+    async def start(self) -> None:
+        """Wake what waits whenever a freeze begins or ends. Run until cancelled."""
+        before, self._started = self._active(), self.clock()
+        while True:
+            now = self.clock()
+            edge = next_edge(self.freezes(), now)
+            most = LONGEST_WAIT if self.is_known else WHILE_UNKNOWN
+            wait = most if edge is None else min(most, edge - now)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(wait.total_seconds(), 0.01)):
+                    await self._changed.wait()
+            self._changed.clear()
+            active = self._active()
+            if active != before:
+                before = active
+                for holder in self._holders:
+                    holder.wake_all()
+                self.on_counts()
+
+    def _active(self) -> frozenset[Freeze] | None:
+        """Return the freezes that hold changes of the system now; None: they are not known."""
+        if not self.is_known:
+            return None
+        now = self.clock()
+        return frozenset(
+            item
+            for item in self.freezes()
+            if item.is_active(now) and (not item.systems or self.system.value in item.systems)
+        )
+
+
+@dataclass(slots=True)
+class Holder:
+    """What is held of the objects of one controller."""
+
+    freezes: SystemFreezes
+    wake: Callable[[Request], None]
+    others: Callable[[], Iterable[Request]]
+    held: dict[Request, int] = field(default_factory=dict)
+    """How many changes wait, by object."""
+
+    def waiting(
+        self, request: Request, annotations: Mapping[str, str] | None = None
+    ) -> Waiting | None:
+        """Return why changes of an object wait; None: they may be made."""
+        return self.freezes.waiting(request.namespace, (annotations or {}).get(EXEMPT, ""))
+
+    def record(self, request: Request, changes: int) -> None:
+        """Record how many changes of an object a freeze holds."""
+        if self.held.get(request, 0) == changes:
+            return
+        if changes:
+            self.held[request] = changes
+        else:
+            del self.held[request]
+        self.freezes.on_counts()
+
+    def wake_all(self) -> None:
+        """Queue the objects with changes that wait, and the others."""
+        for request in {*self.held, *self.others()}:
+            self.wake(request)

@@ -1,0 +1,68 @@
+"""Reconciles one ChangeFreeze: its status shows whether it is active, and how much it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from pydantic import ValidationError
+
+from apis.operations import ChangeFreeze, ChangeFreezeStatus
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.queue import Request
+from internal.operations.freezes import SystemFreezes
+from internal.operations.status import freeze_status, held_count
+
+
+class Entries(Protocol):
+    """The freezes as the cache has them."""
+
+    def get(self, name: str, *, namespace: str) -> Entry | None: ...
+
+
+@dataclass(slots=True)
+class FreezeReconciler:
+    """Writes the status of freezes for one system; managers of other systems add their counts."""
+
+    entries: Entries
+    freezes: SystemFreezes
+    patcher: ObjectPatcher
+    clock: Callable[[], datetime]
+
+    async def reconcile(self, request: Request) -> Result | None:
+        """Make one pass. Raises the client's errors."""
+        entry = self.entries.get(request.name, namespace="")
+        if entry is None:
+            return None
+        now, freeze = self.clock(), self.freezes.freeze(entry)
+        before, problem = _status(entry)
+        system, count = self.freezes.system, self.freezes.held_by(freeze)
+        incomplete = self.freezes.incomplete_for()
+        if incomplete:  # what an earlier manager counted stays for as long
+            count = max(count, held_count(before, system))
+        held = {system: count}
+        after = freeze_status(before, freeze, held, entry.generation, now, problem=problem)
+        await self.patcher.write_status(ChangeFreeze.mapping(), entry, before, after)
+        edge = freeze.next_edge(now)
+        waits = [edge - self.clock()] if edge is not None else []
+        waits += [incomplete] if incomplete else []
+        return Result(requeue_after=max(min(waits).total_seconds(), 0.01)) if waits else None
+
+
+def _status(entry: Entry) -> tuple[ChangeFreezeStatus, str]:
+    """Return the status, and why the spec cannot be read; empty if it can."""
+    try:
+        return entry.typed(ChangeFreeze).status, ""
+    except ValidationError as error:
+        found = error.errors(include_input=False, include_url=False, include_context=False)
+        places = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in found[:5]]
+    problem = f"All changes are held, because this cannot be read: {'; '.join(places)}"
+    manifest = {**entry.decode(), "spec": {"reason": "unknown"}}
+    try:
+        return ChangeFreeze.from_manifest(manifest).status, problem
+    except ValidationError:
+        return ChangeFreezeStatus(), problem

@@ -1,0 +1,56 @@
+"""The ChangeFreezes that a system honours, wired to the runtime."""
+
+from typing import Final
+
+from apis.operations import GROUP, ChangeFreeze, FrozenSystem
+from ctrlruntime.cache.cache import InformerHandle
+from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.clock import utc_now
+from ctrlruntime.controller.builder import Builder
+from ctrlruntime.controller.predicates import more_than_status_changed
+from ctrlruntime.controller.request_source import RequestSource
+from ctrlruntime.manager import Manager
+from ctrlruntime.queue import Request
+from internal.operations.freezes import SystemFreezes
+from internal.operations.reconciler import FreezeReconciler
+
+FIELD_MANAGER: Final = "change-freezes"
+SYNC_TIMEOUT: Final = 10.0
+"""Seconds that the start waits for the first list. Without it the manager runs, and every change is held."""
+STATUS_PERIOD: Final = 5.0
+"""Seconds between the change of a count and the pass that writes it, with those that follow too."""
+
+
+def add_change_freezes(manager: Manager, system: FrozenSystem) -> SystemFreezes:
+    """Watch ChangeFreezes for one system, and return what its controllers have to honour."""
+    handle = manager.cache.declare(ChangeFreeze, optional=True, sync_timeout=SYNC_TIMEOUT)
+    informer = handle.informer
+    freezes = SystemFreezes(system, informer, utc_now)
+    informer.add_handler(freezes.freeze_changed)
+    informer.add_served_handler(lambda _served: freezes.served_changed())
+    manager.add(freezes)
+    _add_controller(manager, freezes, handle)
+    return freezes
+
+
+def _add_controller(manager: Manager, freezes: SystemFreezes, handle: InformerHandle) -> None:
+    """Add the controller of the freezes' status: one for each system, which writes the counts of that system."""
+    store, counts = handle.informer.store, RequestSource("changes that are held")
+
+    def count_again() -> None:
+        for entry in store:
+            counts.enqueue(Request(entry.name), "other changes are held", after=STATUS_PERIOD)
+
+    freezes.on_counts = count_again
+    reconciler = FreezeReconciler(
+        store, freezes, ObjectPatcher(manager.client, FIELD_MANAGER), utc_now
+    )
+    (
+        Builder(manager)
+        .for_(ChangeFreeze, predicates=[more_than_status_changed], optional=True)
+        .named(f"changefreeze-{freezes.system.value.lower()}")
+        .explicit_permissions()
+        .permission(GROUP, "changefreezes/status", "patch")
+        .watches_raw(counts)
+        .build(reconciler)
+    )

@@ -1,0 +1,103 @@
+"""A ChangeFreeze holds changes of nodes that work: no Pod rolls, no node and no disk goes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from apis.cosmos import CosmosFullNode
+from apis.operations import ChangeFreeze
+from tests.cosmos.fullnode.harness import CONFIG_MAP, NAME, POD, SERVICE, Place, World, pods
+from tests.support.freezes import freeze_until, frozen
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.xdist_group("sets of nodes"),
+    pytest.mark.criterion("RO-FREEZE"),
+]
+
+SECONDS = 10.0
+
+
+async def settled(place: Place, **fields: Any) -> dict[str, str]:
+    """A set whose nodes have caught up; the UIDs of its Pods."""
+    await place.world.environment.install_crds(ChangeFreeze)
+    await place.apply(place.node_set(**fields))
+    await place.settled()
+    return await place.uids()
+
+
+async def waits(place: Place, changes: int) -> Any:
+    found = await place.until(
+        lambda each: each.status.waiting is not None and each.status.waiting.changes == changes
+    )
+    return found.status
+
+
+async def test_a_changed_image_rolls_no_pod_and_a_lost_pod_comes_back(
+    world: World, place: Place
+) -> None:
+    before = await settled(place)
+    async with frozen(world.client, reason="Audit", systems=["Cosmos"]) as freeze:
+        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+        await place.edit(podTemplate={"image": "gaia:v2"})
+        status = await waits(place, 3)
+        assert (status.waiting.reason, status.waiting.until) == ("Frozen", None)
+        assert freeze in status.waiting.message
+        assert "Audit" in status.waiting.message
+        assert "Audit" in status.status
+        assert status.rollout.outdated == 3
+        await freeze_until(world.client, freeze, lambda each: each.status.held.cosmos == 3)
+        mark = world.mark()
+        await world.stop_manager()
+        await world.start_manager()
+        await world.client.delete(POD, f"{NAME}-0", namespace=place.namespace)
+        await place.until_object(
+            POD,
+            f"{NAME}-0",
+            lambda pod: pod is not None and pod["metadata"]["uid"] != before[f"{NAME}-0"],
+        )
+        await waits(place, 2)
+        after = await place.uids()
+        assert place.deletions(mark) == []
+        assert {name: after[name] for name in pods([1, 2])} == {
+            name: before[name] for name in pods([1, 2])
+        }
+        began = time.monotonic()
+    await place.until(lambda each: each.status.waiting is None)
+    assert time.monotonic() - began < SECONDS
+    await place.settled()
+    assert not set((await place.uids()).values()) & set(before.values())
+
+
+async def test_no_node_and_nothing_that_belongs_to_it_goes_in_a_freeze(
+    world: World, place: Place
+) -> None:
+    await settled(place)
+    kinds = (POD, SERVICE, CONFIG_MAP)
+    before = [await place.names(kind) for kind in kinds]
+    async with frozen(world.client, namespaces=[place.namespace]) as freeze:
+        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+        mark = world.mark()
+        await place.edit(replicas=1)
+        await waits(place, 2)
+        assert [await place.names(kind) for kind in kinds] == before
+        await place.edit(replicas=4)
+        await place.until(lambda each: each.status.ready_replicas == 4)
+        await place.edit(replicas=1)
+        await waits(place, 3)
+        assert {item.resource for item in place.writes(mark) if item.verb == "delete"} == set()
+    await place.settled()
+    assert await place.names(POD) == [f"{NAME}-0"]
+
+
+async def test_a_deleted_set_stays_until_the_freeze_is_over(world: World, place: Place) -> None:
+    before = await settled(place)
+    async with frozen(world.client) as freeze:
+        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+        await world.client.delete(CosmosFullNode, NAME, namespace=place.namespace)
+        await waits(place, 1)
+        assert await place.uids() == before
+    await place.gone()

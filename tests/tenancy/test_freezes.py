@@ -1,0 +1,289 @@
+"""A ChangeFreeze, or a registry's closed maintenance window, holds changes of tenants that exist, and nothing else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apis.operations import ChangeFreeze
+from apis.tenancy import Tenant, TenantRegistry
+from ctrlruntime.envtest.process import ChildProcess
+from ctrlruntime.envtest.proxy import Delay, Fail, Match
+from tests.support.freezes import freeze_until, frozen
+from tests.tenancy.fleet import Fleet
+from tests.tenancy.harness import CONFIG_MAP, STATUS_PERIOD, World
+from tests.tenancy.manager_forkserver import ForkServer
+from tests.tenancy.rollout_fleet import (
+    NAMES,
+    content,
+    make,
+    put,
+    status,
+    updated,
+    values,
+)
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.criterion("RO-FREEZE")]
+
+FREEZES = "changefreezes.operations.ctrlruntime.dev"
+TENANTS = "tenants.tenancy.ctrlruntime.dev"
+SECONDS = 10.0
+"""Within which changes go on once a freeze is over."""
+
+
+@pytest.fixture
+def world(shared_world: World) -> World:
+    return shared_world
+
+
+async def make_plain(world: World, *uids: str, **registry: Any) -> Fleet:
+    """A fleet whose template has no rollout, with the content `one`."""
+    fleet = await Fleet.make(world)
+    fleet.rows(*uids)
+    await fleet.registry(deletionGuard={"maxDeletePercent": 100}, **registry)
+    await fleet.template(**content("one"))
+    await fleet.ready(*(f"{uid}-app" for uid in uids))
+    return fleet
+
+
+async def waiting(fleet: Fleet, reason: str, changes: int) -> Any:
+    """Wait until the registry reports that so many changes wait, and return what it reports."""
+
+    async def look() -> Any:
+        return (await fleet.find(TenantRegistry, "registry")).status.waiting
+
+    return await fleet.world.eventually(
+        look, lambda w: w is not None and (w.reason, w.changes) == (reason, changes)
+    )
+
+
+async def test_template_rows_and_removals_wait_while_new_tenants_and_repairs_do_not(
+    world: World,
+) -> None:
+    fleet = await make_plain(world, "a", "b", "c")
+    async with frozen(world.client, reason="Inventory") as freeze:
+        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+        fleet.row("b", plan="gold")
+        fleet.delete_row("c")
+        held = await waiting(fleet, "Frozen", 2)
+        await fleet.template(**content("two"))
+        held = await waiting(fleet, "Frozen", 3)
+        assert freeze in held.message
+        assert "Inventory" in held.message
+        assert held.until is None
+        condition = await fleet.until(
+            TenantRegistry, "registry", "TenantsSynced", "False", "Frozen"
+        )
+        assert condition.message.startswith("Not everything could be written: 3 changes wait")
+
+        fleet.rows("d")
+        await fleet.ready("d-app")
+        await world.client.delete(CONFIG_MAP, "a-cm", namespace=fleet.namespace)
+        await fleet.there(CONFIG_MAP, "a-cm")
+        counted = await freeze_until(
+            world.client, freeze, lambda each: each.status.held.tenancy == 3
+        )
+        assert counted.status.held.cloud is None, "no manager of the cloud system runs"
+        assert await fleet.tenants() == ["a-app", "b-app", "c-app", "d-app"]
+        assert (await fleet.find(Tenant, "b-app")).spec.variables["planId"] == "basic"
+        assert await updated(fleet, "two") == {"d-app"}, "a new tenant has the present content"
+        began = time.monotonic()
+    await fleet.gone(Tenant, "c-app")
+    await world.eventually(
+        lambda: updated(fleet, "two"), lambda seen: seen == {"a-app", "b-app", "d-app"}
+    )
+    assert time.monotonic() - began < SECONDS
+    await fleet.until(TenantRegistry, "registry", "TenantsSynced", "True")
+    assert (await fleet.find(TenantRegistry, "registry")).status.waiting is None
+
+
+async def test_a_spec_that_is_edited_by_hand_is_restored_in_a_freeze(world: World) -> None:
+    fleet = await make_plain(world, "a")
+    async with frozen(world.client) as freeze:
+        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+        await fleet.patch(Tenant, "a-app", {"spec": {"configMaps": []}})
+        await world.eventually(lambda: _lists(fleet, "a-app"), lambda found: found == 1)
+        assert await updated(fleet, "one") == {"a-app"}
+
+
+async def _lists(fleet: Fleet, name: str) -> int:
+    return len((await fleet.find(Tenant, name)).spec.config_maps)
+
+
+async def test_a_rollout_waits_until_the_freeze_expires(world: World) -> None:
+    fleet = await make(world, maxSkew=2)
+    end = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=6)
+    async with frozen(world.client, reason="Audit", until=end) as freeze:
+        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+        await put(fleet, content("two"), maxSkew=2)
+        held = await status(fleet, lambda seen: seen.phase == "Frozen")
+        assert (held.waiting_reason, held.waiting) == ("Frozen", len(NAMES))
+        assert held.waiting_until == end
+        assert "Audit" in held.message
+        fleet.rows("new")
+        await fleet.ready("new-app")
+        assert await updated(fleet, "two") == set(), "new tenants get what the others have"
+        await status(fleet, lambda seen: seen.phase == "Complete" and seen.total == len(NAMES) + 1)
+        assert datetime.now(UTC) < end + timedelta(seconds=SECONDS)
+        over = await freeze_until(world.client, freeze, lambda each: each.status.phase == "Ended")
+        assert over.status.held.tenancy == 0
+    assert await updated(fleet, "two") == {*NAMES, "new-app"}
+
+
+async def test_other_namespaces_and_exempt_registries_are_not_held(world: World) -> None:
+    fleet = await make_plain(world, "a")
+    async with frozen(world.client, namespaces=["elsewhere"]) as freeze:
+        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+        await fleet.template(**content("two"))
+        await world.eventually(lambda: updated(fleet, "two"), bool)
+    async with frozen(world.client, namespaces=[fleet.namespace], systems=["Tenancy"]) as freeze:
+        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+        await fleet.template(**content("three"))
+        await waiting(fleet, "Frozen", 1)
+        exempt = {"operations.ctrlruntime.dev/exempt-from-freeze": freeze}
+        await fleet.patch(TenantRegistry, "registry", {"metadata": {"annotations": exempt}})
+        await world.eventually(lambda: updated(fleet, "three"), bool)
+        assert await updated(fleet, "three") == {"a-app"}
+
+
+async def test_a_registry_that_is_deleted_keeps_its_tenants_in_a_freeze(world: World) -> None:
+    fleet = await make_plain(world, "a", deletionProtection=False)
+    async with frozen(world.client) as freeze:
+        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+        await fleet.delete(TenantRegistry, "registry")
+        await fleet.until(TenantRegistry, "registry", "Ready", "False", message=freeze)
+        assert await fleet.tenants() == ["a-app"]
+    await fleet.gone(Tenant, "a-app")
+    await fleet.gone(TenantRegistry, "registry")
+
+
+async def test_outside_of_the_registrys_window_changes_wait_for_its_opening(world: World) -> None:
+    month = (datetime.now(UTC) + timedelta(days=90)).month
+    window = {"schedule": f"0 3 1 {month} *", "duration": "2h", "timeZone": "Europe/Berlin"}
+    fleet = await make_plain(world, "a", "b", maintenanceWindows=[window])
+    await fleet.template(**content("two"))
+    fleet.delete_row("b")
+    held = await waiting(fleet, "Window", 2)
+    assert held.until is not None
+    assert held.until > datetime.now(UTC)
+    assert held.until.astimezone(UTC).hour == (1 if held.until.month in range(4, 11) else 2)
+    assert await updated(fleet, "two") == set()
+    always = {"schedule": "* * * * *", "duration": "5m"}
+    await fleet.patch(TenantRegistry, "registry", {"spec": {"maintenanceWindows": [always]}})
+    await fleet.gone(Tenant, "b-app")
+    await world.eventually(lambda: updated(fleet, "two"), lambda seen: seen == {"a-app"})
+
+
+async def test_windows_that_cannot_be_used_are_closed_and_named(world: World) -> None:
+    bad = {"schedule": "0 3 * * *", "duration": "2h", "timeZone": "Mars/Olympus"}
+    fleet = await make_plain(world, "a", maintenanceWindows=[bad])
+    await fleet.template(**content("two"))
+    await waiting(fleet, "Window", 1)
+    await fleet.until(
+        TenantRegistry,
+        "registry",
+        "TenantsSynced",
+        "False",
+        message="spec.maintenanceWindows[0].timeZone",
+    )
+    assert await updated(fleet, "two") == set()
+
+
+# -- managers that start in a freeze ---------------------------------------------------------------
+
+
+@pytest.fixture
+async def forkserver() -> AsyncIterator[ForkServer]:
+    async with ForkServer.running() as forkserver:
+        yield forkserver
+
+
+async def start(world: World, forkserver: ForkServer) -> ChildProcess:
+    command = ["run", "--system", "tenancy", "--allow-sqlite", str(world.folder)]
+    command += ["--kubeconfig", str(world.environment.kubeconfig("manager"))]
+    command += ["--metrics-bind-address", "0", "--health-probe-bind-address", "0"]
+    command += ["--status-period", str(STATUS_PERIOD)]
+    return await forkserver.start(command, log=world.folder / "manager.log")
+
+
+@pytest.mark.matrix
+@pytest.mark.asyncio
+async def test_managers_that_start_and_are_killed_in_a_freeze_change_nothing(
+    tmp_path: Path, forkserver: ForkServer
+) -> None:
+    async with World.start(tmp_path, manager=False) as world:
+        fleet = await make_with_process(world, forkserver)
+        before = await generations(fleet)
+        async with frozen(world.client) as freeze:
+            await fleet.template(**content("two"))
+            fleet.delete_row("b")
+            fleet.rows("new")
+            slow = world.environment.proxy.add(
+                Delay(seconds=2.0), Match(resource=FREEZES), times=None
+            )
+            mark = world.environment.proxy.log.mark()
+            for _ in range(2):
+                process = await start(world, forkserver)
+                await freeze_until(world.client, freeze, lambda f: f.status.held.tenancy == 3)
+                await process.stop(grace=0)
+                await reset(world, freeze)
+            world.environment.proxy.remove(slow)
+            changed = [
+                entry.name
+                for entry in world.environment.proxy.log.entries(mark)
+                if entry.resource == TENANTS and entry.verb in {"patch", "delete", "update"}
+            ]
+            assert set(changed) <= {"new-app"}
+            assert before.items() <= (await generations(fleet)).items()
+            process = await start(world, forkserver)
+        await fleet.gone(Tenant, "b-app")
+        await world.eventually(
+            lambda: updated(fleet, "two"), lambda seen: seen == {"a-app", "c-app", "new-app"}
+        )
+        await process.stop()
+
+
+async def make_with_process(world: World, forkserver: ForkServer) -> Fleet:
+    fleet = await Fleet.make(world)
+    fleet.rows("a", "b", "c")
+    await fleet.registry(deletionGuard={"maxDeletePercent": 100})
+    await fleet.template(**content("one"))
+    process = await start(world, forkserver)
+    await fleet.ready("a-app", "b-app", "c-app")
+    await process.stop(grace=0)
+    return fleet
+
+
+async def reset(world: World, freeze: str) -> None:
+    """Take the counts off a freeze, so that those of the next manager are seen."""
+    patch = {"status": {"held": {"tenancy": None}}}
+    await world.client.patch_status(ChangeFreeze, freeze, patch)
+
+
+async def generations(fleet: Fleet) -> dict[str, int]:
+    found = await fleet.world.client.list(Tenant, fleet.namespace)
+    return {item.metadata.name or "": item.metadata.generation or 0 for item in found}
+
+
+@pytest.mark.asyncio
+async def test_until_the_freezes_can_be_read_nothing_changes(tmp_path: Path) -> None:
+    async with World.start(tmp_path) as world:
+        fleet = await make_plain(world, "a")
+        await world.stop_manager()
+        fault = world.environment.proxy.add(
+            Fail(code=403, reason="Forbidden"), Match(user="manager", resource=FREEZES), times=None
+        )
+        await fleet.template(**content("two"))
+        await world.start_manager()
+        fleet.rows("new")
+        await fleet.ready("new-app")
+        held = await waiting(fleet, "Frozen", 1)
+        assert "not known yet" in held.message
+        assert (await values(fleet))["a-app"] == "one"
+        world.environment.proxy.remove(fault)
+        await world.eventually(lambda: updated(fleet, "two"), lambda seen: len(seen) == 2)

@@ -1,0 +1,89 @@
+"""What is refused when a FleetRollout or an Instance is written: the message names the field and the fix."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+import structlog
+
+from apis.cloud import FleetRolloutSpec, Instance
+from apis.cloud.fleetrollout import FleetRollout
+from ctrlruntime.client.errors import Invalid
+from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.local_webhooks import LocalWebhooks
+from ctrlruntime.generate import webhook_configurations
+from ctrlruntime.manager import Manager, ManagerOptions
+from internal.cloud.admission import shrinking_waves
+from manager.controllers.cloud_admission import add_cloud_admission, webhooks
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.criterion("RO-FLEET-ADMISSION")
+
+MARS = {"schedule": "0 3 * * *", "duration": "2h", "timeZone": "Mars/Olympus"}
+SOON = {"schedule": "every day", "duration": "2h"}
+
+
+def rollout(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": FleetRollout.gvk().api_version,
+        "kind": "FleetRollout",
+        "metadata": {"name": "release", "namespace": "default"},
+        "spec": {"targetVersion": "5.3.0", **spec},
+    }
+
+
+async def test_what_could_not_be_carried_out_is_refused_field_by_field(
+    environment: Environment, hooks: LocalWebhooks
+) -> None:
+    client = environment.client()
+    await environment.install_crds(FleetRollout, Instance)
+    await hooks.install(*webhook_configurations(webhooks(), validating_name="cloud-admission"))
+    manager = Manager(
+        environment.config("manager"),
+        ManagerOptions(webhook=hooks.options, metrics_bind_address="0", health_bind_address="0"),
+        logger=structlog.get_logger(),
+    )
+    add_cloud_admission(manager)
+
+    async def refused(manifest: dict[str, Any]) -> list[tuple[str, str]]:
+        with pytest.raises(Invalid) as caught:
+            await client.create(manifest, dry_run=True)
+        return [(cause.field, cause.message) for cause in caught.value.causes]
+
+    async with manager.running():
+
+        async def called() -> bool:
+            with contextlib.suppress(Invalid):
+                await client.create(rollout(maintenanceWindows=[MARS]), dry_run=True)
+                return False
+            return True
+
+        await eventually(called)
+        zone, cron = await refused(rollout(maintenanceWindows=[MARS, SOON]))
+        assert zone[0] == "spec.maintenanceWindows[0].timeZone"
+        assert "Mars/Olympus" in zone[1]
+        assert cron[0] == "spec.maintenanceWindows[1].schedule"
+        waves = [{"name": "first", "percent": 20}, {"name": "second", "percent": 10}]
+        ((field, message),) = await refused(rollout(waves=waves))
+        assert field == "spec.waves[1].percent"
+        assert "write 20 or more" in message
+        head = {"apiVersion": Instance.gvk().api_version, "kind": "Instance"}
+        metadata = {"name": "acme", "namespace": "default"}
+        spec = {"sourcegraphVersion": "5.2.0", "maintenanceWindows": [MARS]}
+        ((field, _),) = await refused({**head, "metadata": metadata, "spec": spec})
+        assert field == "spec.maintenanceWindows[0].timeZone"
+        await client.create(rollout(waves=[*reversed(waves)]), dry_run=True)
+
+
+def test_a_wave_that_does_not_name_a_group_of_an_earlier_one_is_no_step_back() -> None:
+    waves = [
+        {"name": "internal", "groups": {"internal": 100}},
+        {"name": "trial", "groups": {"trial": 50}},
+        {"name": "all", "groups": {"trial": 40, "internal": 100}},
+    ]
+    spec = FleetRolloutSpec.model_validate({"targetVersion": "2", "waves": waves})
+    ((field, share, message),) = shrinking_waves(spec)
+    assert (field, share) == ("spec.waves[2].groups[trial]", 40)
+    assert "'trial' has 50 percent" in message
