@@ -104,7 +104,7 @@ async def serve_aiohttp(pipe: Connection, upstream: str) -> None:
 
 
 async def _until_told(pipe: Connection) -> None:
-    """Answers every message with the CPU seconds used so far; ends with the parent."""
+    """Answer every message with the CPU seconds used so far; end with the parent."""
     loop = asyncio.get_running_loop()
     over = loop.create_future()
 

@@ -12,22 +12,20 @@ import click
 
 from apis.fleet import FleetConfig, TargetNamespace
 from apis.fleet.fleetconfig import NAME
-from apis.fleet.labels import DATA_PLANE, DATA_PLANE_ID, KUBECONFIG_SECRET, TARGET_NAMESPACE
+from apis.fleet.labels import DATA_PLANE, DATA_PLANE_ID, TARGET_NAMESPACE
 from apis.tenancy import Tenant
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.resources import owner_key
 from internal.fleet.metrics import is_up
-from internal.fleet.plane_access import access_of
 from internal.fleet.plane_check import FAILURES, NAMESPACE, identify
-from internal.fleet.targets import TRUE, TargetError
+from internal.fleet.targets import TRUE
 from manager.cluster_flags import hub_options, talk
+from manager.fleet_move import move
+from manager.plane_clients import connect_plane
 from manager.plane_objects import PlaneObject, delete_objects, plane_objects
 from manager.tables import Column, output_option, print_rows
 
-SECRET: Final = BUILTIN[GroupVersionKind("", "v1", "Secret")]
 ANSWER: Final = 10.0
 """Seconds that a data plane has for an answer."""
 _COLUMNS: Final = (
@@ -44,7 +42,7 @@ _COLUMNS: Final = (
 
 @click.group()
 def fleet() -> None:
-    """List data planes, and forget one that is lost."""
+    """List data planes, move a Tenant between two, and forget one that is lost."""
 
 
 @fleet.command()
@@ -66,7 +64,11 @@ def top(kubeconfig: Path | None, context: str | None, output: str, orphans: bool
 @fleet.command()
 @hub_options
 @click.argument("namespace")
-@click.option("--data-plane", default="", help="Its id, where the namespace is gone: `fleet top`.")
+@click.option(
+    "--data-plane",
+    default="",
+    help="Its id, where the namespace is gone or had its stack removed: `fleet top`.",
+)
 @click.option(
     "--count", "typed", type=int, help="The number of objects to delete, instead of typing it."
 )
@@ -86,6 +88,9 @@ def forget(
             click.echo(f"{gone} object(s) deleted.")
 
     talk(kubeconfig, context, conversation)
+
+
+fleet.add_command(move)
 
 
 def _confirm(objects: int, typed: int | None) -> None:
@@ -120,7 +125,8 @@ async def _plane_of(client: Client, namespace: str, given: str) -> str:
     plane = plane or given
     if not plane:
         raise click.ClickException(
-            f"namespace {namespace} has no data plane; `fleet top` lists those that have one"
+            f"namespace {namespace} has no data plane, or had its stack removed; name the data plane with "
+            "--data-plane ID, from `fleet top`"
         )
     if plane == await _answer(client, namespace):
         raise click.ClickException(
@@ -131,7 +137,7 @@ async def _plane_of(client: Client, namespace: str, given: str) -> str:
 
 async def _answer(client: Client, namespace: str) -> str:
     """Return the id that a data plane answers with; empty if it does not."""
-    plane = await _connected(client, namespace)
+    plane = await connect_plane(client, namespace)
     if plane is None:
         return ""
     try:
@@ -139,15 +145,6 @@ async def _answer(client: Client, namespace: str) -> str:
             return await identify(plane)
     except FAILURES:
         return ""
-
-
-async def _connected(client: Client, namespace: str) -> Client | None:
-    """Return a client by the kubeconfig of a target namespace; None without one that can be used."""
-    try:
-        secret = await client.get(SECRET, KUBECONFIG_SECRET, namespace=namespace)
-        return Client.connect(access_of(secret.get("data") or {}).config)
-    except (NotFound, TargetError):
-        return None
 
 
 async def _rows(client: Client, *, orphans: bool) -> list[dict[str, Any]]:
@@ -203,7 +200,7 @@ async def _living(client: Client, planes: dict[str, str]) -> dict[str, set[str]]
     """Return the keys of the Tenants of each data plane that answers."""
 
     async def look(name: str, identity: str) -> tuple[str, set[str] | None]:
-        plane = await _connected(client, name)
+        plane = await connect_plane(client, name)
         if plane is None:
             return name, None
         try:

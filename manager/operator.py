@@ -9,7 +9,7 @@ import click
 
 from ctrlruntime.client.kubeconfig import ConfigError
 from ctrlruntime.manager import run as run_on_uvloop
-from manager.serving_flags import metrics_options
+from manager.serving_flags import console_options, metrics_options, take_console_options
 
 _PATH: Final = click.Path(path_type=Path)
 _POSITIVE: Final = click.IntRange(min=1)
@@ -22,6 +22,11 @@ _POSITIVE: Final = click.IntRange(min=1)
     "--stack-image", default="", help="Image of the stacks. Default: that of the operator's Pod."
 )
 @click.option("--stack-workers", type=_POSITIVE, default=1, help="Pods of workers in each stack.")
+@click.option(
+    "--restrict-hub-secrets",
+    is_flag=True,
+    help="Let stacks read Secrets of the hub in their parallel namespaces and their own alone.",
+)
 @click.option("--leader-elect", is_flag=True, help="Let one of several operators work at a time.")
 @click.option(
     "--leader-election-id", default="fleet-operator.ctrlruntime.dev", help="Name of the Lease."
@@ -29,6 +34,7 @@ _POSITIVE: Final = click.IntRange(min=1)
 @click.option("--leader-election-namespace", default="", help="Default: the Pod's namespace.")
 @click.option("--metrics-bind-address", default=":8080", help='Address of /metrics; "0" is off.')
 @metrics_options
+@console_options
 @click.option(
     "--health-probe-bind-address", default=":8081", help='Address of the probes; "0" is off.'
 )
@@ -43,7 +49,7 @@ def operator(**given: Any) -> None:
     from ctrlruntime.webhook.tls import CertificateError
     from manager.operator_run import NoStackImage, OperatorRun, run_operator
 
-    options = OperatorRun(**given)
+    options = OperatorRun(console=take_console_options(given), **given)
     if options.metrics_cert_path is not None and not options.metrics_secure:
         raise click.UsageError("--metrics-cert-path needs --metrics-secure")
     if options.leader_elect:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -13,6 +13,7 @@ from ctrlruntime.manager import GCOptions, Manager, ManagerOptions, MetricsServi
 from ctrlruntime.manager.logs import configure
 from ctrlruntime.manager.options import SERVICE_ACCOUNT_NAMESPACE
 from internal.fleet.stack_builder import StackOptions
+from manager.console.options import ConsoleOptions, serve_console
 from manager.controllers.fleet import OperatorOptions, add_operator
 from manager.own_image import OwnImageUnknown, own_image
 from manager.tracing import exported_traces
@@ -32,6 +33,7 @@ class OperatorRun:
     context: str | None = None
     stack_image: str = ""
     stack_workers: int = 1
+    restrict_hub_secrets: bool = False
     leader_elect: bool = False
     leader_election_id: str = OPERATOR_LEASE
     leader_election_namespace: str = ""
@@ -40,6 +42,7 @@ class OperatorRun:
     metrics_cert_path: Path | None = None
     metrics_cert_name: str = "tls.crt"
     metrics_cert_key: str = "tls.key"
+    console: ConsoleOptions = field(default_factory=ConsoleOptions)
     health_probe_bind_address: str = ":8081"
     log_format: Literal["json", "console"] = "json"
     log_level: str = "info"
@@ -74,8 +77,13 @@ async def run_operator(options: OperatorRun) -> None:
         provider = await stack.enter_async_context(exported_traces(os.environ, logger))
         runtime = replace(options.manager_options(), tracer_provider=provider)
         manager = Manager(config, runtime, logger=logger)
-        stacks = StackOptions(image=image, workers=options.stack_workers)
+        stacks = StackOptions(
+            image=image,
+            workers=options.stack_workers,
+            restrict_hub_secrets=options.restrict_hub_secrets,
+        )
         add_operator(manager, OperatorOptions(stack=stacks))
+        serve_console(manager, options.console)
         await manager.start()
 
 

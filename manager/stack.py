@@ -41,7 +41,11 @@ async def run_stack(
     assert options.data_plane_kubeconfig is not None  # noqa: S101 - the caller's condition
     data_plane = Config.of_kubeconfig(Kubeconfig.read([options.data_plane_kubeconfig]))
     target = options.target_namespace or options.own_namespace
-    stack = StackOptions(data_plane=await cluster_id(data_plane, logger), target_namespace=target)
+    stack = StackOptions(
+        data_plane=await cluster_id(data_plane, logger),
+        target_namespace=target,
+        restrict_secrets=options.restrict_hub_secrets,
+    )
     # Who reads metrics is an account of the hub, as the Pods are.
     runtime = replace(runtime, metrics=replace(runtime.metrics, reviewer=hub))
     if options.role is Role.ADMISSION:

@@ -37,6 +37,11 @@ def stack_options(command: Callable[..., Any]) -> Callable[..., Any]:
             default="",
             help="Namespace of the hub that this stack is deployed to; default: the Pod's.",
         ),
+        click.option(
+            "--restrict-hub-secrets",
+            is_flag=True,
+            help="Watch Secrets of the hub in this stack's parallel namespaces alone, and start again when those change.",
+        ),
     )
 
 
@@ -45,11 +50,18 @@ def check_stack(options: RunOptions) -> None:
     if options.data_plane_kubeconfig is None:
         if options.role is Role.WORKERS and options.leader_elect:
             raise click.UsageError("--role workers is elected on data planes alone")
+        if options.restrict_hub_secrets:
+            raise click.UsageError("--restrict-hub-secrets needs --data-plane-kubeconfig")
         if options.target_namespace:
             raise click.UsageError("--target-namespace needs --data-plane-kubeconfig")
         return
     if options.embedded:
         raise click.UsageError("--embedded and --data-plane-kubeconfig exclude each other")
+    if options.console.enabled:
+        raise click.UsageError(
+            "a stack of a data plane has no console: leave --console-bind-address out, and set it for "
+            "`manager operator` on the hub"
+        )
     if options.systems != SYSTEMS and not set(options.systems) <= set(SUPPORTED):
         raise click.UsageError(
             f"only {', '.join(SUPPORTED)} runs on data planes: leave the other --system out"

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.cache import Cache
-from ctrlruntime.cache.entry import Entry, EntryDecoder
+from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Forbidden, NotFound
 from ctrlruntime.controller.loop_yielder import LoopYielder
-from ctrlruntime.resources import Action, Control, Desired, ObjectKey, Owner, Ownership
-from internal.fleet.labels import FIELD_MANAGER
-from internal.fleet.stack_bindings import BINDINGS, binding_name, build_bindings
-from internal.fleet.targets import conflict_error
+from ctrlruntime.resources import Action, Control, Desired, ObjectKey, Outcome, Owner
+from internal.fleet.inventory import delete_inventory, read_inventory
+from internal.fleet.stack_bindings import BINDINGS, binding_names, build_bindings
+from internal.fleet.targets import conflict_error, left_message
 
 BY_STACK = "stack"
 """Index of bindings by their target namespace, and of namespaces by those that they are parallel to."""
@@ -30,6 +29,8 @@ class BindingControl:
     parallel_of: Callable[[str], Iterable[Entry]]
     """Returns the namespaces that are labelled as parallel ones of a target namespace."""
     pace: LoopYielder
+    restrict_secrets: bool = False
+    """Let stacks read Secrets in their parallel namespaces and their own alone."""
 
     async def ensure(self, target: str, owner: Owner) -> bool:
         """Bind what is missing, and delete what is bound in namespaces that lost the label.
@@ -37,15 +38,15 @@ class BindingControl:
         Return whether anything was written. Raises TargetError for conflicts, and the client's errors.
         """
         places = sorted(each.name for each in self.parallel_of(target) if is_staying(each))
-        desired = build_bindings(target, places)
+        desired = build_bindings(target, places, restrict_secrets=self.restrict_secrets)
         wrote = await self._delete_others(target, owner, desired)
         conflicts: list[str] = []
         for item in desired:
             await self.pace.maybe_yield()
-            action = await self._ensure(item, owner)
-            if action is Action.CONFLICT:
-                conflicts.append(f"{item.mapping.gvk.kind} {item.name} {_place(item)}is left")
-            wrote |= action in {Action.CREATED, Action.UPDATED}
+            outcome = await self._ensure(item, owner)
+            if outcome.action is Action.CONFLICT:
+                conflicts.append(left_message(item, outcome.conflict, item.namespace))
+            wrote |= outcome.action in {Action.CREATED, Action.UPDATED}
         if conflicts:
             raise conflict_error(conflicts)
         return wrote
@@ -57,19 +58,19 @@ class BindingControl:
     async def delete_all(self, target: str, owner: Owner) -> int:
         """Delete the bindings that the server has, labelled or not. Return how many there were."""
         count = 0
-        for mapping in BINDINGS:
-            for entry in await self._inventory(mapping, target, owner):
-                count += 1
-                if entry.deletion_timestamp is None:
-                    await self.control.delete(mapping, entry, owner)
+        for name in binding_names(target):
+            found = await read_inventory(self.live_client, self.control, owner, BINDINGS, name=name)
+            count += await delete_inventory(self.control, owner, found)
         return count
 
-    async def _ensure(self, item: Desired, owner: Owner) -> Action:
+    async def _ensure(self, item: Desired, owner: Owner) -> Outcome:
         try:
-            return (await self.control.ensure(item, owner)).action
+            return await self.control.ensure(item, owner)
         except (Forbidden, NotFound) as error:
             if is_refused_by_namespace(error):
-                return Action.TERMINATING  # its namespace is going: the watch shows that too
+                return Outcome(
+                    Action.TERMINATING
+                )  # its namespace is going: the watch shows that too
             raise
 
     async def _delete_others(self, target: str, owner: Owner, desired: list[Desired]) -> bool:
@@ -79,22 +80,10 @@ class BindingControl:
         for mapping in BINDINGS:
             for entry in self.cache.entries(mapping, index={BY_STACK: target}):
                 key = ObjectKey(mapping.gvk.group_kind, entry.name, namespace=entry.namespace)
-                others = key not in kept and entry.name == binding_name(target)
+                others = key not in kept and entry.name in binding_names(target)
                 if others and entry.deletion_timestamp is None:
                     wrote |= await self.control.delete(mapping, entry, owner)
         return wrote
-
-    async def _inventory(self, mapping: RESTMapping, target: str, owner: Owner) -> list[Entry]:
-        found = await self.live_client.list(
-            mapping, fields=f"metadata.name={binding_name(target)}", metadata_only=True
-        )
-        decoder = EntryDecoder(mapping.gvk, metadata_only=True, track_manager=FIELD_MANAGER)
-        entries = [decoder.decode_manifest(item) for item in found]
-        return [
-            entry
-            for entry in entries
-            if self.control.judge(entry, owner).standing is not Ownership.FOREIGN
-        ]
 
 
 def is_staying(entry: Entry) -> bool:
@@ -107,7 +96,3 @@ def is_refused_by_namespace(error: Forbidden | NotFound) -> bool:
     if isinstance(error, NotFound):
         return error.details.get("kind") == "namespaces"
     return error.has_cause("NamespaceTerminating")
-
-
-def _place(item: Desired) -> str:
-    return f"in namespace {item.namespace} " if item.namespace else ""

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from apis.fleet.labels import PARALLEL_PREFIX
+from ctrlruntime.cache.errors import OutsideCache
 from ctrlruntime.client.errors import (
     APIError,
     Forbidden,
@@ -60,7 +61,9 @@ def explain(error: Exception, namespace: str, target_namespace: str) -> HubTroub
             f"The hub has no namespace {namespace!r} for the workloads of this one; its owner creates it: "
             f"kubectl create namespace {namespace} && {grant}",
         )
-    if namespace and isinstance(error, Forbidden) and _NOT_GRANTED.search(error.message):
+    refused = isinstance(error, Forbidden) and _NOT_GRANTED.search(error.message)
+    # Out of the cache are Secrets of namespaces without the label, where their reading is restricted.
+    if namespace and (refused or isinstance(error, OutsideCache)):
         return HubTrouble(
             HubReason.NAMESPACE_NOT_GRANTED,
             f"The stack of {target_namespace} may not write in the namespace {namespace!r} of the hub, or it does "

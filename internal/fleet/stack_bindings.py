@@ -21,21 +21,43 @@ READER: Final = "ctrlruntime-fleet-stack-reader"
 """ClusterRole of every stack in all namespaces: what is watched cannot be narrowed by label."""
 WRITER: Final = "ctrlruntime-fleet-stack-writer"
 """ClusterRole of a stack in each of its parallel namespaces."""
-STACK_ROLES: Final = (READER, WRITER)
+SECRET_READER: Final = "ctrlruntime-fleet-stack-secret-reader"  # noqa: S105 - a name
+"""ClusterRole of a stack in all namespaces, or in its parallel namespaces and its own."""
+STACK_ROLES: Final = (READER, WRITER, SECRET_READER)
 ORDINAL: Final = 1
 """After the account, before the workloads that use it."""
 
 
-def build_bindings(target: str, namespaces: Iterable[str]) -> list[Desired]:
-    """Return what binds the account of a target namespace; `namespaces` are its parallel namespaces."""
-    reader = _binding(CLUSTER_ROLE_BINDING, target, READER)
-    writers = [_binding(ROLE_BINDING, target, WRITER, namespace=each) for each in namespaces]
-    return [reader, *writers]
+def build_bindings(
+    target: str, namespaces: Iterable[str], *, restrict_secrets: bool = False
+) -> list[Desired]:
+    """Return what binds the account of a target namespace; `namespaces` are its parallel namespaces.
+
+    A binding's role cannot be changed, so Secrets have a role and bindings of their own.
+    """
+    parallel = list(namespaces)
+    name, secrets = binding_names(target)
+    reader = _binding(CLUSTER_ROLE_BINDING, target, READER, name=name)
+    writers = [
+        _binding(ROLE_BINDING, target, WRITER, name=name, namespace=each) for each in parallel
+    ]
+    if not restrict_secrets:
+        everywhere = _binding(CLUSTER_ROLE_BINDING, target, SECRET_READER, name=secrets)
+        return [reader, everywhere, *writers]
+    places = sorted({target, *parallel})
+    readers = [
+        _binding(ROLE_BINDING, target, SECRET_READER, name=secrets, namespace=each)
+        for each in places
+    ]
+    return [reader, *readers, *writers]
 
 
-def binding_name(target: str) -> str:
-    """Return the name of all bindings of a target namespace; no two namespaces share one."""
-    return f"fleet-stack-{target}"
+def binding_names(target: str) -> tuple[str, str]:
+    """Return the names of all bindings of a target namespace: of most rights, and of reading Secrets.
+
+    No two namespaces share one.
+    """
+    return f"fleet-stack-{target}", f"fleet-secrets-{target}"
 
 
 def target_of(entry: Entry) -> list[str]:
@@ -58,10 +80,9 @@ def stacks_in(labels: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _binding(mapping: RESTMapping, target: str, role: str, **place: str) -> Desired:
+def _binding(mapping: RESTMapping, target: str, role: str, **identity: str) -> Desired:
     metadata: dict[str, Any] = {
-        "name": binding_name(target),
-        **place,
+        **identity,
         "labels": {**SELECTED, STACK: target},
     }
     manifest: Manifest = {

@@ -48,6 +48,8 @@ class StackOptions:
     """Pods of the controllers, of which one is elected."""
     admission: int = 1
     workers: int = 1
+    restrict_hub_secrets: bool = False
+    """Let stacks read Secrets of the hub in their parallel namespaces and their own alone."""
     arguments: tuple[str, ...] = ()
     """Further arguments of `manager run`."""
     local_pods: bool = False
@@ -173,6 +175,8 @@ def arguments_of(name: str, options: StackOptions, digest: str) -> Sequence[str]
     arguments = ["run", f"--role={name.removeprefix('fleet-')}"]
     if digest:
         arguments.append(f"--data-plane-kubeconfig={KUBECONFIG_PATH}")
+        if options.restrict_hub_secrets and name != ADMISSION:
+            arguments.append("--restrict-hub-secrets")
     if name == CONTROLLERS:
         arguments += ["--leader-elect", f"--leader-election-id={LEASE}"]
         if digest:

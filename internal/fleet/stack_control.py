@@ -10,12 +10,13 @@ from apis.fleet import Reason
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.cache import Cache
-from ctrlruntime.cache.entry import Entry, EntryDecoder
+from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import Client
-from ctrlruntime.resources import Action, Control, Desired, Owner, Ownership
-from internal.fleet.labels import FIELD_MANAGER, KUBECONFIG_HASH, SELECTED
+from ctrlruntime.resources import Action, Control, Desired, Owner
+from internal.fleet.inventory import delete_inventory, read_inventory
+from internal.fleet.labels import KUBECONFIG_HASH, SELECTED
 from internal.fleet.stack_builder import SUPPORT, WORKLOADS
-from internal.fleet.targets import TargetError, conflict_error
+from internal.fleet.targets import TargetError, conflict_error, left_message
 
 POD: Final = BUILTIN[GroupVersionKind("", "v1", "Pod")]
 
@@ -44,7 +45,7 @@ class StackControl:
         for item in sorted(desired, key=lambda each: (each.ordinal, each.key)):
             outcome = await self.control.ensure(item, owner)
             if outcome.action is Action.CONFLICT:
-                conflicts.append(f"{item.mapping.gvk.kind} {item.name} is left: {outcome.conflict}")
+                conflicts.append(left_message(item, outcome.conflict))
             elif outcome.action is Action.TERMINATING:
                 conflicts.append(f"{item.mapping.gvk.kind} {item.name} is being deleted still")
             wrote |= outcome.action in {Action.CREATED, Action.UPDATED}
@@ -83,24 +84,10 @@ class StackControl:
         return len(found)
 
     async def _delete(self, mappings: Sequence[RESTMapping], namespace: str, owner: Owner) -> int:
-        count = 0
-        for mapping in mappings:
-            for entry in await self._inventory(mapping, namespace, owner):
-                count += 1
-                if entry.deletion_timestamp is None:
-                    await self.control.delete(mapping, entry, owner)
-        return count
-
-    async def _inventory(self, mapping: RESTMapping, namespace: str, owner: Owner) -> list[Entry]:
-        """Read what the owner has of a kind, from the server: labels that were removed hide nothing."""
-        found = await self.live_client.list(mapping, namespace, metadata_only=True)
-        decoder = EntryDecoder(mapping.gvk, metadata_only=True, track_manager=FIELD_MANAGER)
-        entries = [decoder.decode_manifest(item) for item in found]
-        return [
-            entry
-            for entry in entries
-            if self.control.judge(entry, owner).standing is not Ownership.FOREIGN
-        ]
+        found = await read_inventory(
+            self.live_client, self.control, owner, mappings, namespace=namespace
+        )
+        return await delete_inventory(self.control, owner, found)
 
     def _workloads(self, namespace: str) -> list[Entry]:
         return [

@@ -9,6 +9,7 @@ from typing import Protocol
 from apis.fleet import FleetConfig, Reason, TargetResult
 from apis.fleet.fleetconfig import DEFAULT_NAMESPACE
 from apis.fleet.labels import DATA_PLANE, TARGET_NAMESPACE
+from ctrlruntime.resources import Desired
 
 TRUE = "true"
 """The only value of the labels that counts."""
@@ -76,6 +77,12 @@ class TargetError(Exception):
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
         self.outcome = Outcome(reason, message)
+
+
+def left_message(item: Desired, holder: str, place: str = "") -> str:
+    """Return that an object in the way is left, and whose it is; `place`: its namespace, unless the target's."""
+    where = f" in namespace {place}" if place else ""
+    return f"{item.mapping.gvk.kind} {item.name}{where} is left: {holder}"
 
 
 def conflict_error(conflicts: Sequence[str]) -> TargetError:

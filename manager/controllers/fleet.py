@@ -271,6 +271,7 @@ def _namespace_reconciler(
         control,
         parallel_of=lambda target: cache.entries(NAMESPACE, index={BY_STACK: target}),
         pace=manager.pace,
+        restrict_secrets=options.stack.restrict_hub_secrets,
     )
     patcher = ObjectPatcher(manager.client, FIELD_MANAGER)
 

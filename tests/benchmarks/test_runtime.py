@@ -36,7 +36,7 @@ async def environment(request: pytest.FixtureRequest) -> AsyncIterator[Environme
 
 
 async def remove(environment: Environment) -> None:
-    """Takes the kind away, and waits for it: the next test installs it again."""
+    """Take the kind away, and wait for it: the next test installs it again."""
     await environment.uninstall_crds(Widget)
     name = f"{Widget.mapping().plural}.{Widget.gvk().group}"
     await eventually_gone(environment.client("envtest"), CRD, name)

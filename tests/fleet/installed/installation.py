@@ -24,7 +24,6 @@ from ctrlruntime.envtest.proxy import Counts
 from internal.fleet.labels import ADMISSION, CONTROLLERS, WORKERS
 from internal.fleet.stack_builder import DEPLOYMENT, STATEFUL_SET
 from tests.audit.rights import granted, taken
-from tests.fleet.installed.pods import LocalPods, account_kubeconfig
 from tests.fleet.stack.harness import (
     NAMESPACE,
     Server,
@@ -33,6 +32,7 @@ from tests.fleet.stack.harness import (
 from tests.limits import CRD_SECONDS
 from tests.manager_cli.program import Program
 from tests.manifests.installation import add, kustomized
+from tests.support.pods import LocalPods, account_kubeconfig
 
 OPERATOR = "ctrlruntime-fleet-operator"
 SYSTEM = "ctrlruntime-system"
@@ -206,7 +206,9 @@ async def installation(
         operator = await stack.enter_async_context(program)
         made_ = Installation(hub, started, folder, operator)
         for name in names:
-            pods = LocalPods.of(hub.environment, name, folder / name, f"stack-{name}")
+            pods = LocalPods.of(
+                hub.environment, name, folder / name, f"stack-{name}", f"--target-namespace={name}"
+            )
             made_.pods[name] = await stack.enter_async_context(pods)
         yield made_
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from apis.fleet.labels import PARALLEL_PREFIX
 from ctrlruntime.client.errors import NotFound
+from ctrlruntime.resources import OWNER
 from internal.fleet.stack_bindings import (
     CLUSTER_ROLE_BINDING,
     READER,
     ROLE_BINDING,
+    SECRET_READER,
     WRITER,
     stacks_in,
 )
+from internal.fleet.stack_builder import DEPLOYMENT
 
-from .harness import NAMESPACE, SCALE, Hub, deployed, eventually, namespace, planes
+from .harness import NAMESPACE, SCALE, DataPlane, Hub, deployed, eventually, namespace, planes
 
 ACCOUNT = "fleet-stack"
 
@@ -51,166 +57,202 @@ async def parallel(hub: Hub, name: str, *stacks: str, value: str | None = "true"
         await hub.client.create(namespace(name, **{k: str(v) for k, v in labels.items()}))
 
 
-def reads(name: str) -> str:
-    return f"{name} {READER} *"
+def reads(name: str) -> set[str]:
+    """What a stack may read on the hub, by default."""
+    return {f"{name} {READER} *", secrets(name, "*")}
+
+
+def secrets(name: str, place: str) -> str:
+    return f"{name} {SECRET_READER} {place}"
 
 
 def writes(name: str, place: str) -> str:
     return f"{name} {WRITER} {place}"
 
 
-async def test_rights_are_bound_to_the_account_in_labelled_namespaces_alone() -> None:
-    async with Hub.running() as hub, planes(2) as (east, west), hub.operator():
+BOUND = {*reads("east"), writes("east", "acme")}
+"""What the stack of east has once it is deployed."""
+
+
+@dataclass
+class Scene:
+    """Scale mode with the data plane east, whose stack may write in acme; the operator does not run yet."""
+
+    hub: Hub
+    east: DataPlane
+
+    @contextlib.asynccontextmanager
+    async def bound(self) -> AsyncIterator[Hub]:
+        """Run the operator with the stack deployed and its rights bound."""
+        async with self.hub.operator():
+            await deployed(self.hub, east=self.east)
+            await expect_bound(self.hub, *BOUND)
+            yield self.hub
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    async with Hub.running() as hub, planes(1) as (east,):
         await hub.configure(**SCALE)
         await parallel(hub, "acme", "east")
+        yield Scene(hub, east)
+
+
+async def test_rights_are_bound_to_the_account_in_labelled_namespaces_alone(scene: Scene) -> None:
+    hub = scene.hub
+    async with planes(1) as (west,), hub.operator():
         await parallel(hub, "both", "east", "west")
         await parallel(hub, "mistyped", "east", value="yes")
         await hub.client.create(namespace("unlabelled"))
-        await deployed(hub, east=east, west=west)
+        await deployed(hub, east=scene.east, west=west)
         await expect_bound(
-            hub,
-            reads("east"),
-            reads("west"),
-            writes("east", "acme"),
-            writes("east", "both"),
-            writes("west", "both"),
+            hub, *BOUND, *reads("west"), writes("east", "both"), writes("west", "both")
         )
 
 
-async def test_a_label_that_comes_or_goes_later_is_followed() -> None:
-    async with Hub.running() as hub, planes(1) as (east,), hub.operator():
-        await hub.configure(**SCALE)
-        await deployed(hub, east=east)
-        await expect_bound(hub, reads("east"))
-        await parallel(hub, "acme", "east")
-        await expect_bound(hub, reads("east"), writes("east", "acme"))
+async def test_a_label_that_comes_or_goes_later_is_followed(scene: Scene) -> None:
+    async with scene.bound() as hub:
         await parallel(hub, "acme", "east", value=None)
-        await expect_bound(hub, reads("east"))
+        await expect_bound(hub, *reads("east"))
+        await parallel(hub, "acme", "east")
+        await expect_bound(hub, *BOUND)
         await hub.until(east="SuccessfulDeployment")
 
 
-async def test_a_label_that_goes_takes_rights_away_whatever_the_kubeconfig_is_like() -> None:
-    async with Hub.running() as hub, planes(1) as (east,), hub.operator():
-        await hub.configure(**SCALE)
-        await parallel(hub, "acme", "east")
-        await deployed(hub, east=east)
-        await expect_bound(hub, reads("east"), writes("east", "acme"))
+async def test_a_label_that_goes_takes_rights_away_whatever_the_kubeconfig_is_like(
+    scene: Scene,
+) -> None:
+    async with scene.bound() as hub:
         await hub.write_secret("east", "{")
         await hub.until(east="KubeconfigInvalid")
         await parallel(hub, "acme", "east", value=None)
-        await expect_bound(hub, reads("east"))
+        await expect_bound(hub, *reads("east"))
 
 
-async def test_without_a_data_plane_that_was_proved_nothing_is_bound() -> None:
-    async with Hub.running() as hub, hub.operator():
-        await hub.configure(**SCALE)
-        await parallel(hub, "acme", "east")
+async def test_without_a_data_plane_that_was_proved_nothing_is_bound(scene: Scene) -> None:
+    hub = scene.hub
+    async with hub.operator():
         await hub.add("east", None)
         await hub.until(east="KubeconfigSecretMissing")
         assert await bound(hub) == set()
 
 
-async def test_teardown_takes_all_rights_away_and_leaves_those_of_others() -> None:
-    async with Hub.running() as hub, planes(2) as (east, west), hub.operator():
-        await hub.configure(**SCALE)
-        await parallel(hub, "both", "east", "west")
-        await deployed(hub, east=east, west=west)
-        await hub.client.create(binding("by-hand", "both", "east"))
-        everything = {reads("west"), writes("west", "both"), "east view both"}
-        await expect_bound(hub, reads("east"), writes("east", "both"), *everything)
+async def test_teardown_takes_all_rights_away_and_leaves_those_of_others(scene: Scene) -> None:
+    async with planes(1) as (west,), scene.bound() as hub:
+        await parallel(hub, "acme", "west")
+        await hub.add("west", west)
+        await hub.run_stack("west", west)
+        await hub.client.create(binding("by-hand", "acme", "east"))
+        everything = {*reads("west"), writes("west", "acme"), "east view acme"}
+        await expect_bound(hub, *BOUND, *everything)
         await hub.label("east", None)
         await hub.until_torn_down("east")
         assert await bound(hub) == everything
 
 
-async def test_bindings_without_their_labels_are_removed_by_a_teardown_too() -> None:
-    async with Hub.running() as hub, planes(1) as (east,):
-        async with hub.operator():
-            await hub.configure(**SCALE)
-            await parallel(hub, "acme", "east")
-            await deployed(hub, east=east)
-            await expect_bound(hub, reads("east"), writes("east", "acme"))
-        patch = {"metadata": {"labels": None}}
-        await hub.client.patch(ROLE_BINDING, "fleet-stack-east", patch, namespace="acme")
-        await hub.label("east", None)
-        async with hub.operator():
-            await hub.until_torn_down("east")
-        assert await bound(hub) == set()
+async def test_bindings_without_their_labels_are_removed_by_a_teardown_too(scene: Scene) -> None:
+    async with scene.bound() as hub:
+        pass
+    patch = {"metadata": {"labels": None}}
+    await hub.client.patch(ROLE_BINDING, "fleet-stack-east", patch, namespace="acme")
+    await hub.label("east", None)
+    async with hub.operator():
+        await hub.until_torn_down("east")
+    assert await bound(hub) == set()
 
 
-async def test_a_deleted_target_namespace_leaves_no_rights_behind() -> None:
-    async with Hub.running() as hub, planes(1) as (east,):
-        async with hub.operator():
-            await hub.configure(**SCALE)
-            await parallel(hub, "acme", "east")
-            await deployed(hub, east=east)
-            await expect_bound(hub, reads("east"), writes("east", "acme"))
-        await hub.client.delete(NAMESPACE, "east")  # while no operator runs
-        async with hub.operator():
-            await expect_bound(hub)
-            await hub.until()
+async def test_a_deleted_target_namespace_leaves_no_rights_behind(scene: Scene) -> None:
+    async with scene.bound() as hub:
+        pass
+    await hub.client.delete(NAMESPACE, "east")  # while no operator runs
+    async with hub.operator():
+        await expect_bound(hub)
+        await hub.until()
 
 
-async def test_a_parallel_namespace_that_is_deleted_is_no_failure() -> None:
-    async with Hub.running() as hub, planes(1) as (east,), hub.operator():
-        await hub.configure(**SCALE)
-        await parallel(hub, "acme", "east")
-        await deployed(hub, east=east)
-        await expect_bound(hub, reads("east"), writes("east", "acme"))
+async def test_a_parallel_namespace_that_is_deleted_is_no_failure(scene: Scene) -> None:
+    async with scene.bound() as hub:
         patch = {"metadata": {"finalizers": ["example.com/held"]}}
         await hub.client.patch(NAMESPACE, "acme", patch)
         await hub.client.delete(NAMESPACE, "acme")
-        await expect_bound(hub, reads("east"))
+        await expect_bound(hub, *reads("east"))
         await hub.client.patch(NAMESPACE, "acme", {"metadata": {"finalizers": None}})
         await hub.touch("east")
         await hub.until(east="SuccessfulDeployment")
 
 
-async def test_a_binding_that_was_deleted_or_given_to_another_is_restored() -> None:
-    async with Hub.running() as hub, planes(1) as (east,), hub.operator():
-        await hub.configure(**SCALE)
-        await parallel(hub, "acme", "east")
-        await deployed(hub, east=east)
-        wanted = (reads("east"), writes("east", "acme"))
-        await expect_bound(hub, *wanted)
+async def test_a_binding_that_was_deleted_or_given_to_another_is_restored(scene: Scene) -> None:
+    async with scene.bound() as hub:
         await hub.client.delete(ROLE_BINDING, "fleet-stack-east", namespace="acme")
         await hub.client.delete(CLUSTER_ROLE_BINDING, "fleet-stack-east")
-        await expect_bound(hub, *wanted)
+        await expect_bound(hub, *BOUND)
         subjects = [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": "elsewhere"}]
         patch: Any = {"subjects": subjects}
         await hub.client.patch(ROLE_BINDING, "fleet-stack-east", patch, namespace="acme")
-        await expect_bound(hub, *wanted)
+        await expect_bound(hub, *BOUND)
 
 
-async def test_a_binding_of_another_owner_in_the_way_is_left_and_named() -> None:
-    async with Hub.running() as hub, planes(1) as (east,), hub.operator():
-        await hub.configure(**SCALE)
-        await parallel(hub, "acme", "east")
-        await hub.client.create(binding("fleet-stack-east", "acme", "other"))
-        await hub.add("east", east)
+async def test_a_binding_of_another_owner_in_the_way_is_left_and_its_holder_named(
+    scene: Scene,
+) -> None:
+    hub = scene.hub
+    await hub.client.create(binding("fleet-stack-east", "acme", "other", owner="Team/acme"))
+    async with hub.operator():
+        await hub.add("east", scene.east)
         await hub.until(east="DeploymentFailure")
         message = await hub.message("east")
-        assert "RoleBinding fleet-stack-east in namespace acme is left" in message
-        assert await bound(hub) == {reads("east"), "other view acme"}
+        left = "RoleBinding fleet-stack-east in namespace acme is left: it belongs to Team/acme"
+        assert left in message
+        assert await bound(hub) == {*reads("east"), "other view acme"}
 
 
-async def test_normal_mode_binds_nothing_and_takes_the_rights_of_scale_mode_away() -> None:
-    async with Hub.running() as hub, planes(1) as (east,), hub.operator():
-        await hub.configure(**SCALE)
+async def test_reading_of_secrets_can_be_restricted_to_parallel_namespaces_and_back(
+    scene: Scene,
+) -> None:
+    hub = scene.hub
+    stacks = hub.options().stack
+    restricted = replace(stacks, restrict_hub_secrets=True)
+    everywhere = f"east {READER} *"
+    places = {secrets("east", "east"), secrets("east", "acme")}
+    async with hub.operator(stack=restricted):
+        await deployed(hub, east=scene.east)
+        await expect_bound(hub, everywhere, *places, writes("east", "acme"))
+        for name, expected in (("fleet-controllers", True), ("fleet-admission", False)):
+            found: Any = await hub.client.get(DEPLOYMENT, name, namespace="east")
+            (container,) = found["spec"]["template"]["spec"]["containers"]
+            assert ("--restrict-hub-secrets" in container["args"]) is expected
+        await parallel(hub, "acme", "east", value=None)
+        await expect_bound(hub, everywhere, secrets("east", "east"))
         await parallel(hub, "acme", "east")
-        await deployed(hub, east=east)
-        await expect_bound(hub, reads("east"), writes("east", "acme"))
+        await expect_bound(hub, everywhere, *places, writes("east", "acme"))
+    async with hub.operator():
+        await expect_bound(hub, *BOUND)
+    async with hub.operator(stack=restricted):
+        await expect_bound(hub, everywhere, *places, writes("east", "acme"))
+        await hub.label("east", None)
+        await hub.until_torn_down("east")
+        assert await bound(hub) == set()
+
+
+async def test_normal_mode_binds_nothing_and_takes_the_rights_of_scale_mode_away(
+    scene: Scene,
+) -> None:
+    async with scene.bound() as hub:
         await hub.configure(targetNamespace="east")
         await expect_bound(hub)
 
 
-def binding(name: str, place: str, account: str) -> dict[str, Any]:
-    """A RoleBinding that another has made."""
+def binding(name: str, place: str, account: str, owner: str = "") -> dict[str, Any]:
+    """A RoleBinding that another has made; `owner`: who recorded itself as its owner."""
     group = "rbac.authorization.k8s.io"
     return {
         "apiVersion": f"{group}/v1",
         "kind": "RoleBinding",
-        "metadata": {"name": name, "namespace": place},
+        "metadata": {
+            "name": name,
+            "namespace": place,
+            "annotations": {OWNER: owner} if owner else {},
+        },
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "view"},
         "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": account}],
     }

@@ -28,8 +28,8 @@ from .harness import (
 from .test_bindings import bound, parallel, reads, writes
 
 pytestmark = pytest.mark.slow
-BINDINGS = 2
-"""To read, and to write in one namespace."""
+BINDINGS = 3
+"""To read, to read Secrets, and to write in one namespace."""
 
 
 @dataclass
@@ -105,7 +105,7 @@ async def test_r11_killed_at_every_write_of_deployment_and_teardown(
             return (
                 await scene.hub.objects("east") == wanted
                 and await scene.hub.identity("east") == await east.identity()
-                and await bound(scene.hub) == {reads("east"), writes("east", "acme")}
+                and await bound(scene.hub) == {*reads("east"), writes("east", "acme")}
                 and await scene.hub.reasons() == {"east": "StackNotAvailable"}
             )
 

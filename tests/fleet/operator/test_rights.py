@@ -49,9 +49,9 @@ async def test_the_generated_role_suffices_and_other_secrets_are_not_readable() 
             await parallel(hub, "acme", "east")
             await deployed(hub, east=east)
             assert await hub.objects("east") == OBJECTS
-            await expect_bound(hub, reads("east"), writes("east", "acme"))
+            await expect_bound(hub, *reads("east"), writes("east", "acme"))
             await hub.client.delete(ROLE_BINDING, "fleet-stack-east", namespace="acme")
-            await expect_bound(hub, reads("east"), writes("east", "acme"))
+            await expect_bound(hub, *reads("east"), writes("east", "acme"))
             await hub.label("east", None)
             await hub.until_torn_down("east")
 

@@ -148,7 +148,9 @@ def tenancy() -> TenancyOptions:
 
 
 @contextlib.asynccontextmanager
-async def fleet(folder: Path, planes: int = 1, **hub: Any) -> AsyncIterator[Fleet]:
+async def fleet(
+    folder: Path, planes: int = 1, plane_users: Iterable[str] = ("admin", "manager"), **hub: Any
+) -> AsyncIterator[Fleet]:
     """Start a hub and data planes, without stacks."""
     async with contextlib.AsyncExitStack() as stack:
         places = [folder / name for name in ("hub", *(f"plane-{each}" for each in range(planes)))]
@@ -156,7 +158,8 @@ async def fleet(folder: Path, planes: int = 1, **hub: Any) -> AsyncIterator[Flee
             place.mkdir()
         made = await stack.enter_async_context(server(places[0], plane=False, **hub))
         started = [
-            await stack.enter_async_context(server(place, plane=True)) for place in places[1:]
+            await stack.enter_async_context(server(place, plane=True, users=plane_users))
+            for place in places[1:]
         ]
         yield Fleet(folder, made, started)
 

@@ -20,6 +20,8 @@ class Pod:
     plane: Server
     target: str
     role: str
+    arguments: tuple[str, ...] = ()
+    """Further arguments."""
     programs: list[Program] = field(default_factory=list)
 
     @contextlib.asynccontextmanager
@@ -50,6 +52,7 @@ class Pod:
                 *("--data-plane-kubeconfig", self.plane.environment.kubeconfig("manager")),
                 f"--target-namespace={self.target}",
                 f"--role={self.role}",
+                *self.arguments,
                 *QUIET,
             )
             self.programs.append(program)

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from apis.fleet.labels import PARALLEL_PREFIX
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import AlreadyExists
 from ctrlruntime.envtest.users import User, administrator
 from internal.fleet.pods import WORKLOADS
 from tests.docs.blocks import ROOT
 from tests.fleet.stack.harness import (
     CONFIG_MAP,
     DEPLOYMENT,
+    NAMESPACE,
+    SECRET,
+    Server,
     condition,
     config_map,
     deployment,
+    entry,
     gone,
     ready,
     server,
     tenant,
 )
+from tests.fleet.stack.pod import Pod
 from tests.fleet.stack.test_processes import stack
 
 RBAC = "rbac.authorization.k8s.io"
@@ -74,19 +82,27 @@ def test_the_rights_on_a_data_plane_name_no_workload() -> None:
     assert ("tenancy.ctrlruntime.dev", "tenants") in named
 
 
-async def test_the_shipped_rights_suffice_and_a_namespace_that_is_not_granted_is_named(
-    tmp_path: Path,
-) -> None:
+@contextlib.asynccontextmanager
+async def hub_and_plane(folder: Path) -> AsyncIterator[tuple[Server, Server]]:
+    """A hub and a data plane with what config/data-plane has; the user `manager` has no right on the hub."""
     users = (administrator("admin"), User(name="manager"))
     async with contextlib.AsyncExitStack() as opened:
         made = []
         for name, is_plane in (("hub", False), ("plane", True)):
-            (tmp_path / name).mkdir()
-            started = server(tmp_path / name, plane=is_plane, authorization="RBAC", users=users)
+            (folder / name).mkdir()
+            started = server(folder / name, plane=is_plane, authorization="RBAC", users=users)
             made.append(await opened.enter_async_context(started))
         hub, plane = made
         await install_data_plane(plane.client)
+        yield hub, plane
+
+
+async def test_the_shipped_rights_suffice_and_a_namespace_that_is_not_granted_is_named(
+    tmp_path: Path,
+) -> None:
+    async with hub_and_plane(tmp_path) as (hub, plane):
         await grant(hub.client, "ClusterRole", "reads", shipped("reader"))
+        await grant(hub.client, "ClusterRole", "secrets", shipped("secret_reader"))
         program = await stack(hub, plane, "manager", "--role=controllers")
         async with program:
             since = plane.mark()
@@ -105,3 +121,59 @@ async def test_the_shipped_rights_suffice_and_a_namespace_that_is_not_granted_is
             assert (await hub.names(DEPLOYMENT), await hub.names(CONFIG_MAP)) == (set(), set())
             refused = [row for row in plane.counts(since) if row.code == 403]
             assert refused == []
+
+
+def namespace(name: str) -> dict[str, Any]:
+    """A Namespace."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def secret(name: str) -> dict[str, Any]:
+    """A Secret of a tenant."""
+    return entry(name, "Secret", stringData={"k": "v"})
+
+
+def reader_of(name: str) -> dict[str, Any]:
+    """A Deployment whose Pods read a Secret."""
+    made = deployment(f"{name}-web")
+    (container,) = made["spec"]["spec"]["template"]["spec"]["containers"]
+    container["envFrom"] = [{"secretRef": {"name": name}}]
+    return made
+
+
+async def test_restricted_stacks_watch_secrets_in_parallel_namespaces_alone_and_follow_their_labels(
+    tmp_path: Path,
+) -> None:
+    async with hub_and_plane(tmp_path) as (hub, plane):
+        label = f"{PARALLEL_PREFIX}planes"
+        for name, value in (("planes", "no"), ("acme", "no"), ("default", "true")):
+            with contextlib.suppress(AlreadyExists):
+                await hub.client.create(namespace(name))
+            await hub.client.patch(NAMESPACE, name, {"metadata": {"labels": {label: value}}})
+        await plane.client.create(namespace("acme"))
+        await grant(hub.client, "ClusterRole", "reads", shipped("reader"))
+        for name in ("planes", "default"):
+            await grant(hub.client, "Role", "secrets", shipped("secret_reader"), name)
+        await grant(hub.client, "Role", "writes", shipped("writer"), "default")
+        pod = Pod(hub, plane, "planes", "controllers", arguments=("--restrict-hub-secrets",))
+        async with pod.running():
+            await plane.client.create(tenant(reader_of("s"), secret("s")))
+            await ready(plane)
+            assert await hub.names(SECRET) == {"s"}
+            await plane.client.create(tenant(reader_of("t"), secret("t"), namespace="acme"))
+            found = await condition(
+                plane, "HubReady", "False", "NamespaceNotGranted", namespace="acme"
+            )
+            assert f"kubectl label namespace acme {label}=true" in found.message
+            for role in ("secret_reader", "writer"):
+                await grant(hub.client, "Role", role.replace("_", "-"), shipped(role), "acme")
+            assert pod.restarts == 0
+            await hub.client.patch(NAMESPACE, "acme", {"metadata": {"labels": {label: "true"}}})
+            await ready(plane, namespace="acme")
+            assert (pod.restarts, await hub.names(SECRET, "acme")) == (1, {"t"})
+            assert "the parallel namespaces have changed" in pod.output
+        log = hub.environment.proxy.log.entries()
+        places = {
+            each.namespace for each in log if (each.user, each.resource) == ("manager", "secrets")
+        }
+        assert places == {"planes", "default", "acme"}

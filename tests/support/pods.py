@@ -1,5 +1,5 @@
-"""Pods of a stack as processes of this machine: the arguments of their templates, the files of their Secret, and the
-token of their account, which may do what the operator has bound to it and nothing else."""
+"""Pods of an installed workload as processes of this machine: the arguments of their templates, the files of their
+Secrets, and the token of their account, which may do what is bound to it and nothing else."""
 
 from __future__ import annotations
 
@@ -86,23 +86,25 @@ class LocalPod:
 
 @dataclass
 class LocalPods:
-    """The Pods of the stack in one namespace of the hub."""
+    """The Pods of one namespace of a server."""
 
     hub: Environment
     namespace: str
     folder: Path
     user: str
-    """As whom their requests to the hub are logged."""
+    """As whom their requests are logged."""
+    arguments: tuple[str, ...] = ()
+    """What a Pod knows by its account's mount in a cluster."""
     running: list[LocalPod] = field(default_factory=list)
     _ended: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
     @classmethod
     @contextlib.asynccontextmanager
     async def of(
-        cls, hub: Environment, namespace: str, folder: Path, user: str
+        cls, hub: Environment, namespace: str, folder: Path, user: str, *arguments: str
     ) -> AsyncIterator[LocalPods]:
         """None at first; all are killed at the end."""
-        made = cls(hub, namespace, folder, user)
+        made = cls(hub, namespace, folder, user, arguments)
         async with made._ended:
             yield made
 
@@ -128,7 +130,7 @@ class LocalPods:
         ports = {":8081": f"127.0.0.1:{port}", ":8443": f"127.0.0.1:{metrics_port}"}
         program = await Program.start(
             *(_relocated(word, mounts, ports) for word in container["args"]),
-            f"--target-namespace={self.namespace}",  # the account's mount has it in a cluster
+            *self.arguments,
             f"--webhook-port={free_port()}",
             environment={"KUBECONFIG": str(place / "account")},
         )

@@ -1,0 +1,1 @@
+"""Scale mode: one hub and data planes with a stack each, as processes."""

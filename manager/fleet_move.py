@@ -1,0 +1,235 @@
+"""`manager fleet move`: a Tenant goes to another data plane, and its workloads stay where they are."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+
+from apis.fleet.labels import DATA_PLANE, MOVING_TO
+from apis.tenancy import Tenant
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
+from ctrlruntime.controller.annotations import PAUSED
+from ctrlruntime.resources import OWNER, OWNER_UID, Owner, owner_key
+from internal.fleet.hub import parallel_label
+from internal.fleet.move import (
+    MoveRefused,
+    MoveState,
+    Step,
+    copied,
+    handed_over,
+    next_step,
+    paused_source,
+    uid_of,
+)
+from internal.fleet.plane_check import identify
+from internal.fleet.targets import TRUE
+from internal.tenancy.policies import is_orphaned
+from manager.cluster_flags import hub_options, talk
+from manager.plane_clients import connect_plane
+from manager.plane_objects import ON_HUB
+
+NAMESPACE: Final = BUILTIN[GroupVersionKind("", "v1", "Namespace")]
+TENANT: Final = Tenant.mapping()
+PERIOD: Final = 0.5
+"""Seconds between two observations while a stack is waited for."""
+
+HubObject = tuple[RESTMapping, Manifest]
+
+
+@click.command()
+@hub_options
+@click.argument("tenant")
+@click.option("-n", "--namespace", default="default", help="Namespace of the Tenant.")
+@click.option("--from", "source", required=True, help="Target namespace of its data plane.")
+@click.option("--to", "target", required=True, help="Target namespace of the other data plane.")
+@click.option("--timeout", default=300.0, help="Seconds to wait for the stacks.", show_default=True)
+def move(
+    kubeconfig: Path | None,
+    context: str | None,
+    tenant: str,
+    namespace: str,
+    source: str,
+    target: str,
+    timeout: float,
+) -> None:
+    """Move a TENANT to another data plane; what it has on the hub stays, and nothing rolls.
+
+    The stacks of both data planes have to run. A move that was interrupted goes on when the same command is run again.
+    What is on the data plane itself (ConfigMaps that no workload reads, for instance) is made anew on the other one.
+    """
+
+    async def conversation(hub: Client) -> None:
+        async with await _connect(hub, source) as left, await _connect(hub, target) as made:
+            ids = await identify(left), await identify(made)
+            if ids[0] == ids[1]:
+                raise click.ClickException(f"{source} and {target} are of one data plane")
+            moving = Move(hub, left, made, *ids, target, tenant, namespace)
+            try:
+                async with asyncio.timeout(timeout):
+                    await moving.run()
+            except TimeoutError:
+                raise click.ClickException(
+                    f"not moved within {timeout:g} s, last: {moving.last.value}; look at the stacks in {source} and "
+                    f"{target}, and run this again"
+                ) from None
+            except MoveRefused as error:
+                raise click.ClickException(f"Tenant {namespace}/{tenant}: {error}") from None
+
+    talk(kubeconfig, context, conversation)
+
+
+async def _connect(hub: Client, namespace: str) -> Client:
+    client = await connect_plane(hub, namespace)
+    if client is None:
+        raise click.ClickException(
+            f"namespace {namespace} has no kubeconfig of a data plane that can be used; `fleet top` lists those that have"
+        )
+    return client
+
+
+@dataclass(slots=True)
+class Move:
+    """One Tenant on its way. Each round reads what there is, and does what is next."""
+
+    hub: Client
+    left: Client
+    made: Client
+    source_id: str
+    target_id: str
+    target: str
+    """The target namespace of the data plane that it goes to."""
+    name: str
+    namespace: str
+    last: Step = Step.PAUSE
+
+    async def run(self) -> None:
+        """Go on until the Tenant is moved. Raises MoveRefused and the client's errors."""
+        reported: Step | None = None
+        while True:
+            state, objects = await self._observe()
+            self.last = next_step(state)
+            if self.last is not reported:
+                click.echo(f"{time.strftime('%H:%M:%S')} {self.last.value}")
+                reported = self.last
+            if self.last is Step.DONE:
+                return
+            await self._carry_out(self.last, state, objects)
+
+    async def _observe(self) -> tuple[MoveState, list[HubObject]]:
+        left, made = await self._get(self.left), await self._get(self.made)
+        objects = await self._hub_objects(self.source_id)
+        adopted = await self._hub_objects(self.target_id)
+        state = MoveState(
+            self.source_id,
+            self.target_id,
+            left,
+            made,
+            [_owner_uid(each) for _, each in objects],
+            [uid for _, each in adopted if (uid := _owner_uid(each)) or not _is_retained(each)],
+        )
+        return state, objects
+
+    async def _carry_out(self, step: Step, state: MoveState, objects: list[HubObject]) -> None:
+        try:
+            match step:
+                case Step.PAUSE:
+                    await self._check_grants(objects)
+                    assert state.left is not None  # noqa: S101 - the step's condition
+                    await self._patch(self.left, paused_source(state.left, self.target_id))
+                case Step.COPY:
+                    assert state.left is not None  # noqa: S101 - the step's condition
+                    await self.made.create(copied(state.left, self.source_id))
+                case Step.HAND_OVER:
+                    await self._hand_over(objects, state)
+                case Step.RESUME:
+                    await self._patch(self.made, _RESUMED)
+                case Step.DELETE:
+                    assert state.left is not None  # noqa: S101 - the step's condition
+                    await self.left.delete(
+                        TENANT, self.name, namespace=self.namespace, uid=uid_of(state.left)
+                    )
+                case Step.RELEASE:
+                    await self._patch(self.left, _WITHOUT_PAUSE)
+                case _:
+                    await asyncio.sleep(PERIOD)
+        except (AlreadyExists, Conflict):
+            return  # not what was observed: observe again
+        except NotFound as error:
+            if step is not Step.COPY:
+                return
+            raise MoveRefused(
+                f"the other data plane has no place for it ({error.message}); create the namespace there"
+            ) from error
+
+    async def _hand_over(self, objects: list[HubObject], state: MoveState) -> None:
+        assert state.made is not None  # noqa: S101 - the step's condition
+        owner = Owner(
+            gvk=Tenant.gvk(),
+            namespace=self.namespace,
+            name=self.name,
+            uid=uid_of(state.made),
+            cluster=self.target_id,
+        )
+        for mapping, found in objects:
+            metadata = found["metadata"]
+            await self.hub.patch(
+                mapping,
+                metadata["name"],
+                handed_over(found, owner),
+                namespace=metadata.get("namespace"),
+                metadata_only=True,
+            )
+
+    async def _check_grants(self, objects: list[HubObject]) -> None:
+        """Raise MoveRefused if the other stack may not write where the Tenant has objects."""
+        label = parallel_label(self.target)
+        for place in sorted({each["metadata"].get("namespace", "") for _, each in objects} - {""}):
+            found = await self.hub.get(NAMESPACE, place, metadata_only=True)
+            if (found["metadata"].get("labels") or {}).get(label) != TRUE:
+                raise MoveRefused(
+                    f"the stack of {self.target} may not write in namespace {place} of the hub: "
+                    f"kubectl label namespace {place} {label}=true"
+                )
+
+    async def _hub_objects(self, plane: str) -> list[HubObject]:
+        """List what the hub has of the Tenant as one of this data plane."""
+        key = owner_key(Tenant.gvk(), self.name, namespace=self.namespace, cluster=plane)
+        found: list[HubObject] = []
+        for mapping in (NAMESPACE, *ON_HUB):
+            items = await self.hub.list(mapping, labels=f"{DATA_PLANE}={plane}", metadata_only=True)
+            found += [(mapping, each) for each in items if _annotation(each, OWNER) == key]
+        return found
+
+    async def _get(self, plane: Client) -> Manifest | None:
+        try:
+            return await plane.get(TENANT, self.name, namespace=self.namespace)
+        except NotFound:
+            return None
+
+    async def _patch(self, plane: Client, patch: Manifest) -> None:
+        await plane.patch(TENANT, self.name, patch, namespace=self.namespace)
+
+
+_WITHOUT_PAUSE: Final[Manifest] = {"metadata": {"annotations": {PAUSED: None}}}
+_RESUMED: Final[Manifest] = {"metadata": {"annotations": {PAUSED: None, MOVING_TO: None}}}
+
+
+def _annotation(found: Manifest, name: str) -> str:
+    return str((found["metadata"].get("annotations") or {}).get(name, ""))
+
+
+def _owner_uid(found: Manifest) -> str:
+    return _annotation(found, OWNER_UID)
+
+
+def _is_retained(found: Manifest) -> bool:
+    """Whether the object was kept when it left its Tenant: it has no owner, and gets none."""
+    return is_orphaned(found["metadata"].get("labels") or {})
