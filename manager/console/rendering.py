@@ -1,0 +1,93 @@
+"""Templates and static files, read once. Everything that a template prints is escaped."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from manager.summaries import FAILED, GOOD
+
+FOLDER: Final = Path(__file__).parent
+STATIC: Final = {"console.css": "text/css", "console.js": "text/javascript"}
+"""Static files and their types."""
+
+RESOURCE_STATES: Final = {"Applied": "Ready", "Cycle": "Failed", "Conflicted": "Failed"}
+"""States of a tenant's resources, as states of objects."""
+
+
+class Renderer:
+    """Renders pages. Undefined names are errors, not empty texts."""
+
+    def __init__(self) -> None:
+        self.static = {name: (FOLDER / "static" / name).read_bytes() for name in STATIC}
+        self._environment = Environment(
+            loader=FileSystemLoader(FOLDER / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        self._environment.globals |= {"asset": self.asset, "link": link, "pages_of": _pages_of}
+        self._environment.filters |= {
+            "mark": mark,
+            "tone": tone,
+            "resource_mark": lambda state: mark(_as_state(state)),
+            "resource_tone": lambda state: tone(_as_state(state)),
+            "seg": _segment,
+            "moment": moment,
+        }
+
+    def load(self) -> None:
+        """Compile all templates, so that no page waits for that."""
+        for name in self._environment.list_templates():
+            self._environment.get_template(name)
+
+    def asset(self, name: str) -> str:
+        """Return the path of a static file, another one for other contents."""
+        return f"/static/{name}?v={hashlib.sha256(self.static[name]).hexdigest()[:12]}"
+
+    def render(self, template: str, model: Mapping[str, Any]) -> str:
+        """Return a page."""
+        return self._environment.get_template(template).render(model)
+
+
+def link(path: str, **query: object) -> str:
+    """Return a path with a query, without what is empty."""
+    given = {key: str(value) for key, value in query.items() if value not in ("", None)}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def tone(state: str) -> str:
+    """Return the class of a state: good, bad or open."""
+    if state in GOOD:
+        return "good"
+    return "bad" if state in FAILED or state.startswith("Conflict") else "open"
+
+
+def mark(state: str) -> str:
+    """Return the sign of a state, so that colour is not all that shows it."""
+    return {"good": "✓", "bad": "✕", "open": "…"}[tone(state)]
+
+
+def moment(text: str) -> str:
+    """Return a time as people read it: 2026-11-23T20:29:31.123Z is 2026-11-23 20:29:31Z."""
+    head, _, rest = text.partition(".")
+    return head.replace("T", " ", 1) + ("Z" if rest else "")
+
+
+def _as_state(resource: str) -> str:
+    return RESOURCE_STATES.get(resource, resource)
+
+
+def _segment(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _pages_of(page: int, pages: int) -> list[int]:
+    return sorted({1, pages, *range(max(page - 2, 1), min(page + 2, pages) + 1)})

@@ -1,0 +1,40 @@
+"""The model of a run's page: steps, attempts, where the log is. Pure: outputs are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+FIELDS: Final = (
+    *("runID", "state", "outcome", "operation", "attempt", "message", "logs", "createdAt"),
+    *("startedAt", "finishedAt", "deadline", "interruptAt", "retryAt", "inputsVersion"),
+)
+"""What of a run is shown."""
+STEPS: Final = ("Pending", "Creating", "Created", "Started", "Done")
+
+
+def run_fields(run: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return what of a run is shown, by name; empty for none."""
+    return {name: str(run[name]) for name in FIELDS if run.get(name)} if run else {}
+
+
+def run_page(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the model of the page, from the status of the object whose task runs."""
+    run = run_fields(status.get("run"))
+    waiting = status.get("waiting") or {}
+    return {
+        "phase": str(status.get("phase", "")),
+        "message": str(status.get("message", "")),
+        "run": run,
+        "step": STEPS.index(run["state"]) if run.get("state") in STEPS else 0,
+        "steps": len(STEPS) - 1,
+        "waiting": {key: str(value) for key, value in waiting.items() if value},
+        "log": [
+            {
+                key: str(item.get(key, ""))
+                for key in ("lastTransitionTime", "type", "status", "reason", "message", "runID")
+            }
+            for item in status.get("taskConditions") or []
+        ],
+        "history": [run_fields(item) for item in status.get("history") or []],
+    }

@@ -1,0 +1,76 @@
+"""What the pages share: the rows of each kind, who follows which page, the course of rollouts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import Any
+
+from ctrlruntime.api.resource import Resource
+from ctrlruntime.cache.cache import Cache
+from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
+from ctrlruntime.cache.informer import Informer
+from ctrlruntime.manager import Manager
+from manager.console.changes import Changes
+from manager.console.estimate import Estimates
+from manager.console.index import KindIndex
+from manager.console.pages import ROLLOUTS
+from manager.console.rollout_view import progress_of, rollout_key
+from manager.kinds import KINDS
+
+
+class ConsoleState:
+    """Reads the informers that the manager's controllers declared; it declares none."""
+
+    def __init__(self, manager: Manager, most_streams: int) -> None:
+        self.manager = manager
+        self.changes = Changes(most_streams)
+        self.estimates = Estimates()
+        self.clock = time.monotonic
+        informers = [
+            found for kind in KINDS if (found := _informer_of(manager.cache, kind)) is not None
+        ]
+        self._indexes = {
+            each.gvk.kind: KindIndex(each, self.changes, manager.pace.maybe_yield)
+            for each in informers
+        }
+        self._following = [
+            each.add_handler(self._rollout_changed)
+            for each in informers
+            if each.gvk.kind in ROLLOUTS
+        ]
+
+    @property
+    def indexes(self) -> list[KindIndex]:
+        """The kinds that can be shown."""
+        return [each for each in self._indexes.values() if each.is_readable]
+
+    def of_kinds(self, kinds: Collection[str]) -> list[KindIndex]:
+        """Return those of these kinds that can be shown."""
+        return [each for each in self.indexes if each.kind in kinds]
+
+    def of_plural(self, plural: str) -> KindIndex | None:
+        """Return a kind by its plural name."""
+        return next((each for each in self.indexes if each.mapping.plural == plural), None)
+
+    def close(self) -> None:
+        """Follow no longer."""
+        for each in self._indexes.values():
+            each.close()
+        for registration in self._following:
+            registration.remove()
+
+    def _rollout_changed(self, event: Event[Any]) -> None:
+        match event:
+            case CreateEvent(new=entry) | UpdateEvent(new=entry):
+                if (progress := progress_of(entry)) is not None:
+                    self.estimates.observe(rollout_key(entry), *progress, now=self.clock())
+            case DeleteEvent(old=entry):
+                self.estimates.forget(rollout_key(entry))
+
+
+def _informer_of(cache: Cache, kind: type[Resource[Any, Any]]) -> Informer | None:
+    """Return the informer that keeps whole objects of a kind; the widest of several."""
+    return next(
+        (each for each in cache.informers_of(kind.gvk().group_kind) if not each.metadata_only), None
+    )
