@@ -171,7 +171,8 @@ def test_crds_are_kept_unless_asked_otherwise(rendered: Rendered) -> None:
 def test_systems_can_be_combined(rendered: Rendered) -> None:
     found = comparable(rendered({"systems": ["cosmos", "tenancy"]}))
     groups = {m["spec"]["group"] for (kind, *_), m in found.items() if kind == CRD}
-    assert groups == {"cosmos.ctrlruntime.dev", "tenancy.ctrlruntime.dev"}
+    operations = "operations.ctrlruntime.dev"
+    assert groups == {"cosmos.ctrlruntime.dev", operations, "tenancy.ctrlruntime.dev"}
     rules = found["ClusterRole", "", "ctrlruntime-manager-role"]["rules"]
     assert {g for rule in rules for g in rule["apiGroups"]}.isdisjoint({"cloud.ctrlruntime.dev"})
     assert any("cosmosfullnodes" in rule["resources"] for rule in rules)

@@ -14,6 +14,7 @@ from apis.cloud import FleetRollout, Instance
 from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob
 from apis.fleet import FleetConfig
 from apis.fleet.labels import PLANE_NAMESPACE
+from apis.operations import ChangeFreeze
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.api.resource import Resource
@@ -58,6 +59,7 @@ FOLDERS = (
     "argocd",
 )
 KINDS: tuple[type[Resource[Any, Any]], ...] = (
+    ChangeFreeze,
     Tenant,
     TenantRegistry,
     TenantTemplate,

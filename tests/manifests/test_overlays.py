@@ -18,6 +18,7 @@ from tests.manifests.installation import NAMESPACE, Manifest, kustomized, namesp
 
 pytestmark = [pytest.mark.criterion("H-D4"), pytest.mark.xdist_group("manifests")]
 
+FREEZES = "changefreezes.operations.ctrlruntime.dev"
 CLUSTER_WIDE = ("CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding")
 
 
@@ -26,7 +27,7 @@ def test_h_d4_an_overlay_has_one_system_and_its_rights(system: str) -> None:
     objects = {
         (each["kind"], each["metadata"]["name"]): each for each in kustomized(f"only-{system}")
     }
-    own = find_kinds(load([made.SYSTEMS[system].module]))
+    own = find_kinds(load([made.SYSTEMS[system].module, made.OPERATIONS]))
     crds = {name for kind, name in objects if kind == "CustomResourceDefinition"}
     assert crds == {f"{kind.mapping().plural}.{kind.gvk().group}" for kind in own}
     role = objects["ClusterRole", "ctrlruntime-manager-role"]
@@ -83,8 +84,10 @@ def test_h_d4_namespaced_resources_are_granted_in_the_watched_namespaces_alone(
         for right in rights_of(rule)
     }
     cluster_scoped = {each.resource for each in BUILTIN.values() if not each.namespaced}
+    cluster_scoped.add(FREEZES)
     wide = {right for right in declared if right.plural in cluster_scoped}
     assert {right.plural for right in wide} == {
+        FREEZES,
         "customresourcedefinitions.apiextensions.k8s.io",
         "storageclasses.storage.k8s.io",
         "namespaces",

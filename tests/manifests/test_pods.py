@@ -1,0 +1,223 @@
+"""The installation as users make it: its Pods run, with the arguments and rights that they have in a cluster; a row
+becomes a tenant; the installation is upgraded and uninstalled, and the tenants' objects stay (H-E1, H-E2)."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apis.tenancy import Tenant
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.conditions import find_condition
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.client.errors import NoKindMatch, NotFound
+from ctrlruntime.envtest import Environment, administrator
+from ctrlruntime.envtest.crds import install_crds
+from tests.manager_cli.program import Program
+from tests.manifests.installation import ACCOUNT, NAMESPACE, Manifest, add, manifests
+from tests.manifests.test_chart import chart, helm, rendered
+from tests.mariadb import MariaDB
+from tests.support.pods import LocalPods
+from tests.support.waiting import eventually
+
+__all__ = ["chart", "helm", "rendered"]
+pytestmark = [
+    pytest.mark.xdist_group("manifests"),
+    pytest.mark.criterion("H-E1", "H-E2"),
+]
+
+CRD = "CustomResourceDefinition"
+CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
+LEASE = GroupVersionKind("coordination.k8s.io", "v1", "Lease")
+DEPLOYMENT = BUILTIN[GroupVersionKind("apps", "v1", "Deployment")]
+ELECTION = ("events.events.k8s.io", "leases.coordination.k8s.io")
+"""A new leader says that it is."""
+SHOP = "shop"
+ROWS = ("ann", "bea", "cid")
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[MariaDB]:
+    """A server with a table of rows."""
+    with MariaDB.start() as made:
+        made.execute("CREATE DATABASE app", "CREATE TABLE app.t (uid VARCHAR(40), active BOOL)")
+        made.insert("app", "INSERT INTO t VALUES (%s, 1)", [(uid,) for uid in ROWS])
+        yield made
+
+
+def fleet(database: MariaDB) -> list[Manifest]:
+    """The registry, its password and the template, in a namespace that users have made."""
+    head = {"apiVersion": "tenancy.ctrlruntime.dev/v1"}
+    mysql = {
+        "host": database.host,
+        "port": database.port,
+        "database": "app",
+        "table": "t",
+        "username": database.user,
+        "passwordRef": {"name": "database", "key": "password"},
+    }
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"tenant": "{{ .uid }}"}}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SHOP}},
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": "database",
+                "namespace": SHOP,
+                "labels": {"tenancy.ctrlruntime.dev/database": "true"},
+            },
+            "stringData": {"password": database.password},
+        },
+        {
+            **head,
+            "kind": "TenantRegistry",
+            "metadata": {"name": "rows", "namespace": SHOP},
+            "spec": {
+                "source": {"type": "mysql", "mysql": mysql, "syncInterval": "1s"},
+                "valueMappings": {"uid": "uid", "activate": "active"},
+            },
+        },
+        {
+            **head,
+            "kind": "TenantTemplate",
+            "metadata": {"name": "app", "namespace": SHOP},
+            "spec": {
+                "registryId": "rows",
+                "configMaps": [{"id": "c", "nameTemplate": "{{ .uid }}-config", "spec": config}],
+            },
+        },
+    ]
+
+
+@contextlib.asynccontextmanager
+async def server(backend: str, folder: Path) -> AsyncIterator[Environment]:
+    """A server of the test's own, whose tokens have just the rights that are bound."""
+    settings: dict[str, Any] = {}
+    if backend == "kube-apiserver":
+        settings["apiserver_flags"] = {"enable-priority-and-fairness": "false"}
+    async with Environment(
+        backend,
+        proxy=True,
+        folder=folder,
+        authorization="RBAC",
+        users=(administrator("admin"),),
+        server=settings,
+    ) as environment:
+        yield environment
+
+
+async def install(environment: Environment, objects: list[Manifest]) -> None:
+    """Apply everything; the chart has no namespace."""
+    client = environment.client("admin")
+    if not any(each["kind"] == "Namespace" for each in objects):
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        await client.apply(space, field_manager="install")
+    await install_crds(client, [each for each in objects if each["kind"] == CRD])
+    await add(client, [each for each in objects if each["kind"] != CRD])
+
+
+async def uids(environment: Environment) -> dict[str, str]:
+    """Return the UIDs of the tenants' ConfigMaps, those that are being deleted aside."""
+    found = await environment.client("admin").list(CONFIG_MAP, SHOP)
+    return {
+        each["metadata"]["name"]: each["metadata"]["uid"]
+        for each in found
+        if each["metadata"]["name"].endswith("-config")
+        and "deletionTimestamp" not in each["metadata"]
+    }
+
+
+async def all_ready(environment: Environment) -> None:
+    """Wait until there is a tenant for each row, and all are ready."""
+
+    def ready(found: list[Tenant]) -> bool:
+        conditions = [find_condition(each.status.conditions, "Ready") for each in found]
+        return len(found) == len(ROWS) and all(c and c.status == "True" for c in conditions)
+
+    client = environment.client("admin")
+    await eventually(lambda: client.list(Tenant, SHOP), ready)
+
+
+async def start_replicas(pods: LocalPods) -> None:
+    """Start the Pods of the Deployment, and wait until a kubelet would call them ready."""
+    deployment: Any = await pods.hub.client("admin").get(DEPLOYMENT, ACCOUNT, namespace=NAMESPACE)
+    started = [
+        await pods.start(DEPLOYMENT, ACCOUNT, number)
+        for number in range(deployment["spec"]["replicas"])
+    ]
+    assert len(started) > 1
+    for pod in started:
+        await pod.wait_ready(120)
+
+
+async def holder(environment: Environment) -> str:
+    """Return who has the Lease."""
+    (lease,) = await environment.client("admin").list(LEASE, NAMESPACE)
+    return str(lease["spec"]["holderIdentity"])
+
+
+Way = Callable[[pytest.FixtureRequest], list[Manifest]]
+WAYS: dict[str, Way] = {
+    "kustomize": lambda _: manifests(),
+    "chart": lambda request: request.getfixturevalue("rendered")({}),
+}
+
+
+@pytest.mark.parametrize(
+    ("way", "backend"),
+    [("kustomize", "embedded"), ("kustomize", "kube-apiserver"), ("chart", "kube-apiserver")],
+)
+async def test_what_is_installed_runs_is_upgraded_and_goes_and_the_tenants_stay(
+    way: str, backend: str, database: MariaDB, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    objects = WAYS[way](request)
+    async with (
+        server(backend, tmp_path) as environment,
+        LocalPods.of(
+            environment, NAMESPACE, tmp_path / "pods", "manager",
+            f"--leader-election-namespace={NAMESPACE}",
+        ) as pods,
+    ):  # fmt: skip
+        await install(environment, objects)
+        await start_replicas(pods)
+        await add(environment.client("admin"), fleet(database))
+        await all_ready(environment)
+        first, made = await holder(environment), await uids(environment)
+        assert len(made) == len(ROWS)
+
+        await pods.stop()
+        await install(environment, upgraded(objects))
+        mark = environment.proxy.log.mark()
+        await start_replicas(pods)
+        await eventually(lambda: holder(environment), lambda now: now != first)
+        await all_ready(environment)
+        counts = environment.proxy.log.since(mark).select(user="manager", exclude=ELECTION)
+        assert counts.writes == 0, counts
+        assert counts.select(code=403).total == 0, counts
+
+        await pods.stop()
+        await environment.client("admin").delete(DEPLOYMENT, ACCOUNT, namespace=NAMESPACE)
+        kubeconfig = environment.kubeconfig("admin")
+        program = await Program.start(
+            "uninstall", "--kubeconfig", kubeconfig, "--keep-objects", "--yes"
+        )
+        async with program:
+            assert await program.wait(150) == 0, program.output
+        with pytest.raises((NotFound, NoKindMatch)):
+            await environment.client("admin").get(Tenant, "ann-app", namespace=SHOP)
+        assert await uids(environment) == made
+
+
+def upgraded(objects: list[Manifest]) -> list[Manifest]:
+    """Return the installation with the image of another version."""
+    changed = copy.deepcopy(objects)
+    (deployment,) = (each for each in changed if each["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    container["image"] = "registry.example.com/ctrlruntime-manager:0.2.0"
+    return changed
