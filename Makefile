@@ -14,6 +14,7 @@ WORKERS ?= 4
 BASE ?= 661b417
 TURNS ?= 1
 OBJECTS ?= 50000
+PLANES ?= 2
 # What the objects of `make rules` and the values of `make faults` are drawn by: another day, others.
 SEED ?= $(shell date +%Y%m%d)
 # sample: of the heavy proofs a sample (tests/samples/plan.toml); all: everything.
@@ -24,7 +25,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ctrlruntime
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup run test coverage checks lint types check-generated pytest envtest-assets test-real requirements scenarios hazards mutants rules faults \
-        generate manifests build-installer image image-all push deploy wheel sbom chart bundle docs bench-tenancy bench-plan bench-rollout bench-runtime bench-capacity bench-cloud bench-cosmos bench-stalls bench clean
+        generate manifests build-installer image image-all push deploy wheel sbom chart bundle docs bench-tenancy bench-plan bench-rollout bench-runtime bench-capacity bench-cloud bench-cosmos bench-scale sim-scale bench-stalls bench clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z][a-z -]*:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -32,8 +33,8 @@ help: ## Show what there is to make
 setup: ## Make the virtual environment from the lock file
 	@hack/setup.sh
 
-run: setup ## See it work: embedded API server, a table of 50 rows, the manager, a live view
-	@$(PY) -m manager demo $(RUN_ARGS)
+run: setup ## See it work: embedded API server, a table of 50 rows, the manager, a live view; PLANES=2: scale mode with two data planes
+	@$(PY) -m manager demo $(if $(filter file,$(origin PLANES)),,--planes $(PLANES) --rows 10) $(RUN_ARGS)
 
 test: setup ## Every check and the tests, of heavy proofs a sample; TESTS=all runs every test
 	@case "$(TESTS)" in sample|all) ;; *) echo "TESTS is sample or all, not '$(TESTS)'" >&2; exit 2 ;; esac
@@ -58,10 +59,11 @@ check-generated: setup ## Fail when generated manifests do not match the code
 # API servers, etcd and kubectl look for garbage less often: a tenth of their time.
 pytest test-real: export GOGC = 400
 
-pytest: setup ## The tests without the other checks (installs MariaDB, PostgreSQL, kubectl and real API servers where they are missing)
+pytest: setup ## The tests without the other checks (installs MariaDB, PostgreSQL, Chromium, kubectl and real API servers where they are missing)
 	@hack/envtest-assets.sh $(if $(filter all,$(TESTS)),all,prebuilt)
 	@hack/mariadb.sh
 	@hack/postgres.sh
+	@hack/chromium.sh
 	@hack/kubectl.sh
 	@# One process compiles what otherwise all workers would, each for itself, at the same moment.
 	@.venv/bin/pytest --collect-only -qq $(PYTEST_ARGS) >/dev/null || true
@@ -169,6 +171,12 @@ bench-cloud: setup ## What N Instances cost, and whether the limits of their tas
 
 bench-cosmos: setup ## SETS sets of five nodes at rest: writes, questions, length of reconciles; the last line is one JSON object
 	@$(PY) -m benchmarks.cosmos --sets $(SETS)
+
+bench-scale: setup ## PLANES data planes with OBJECTS tenants and a stack each: writes, memory, a restart, a dead cluster; one line of JSON
+	@$(PY) -m benchmarks.scale --planes $(PLANES) --objects $(if $(filter file,$(origin OBJECTS)),10000,$(OBJECTS)) $(SCALE_ARGS)
+
+sim-scale: setup ## The operator with 200 data planes (PLANES) that come and go, in virtual time
+	@.venv/bin/pytest -q -s tests/fleet/simulation --timeout 7200 --planes $(if $(filter file,$(origin PLANES)),200,$(PLANES)) $(PYTEST_ARGS)
 
 bench-stalls: setup ## How long the manager's event loop stands still while ROWS tenants converge
 	@$(PY) -m benchmarks.event_loop_lag --rows $(ROWS)

@@ -27,6 +27,11 @@ CHANNEL: Final = "beta"
 RBAC: Final = "rbac.authorization.k8s.io/v1"
 BY_OLM: Final = frozenset({"Namespace", "ServiceAccount", "Deployment", "CustomResourceDefinition"})
 CREATES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
+    "ChangeFreeze": (
+        ("TenantRegistry", "tenancy.ctrlruntime.dev/v1"),
+        ("Instance", "cloud.ctrlruntime.dev/v1"),
+        ("CosmosFullNode", "cosmos.ctrlruntime.dev/v1"),
+    ),
     "CosmosFullNode": (
         ("Pod", "v1"),
         ("PersistentVolumeClaim", "v1"),

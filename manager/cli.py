@@ -1,6 +1,7 @@
 """The command line of the manager. A command is imported when it is called or shown."""
 
 import importlib
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,17 +21,19 @@ COMMANDS: Final = {
     "node": "manager.node",
     "operator": "manager.operator",
     "uninstall": "manager.uninstall",
+    "import": "manager.import_command:import_tenants",
     "graph": "manager.graph",
     "render": "manager.render",
     "plan": "manager.plan",
     "rollout": "manager.rollout",
     "approve": "manager.rollout",
+    "freeze": "manager.freeze",
     "top": "manager.top",
     "tenant": "manager.tenant",
     "completion": "manager.completion",
     "fleet": "manager.fleet",
 }
-"""Module of each command, which has the command's name there."""
+"""Module of each command, which has the command's name there or the one behind the colon."""
 
 
 class LazyGroup(click.Group):
@@ -44,7 +47,8 @@ class LazyGroup(click.Group):
         """Import and return a command; None if there is none of that name."""
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
+        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute or cmd_name)
         return command
 
 
@@ -85,12 +89,18 @@ def manifests(output_dir: Path, check: bool) -> None:
     "--folder", type=_PATH, default=Path(".run"), help="Where table, kubeconfig and logs go."
 )
 @click.option("--exit-when-ready", is_flag=True, help="Stop as soon as every tenant is ready.")
-def demo(rows: int, folder: Path, exit_when_ready: bool) -> None:
+@click.option(
+    "--planes", type=click.IntRange(min=0), default=0, help="Data planes of scale mode; 0: none."
+)
+def demo(rows: int, folder: Path, exit_when_ready: bool, planes: int) -> None:
     """See it work: embedded API server, simulated nodes, a table, two templates, the manager."""
     check_test_environment()
     from manager.demo import FolderInUse, run_demo
+    from manager.demo_fleet import run_fleet_demo
 
+    run = partial(run_fleet_demo, planes) if planes else run_demo
+    shown = run(rows, folder.absolute(), exit_when_ready=exit_when_ready)
     try:
-        run_on_uvloop(run_demo(rows, folder.absolute(), exit_when_ready=exit_when_ready))
+        run_on_uvloop(shown)
     except FolderInUse as error:
         raise click.ClickException(str(error)) from error

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from apis.fleet.labels import ADMISSION_SECRET, LEASE, PLANE_NAMESPACE, WORKERS_LEASE
 from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.api.kinds import GroupKind, Manifest, RESTMapping
 from ctrlruntime.generate import roles, to_yaml
 from ctrlruntime.generate.layout import METRICS_AUTH, binding, kustomization
 from ctrlruntime.generate.permissions import Rule
@@ -17,6 +17,7 @@ from internal.fleet.routing import FOLLOWERS
 
 ACCOUNT = "fleet-stack"
 """The account of the kubeconfig that its owner makes for the hub."""
+SECRET = GroupKind("", "Secret")
 READS = ("list", "watch")
 WRITES = ("create", "delete", "patch", "update")
 _LEASES = ("coordination.k8s.io",), ("leases",)
@@ -112,23 +113,26 @@ def stack_roles() -> dict[str, Manifest]:
     """Return the ClusterRoles that the account of a stack is bound to on the hub, by the names of their files.
 
     The first for all namespaces, as what a stack watches cannot be narrowed by label; the second in each
-    parallel namespace.
+    parallel namespace; the third, for Secrets, in either.
     """
     on_hub = [each for each in BUILTIN.values() if each.gvk.group_kind in WORKLOADS | FOLLOWERS]
     # The sweep of orphans reads its target namespace; tenants may have Namespaces; readers of metrics are reviewed.
     namespaces = Rule(groups=("",), resources=("namespaces",), verbs=("get", *READS))
-    own = [namespaces, *METRICS_AUTH]
-    return {
-        f"stack_{who}_role": roles(
-            [
-                *(own if who == "reader" else []),
-                *(
-                    Rule(groups=(each.gvk.group,), resources=(each.plural,), verbs=verbs)
-                    for each in on_hub
-                    if each.namespaced or who == "reader"
-                ),
-            ],
-            f"fleet-stack-{who}",
-        )[0]
-        for who, verbs in (("reader", READS), ("writer", WRITES))
+    secrets = [each for each in on_hub if each.gvk.group_kind == SECRET]
+    rules = {
+        "reader": [
+            namespaces,
+            *METRICS_AUTH,
+            *_rules(READS, (each for each in on_hub if each not in secrets)),
+        ],
+        "writer": _rules(WRITES, (each for each in on_hub if each.namespaced)),
+        "secret-reader": _rules(READS, secrets),
     }
+    return {
+        f"stack_{who.replace('-', '_')}_role": roles(found, f"fleet-stack-{who}")[0]
+        for who, found in rules.items()
+    }
+
+
+def _rules(verbs: tuple[str, ...], kinds: Iterable[RESTMapping]) -> list[Rule]:
+    return [Rule(groups=(each.gvk.group,), resources=(each.plural,), verbs=verbs) for each in kinds]

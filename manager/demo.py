@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import signal
+import socket
 import sqlite3
 import sys
 import time
@@ -65,10 +66,11 @@ async def _run(console: Console, rows: int, folder: Path, *, exit_when_ready: bo
         client = Client.connect(await Config.load(cluster.kubeconfig("admin")))
         stack.push_async_callback(client.close)
         await apply_samples(client)
-        manager = await start_manager(cluster, folder)
+        port = free_port()
+        manager = await start_manager(cluster, folder, port)
         stack.push_async_callback(manager.stop)
         stack.callback(console.print, "stopping ...")
-        explain(console, cluster.kubeconfig("admin"), folder)
+        explain(console, cluster.kubeconfig("admin"), folder, port)
         view = View(console, client, manager, rows * TEMPLATES)
         await view.show(exit_when_ready=exit_when_ready)
 
@@ -115,8 +117,8 @@ def interruptible() -> Iterator[Any]:
             loop.remove_signal_handler(number)
 
 
-def seed_table(path: Path, rows: int) -> None:
-    """Make the table afresh."""
+def seed_table(path: Path, rows: int, *, prefix: str = "") -> None:
+    """Make the table afresh; `prefix` is that of all ids."""
     path.unlink(missing_ok=True)
     with sqlite3.connect(path) as table:
         table.execute(
@@ -127,7 +129,12 @@ def seed_table(path: Path, rows: int) -> None:
         table.executemany(
             f"INSERT INTO {TABLE} VALUES (?, ?, 1, ?, 'registry.example.com/web:1.0', ?)",  # noqa: S608
             [
-                (f"tenant-{i:02}", f"https://tenant-{i:02}.example.com", plans[i % 3], 1 + i % 3)
+                (
+                    f"{prefix}tenant-{i:02}",
+                    f"https://{prefix}tenant-{i:02}.example.com",
+                    plans[i % 3],
+                    1 + i % 3,
+                )
                 for i in range(1, rows + 1)
             ],
         )
@@ -153,8 +160,18 @@ def sample(name: str) -> dict[str, Any]:
     return manifest
 
 
-def manager_command(kubeconfig: Path, folder: Path) -> list[str]:
-    """Return the command of the demo's manager: its tenants may write to the namespaces that they make, as a sample does."""
+def free_port() -> int:
+    """Return a port of the loopback address that nothing uses at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def manager_command(kubeconfig: Path, folder: Path, console: int) -> list[str]:
+    """Return the command of the demo's manager: its tenants may write to the namespaces that they make, as a sample does.
+
+    `console`: the port of its console.
+    """
     return [
         *(sys.executable, "-m", "manager", "run"),
         *("--kubeconfig", str(kubeconfig)),
@@ -162,20 +179,26 @@ def manager_command(kubeconfig: Path, folder: Path) -> list[str]:
         *("--log-format", "console"),
         *("--runs-folder", str(folder / "runs")),
         *("--allow-foreign-namespaces", "own"),
+        *("--console-bind-address", f"127.0.0.1:{console}"),
         *("--metrics-bind-address", "127.0.0.1:0"),
         *("--health-probe-bind-address", "127.0.0.1:0"),
     ]
 
 
-async def start_manager(cluster: EmbeddedCluster, folder: Path) -> ChildProcess:
-    """Return the manager as a process of its own."""
-    command = manager_command(cluster.kubeconfig("manager"), folder)
+async def start_manager(cluster: EmbeddedCluster, folder: Path, console: int) -> ChildProcess:
+    """Return the manager as a process of its own, with its console on a port."""
+    command = manager_command(cluster.kubeconfig("manager"), folder, console)
     return await ChildProcess.start(command, log=folder / "manager.log", ready=False)
 
 
-def explain(console: Console, kubeconfig: Path, folder: Path) -> None:
-    """Return what to try."""
+LAST_COMMAND = "kubectl config view --raw -o jsonpath='{.users[0].user.token}'"
+"""Prints the token of the demo's user."""
+
+
+def explain(console: Console, kubeconfig: Path, folder: Path, port: int) -> None:
+    """Print what to try. `port`: the console's."""
     for line in (
+        f"console:    http://127.0.0.1:{port}/ (sign in with the token that the last command below prints)",
         f"kubeconfig: {kubeconfig}",
         f"table:      {folder / TABLE_FILE} (change a row, and only its tenants follow)",
         f"log:        {folder / 'manager.log'}",
@@ -184,6 +207,7 @@ def explain(console: Console, kubeconfig: Path, folder: Path) -> None:
         "  kubectl get tenants",
         "  kubectl describe tenant tenant-01-web-app",
         "  kubectl delete deployment tenant-01-web    # it comes back at once",
+        f"  {LAST_COMMAND}",
     ):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
     if shutil.which("kubectl") is None:

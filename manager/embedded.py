@@ -23,7 +23,7 @@ class EmbeddedCluster:
         return self
 
     def _own_kubeconfig(self) -> dict[str, object]:
-        """Lets instances have this very cluster as theirs, as the samples do."""
+        """Let instances have this very cluster as theirs, as the samples do."""
         return {
             "apiVersion": "v1",
             "kind": "Secret",

@@ -13,9 +13,11 @@ from apis.cloud import (
 )
 from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob
 from apis.fleet import FleetConfig
+from apis.operations import ChangeFreeze
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 
 PLANE_KINDS: Final = (
+    ChangeFreeze,
     TenantRegistry,
     TenantTemplate,
     Tenant,

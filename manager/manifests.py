@@ -7,6 +7,7 @@ from itertools import product
 from pathlib import Path
 
 from apis.fleet.labels import KUBECONFIG_SECRET
+from apis.operations import ChangeFreeze
 from apis.tenancy import LIST_KINDS, Tenant
 from ctrlruntime import __version__
 from ctrlruntime.api.builtin import BUILTIN
@@ -37,6 +38,7 @@ from internal.fleet.stack_bindings import RBAC, STACK_ROLES
 from internal.fleet.stack_builder import StackOptions
 from internal.tenancy.missing_permissions import AGGREGATE, verbs_for
 from manager.controllers.cloud import add_cloud
+from manager.controllers.cloud_admission import webhooks as cloud_webhooks
 from manager.controllers.cloud_options import CloudOptions, RunsOptions
 from manager.controllers.cosmos import add_cosmos
 from manager.controllers.cosmos_options import CosmosOptions
@@ -79,7 +81,7 @@ READS_OWN_POD = Rule(groups=("",), resources=("pods",), verbs=("get",))
 
 
 BINDS_STACKS = Rule(groups=(RBAC,), resources=("clusterroles",), verbs=("bind",), names=STACK_ROLES)
-"""The operator gives accounts of stacks these two roles, without their rights being its own."""
+"""The operator gives accounts of stacks these roles, without their rights being its own."""
 
 
 SYSTEMS: Mapping[str, System] = {
@@ -113,6 +115,8 @@ SYSTEMS: Mapping[str, System] = {
 
 FLEET = "apis.fleet"
 """The kind of the operator, a program of its own."""
+OPERATIONS = "apis.operations"
+"""Kinds that every system honours."""
 
 
 def operator_rules() -> list[Rule]:
@@ -139,7 +143,8 @@ def files(directory: Path) -> dict[str, str]:
 
     The samples and the namespaces of the overlay `namespaced` are read there.
     """
-    kinds = find_kinds(load([FLEET, *(system.module for system in SYSTEMS.values())]))
+    modules = [system.module for system in SYSTEMS.values()]
+    kinds = find_kinds(load([FLEET, OPERATIONS, *modules]))
     rbac = RBACLayout(
         kinds=kinds,
         rules=[rule for system in SYSTEMS for rule in rules_of(system)],
@@ -189,7 +194,7 @@ def _webhook_layout() -> dict[str, str]:
         )
     ]
     files = {
-        **webhook_files(webhooks()),
+        **webhook_files([*webhooks(), *cloud_webhooks()]),
         "webhook/role.yaml": to_yaml(rights),
         "webhook/role_binding.yaml": to_yaml(bound),
     }
@@ -237,10 +242,11 @@ IMAGE = "registry.example.com/ctrlruntime-manager"
 """The manager's image in every overlay."""
 NAMESPACE = "ctrlruntime-system"
 """The manager's own namespace in every overlay."""
+_FREEZES = ChangeFreeze.mapping()
 CLUSTER_SCOPED = frozenset(
     (mapping.gvk.group, mapping.plural) for mapping in BUILTIN.values() if not mapping.namespaced
-)
-"""Group and plural of the cluster-scoped resources; all kinds of the three systems are namespaced."""
+) | {(_FREEZES.gvk.group, _FREEZES.plural)}
+"""Group and plural of the cluster-scoped resources; all other kinds of the manager are namespaced."""
 OMITTED = frozenset({("", "namespaces")})
 """Cluster-scoped resources that a manager of some namespaces has no rights to: tenants make none."""
 NAMESPACES_TEXT = """\

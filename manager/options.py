@@ -7,6 +7,7 @@ from typing import Literal
 
 from ctrlruntime.events import EventOptions
 from ctrlruntime.manager import GCOptions, ManagerOptions, MetricsServing, WebhookOptions
+from manager.console.options import ConsoleOptions
 from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.cosmos_options import CosmosOptions
 from manager.controllers.tenancy_options import TenancyOptions
@@ -42,6 +43,8 @@ class RunOptions:
     """What this process does of a stack; None: everything but the work of `workers`."""
     target_namespace: str = ""
     """The namespace of the hub that the stack is deployed to; by default the Pod's."""
+    restrict_hub_secrets: bool = False
+    """Watch Secrets of the hub in the stack's parallel namespaces alone."""
     own_namespace: str = ""
     """The namespace of the manager's own Pod; empty outside of a cluster."""
     systems: tuple[str, ...] = SYSTEMS
@@ -74,6 +77,7 @@ class RunOptions:
     tenancy: TenancyOptions = field(default_factory=TenancyOptions)
     cloud: CloudOptions = field(default_factory=CloudOptions)
     cosmos: CosmosOptions = field(default_factory=CosmosOptions)
+    console: ConsoleOptions = field(default_factory=ConsoleOptions)
 
     def manager_options(self) -> ManagerOptions:
         """Return the runtime's part of the options."""

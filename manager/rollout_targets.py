@@ -63,11 +63,12 @@ async def find_target(client: Client, name: str, namespace: str) -> Target:
         raise click.ClickException(
             f"there is a template and a FleetRollout {name!r}: write template/{name} or fleetrollout/{name}"
         )
-    if template is None and fleet is None:
+    either = template or fleet
+    if either is None:
         raise click.ClickException(
             f"namespace {namespace!r} has no template and no FleetRollout {name!r} that you may read"
         )
-    return template or fleet  # type: ignore[return-value]
+    return either
 
 
 async def _get(client: Client, kind: type[R], name: str, namespace: str) -> R | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from ctrlruntime.client.config import Config
 from ctrlruntime.manager import Manager
 from ctrlruntime.manager.logs import configure
+from manager.console.options import serve_console
 from manager.options import Role, RunOptions
 from manager.systems import load_systems
 from manager.tracing import exported_traces
@@ -40,4 +41,5 @@ async def run_manager(options: RunOptions) -> None:
             from manager.controllers.tenancy_admission import add_tenancy_admission
 
             add_tenancy_admission(manager, options.tenancy)
+        serve_console(manager, options.console)
         await manager.start()

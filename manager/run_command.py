@@ -17,7 +17,12 @@ from manager.options import LEADER_ELECTION_ID, RunOptions
 from manager.own_image import NoImage, NoSidecarImage
 from manager.privilege_flags import privilege_options
 from manager.run import run_manager
-from manager.serving_flags import metrics_options, webhook_options
+from manager.serving_flags import (
+    console_options,
+    metrics_options,
+    take_console_options,
+    webhook_options,
+)
 from manager.stack_flags import check_stack, stack_options
 from manager.systems import SYSTEMS
 from manager.test_environment import check_test_environment
@@ -51,6 +56,7 @@ _COUNT = click.IntRange(min=0)
 @click.option("--metrics-bind-address", default=":8080", help='Address of /metrics; "0" is off.')
 @metrics_options
 @webhook_options
+@console_options
 @click.option(
     "--health-probe-bind-address", default=":8081", help='Address of the probes; "0" is off.'
 )
@@ -98,7 +104,14 @@ def run(**given: Any) -> None:
     own = "".join(own_namespace())
     cloud = take_cloud_options(given, in_cluster=bool(own))
     cosmos = take_cosmos_options(given)
-    options = RunOptions(tenancy=tenancy, cloud=cloud, cosmos=cosmos, own_namespace=own, **given)
+    options = RunOptions(
+        tenancy=tenancy,
+        cloud=cloud,
+        cosmos=cosmos,
+        console=take_console_options(given),
+        own_namespace=own,
+        **given,
+    )
     _check_serving(options)
     check_stack(options)
     if options.embedded:

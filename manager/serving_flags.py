@@ -1,11 +1,13 @@
-"""Flags of what the manager serves: metrics and webhooks, named as kubebuilder names them."""
+"""Flags of what the manager serves: metrics, webhooks and the console, named as kubebuilder names them."""
 
 from collections.abc import Callable
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 import click
 
+from manager.console.options import ConsoleOptions, ConsoleOptionsError, Network
 from manager.flags import with_options
 
 Command = Callable[..., Any]
@@ -68,3 +70,57 @@ def webhook_options(command: Command) -> Command:
             help="ValidatingWebhookConfiguration that such a certificate's CA is put into.",
         ),
     )
+
+
+def console_options(command: Command) -> Command:
+    """Whether and where the console is served, and how its users are known."""
+    return with_options(
+        command,
+        click.option(
+            "--console-bind-address", default="0", help='Address of the console; "0" is off.'
+        ),
+        click.option("--console-secure", is_flag=True, help="Serve the console over https."),
+        click.option(
+            "--console-cert-path",
+            type=_FOLDER,
+            help="Folder of the console's certificate. Default: a self-signed one.",
+        ),
+        click.option("--console-cert-name", default="tls.crt", help="Its file name."),
+        click.option("--console-cert-key", default="tls.key", help="File name of its key."),
+        click.option(
+            "--console-trusted-proxy",
+            "console_trusted_proxies",
+            multiple=True,
+            metavar="CIDR",
+            callback=lambda _context, _option, given: _networks(given),
+            help="Take the user from the headers of requests that come from this network. Repeatable.",
+        ),
+        click.option(
+            "--console-user-header",
+            default="X-Remote-User",
+            help="Header in which a trusted proxy names the user.",
+        ),
+        click.option(
+            "--console-group-header",
+            default="X-Remote-Group",
+            help="Header in which a trusted proxy names the user's groups.",
+        ),
+    )
+
+
+def take_console_options(given: dict[str, Any]) -> ConsoleOptions:
+    """Take the console's flags out of those given. Raises UsageError for what does not go together."""
+    names = [name for name in given if name.startswith("console_")]
+    options = ConsoleOptions(**{name.removeprefix("console_"): given.pop(name) for name in names})
+    try:
+        options.check()
+    except ConsoleOptionsError as error:
+        raise click.UsageError(str(error)) from error
+    return options
+
+
+def _networks(given: tuple[str, ...]) -> tuple[Network, ...]:
+    try:
+        return tuple(ip_network(text) for text in given)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error

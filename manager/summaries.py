@@ -9,6 +9,7 @@ from typing import Any, Final
 
 NOT_OBSERVED: Final = "NotObserved"
 """State of an object whose present generation no controller has reported on."""
+FAILED: Final = frozenset({"Failed", "Error", "Halted", "Invalid", "Degraded"})
 GOOD: Final = frozenset({"Ready", "Complete", "Superseded", "Aborted", "Ok"})
 
 
@@ -85,14 +86,9 @@ def count_states(summaries: Iterable[Summary]) -> list[dict[str, Any]]:
 
 def failing(summaries: Iterable[Summary]) -> list[Summary]:
     """Return what is not good, failures first, what has been so for longest before the others."""
-    bad = [item for item in summaries if not item.is_good]
-    return sorted(
-        bad,
-        key=lambda item: (
-            item.state not in {"Failed", "Error", "Halted", "Invalid", "Degraded"},
-            item.since or "9",
-            item.kind,
-            item.namespace,
-            item.name,
-        ),
-    )
+    return sorted((item for item in summaries if not item.is_good), key=failure_order)
+
+
+def failure_order(item: Summary) -> tuple[bool, str, str, str, str]:
+    """Return the place of an object among those that are not good."""
+    return (item.state not in FAILED, item.since or "9", item.kind, item.namespace, item.name)

@@ -35,11 +35,14 @@ def _tenancy() -> AddSystem:
 
 def _cloud() -> AddSystem:
     from manager.controllers.cloud import add_cloud
+    from manager.controllers.cloud_admission import add_cloud_admission
     from manager.controllers.runs import with_own_image
 
     async def add(manager: Manager, options: RunOptions, config: Config) -> None:
         runs = await with_own_image(options.cloud.runs, config, options.own_namespace)
         add_cloud(manager, replace(options.cloud, runs=runs))
+        if options.tenancy.webhooks:
+            add_cloud_admission(manager)
 
     return add
 

@@ -23,7 +23,7 @@ _SWEPT = (
 
 
 async def sweep(config: Config) -> None:
-    """Removes what a test made in the namespaces `default` and `kube-public`, finalizers or not."""
+    """Remove what a test made in the namespaces `default` and `kube-public`, finalizers or not."""
     async with Client.connect(config) as client:
         for namespace in _NAMESPACES:
             await asyncio.gather(*(_sweep(client, kind, namespace) for kind in _SWEPT))

@@ -41,6 +41,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="the API server that suites run on which know several (default: embedded)",
     )
     parser.addoption(
+        "--planes",
+        type=int,
+        default=12,
+        help="data planes of tests/fleet/simulation (default: 12; make sim-scale: 1,000)",
+    )
+    parser.addoption(
         "--rule-examples",
         type=int,
         help="objects of each kind that tests/rules makes from the CRDs (default: 15, in a sample 5; in full: 500)",
@@ -54,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Has `--dist loadgroup` heed groups with pytest 9.2, and keeps real servers to few workers.
+    """Have `--dist loadgroup` heed groups with pytest 9.2, and keep real servers to few workers.
 
     Workers tell groups by a suffix of test ids, which pytest-xdist 3.8 writes where this pytest no
     longer looks; without it the marks do nothing, and what a group shares is made in every worker.
@@ -76,7 +82,7 @@ def pytest_runtestloop() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Ends a worker's real servers with the last test of their group: idle ones cost a tenth of a core.
+    """End a worker's real servers with the last test of their group: idle ones cost a tenth of a core.
 
     Should another test ask for one all the same, it is started again.
     """
@@ -150,7 +156,7 @@ async def api_config(api_server: str, request: pytest.FixtureRequest) -> AsyncIt
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_implicit_event_loop() -> None:
-    """Keeps pytest-asyncio from creating a loop that nobody closes.
+    """Keep pytest-asyncio from creating a loop that nobody closes.
 
     Asked for the current loop after a synchronous test, the default policy makes one, and the
     warning about it fails the run. Once a loop (or none) was set, it raises instead.

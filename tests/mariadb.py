@@ -106,7 +106,7 @@ class MariaDB:
         return cls(port, place / "s", process, directory, tuple(options))
 
     def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
-        """Runs statements as an administrator; the rows of the last one."""
+        """Run statements as an administrator and return the rows of the last one."""
         with (
             contextlib.closing(self._administrator(database)) as connection,
             connection.cursor() as cursor,
@@ -116,7 +116,7 @@ class MariaDB:
             return list(cursor.fetchall())
 
     def insert(self, database: str, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Runs `INSERT ... VALUES (%s, ...)` for many rows."""
+        """Run `INSERT ... VALUES (%s, ...)` for many rows."""
         with (
             contextlib.closing(self._administrator(database)) as connection,
             connection.cursor() as cursor,
@@ -124,7 +124,7 @@ class MariaDB:
             cursor.executemany(statement, rows)
 
     def stop(self) -> None:
-        """Ends the server and removes its files."""
+        """End the server and remove its files."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()

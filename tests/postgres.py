@@ -132,7 +132,7 @@ class Postgres:
         return cls(port, place, process, directory)
 
     def execute(self, *statements: str, database: str = "postgres") -> list[list[str]]:
-        """Runs statements as an administrator; the rows of the last one, NULL being empty."""
+        """Run statements as an administrator and return the rows of the last one, NULL being empty."""
         command = [_binary("psql"), "-X", "-q", "-A", "-t", "-F", "\x1f", "-v", "ON_ERROR_STOP=1"]
         command += ["-h", str(self.folder), "-p", str(self.port), "-U", ADMINISTRATOR, database]
         done = subprocess.run(
@@ -151,7 +151,7 @@ class Postgres:
         subprocess.run(command, check=True, capture_output=True, **_as_user())
 
     def stop(self) -> None:
-        """Ends the server and removes its files."""
+        """End the server and remove its files."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGQUIT)  # at once, its children with it
         try:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from apis.cloud import GROUP, Instance
+from apis.operations import FrozenSystem
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.api.resource import Resource
@@ -17,8 +18,10 @@ from ctrlruntime.controller.debounce import Debounce
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import more_than_status_changed
 from ctrlruntime.controller.reconcile import Reconciler
+from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.manager import Group, Manager
 from ctrlruntime.resources import Control
+from ctrlruntime.rollout import ChangeHolds
 from internal.cloud.concurrency import ConcurrencyLimiter
 from internal.cloud.concurrency.rebuild import LedgerKeeper
 from internal.cloud.instance import bundles
@@ -33,6 +36,8 @@ from internal.cloud.subresource_reconciler import SubresourceReconciler
 from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.taskdriver import TaskMetrics, Tools, shared
 from internal.cloud.taskdriver.writes import SECRET
+from internal.operations.freezes import SystemFreezes
+from manager.controllers.change_freezes import add_change_freezes
 from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.cloud_parts import CONFIG_MAP, CloudParts, make_parts
 from manager.controllers.cloud_rollouts import add_rollout_controller
@@ -70,15 +75,16 @@ def add_cloud(
     Raises OrderError for subresources that cannot be carried out in the order given.
     """
     parts = make_parts(manager, options, subresources)
-    add_instance_controller(parts)
-    add_subresource_controllers(parts, provider)
-    add_rollout_controller(parts)
+    freezes = add_change_freezes(manager, FrozenSystem.CLOUD)
+    add_instance_controller(parts, freezes)
+    add_subresource_controllers(parts, freezes, provider)
+    add_rollout_controller(parts, freezes)
 
 
 # -- instances ------------------------------------------------------------------------------------
 
 
-def add_instance_controller(parts: CloudParts) -> None:
+def add_instance_controller(parts: CloudParts, freezes: SystemFreezes) -> None:
     """Add the controller of instances alone; their subresources are another's."""
     handlers = InstanceHandlers(parts.store_of(Instance))
     builder = (
@@ -91,10 +97,13 @@ def add_instance_controller(parts: CloudParts) -> None:
     for item in parts.subresources:
         builder.watches(item.kind, handlers.child_changed)
         builder.permission(GROUP, item.kind.mapping().plural, "create", "delete", "patch")
-    builder.build(_guarded(parts, _instance_reconciler(parts), Instance))
+    thawed = RequestSource("freezes of instances")
+    holds = freezes.holder(partial(thawed.enqueue, reason="a freeze began or ended"))
+    builder.watches_raw(thawed)
+    builder.build(_guarded(parts, _instance_reconciler(parts, holds), Instance))
 
 
-def _instance_reconciler(parts: CloudParts) -> InstanceReconciler:
+def _instance_reconciler(parts: CloudParts, holds: ChangeHolds) -> InstanceReconciler:
     manager, store = parts.manager, parts.store_of(Instance)
     control = _control_of(parts, Instance)
     return InstanceReconciler(
@@ -108,13 +117,16 @@ def _instance_reconciler(parts: CloudParts) -> InstanceReconciler:
         clock=utc_now,
         debounce=Debounce(time.monotonic, STATUS_DEBOUNCE),
         recorder=manager.recorder,
+        holds=holds,
     )
 
 
 # -- subresources ---------------------------------------------------------------------------------
 
 
-def add_subresource_controllers(parts: CloudParts, provider: RunProvider | None = None) -> None:
+def add_subresource_controllers(
+    parts: CloudParts, freezes: SystemFreezes, provider: RunProvider | None = None
+) -> None:
     """Add one controller for each type, with one limiter and one provider of runs for all."""
     manager, options, wakeups = parts.manager, parts.options, Wakeups.of(parts)
     runs = provider or make_provider(options.runs, manager)
@@ -124,7 +136,9 @@ def add_subresource_controllers(parts: CloudParts, provider: RunProvider | None 
     tools = _tools(parts, runs, limiter, metrics, wakeups)
     for item in parts.subresources:
         parts.handle_of(item.kind).informer.add_handler(partial(keeper.observe, item))
-        _add_subresource_controller(parts, item, tools, keeper, wakeups)
+        source = wakeups.sources[item.kind.gvk().kind]
+        holds = freezes.holder(partial(source.enqueue, reason="a freeze began or ended"))
+        _add_subresource_controller(parts, item, tools, keeper, wakeups, holds)
     if provider is None:
         manager.add(_Closing(runs))
     if options.settings_file is not None:
@@ -176,6 +190,7 @@ def _add_subresource_controller(
     tools: Tools,
     keeper: LedgerKeeper,
     wakeups: Wakeups,
+    holds: ChangeHolds,
 ) -> None:
     reconciler = SubresourceReconciler(
         item,
@@ -184,6 +199,7 @@ def _add_subresource_controller(
         ready=keeper.ready,
         config_map=parts.bundles.texts,
         definition=partial(parts.definitions, item.definition.name),
+        holds=holds,
         control=_control_of(parts, item.kind),
     )
     queue_own = instance_changed(parts.store_of(item.kind))

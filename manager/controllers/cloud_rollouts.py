@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 
 from apis.cloud import GROUP, FleetRollout, Instance
 from ctrlruntime.cache.events import Event
@@ -11,10 +12,12 @@ from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.event_dispatch import EventQueue, Handler
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import entries_of, more_than_status_changed
+from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.queue import Request
 from internal.cloud.labels import FIELD_MANAGER
 from internal.cloud.rollouts.metrics import RolloutMetrics
 from internal.cloud.rollouts.reconciler import FleetRolloutReconciler
+from internal.operations.freezes import SystemFreezes
 from manager.controllers.cloud_parts import CloudParts
 from manager.controllers.error_status import with_error_status
 
@@ -22,10 +25,17 @@ COALESCE = 0.5
 """Seconds between the change of an instance and the pass of its rollouts, which sees those that follow too."""
 
 
-def add_rollout_controller(parts: CloudParts, clock: Callable[[], datetime] = utc_now) -> None:
+def add_rollout_controller(
+    parts: CloudParts, freezes: SystemFreezes, clock: Callable[[], datetime] = utc_now
+) -> None:
     """Add the controller of FleetRollouts."""
     manager = parts.manager
     rollouts = manager.cache.declare(FleetRollout).informer.store
+    thawed = RequestSource("freezes of rollouts")
+    holds = freezes.holder(
+        partial(thawed.enqueue, reason="a freeze began or ended"),
+        lambda: [Request(item.name, namespace=item.namespace) for item in rollouts],
+    )
     reconciler = FleetRolloutReconciler(
         rollouts=rollouts,
         instances=parts.store_of(Instance),
@@ -33,6 +43,7 @@ def add_rollout_controller(parts: CloudParts, clock: Callable[[], datetime] = ut
         metrics=RolloutMetrics(manager.metrics.registry),
         clock=clock,
         recorder=manager.recorder,
+        holds=holds,
     )
     guarded = with_error_status(
         manager, reconciler, rollouts, FleetRollout.mapping(), field_manager=FIELD_MANAGER
@@ -42,6 +53,7 @@ def add_rollout_controller(parts: CloudParts, clock: Callable[[], datetime] = ut
         .for_(FleetRollout, predicates=[more_than_status_changed])
         .watches(FleetRollout, _neighbours(rollouts, 0.0), predicates=[more_than_status_changed])
         .watches(Instance, _neighbours(rollouts, COALESCE))
+        .watches_raw(thawed)
         .explicit_permissions()
         .permission(GROUP, "fleetrollouts/status", "patch")
         .permission(GROUP, "instances", "patch")  # assignments

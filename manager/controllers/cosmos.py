@@ -5,6 +5,7 @@ from functools import partial
 from typing import Final
 
 from apis.cosmos import GROUP, CosmosFullNode
+from apis.operations import FrozenSystem
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.events import Event
@@ -17,6 +18,7 @@ from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions
+from ctrlruntime.rollout import ChangeHolds
 from internal.cosmos.cache.cosmos_cache import wall_clock
 from internal.cosmos.cache.observation import Observations
 from internal.cosmos.datasource import DataSources
@@ -44,6 +46,7 @@ from internal.cosmos.fullnode.upgrade_gate import Crossings
 from internal.cosmos.labels import FIELD_MANAGER
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 from internal.cosmos.workload.claims import ClaimControl, StorageClasses
+from manager.controllers.change_freezes import add_change_freezes
 from manager.controllers.cosmos_cache import add_cache
 from manager.controllers.cosmos_jobs import add_stateful_jobs
 from manager.controllers.cosmos_options import CosmosOptions
@@ -92,7 +95,13 @@ def add_node_sets(parts: CosmosParts, observations: Observations) -> FullNodeRec
     """Return the controller of sets of nodes. `observations`: what the nodes said, from memory."""
     manager, options = parts.manager, parts.options
     wakeups = RequestSource("what nodes say")
-    reconciler = _reconciler(parts, observations)
+    freezes = add_change_freezes(manager, FrozenSystem.COSMOS)
+    sets = parts.node_sets.informer.store
+    holds = freezes.holder(
+        partial(wakeups.enqueue, reason="a freeze began or ended"),
+        lambda: [Request(each.name, namespace=each.namespace) for each in sets],
+    )
+    reconciler = _reconciler(parts, observations, holds)
     observations.subscribe(partial(wakeups.enqueue, reason="what its nodes say"))
 
     def snapshot_changed(event: Event, queue: EventQueue) -> None:
@@ -158,7 +167,9 @@ def defines_node_sets(event: Event) -> bool:
     return entry is not None and entry.name == f"cosmosfullnodes.{GROUP}"
 
 
-def _reconciler(parts: CosmosParts, observations: Observations) -> FullNodeReconciler:
+def _reconciler(
+    parts: CosmosParts, observations: Observations, holds: ChangeHolds
+) -> FullNodeReconciler:
     manager, times = parts.manager, parts.options.times
     metrics = NodeSetMetrics(manager.metrics.registry)
     snapshots = parts.snapshots.informer
@@ -178,6 +189,7 @@ def _reconciler(parts: CosmosParts, observations: Observations) -> FullNodeRecon
         sidecar_image=parts.options.node_sidecar_image,
         script_image=parts.options.node_script_image,
         times=times,
+        holds=holds,
     )
 
 

@@ -9,6 +9,7 @@ from apis.fleet.labels import DATA_PLANE
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind
 from ctrlruntime.cache.cache import CacheOptions
 from ctrlruntime.cache.informer import InformerOptions
+from ctrlruntime.cache.options import KindCacheOptions
 from ctrlruntime.client.config import Config
 from ctrlruntime.cluster import Cluster, ClusterOptions
 from ctrlruntime.manager import Manager
@@ -17,10 +18,12 @@ from internal.fleet.hub import GRACE, PROBE_PERIOD, HubMonitor, HubTrouble, expl
 from internal.fleet.routing import Plane, check_plane, possible_planes, route
 from internal.tenancy.naming import LOCAL
 from internal.tenancy.target_clusters import ClusterTrouble
+from manager.controllers.hub_secrets import guard_namespaces, secret_namespaces
 
 HUB = "hub"
 """The name of the hub's cluster: in logs, metrics and keys of applied resources."""
 PROBE_TIMEOUT = 5.0
+SECRET = GroupVersionKind("", "v1", "Secret")
 
 _CLUSTERS = {Plane.DATA: (LOCAL,), Plane.HUB: (HUB,), Plane.BOTH: (LOCAL, HUB)}
 
@@ -36,6 +39,8 @@ class StackOptions:
     grace: float = GRACE
     """Without an answer of the hub before tenants report that."""
     probe_period: float = PROBE_PERIOD
+    restrict_secrets: bool = False
+    """Watch Secrets in the parallel namespaces and the target namespace alone."""
 
 
 class HubPlacement:
@@ -91,8 +96,15 @@ async def add_hub(manager: Manager, config: Config, options: StackOptions) -> Hu
     def failed(_kind: GroupVersionKind, error: Exception) -> None:
         monitor.failed(error)
 
+    kinds = {}
+    if options.restrict_secrets:
+        namespaces = await secret_namespaces(config, options.target_namespace, manager.logger)
+        kinds[SECRET] = KindCacheOptions(namespaces=namespaces)
+        await guard_namespaces(manager, config, options.target_namespace, namespaces)
     cache = CacheOptions(
-        labels=f"{DATA_PLANE}={options.data_plane}", informers=InformerOptions(on_error=failed)
+        labels=f"{DATA_PLANE}={options.data_plane}",
+        kinds=kinds,
+        informers=InformerOptions(on_error=failed),
     )
     cluster = manager.new_cluster(HUB, config, ClusterOptions(cache=cache))
     transport = cluster.live_client.transport

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from apis.operations import FrozenSystem
 from apis.tenancy import GROUP, Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
@@ -20,6 +21,7 @@ from ctrlruntime.controller.predicates import generation_changed, more_than_stat
 from ctrlruntime.controller.reconcile import Reconciler
 from ctrlruntime.manager import Group, Manager
 from ctrlruntime.queue import Request
+from ctrlruntime.rollout import ChangeHolds
 from internal.tenancy.admission import ADMISSION, TenancyAdmission
 from internal.tenancy.applier import Applier
 from internal.tenancy.awaited_tenants import AwaitedTenants, HandOvers
@@ -46,6 +48,7 @@ from internal.tenancy.tenant_reconciler import TenantReconciler
 from internal.tenancy.tenant_writer import TenantWriter
 from internal.tenancy.value_secrets import ValueSecrets
 from internal.tenancy.values import SECRET, SensitiveValues
+from manager.controllers.change_freezes import add_change_freezes
 from manager.controllers.error_status import with_error_status
 from manager.controllers.tenancy_options import TenancyOptions
 from manager.controllers.tenancy_parts import NAMESPACE, TenancyParts, make_parts
@@ -217,7 +220,17 @@ def _add_registry_controller(parts: TenancyParts) -> None:
         types=SourceTypes.installed(),
         on_change=lambda request: query_now(frozenset({request})),
     )
-    reconciler = _registry_reconciler(parts, queries, awaited, orphan_requests)
+
+    def freeze_changed(request: Request) -> None:
+        reconciler.replan(request)
+        wakeups.enqueue(request, "a freeze began or ended")
+
+    registries = parts.stores.registries
+    freezes = add_change_freezes(parts.manager, FrozenSystem.TENANCY)
+    holds = freezes.holder(
+        freeze_changed, lambda: [Request(r.name, namespace=r.namespace) for r in registries.list()]
+    )
+    reconciler = _registry_reconciler(parts, queries, awaited, orphan_requests, holds)
     handlers = RegistryHandlers(reconciler, awaited, wakeups, parts.stores.templates)
     parts.objects.events.add_listener(handlers.child_changed)
     parts.informers.revisions.informer.add_handler(handlers.revision_changed)
@@ -242,7 +255,11 @@ def _add_registry_controller(parts: TenancyParts) -> None:
 
 
 def _registry_reconciler(
-    parts: TenancyParts, queries: Queries, awaited: AwaitedTenants, orphan_requests: OrphanRequests
+    parts: TenancyParts,
+    queries: Queries,
+    awaited: AwaitedTenants,
+    orphan_requests: OrphanRequests,
+    holds: ChangeHolds,
 ) -> RegistryReconciler:
     stores, writers, recorder = parts.stores, parts.writers, parts.manager.recorder
     secrets = ValueSecrets(stores.tenants, parts.objects.kinds, writers)
@@ -258,10 +275,11 @@ def _registry_reconciler(
             revisions=_template_revisions(parts),
             recorder=recorder,
             clocks=parts.clocks,
+            holds=holds,
         ),
         tenants=TenantWriter(stores.tenants, secrets, writers, awaited),
         removal=RegistryRemoval(
-            stores, secrets, writers, parts.definitions, orphan_requests, utc_now
+            stores, secrets, writers, parts.definitions, orphan_requests, utc_now, holds
         ),
         reports=RegistryReports(
             registries=stores.registries,

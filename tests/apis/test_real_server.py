@@ -117,6 +117,7 @@ def test_defaults_are_those_of_the_type(oracle: Oracle) -> None:
     code, answer = oracle.create(TenantRegistry, REGISTRY)
     assert code == 201, answer
     typed = TenantRegistry.from_manifest({"spec": REGISTRY}).to_manifest(exclude_unset=False)
+    del typed["spec"]["maintenanceWindows"]  # an empty list has no default in the schema
     assert answer["spec"] == typed["spec"] | {
         "extraValueMappings": REGISTRY["extraValueMappings"],
     }

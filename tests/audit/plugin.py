@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def ledger(request: pytest.FixtureRequest) -> RequestRecorder:
-    """Takes down what managers under test ask; see `RequestRecorder.watch`."""
+    """Take down what managers under test ask; see `RequestRecorder.watch`."""
     return ledger_of(request.config)
 
 

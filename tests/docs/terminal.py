@@ -29,7 +29,7 @@ class Terminal:
         self._shell: asyncio.subprocess.Process | None = None
 
     async def run(self, text: str, *, what: str, timeout: float = 120.0) -> str:
-        """Run a block; returns its output. Raises CommandFailed."""
+        """Run a block and return its output. Raises CommandFailed."""
         if self._shell is None:
             self._shell = await self._start("bash", "--noprofile", "--norc", "-euo", "pipefail")
         done = f"done-{uuid.uuid4().hex}"

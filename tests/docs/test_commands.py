@@ -29,6 +29,7 @@ from apis.cloud import (
     InstanceTerraform,
     UpgradeInstanceTask,
 )
+from apis.operations import ChangeFreeze
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.envtest import Environment, User, administrator
 from ctrlruntime.envtest.eventually import eventually
@@ -46,7 +47,7 @@ CLOUD_KINDS = (
     InstanceTerraform,
     UpgradeInstanceTask,
 )
-KINDS = (TenantRegistry, TenantTemplate, Tenant, *CLOUD_KINDS)
+KINDS = (ChangeFreeze, TenantRegistry, TenantTemplate, Tenant, *CLOUD_KINDS)
 SAMPLES = ROOT / "config" / "samples"
 
 
@@ -159,12 +160,14 @@ async def dry_run(run: Run, block: Block) -> None:
 
 async def create(manifest: dict[str, Any]) -> None:
     """Create the manifest on a server of our kinds. Unknown fields are errors."""
-    manifest["metadata"].setdefault("namespace", "default")
+    kind = next(kind for kind in KINDS if kind.__name__ == manifest["kind"])
+    namespace = "default" if kind.mapping().namespaced else None
+    if namespace is not None:
+        manifest["metadata"].setdefault("namespace", namespace)
     async with Environment() as env:
         await env.install_crds(*KINDS)
         await env.client().create(manifest, field_validation="Strict")
-        kind = next(kind for kind in KINDS if kind.__name__ == manifest["kind"])
-        await env.client().get(kind, manifest["metadata"]["name"], namespace="default")
+        await env.client().get(kind, manifest["metadata"]["name"], namespace=namespace)
 
 
 @dataclass(frozen=True)
@@ -273,6 +276,9 @@ DOCUMENTS: dict[str, Document] = {
     "docs/cloud.md": Document(
         steps=(dry_run, merged_into("instance.yaml")), before=a_cluster_with_instances
     ),
+    "docs/operations.md": Document(
+        steps=(applied, merged_into("instance.yaml"), merged_into("instance.yaml"))
+    ),
     "docs/envtest.md": Document(
         steps=(
             saved_as("conftest.py"),
@@ -284,6 +290,7 @@ DOCUMENTS: dict[str, Document] = {
             shell,
         )
     ),
+    "docs/console.md": Document(steps=(followed_by("tests/console/test_users.py"),)),
     "docs/sources.md": Document(steps=(followed_by("tests/tenancy/test_registered_source.py"),)),
     "docs/adding-a-subresource.md": Document(
         steps=(followed_by("tests/cloud/test_adding_a_subresource.py"),) * 5

@@ -23,7 +23,11 @@ def test_only_the_demo_and_the_embedded_cluster_import_the_test_environment() ->
         for module in environment
         for importer in graph.find_modules_that_directly_import(module)
     }
-    assert importers - environment == {"manager.demo", "manager.embedded"}
+    assert importers - environment == {
+        "manager.demo",
+        "manager.demo_fleet",
+        "manager.embedded",
+    }
 
 
 def test_every_module_of_production_is_imported_without_it() -> None:

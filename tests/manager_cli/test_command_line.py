@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from manager.cli import main
+from manager.console.options import ConsoleOptions
 from manager.controllers.cloud_options import CloudOptions, RunsOptions
 from manager.controllers.cosmos_options import CosmosOptions
 from manager.controllers.tenancy_options import TenancyOptions
@@ -45,7 +46,7 @@ def test_concurrency_options_are_the_seeds(name: str, default: int) -> None:
 
 
 def test_options_and_code_have_the_same_defaults() -> None:
-    parts = {"tenancy", "cloud", "cosmos", "runs", "pace", "times", "clock"}
+    parts = {"tenancy", "cloud", "cosmos", "console", "runs", "pace", "times", "clock"}
     elsewhere = {"own_namespace", "command", "environment", "job_annotations", "provider"}
     names = {"folder": "runs_folder"}
     for options in (
@@ -63,6 +64,13 @@ def test_options_and_code_have_the_same_defaults() -> None:
             assert given == expected or (not isinstance(given, str | int) and not expected), (
                 item.name
             )
+
+
+def test_flags_and_options_of_the_console_have_the_same_defaults() -> None:
+    for item in fields(ConsoleOptions):
+        if item.name != "most_streams":
+            default = option(f"console_{item.name}").default
+            assert default == item.default or (not isinstance(default, str) and not item.default)
 
 
 def test_every_command_explains_itself() -> None:

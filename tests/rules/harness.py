@@ -146,7 +146,8 @@ class Harness:
     async def create(self, manifest: Manifest) -> Manifest | None:
         """Create an object under a new name. Returns None if the server refuses it."""
         name = f"x{next(self._numbers)}"
-        metadata = {**manifest.get("metadata", {}), "name": name, "namespace": NAMESPACE}
+        scope = {"namespace": NAMESPACE} if mapping_of(manifest["kind"]).namespaced else {}
+        metadata = {**manifest.get("metadata", {}), "name": name, **scope}
         try:
             return dict(await self.client.create({**manifest, "metadata": metadata}))
         except (Invalid, BadRequest):
@@ -157,7 +158,8 @@ class Harness:
     ) -> Manifest | None:
         """Return an object, or None."""
         try:
-            return dict(await self.client.get(kind, name, namespace=namespace))
+            place = namespace if kind.namespaced else None
+            return dict(await self.client.get(kind, name, namespace=place))
         except NotFound:
             return None
 
@@ -175,11 +177,10 @@ class Harness:
 
     async def discard(self, kind: RESTMapping, name: str) -> None:
         """Delete an object whatever holds it."""
+        place = NAMESPACE if kind.namespaced else None
         with contextlib.suppress(NotFound):
-            await self.client.delete(kind, name, namespace=NAMESPACE)
-            await self.client.patch(
-                kind, name, {"metadata": {"finalizers": None}}, namespace=NAMESPACE
-            )
+            await self.client.delete(kind, name, namespace=place)
+            await self.client.patch(kind, name, {"metadata": {"finalizers": None}}, namespace=place)
 
     def log_text(self) -> str:
         """Return what the manager has logged."""

@@ -20,6 +20,7 @@ SHIPPED = {
     "CosmosFullNode": ("cosmosfullnode", "cosmosfullnode-sentry", "cosmosfullnode-versions"),
     "ScheduledVolumeSnapshot": ("scheduledvolumesnapshot",),
     "StatefulJob": ("statefuljob",),
+    "ChangeFreeze": ("changefreeze",),
 }
 """The files of config/samples."""
 

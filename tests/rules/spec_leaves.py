@@ -68,6 +68,8 @@ WORDS = (
 """Texts that mean something in one field or another; a schema's pattern chooses."""
 
 GIVEN: dict[str, tuple[JSON, ...]] = {
+    "ChangeFreeze.startsAt": ("2026-01-01T00:00:00Z", "2098-01-01T00:00:00Z"),
+    "ChangeFreeze.until": ("2099-01-01T00:00:00Z", "2026-02-01T00:00:00Z"),
     "env.[]": ({"name": "A", "value": "1"}, {"name": "A", "value": "2"}),
     "ports.[]": ({"name": "extra", "containerPort": 8080}, {"containerPort": 8081}),
     "volumeMounts.[]": (

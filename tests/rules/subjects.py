@@ -103,6 +103,7 @@ ALONE: dict[str, dict[str, Any]] = {
         "volumeClaimTemplate": {"storageClassName": "standard"},
     },
     "FleetConfig": {},
+    "ChangeFreeze": {"reason": "a rule is checked", "namespaces": ["elsewhere"]},
     "FleetRollout": {"targetVersion": "5.1.0", "selector": {"team": "nobody"}},
 }
 """Specs of what people write besides the story."""

@@ -153,17 +153,16 @@ class Mutations:
             if self.spec != base and not await self.surround(members):
                 self.spec = base
                 continue
+            before = len(self.once)
             for leaf in members:
                 async with self.noting(leaf):
                     await self.mutate(leaf)
             base = self.with_once(base)
             surrounded, self.spec = self.spec != base, base
             if surrounded:
-                self.calm = calm
                 async with self.noting(members[-1]):
-                    await self.put(base)
-                    await self.as_in(calm)
-                calm = self.calm
+                    await self.return_to(base, None if len(self.once) > before else calm)
+            calm = self.calm
         return self.report
 
     @contextlib.asynccontextmanager
@@ -194,6 +193,15 @@ class Mutations:
         await self.observed()
         self.calm = await self.steady()
         return True
+
+    async def return_to(self, base: dict[str, Any], calm: dict[str, Any] | None) -> None:
+        """Write the spec without what was put around leaves. ``calm``: None if a leaf of it stays as it was set."""
+        await self.put(base)
+        if calm is None:
+            self.calm = await self.steady()
+            return
+        self.calm = calm
+        await self.as_in(calm)
 
     async def mutate(self, leaf: Leaf) -> None:
         """Set a leaf that is not set, replace it, put it back."""
@@ -333,10 +341,10 @@ class Mutations:
         }
 
     async def steady(self) -> dict[str, Any]:
-        """Return the state once it has stayed the same for a second."""
+        """Return the state once it has stayed the same: for a second, or for ten while a run may still be going on."""
         found, since = await self.state(), 0
         async with asyncio.timeout(2 * LIMIT):
-            while since < 4:
+            while since < (4 if all(each["ready"] is not False for each in found.values()) else 40):
                 await asyncio.sleep(0.25)
                 now = await self.state()
                 found, since = now, since + 1 if now == found else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import venv
@@ -176,6 +177,21 @@ def test_the_sample_controller_runs_from_it(with_envtest: Installed, backend: st
     done = with_envtest.python(*command, CTRLRUNTIME_ENVTEST_BACKEND=backend)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout, website
+
+
+@pytest.mark.parametrize("backend", ["embedded-process", "kube-apiserver"])
+def test_every_example_runs_from_it(with_envtest: Installed, backend: str) -> None:
+    with_envtest.install("cronsim")
+    folder = with_envtest.folder / f"examples-{backend}"
+    shutil.copytree(ROOT / "examples", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    found = sorted(path.parent.name for path in folder.glob("*/test_*.py"))
+    assert len(found) == 5
+    command = ["-m", "pytest", "-q", "-o", "asyncio_mode=auto", "-p", "no:cacheprovider"]
+    places = os.pathsep.join(str(folder / name) for name in found)
+    done = with_envtest.python(
+        *command, str(folder), CTRLRUNTIME_ENVTEST_BACKEND=backend, PYTHONPATH=places
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.criterion("DX-7")

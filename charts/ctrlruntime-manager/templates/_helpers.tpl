@@ -26,11 +26,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if .Values.systems }}{{ uniq .Values.systems | sortAlpha | join "-" }}{{ else }}all{{ end -}}
 {{- end -}}
 
-{{- /* Called with the root and a group such as tenancy.ctrlruntime.dev: not empty if its system is installed. */ -}}
+{{- /* Called with the root and a group such as tenancy.ctrlruntime.dev: not empty if its system is installed. Every system honours what is in operations. */ -}}
 {{- define "ctrlruntime.has" -}}
 {{- $root := index . 0 -}}
 {{- $system := index . 1 | splitList "." | first -}}
-{{- if or (not $root.Values.systems) (has $system $root.Values.systems) }}yes{{ end -}}
+{{- if or (not $root.Values.systems) (eq $system "operations") (has $system $root.Values.systems) }}yes{{ end -}}
 {{- end -}}
 
 {{- define "ctrlruntime.image" -}}
