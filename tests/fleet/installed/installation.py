@@ -42,8 +42,10 @@ RARELY_USED = {
     "patch events.events.k8s.io",
     "create subjectaccessreviews.authorization.k8s.io",
     "create tokenreviews.authentication.k8s.io",
+    "watch leases.coordination.k8s.io",
 }
-"""For Warnings, and for readers of the operator's metrics: neither is there."""
+"""For Warnings, for readers of the operator's metrics, and for a candidate that waits: none is there for certain. Who
+gets the Lease at once may stop the watch of it before its request is sent."""
 WITHOUT_CAUSE = {"bind", "get", "list"}
 """`bind` is no request; an object is read alone after a conflict; a watch that begins with a list needs none."""
 
