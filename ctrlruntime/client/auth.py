@@ -15,6 +15,7 @@ import orjson
 from ctrlruntime.client.certificates import CertificateFiles
 from ctrlruntime.client.certificates import ClientCertificate as ClientCertificate
 from ctrlruntime.clock import utc_now
+from ctrlruntime.processes import end_process
 
 REREAD_SECONDS = 60.0
 """How long a token read from a file is used before the file is read again (client-go: 1 min)."""
@@ -204,14 +205,11 @@ async def _run(
         async with asyncio.timeout(plugin.timeout):
             output, errors = await process.communicate()
     except TimeoutError as error:
-        process.kill()
-        await process.wait()
         raise AuthError(
             f"credential plugin {plugin.command!r} gave no answer in {plugin.timeout:.0f} s"
         ) from error
-    except asyncio.CancelledError:
-        process.kill()
-        raise
+    finally:
+        await end_process(process)
     return process.returncode or 0, output, errors
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from ctrlruntime.processes import end_process
 from internal.tenancy.rendering.errors import RenderError
 from internal.tenancy.rendering.process import LENGTH_BYTES, frame
 
@@ -104,13 +105,8 @@ class Worker:
 
     async def _end(self) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        if process.returncode is None:
-            process.kill()
-        if process.stdin is not None:
-            process.stdin.close()
-        await process.wait()
+        if process is not None:
+            await end_process(process)
 
 
 class Quarantine:

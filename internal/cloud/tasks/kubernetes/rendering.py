@@ -11,6 +11,7 @@ from typing import Final
 import yaml
 
 from apis.cloud import Bundle, HelmChart
+from ctrlruntime.processes import end_process
 from internal.cloud.tasks.kubernetes.documents import Document, collect, parse
 from internal.cloud.tasks.placeholders import Places
 from internal.cloud.tasks.task import TaskError, TaskRejected
@@ -176,9 +177,7 @@ async def _run(command: Sequence[str], folder: Path) -> str:
     except TimeoutError as error:
         raise TaskError(f"{Path(command[0]).name} took longer than {_SECONDS} s") from error
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        await end_process(process)
     if process.returncode != 0:
         said = err.decode(errors="replace").strip()[-_LONGEST:]
         raise TaskError(f"{Path(command[0]).name} {command[1]} failed: {said}")

@@ -5,10 +5,12 @@ import contextlib
 import os
 import signal
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+from ctrlruntime.processes import uninterrupted
 
 _LINE: Final = 64 << 20
 """Bytes that are kept of a line: a diagnostic may hold a whole file, a plan as JSON is one line."""
@@ -68,19 +70,19 @@ class Binary:
             await asyncio.shield(reading)
             return Ended(await process.wait(), list(last))
         except asyncio.CancelledError:
-            await self._interrupt(process, reading)
+            await uninterrupted(self._interrupt(process, reading))
             raise
 
     async def _interrupt(
         self, process: asyncio.subprocess.Process, reading: "asyncio.Future[None]"
     ) -> None:
-        """Wait for the command; a second cancellation takes effect when it is over."""
+        """Interrupt the command, and kill it after the grace."""
         for number in (signal.SIGINT, signal.SIGKILL):
             _signal(process, number)
-            await _uninterrupted(asyncio.wait({reading}, timeout=self.grace))
+            await asyncio.wait({reading}, timeout=self.grace)
             if reading.done():
                 break
-        await _uninterrupted(process.wait())
+        await process.wait()
 
 
 async def _read(
@@ -118,10 +120,3 @@ def _signal(process: asyncio.subprocess.Process, number: int) -> None:
     """To the whole group, providers included."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
-
-
-async def _uninterrupted(work: Coroutine[Any, Any, object]) -> None:
-    task = asyncio.ensure_future(work)
-    while not task.done():
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.shield(task)

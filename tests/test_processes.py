@@ -1,0 +1,98 @@
+"""A child process is waited for, however often whoever ends it is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ctrlruntime.client.auth import AuthError, ExecPlugin
+from ctrlruntime.processes import end_process, uninterrupted
+from internal.tenancy.rendering.worker import Worker
+from tests.support.waiting import eventually
+
+SLEEPER = "import sys, time; print('x' * 300_000, flush=True); time.sleep(600)"
+
+
+async def cancel_often(task: asyncio.Task[object]) -> None:
+    """Cancel a task at each of its steps until it is over."""
+    while not task.done():
+        task.cancel()
+        await asyncio.sleep(0)
+
+
+def leaks(main: Callable[[], Awaitable[object]]) -> list[str]:
+    """What Python reports of a loop that ran `main` and was closed."""
+    found: list[str] = []
+    hook, sys.unraisablehook = sys.unraisablehook, lambda args: found.append(str(args.exc_value))
+    try:
+        with asyncio.Runner() as runner:
+            runner.run(_coroutine(main))
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
+    return found
+
+
+async def _coroutine(main: Callable[[], Awaitable[object]]) -> None:
+    await main()
+
+
+def test_a_process_is_over_although_the_one_who_ends_it_is_cancelled_again_and_again() -> None:
+    codes: list[int | None] = []
+
+    async def main() -> None:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", SLEEPER, stdin=PIPE, stdout=PIPE, stderr=DEVNULL
+        )
+        ending = asyncio.create_task(end_process(process))
+        await asyncio.sleep(0)
+        await cancel_often(ending)
+        assert ending.cancelled()
+        codes.append(process.returncode)
+
+    assert leaks(main) == []
+    assert codes == [-9]
+
+
+def test_a_worker_whose_job_is_cancelled_again_and_again_leaves_no_process() -> None:
+    async def main() -> None:
+        worker = Worker(deadline=60)
+        job = asyncio.create_task(worker.perform({}))
+        await eventually(lambda: worker.restarts > 0)
+        await cancel_often(job)
+
+    assert leaks(main) == []
+
+
+def test_a_credential_plugin_that_is_cancelled_again_and_again_leaves_no_process() -> None:
+    plugin = ExecPlugin(command=sys.executable, args=("-c", SLEEPER))
+
+    async def main() -> None:
+        running = asyncio.create_task(plugin.run())
+        await asyncio.sleep(0.3)
+        await cancel_often(running)
+
+    assert leaks(main) == []
+
+
+def test_a_credential_plugin_that_takes_too_long_leaves_no_process() -> None:
+    plugin = ExecPlugin(command=sys.executable, args=("-c", SLEEPER), timeout=0.2)
+
+    async def main() -> None:
+        with pytest.raises(AuthError, match="gave no answer"):
+            await plugin.run()
+
+    assert leaks(main) == []
+
+
+async def test_an_error_of_what_is_not_interrupted_is_raised() -> None:
+    async def fail() -> None:
+        raise OSError("no such thing")
+
+    with pytest.raises(OSError, match="no such thing"):
+        await uninterrupted(fail())
