@@ -64,7 +64,10 @@ def test_a_worker_whose_job_is_cancelled_again_and_again_leaves_no_process() -> 
         worker = Worker(deadline=60)
         job = asyncio.create_task(worker.perform({}))
         await eventually(lambda: worker.restarts > 0)
+        process = worker._process
         await cancel_often(job)
+        assert process is not None
+        assert process.returncode is not None
 
     assert leaks(main) == []
 
