@@ -9,7 +9,7 @@ from typing import Any
 async def end_process(process: asyncio.subprocess.Process) -> None:
     """Kill a process, unless it is over, and wait until nothing of it is left on the event loop.
 
-    A process that nobody waits for outlives the loop with its pipes open. So a cancellation while it
+    A process that is not awaited outlives the loop with its pipes open. So a cancellation while it
     waits, even a second one, takes effect once the process is over.
     """
     with contextlib.suppress(ProcessLookupError):
