@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Awaitable, Callable
@@ -57,6 +59,50 @@ def test_a_process_is_over_although_the_one_who_ends_it_is_cancelled_again_and_a
 
     assert leaks(main) == []
     assert codes == [-9]
+
+
+def test_a_process_is_over_although_the_loop_closes_while_it_is_ended() -> None:
+    async def main() -> None:
+        worker = Worker(deadline=60)
+        job = asyncio.create_task(worker.perform({}))
+        await eventually(lambda: worker.restarts > 0)
+        job.cancel()
+        await asyncio.sleep(0)
+
+    assert leaks(main) == []
+
+
+def test_a_process_whose_output_was_not_read_is_over() -> None:
+    codes: list[int | None] = []
+
+    async def main() -> None:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", SLEEPER, stdin=PIPE, stdout=PIPE, stderr=DEVNULL
+        )
+        assert process.stdout is not None
+        await process.stdout.readexactly(200_000)
+        await asyncio.sleep(0.1)
+        await end_process(process)
+        codes.append(process.returncode)
+
+    assert leaks(main) == []
+    assert codes == [-9]
+
+
+def test_a_process_whose_child_keeps_the_pipe_is_over() -> None:
+    program = (
+        "import subprocess, time; print(subprocess.Popen(['sleep', '600']).pid, flush=True); "
+        "time.sleep(600)"
+    )
+
+    async def main() -> None:
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=PIPE)
+        assert process.stdout is not None
+        child = int(await process.stdout.readline())
+        await end_process(process)
+        os.kill(child, signal.SIGKILL)
+
+    assert leaks(main) == []
 
 
 def test_a_worker_whose_job_is_cancelled_again_and_again_leaves_no_process() -> None:
