@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import sys
+import threading
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Awaitable, Callable
 
@@ -34,10 +35,18 @@ def leaks(main: Callable[[], Awaitable[object]]) -> list[str]:
     try:
         with asyncio.Runner() as runner:
             runner.run(_coroutine(main))
+        _join_watchers()
         gc.collect()
     finally:
         sys.unraisablehook = hook
     return found
+
+
+def _join_watchers() -> None:
+    """Wait for the threads that hold the transports of processes until these are over."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("waitpid-"):
+            thread.join()
 
 
 async def _coroutine(main: Callable[[], Awaitable[object]]) -> None:
