@@ -10,11 +10,13 @@ import sys
 import threading
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
 from ctrlruntime.client.auth import AuthError, ExecPlugin
 from ctrlruntime.processes import end_process, uninterrupted
+from internal.cloud.tasks.terraform.local.binary import Binary
 from internal.tenancy.rendering.worker import Worker
 from tests.support.waiting import eventually
 
@@ -110,6 +112,25 @@ def test_a_process_whose_child_keeps_the_pipe_is_over() -> None:
         child = int(await process.stdout.readline())
         await end_process(process)
         os.kill(child, signal.SIGKILL)
+
+    assert leaks(main) == []
+
+
+def test_a_terraform_command_is_over_although_the_loop_closes_while_it_is_interrupted(
+    tmp_path: Path,
+) -> None:
+    started = tmp_path / "started"
+    program = (
+        "import pathlib, signal, sys, time; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+        "pathlib.Path(sys.argv[1]).touch(); time.sleep(600)"
+    )
+
+    async def main() -> None:
+        binary = Binary(path=Path(sys.executable), folder=tmp_path, environment={})
+        command = asyncio.create_task(binary.run("-c", program, str(started)))
+        await eventually(started.exists)
+        command.cancel()
+        await asyncio.sleep(0.1)
 
     assert leaks(main) == []
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ctrlruntime.processes import uninterrupted
+from ctrlruntime.processes import end_process, uninterrupted
 
 _LINE: Final = 64 << 20
 """Bytes that are kept of a line: a diagnostic may hold a whole file, a plan as JSON is one line."""
@@ -72,6 +72,10 @@ class Binary:
         except asyncio.CancelledError:
             await uninterrupted(self._interrupt(process, reading))
             raise
+        finally:
+            if process.returncode is None:
+                _signal(process, signal.SIGKILL)
+            await end_process(process)
 
     async def _interrupt(
         self, process: asyncio.subprocess.Process, reading: "asyncio.Future[None]"
