@@ -107,7 +107,7 @@ rules: setup ## Accepted means observed, in full: 500 objects of each kind; KIND
 	@echo "SEED=$(SEED)"
 	@.venv/bin/pytest -n 2 tests/rules/test_accepted_means_observed.py --rule-examples 500 --hypothesis-seed=$(SEED) $(if $(KIND),-k '[$(KIND)]') $(PYTEST_ARGS)
 
-faults: setup ## The rules of the design over every kind, in full: 500 objects a kind, 20 seeds a fault, every leaf of every spec (about three hours)
+faults: setup ## The rules of the design over every kind, in full: 500 objects a kind, 20 seeds a fault, every leaf of every spec (about half an hour)
 	@echo "SEED=$(SEED)"
 	@.venv/bin/pytest -n 2 tests/rules --rule-examples 500 --hypothesis-seed=$(SEED) $(PYTEST_ARGS)
 

@@ -63,7 +63,7 @@ def move(
     """Move a TENANT to another data plane; what it has on the hub stays, and nothing rolls.
 
     The stacks of both data planes have to run. A move that was interrupted goes on when the same command is run again.
-    What is on the data plane itself (ConfigMaps that no workload reads, for instance) is made anew on the other one.
+    What is on the data plane itself (ConfigMaps that no workload reads, for instance) is created again on the other one.
     """
 
     async def conversation(hub: Client) -> None:

@@ -156,7 +156,7 @@ async def api_config(api_server: str, request: pytest.FixtureRequest) -> AsyncIt
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_implicit_event_loop() -> None:
-    """Keep pytest-asyncio from creating a loop that nobody closes.
+    """Keep pytest-asyncio from creating a loop that is never closed.
 
     Asked for the current loop after a synchronous test, the default policy makes one, and the
     warning about it fails the run. Once a loop (or none) was set, it raises instead.

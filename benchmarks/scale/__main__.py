@@ -200,7 +200,7 @@ async def bench(planes: int, objects: int, steady: float, clusters: int) -> Scal
 @click.command()
 @click.option("--planes", default=2, help="Data planes.")
 @click.option("--objects", default=10_000, help="Tenants, over all data planes.")
-@click.option("--steady", default=120.0, help="Seconds to watch the stacks at rest.")
+@click.option("--steady", default=120.0, help="Seconds to watch the idle stacks.")
 @click.option("--clusters", default=20, help="Clusters of one process, of which one is stopped.")
 def main(planes: int, objects: int, steady: float, clusters: int) -> None:
     """Measure what scale mode costs, and fail when a bound does not hold."""

@@ -28,7 +28,7 @@ class ScaleFigures:
     restart_writes: int = 0
     """Without events."""
     restart_events: int = 0
-    """One for each process: it tells who was elected."""
+    """One for each process: it names the replica that was elected."""
     restart_cpu_ratio: float = 0.0
     """Processor time from a restart until idle, to that of the first convergence."""
     hub_cache_share: float = 0.0

@@ -58,7 +58,7 @@ def freeze_of(entry: Entry) -> Freeze:
 
 @dataclass(slots=True)
 class SystemFreezes:
-    """Tells the controllers of one system what is frozen, and wakes them when that changes.
+    """Holds what is frozen for the controllers of one system, and requeues their objects when that changes.
 
     Until the first list of freezes was read, everything is held. A server without the kind has no freezes.
     """

@@ -21,7 +21,7 @@ class KindIndex:
     """The rows of one kind, from an informer that others declared.
 
     Nothing is registered before the first :meth:`refresh`. After it, changed objects are marked, and their
-    rows made anew by the next one. Counts are kept as rows change, so that a page of counts costs what
+    rows rebuilt by the next one. Counts are kept as rows change, so that a page of counts costs what
     has changed, not what there is.
     """
 

@@ -33,7 +33,7 @@ CHANGES_HELD: Final = "ChangesHeld"
 PASSING: Final = (DOMAIN_CONFLICT, LEASE_ENDED)
 """Conditions that are there only while they are True."""
 
-_TOLD_AT_ONCE: Final = (Phase.FAILED, Phase.RETRYING, Phase.PAUSED, Phase.EXTRACTED)
+_WRITTEN_AT_ONCE: Final = (Phase.FAILED, Phase.RETRYING, Phase.PAUSED, Phase.EXTRACTED)
 _WORST_FIRST: Final = (Phase.FAILED, Phase.RETRYING, Phase.RUNNING, Phase.WAITING, Phase.PAUSED)
 
 
@@ -102,10 +102,10 @@ def summarize(before: InstanceStatus, facts: Facts, now: datetime) -> InstanceSt
     status.last_handled_retry = facts.handled_retry
     if facts.children is not None:
         _aggregate(status, facts.children)
-    told = [*_conditions(word, facts), *_changes_held(before, facts)]
-    for condition in told:
+    conditions = [*_conditions(word, facts), *_changes_held(before, facts)]
+    for condition in conditions:
         set_condition(status.conditions, condition, now)
-    for kind in set(PASSING) - {condition.type for condition in told}:
+    for kind in set(PASSING) - {condition.type for condition in conditions}:
         remove_condition(status.conditions, kind)
     return status
 
@@ -124,8 +124,8 @@ def is_news(before: InstanceStatus, after: InstanceStatus, *, quiet: bool) -> bo
     return (
         before.observed_generation != after.observed_generation
         or before.last_handled_retry != after.last_handled_retry
-        or after.phase in _TOLD_AT_ONCE
-        or before.phase in _TOLD_AT_ONCE
+        or after.phase in _WRITTEN_AT_ONCE
+        or before.phase in _WRITTEN_AT_ONCE
         or after.domains != before.domains
     )
 
@@ -273,16 +273,16 @@ def _waiting(children: Sequence[Child]) -> Waiting | None:
 
 def _summary(child: Child) -> ChildSummary:
     status, run = child.status, child.status.run
-    told = child.problem
-    if not told and status.phase in (Phase.FAILED, Phase.RETRYING, Phase.PAUSED):
-        told = status.message
+    message = child.problem
+    if not message and status.phase in (Phase.FAILED, Phase.RETRYING, Phase.PAUSED):
+        message = status.message
     name = "" if child.object is None else child.object.metadata.name or ""
     return ChildSummary(
         kind=child.kind,
         name=name,
         phase=status.phase,
         ready=child.ready,
-        message=told,
+        message=message,
         run_id="" if run is None else run.run_id,
     )
 

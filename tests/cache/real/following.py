@@ -35,7 +35,7 @@ class Restarts(NoInformerObserver):
 
 
 class Following:
-    """The informer of a namespace's objects, with what its handlers were told."""
+    """The informer of a namespace's objects, with what its handlers were called with."""
 
     def __init__(
         self, cache: Cache, kind: GroupVersionKind, namespace: str, restarts: Restarts
@@ -44,7 +44,7 @@ class Following:
         self._restarts = restarts
         self.informer: Informer = cache.declare(kind, namespaces=[namespace]).informer
         self.namespace = namespace
-        self.told: dict[Key, str] = {}
+        self.handled: dict[Key, str] = {}
         """Versions by key, made from the events alone."""
         self.unknown_deletions: set[str] = set()
         self.wrong: list[str] = []
@@ -52,15 +52,15 @@ class Following:
 
     def _tell(self, event: Event) -> None:
         if isinstance(event, DeleteEvent):
-            if self.told.pop((event.old.namespace, event.old.name), None) is None:
+            if self.handled.pop((event.old.namespace, event.old.name), None) is None:
                 self.wrong.append(f"{event.old.name} deleted, but it was not there")
             if event.unknown:
                 self.unknown_deletions.add(event.old.name)
         elif isinstance(event, CreateEvent | UpdateEvent):
             key = (event.new.namespace, event.new.name)
-            if (key in self.told) is isinstance(event, CreateEvent):
+            if (key in self.handled) is isinstance(event, CreateEvent):
                 self.wrong.append(f"{event.new.name}: {type(event).__name__} at the wrong time")
-            self.told[key] = event.new.resource_version
+            self.handled[key] = event.new.resource_version
 
     @property
     def restarts(self) -> int:
@@ -79,7 +79,7 @@ class Following:
         await self.holds_what(admin)
 
     async def holds_what(self, admin: Client) -> None:
-        """Wait until the store, and what handlers were told, is what the server has."""
+        """Wait until the store, and what handlers were called with, is what the server has."""
         there: dict[str, Manifest] = {}
         try:
             async with asyncio.timeout(PATIENCE):
@@ -101,9 +101,9 @@ class Following:
 
     def _equals(self, there: dict[str, Manifest]) -> bool:
         versions = {name: each["metadata"]["resourceVersion"] for name, each in there.items()}
-        told = {name: version for (_, name), version in self.told.items()}
+        handled = {name: version for (_, name), version in self.handled.items()}
         held = {name: plain(each) for name, each in self.held().items()}
-        return held == there and told == versions
+        return held == there and handled == versions
 
 
 def plain(manifest: Manifest) -> Manifest:
