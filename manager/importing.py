@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
@@ -35,8 +33,9 @@ from internal.tenancy.plan_diff import FieldChange, field_changes
 from internal.tenancy.policies import CREATED_ONCE
 from internal.tenancy.privileges import Privileges
 from internal.tenancy.rendering import Renderer
+from internal.tenancy.values import decoded
+from manager.leases import find_held
 
-LEASE: Final = BUILTIN[GroupVersionKind("coordination.k8s.io", "v1", "Lease")]
 SECRET: Final = BUILTIN[GroupVersionKind("", "v1", "Secret")]
 AT_ONCE: Final = 8
 """Requests under way at the same time."""
@@ -99,16 +98,12 @@ async def find_former(client: Client, name: str | None) -> FormerOperator | None
 
 async def require_stopped(client: Client, former: FormerOperator) -> None:
     """Raise StillRunning if a Lease of the former operator is renewed."""
-    for lease in await client.list(LEASE, fields=f"metadata.name={former.lease}"):
-        spec, metadata = lease.get("spec") or {}, lease["metadata"]
-        if not (spec.get("holderIdentity") and spec.get("renewTime")):
-            continue
-        renewed = datetime.fromisoformat(spec["renewTime"]).timestamp()
-        if renewed + spec.get("leaseDurationSeconds", 15) > time.time():
-            raise StillRunning(
-                f"{former.name} is running: {spec['holderIdentity']} renews the Lease {former.lease}. "
-                f"Scale its Deployment in namespace {metadata['namespace']} to 0, and run this again"
-            )
+    held = await find_held(client, former.lease, now=time.time())
+    if held is not None:
+        raise StillRunning(
+            f"{former.name} is running: {held.holder} renews the Lease {former.lease}. "
+            f"Scale its Deployment in namespace {held.namespace} to 0, and run this again"
+        )
 
 
 class Import:
@@ -244,10 +239,7 @@ class Import:
             )
         except NotFound:
             return {}
-        return {
-            key: base64.b64decode(value).decode()
-            for key, value in (secret.get("data") or {}).items()
-        }
+        return decoded(secret.get("data"))
 
 
 def _content(manifest: Manifest, former: FormerOperator) -> Manifest:
@@ -309,25 +301,26 @@ async def taken_over(
 
 async def give_back(client: Client, former: FormerOperator, namespace: str | None) -> int:
     """Undo every takeover that was not confirmed. Returns how many. Raises ValueError for an edited record."""
-    done = 0
-    async for mapping, metadata in taken_over(client, former, namespace):
-        patch = undo_patch(metadata, FORMERS)
-        if patch is not None:
-            done += await _write(
-                client, mapping, metadata.get("namespace", ""), metadata["name"], patch
-            )
-    return done
+    return await _rewrite(client, former, namespace, lambda each: undo_patch(each, FORMERS))
 
 
 async def confirm(client: Client, former: FormerOperator, namespace: str | None) -> int:
     """Remove the records and the former operator's marks. Returns how many objects were written."""
+    return await _rewrite(client, former, namespace, lambda each: confirm_patch(each, former))
+
+
+async def _rewrite(
+    client: Client,
+    former: FormerOperator,
+    namespace: str | None,
+    patch_of: Callable[[Mapping[str, Any]], Manifest | None],
+) -> int:
     done = 0
     async for mapping, metadata in taken_over(client, former, namespace):
-        patch = confirm_patch(metadata, former)
+        patch = patch_of(metadata)
         if patch is not None:
-            done += await _write(
-                client, mapping, metadata.get("namespace", ""), metadata["name"], patch
-            )
+            space = metadata.get("namespace", "")
+            done += await _write(client, mapping, space, metadata["name"], patch)
     return done
 
 

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any, Final
 
 from ctrlruntime.api.builtin import BUILTIN
@@ -13,13 +12,13 @@ from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.errors import Forbidden, NotFound
 from manager.crd_guard import is_denied_by_guard, remove_guard
 from manager.kinds import KINDS
+from manager.leases import find_held
 from manager.options import LEADER_ELECTION_ID
 from manager.owned_objects import OwnedObject, is_ours, owned_objects, release
 
 CRD: Final = BUILTIN[GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")]
 DEPLOYMENT: Final = BUILTIN[GroupVersionKind("apps", "v1", "Deployment")]
 POD: Final = BUILTIN[GroupVersionKind("", "v1", "Pod")]
-LEASE: Final = BUILTIN[GroupVersionKind("coordination.k8s.io", "v1", "Lease")]
 MANAGER: Final = "app.kubernetes.io/name=ctrlruntime,control-plane=controller-manager"
 POLL: Final = 0.5
 APPROVALS: Final[dict[str, dict[str, Any]]] = {
@@ -75,13 +74,8 @@ async def _running(client: Client) -> str:
     """Name what shows that a manager works: its Pod, or a Lease that is renewed. Empty if nothing."""
     for pod in await client.list(POD, labels=MANAGER, metadata_only=True):
         return f"Pod {pod['metadata']['namespace']}/{pod['metadata']['name']}"
-    for lease in await client.list(LEASE, fields=f"metadata.name={LEADER_ELECTION_ID}"):
-        spec = lease.get("spec") or {}
-        if spec.get("holderIdentity") and spec.get("renewTime"):
-            renewed = datetime.fromisoformat(spec["renewTime"]).timestamp()
-            if renewed + spec.get("leaseDurationSeconds", 15) > time.time():
-                return f"Lease of {spec['holderIdentity']}"
-    return ""
+    held = await find_held(client, LEADER_ELECTION_ID, now=time.time())
+    return "" if held is None else f"Lease of {held.holder}"
 
 
 async def release_objects(client: Client, report: Report) -> int:

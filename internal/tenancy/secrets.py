@@ -4,13 +4,12 @@ Only Secrets with the label DATABASE are read: whoever may write a registry name
 them. The watch selects by it, so that the content of another Secret never reaches the manager.
 """
 
-import base64
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from ctrlruntime.cache.cache import Cache, InformerHandle
 from internal.tenancy.labels import DATABASE
-from internal.tenancy.values import SECRET
+from internal.tenancy.values import SECRET, decoded_text
 
 Place = tuple[str, str]
 
@@ -49,7 +48,7 @@ class WatchedSecrets:
         data = entry.field("data") or {}
         if key not in data:
             raise SecretUnavailable(f"the Secret {name!r} has no key {key!r}")
-        return base64.b64decode(data[key]).decode("utf-8", "replace")
+        return decoded_text(data[key])
 
     async def keep_only(self, user: Hashable, places: frozenset[Place]) -> None:
         """Release every Secret that `user` refers to no more."""

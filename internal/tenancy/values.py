@@ -57,7 +57,9 @@ class SensitiveValues:
                 f"the Secret {named.secret_name!r} with the sensitive variables is not there; it is "
                 "written with the next sync of the registry"
             )
-        return self._decoded.compute(entry.uid, entry.resource_version, lambda: _decode(entry))
+        return self._decoded.compute(
+            entry.uid, entry.resource_version, lambda: decoded(entry.field("data"))
+        )
 
     def version(self, tenant: Tenant) -> str:
         """Change whenever the values may have changed."""
@@ -73,6 +75,11 @@ class SensitiveValues:
         return self.informer.store.get(named.secret_name, namespace=tenant.metadata.namespace or "")
 
 
-def _decode(entry: Entry) -> dict[str, str]:
-    data = entry.field("data") or {}
-    return {name: base64.b64decode(text).decode("utf-8", "replace") for name, text in data.items()}
+def decoded(data: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the texts of a Secret's data. Bytes that are no UTF-8 are replaced."""
+    return {name: decoded_text(text) for name, text in (data or {}).items()}
+
+
+def decoded_text(text: str) -> str:
+    """Return the text of one key of a Secret."""
+    return base64.b64decode(text).decode("utf-8", "replace")
