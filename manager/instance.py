@@ -12,6 +12,7 @@ from apis.cloud import Instance, Phase
 from ctrlruntime.client.client import Client
 from ctrlruntime.controller.annotations import PAUSED as LIBRARY_PAUSED
 from internal.cloud.bulk import Change, Result, apply_version
+from internal.cloud.cancelling import cancel_runs
 from internal.cloud.labels import CONTROL_PLANE_MODE, PAUSED, RETRY
 from internal.cloud.release_assignment import version_that_counts
 from internal.cloud.waves import MONTHLY, PATCH, TYPES, Wave, place_of, plan, type_of
@@ -25,7 +26,7 @@ EXTRACTED = (
 
 @click.group()
 def instance() -> None:
-    """Instances: list, describe, pause, retry, break glass, upgrade many."""
+    """Instances: list, describe, pause, cancel, retry, break glass, upgrade many."""
 
 
 instance.add_command(list_instances)
@@ -81,6 +82,32 @@ def retry(name: str, kubeconfig: Path | None, context: str | None, namespace: st
         kubeconfig, context, lambda client: client.patch(Instance, name, patch, namespace=namespace)
     )
     click.echo(f"{name}: what failed is tried again")
+
+
+@instance.command()
+@click.argument("name")
+@click.option("--run", "run_id", default="", help="Only this run, by its id.")
+@cluster_options
+def cancel(
+    name: str, run_id: str, kubeconfig: Path | None, context: str | None, namespace: str
+) -> None:
+    """Cancel what is under way for an instance. No other attempt follows until one is requested.
+
+    Ends with 1 if nothing is under way. What waits in the queue is kept from starting by `pause`.
+    """
+    found = talk(
+        kubeconfig,
+        context,
+        lambda client: cancel_runs(client, name, namespace=namespace, run_id=run_id),
+    )
+    for each in found:
+        click.echo(f"{each.kind} {each.name}: run {each.run_id} is being cancelled")
+    if not found:
+        what = f"run {run_id} is not" if run_id else "nothing is"
+        raise click.ClickException(
+            f"{name}: {what} under way; `manager instance describe {name}` shows its tasks"
+        )
+    click.echo(f"To go on: manager instance retry {name}")
 
 
 @instance.command()

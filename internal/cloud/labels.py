@@ -34,6 +34,8 @@ PAUSED: Final = f"{GROUP}/paused"
 subresources). What runs is awaited."""
 RETRY: Final = f"{GROUP}/retry"
 """Annotation: a new value requests another attempt after a failure; any text."""
+CANCEL: Final = f"{GROUP}/cancel"
+"""Annotation of a subresource: the id of a run. It is cancelled, and nothing follows it by itself."""
 CONTROL_PLANE_MODE: Final = f"{GROUP}/control-plane-mode"
 """Annotation of an instance: "false" takes it, with its subresources, out of management."""
 
@@ -71,6 +73,7 @@ CONTROL: Final = frozenset(
     {
         PAUSED,
         RETRY,
+        CANCEL,
         CONTROL_PLANE_MODE,
         SUPERSEDED,
         DELETION_PROTECTION,

@@ -66,6 +66,8 @@ class Situation:
     """Whether a version of the instance runs, which a run may change."""
     retry: str = ""
     """The annotation that requests another attempt."""
+    cancel: str = ""
+    """The id of the run that a person cancelled; empty: none was."""
     period: float | None = None
     """Seconds of the period; None: not periodic."""
     told: bool = False
@@ -93,6 +95,10 @@ class Situation:
     def retry_asked(self) -> bool:
         """Whether another attempt was asked for and not given yet."""
         return bool(self.retry) and self.retry != self.status.last_handled_retry
+
+    def is_cancelled(self, run: TaskRun) -> bool:
+        """Whether a person cancelled that run."""
+        return bool(self.cancel) and self.cancel == run.run_id
 
     def first_attempt(self) -> Identity:
         """Return what would be done now, by its first attempt."""

@@ -23,15 +23,14 @@ from internal.cloud.taskdriver.record import (
     is_live,
     note,
     replace_run,
-    retry_time,
     succeed,
-    tries_of,
 )
 from internal.cloud.taskdriver.scheduling import (
     interrupt_time,
     is_held_change,
     is_interrupted,
     is_superseded,
+    next_attempt_time,
     next_run,
 )
 from internal.cloud.taskdriver.summary import next_look, refreshed, waiting_message
@@ -63,7 +62,8 @@ def follow(s: Situation, seen: Run | None) -> Decision:
 
 def _absent(s: Situation, status: TaskStatus, run: TaskRun) -> Decision:
     overdue = _is_overdue(run, s.now)
-    over = overdue or run.superseded or s.superseded or _is_revoked(s, run)
+    cancelled = s.is_cancelled(run)
+    over = overdue or cancelled or run.superseded or s.superseded or _is_revoked(s, run)
     if run.state is TaskState.CREATING and not over:
         if s.paused or s.held:
             return Decision(status=status, requeue=_until(s, run.deadline))
@@ -72,7 +72,9 @@ def _absent(s: Situation, status: TaskStatus, run: TaskRun) -> Decision:
             return Decision(status=status, requeue=_until(s, run.deadline))
         return Decision(status=status, start=True, holds=True)
     outcome, message = TaskOutcome.LOST, "It was deleted, or it never came to be."
-    if run.state is TaskState.CREATING and s.superseded:
+    if run.state is TaskState.CREATING and cancelled:
+        outcome, message = TaskOutcome.CANCELLED, "It was not started."
+    elif run.state is TaskState.CREATING and s.superseded:
         outcome, message = TaskOutcome.CANCELLED, "It was not started: another version is wanted."
     elif run.state is TaskState.CREATING and _is_revoked(s, run):
         outcome, message = TaskOutcome.CANCELLED, "It was not started: what was made stays."
@@ -112,7 +114,7 @@ def _ended(s: Situation, status: TaskStatus, end: End, seen: Run | None) -> Deci
     if run is None:
         return Decision(status=status)
     secrets = None
-    run.retry_at = retry_time(run, s.definition.retries, tries_of(run, status))
+    run.retry_at = next_attempt_time(s, status, run)
     applied = run.operation is TaskOperation.APPLY
     if end.outcome is TaskOutcome.SUCCEEDED and seen is not None and applied:
         succeed(status, seen, s.now)
@@ -182,9 +184,7 @@ def rest(s: Situation, until: datetime | None) -> Decision:
     status.waiting = None
     _adopt_content(s, status)
     if status.run is not None:
-        status.run.retry_at = retry_time(
-            status.run, s.definition.retries, tries_of(status.run, status)
-        )
+        status.run.retry_at = next_attempt_time(s, status, status.run)
     if s.retry_asked and not (s.paused or s.held):
         status.last_handled_retry = s.retry
     return Decision(status=status, requeue=_until(s, until))

@@ -19,7 +19,13 @@ from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.rollout import Waiting
 from internal.cloud.change_holds import is_held
 from internal.cloud.concurrency import Claim, Denial
-from internal.cloud.labels import RETRY, RUNS_FINALIZER, is_superseded_upgrade, pausing_annotation
+from internal.cloud.labels import (
+    CANCEL,
+    RETRY,
+    RUNS_FINALIZER,
+    is_superseded_upgrade,
+    pausing_annotation,
+)
 from internal.cloud.runs import Run, RunInput, RunRefused, RunRequest
 from internal.cloud.taskdriver.context import CleanUp, Decision, Hold, Leaving, Rest, Situation
 from internal.cloud.taskdriver.decision import (
@@ -159,6 +165,7 @@ def _situation(tools: Tools, options: EnsureOptions[R]) -> Situation:
         hold=options.hold,
         deployed=options.deployed,
         retry=annotations.get(RETRY, ""),
+        cancel=annotations.get(CANCEL, ""),
         period=options.period if options.period is not None else definition.period,
         told=tools.told,
         pace=tools.pace,

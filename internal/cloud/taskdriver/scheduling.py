@@ -42,13 +42,20 @@ def _again(s: Situation, status: TaskStatus, last: TaskRun, identity: Identity) 
     """After an attempt at the same thing that did not succeed."""
     if s.retry_asked:
         return Wanted(identity)
-    due = retry_time(last, s.definition.retries, tries_of(last, status))
+    due = next_attempt_time(s, status, last)
     slot_end = None if s.slot is None else s.slot.end
     if due is None:
         return Rest(slot_end)
     if due <= s.now or due - s.now > timedelta(seconds=s.definition.retries.cap):
         return Wanted(identity)  # farther off than any delay: the record is wrong
     return Rest(_earlier(due, slot_end))
+
+
+def next_attempt_time(s: Situation, status: TaskStatus, last: TaskRun) -> datetime | None:
+    """Return when the next attempt is scheduled after a run that ended; None if none follows by itself."""
+    if s.is_cancelled(last):
+        return None
+    return retry_time(last, s.definition.retries, tries_of(last, status))
 
 
 def _earlier(one: datetime, other: datetime | None) -> datetime:
@@ -104,8 +111,11 @@ def interrupt_time(s: Situation, run: TaskRun) -> datetime | None:
 
     Newer inputs cancel a task at once if its definition has it; everything else, another version
     among it, leaves the run a grace, counted from when it was first noticed, in which it may end by
-    itself. While the object is paused, or changes are held, a run is awaited.
+    itself. While the object is paused, or changes are held, a run is awaited. One that a person
+    cancelled is cancelled at once, whatever holds the others.
     """
+    if s.is_cancelled(run):
+        return min(run.interrupt_at or s.now, s.now)
     if s.hold is not None and not s.retry_asked:
         return None  # what would follow it waits
     if run.superseded and s.definition.supersede is Supersede.CANCEL:

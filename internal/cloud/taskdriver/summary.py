@@ -106,7 +106,7 @@ def _unready(s: Situation, status: TaskStatus) -> tuple[Phase, str]:
     if last.retry_at is not None:
         following = f"Attempt {last.attempt + 1} follows at {format_time(last.retry_at)}."
         return Phase.RETRYING, f"{_end(last)} {following}"
-    return Phase.FAILED, f"{_end(last)} {_advice(last, once=s.definition.once)}"
+    return Phase.FAILED, f"{_end(last)} {_advice(s, last)}"
 
 
 def _end(run: TaskRun) -> str:
@@ -114,14 +114,12 @@ def _end(run: TaskRun) -> str:
     return f"{said}: {run.message}".rstrip(".") + "." if run.message else f"{said}."
 
 
-def _advice(run: TaskRun, *, once: bool = False) -> str:
+def _advice(s: Situation, run: TaskRun) -> str:
     change = "" if run.operation is TaskOperation.TEARDOWN else "change the spec, or "
-    if once:
+    if s.definition.once:
         change = "change the spec of the Instance, or "
-    return (
-        f"Nothing more is tried: mend the cause, then {change}give the annotation {RETRY} "
-        "another value."
-    )
+    repair = f"to go on, {change}" if s.is_cancelled(run) else f"mend the cause, then {change}"
+    return f"Nothing more is tried: {repair}give the annotation {RETRY} another value."
 
 
 def _superseded(s: Situation, status: TaskStatus) -> str:
@@ -137,6 +135,8 @@ def _running(s: Situation, status: TaskStatus) -> str:
     run = status.run
     if run is None:
         return ""
+    if s.is_cancelled(run):
+        return f"{_interrupted(s, run)}; no other follows by itself."
     if run.interrupt_at is not None:
         following = "upgrade that is wanted now is" if s.superseded else "current inputs are"
         return f"{_interrupted(s, run)}; then the {following} carried out."
@@ -181,13 +181,19 @@ def _leaving(s: Situation, status: TaskStatus) -> str:
         return "Being deleted: the run under way is awaited before the teardown."
     if run.operation is TaskOperation.TEARDOWN and run.outcome is TaskOutcome.SUCCEEDED:
         return "Being deleted: torn down; its runs are removed."
+    return _tearing_down(s, run)
+
+
+def _tearing_down(s: Situation, run: TaskRun) -> str:
     if s.paused:
         return f"Being deleted, but paused by the annotation {s.pause}. Remove it to go on."
     if run.operation is TaskOperation.TEARDOWN and not is_live(run):
         if run.retry_at is not None:
             following = f"attempt {run.attempt + 1} follows at {format_time(run.retry_at)}."
             return f"Being deleted. Teardown: {_end(run)} {following}"
-        return f"Being deleted. Teardown: {_end(run)} {_advice(run)}"
+        return f"Being deleted. Teardown: {_end(run)} {_advice(s, run)}"
+    if s.is_cancelled(run):
+        return f"Being deleted. {_interrupted(s, run)}; no other follows by itself."
     return "Being deleted: the teardown is under way."
 
 

@@ -1,0 +1,70 @@
+"""`manager instance cancel`, typed against an API server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apis.cloud import InstanceKubernetes, InstanceTerraform, TaskState
+from ctrlruntime.envtest import Environment
+from internal.cloud.labels import CANCEL, INSTANCE
+from internal.cloud.subresources import SUBRESOURCES
+from tests.cloud.ephemeral.test_commands import Terminal
+
+
+@pytest.fixture
+async def terminal(tmp_path: Path) -> AsyncIterator[Terminal]:
+    async with Environment(folder=tmp_path) as environment:
+        await environment.install_crds(*(each.kind for each in SUBRESOURCES))
+        yield Terminal(environment)
+
+
+async def running(
+    terminal: Terminal, kind: type[Any], run_id: str, *, instance: str = "acme", **run: Any
+) -> None:
+    """Make a subresource with a run under way."""
+    name = f"{instance}-{kind.__name__.lower()}"
+    spec = {} if kind is InstanceTerraform else {"version": "5.1.0"}
+    metadata = {"name": name, "namespace": "default", "labels": {INSTANCE: instance}}
+    await terminal.client.create(kind.from_manifest({"metadata": metadata, "spec": spec}))
+    status = {"run": {"runID": run_id, "state": TaskState.STARTED.value, **run}}
+    await terminal.client.patch_status(kind, name, {"status": status}, namespace="default")
+
+
+async def annotation(terminal: Terminal, kind: type[Any], *, instance: str = "acme") -> str | None:
+    name = f"{instance}-{kind.__name__.lower()}"
+    found = await terminal.client.get(kind, name, namespace="default")
+    return (found.metadata.annotations or {}).get(CANCEL)
+
+
+async def test_every_run_under_way_of_the_instance_alone(terminal: Terminal) -> None:
+    await running(terminal, InstanceTerraform, "terraform-1")
+    await running(terminal, InstanceKubernetes, "other-1", state=TaskState.DONE.value)
+    await running(terminal, InstanceTerraform, "terraform-2", instance="other")
+    shown = await terminal.types("instance", "cancel", "acme")
+    assert shown.splitlines() == [
+        "InstanceTerraform acme-instanceterraform: run terraform-1 is being cancelled",
+        "To go on: manager instance retry acme",
+    ]
+    assert await annotation(terminal, InstanceTerraform) == "terraform-1"
+    assert await annotation(terminal, InstanceKubernetes) is None
+    assert await annotation(terminal, InstanceTerraform, instance="other") is None
+
+
+async def test_one_run_by_its_id(terminal: Terminal) -> None:
+    await running(terminal, InstanceTerraform, "terraform-1")
+    await running(terminal, InstanceKubernetes, "other-1")
+    await terminal.types("instance", "cancel", "acme", "--run", "other-1")
+    assert await annotation(terminal, InstanceTerraform) is None
+    assert await annotation(terminal, InstanceKubernetes) == "other-1"
+
+
+async def test_nothing_under_way_is_an_error_that_names_the_next_step(terminal: Terminal) -> None:
+    await running(terminal, InstanceTerraform, "terraform-1")
+    refused = await terminal.refused("instance", "cancel", "acme", "--run", "terraform-0")
+    assert "acme: run terraform-0 is not under way; `manager instance describe acme`" in refused
+    refused = await terminal.refused("instance", "cancel", "nobody")
+    assert "nobody: nothing is under way" in refused
