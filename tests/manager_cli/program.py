@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+from ctrlruntime.processes import end_process
 from tests.docs.blocks import ROOT
 from tests.docs.terminal import MARK, marked, wait_gone
 
@@ -50,7 +51,11 @@ class Program:
     async def __aexit__(self, *_: object) -> None:
         for pid in marked(self._mark):
             os.kill(pid, signal.SIGKILL)
-        await self.wait(10)
+        try:
+            async with asyncio.timeout(10):
+                await asyncio.shield(self._reading)
+        finally:
+            await end_process(self._process)
 
     @property
     def output(self) -> str:
@@ -79,7 +84,7 @@ class Program:
     async def wait(self, timeout: float = 60.0) -> int:
         """The exit code; negative for a signal."""
         async with asyncio.timeout(timeout):
-            await self._reading
+            await asyncio.shield(self._reading)
             return await self._process.wait()
 
     async def left(self, timeout: float = 60.0) -> list[int]:
