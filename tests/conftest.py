@@ -11,6 +11,7 @@ import pytest
 
 from tests import properties
 from tests.selection import is_sample
+from tests.support.child_processes import ChildProcesses
 from tests.xdist_groups import SERVERS, group_of, needs_real_server
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.rule_examples is None:
         config.option.rule_examples = 5 if is_sample(config) else 15
+    processes = ChildProcesses()
+    processes.watch()
+    config.pluginmanager.register(processes)
 
 
 @pytest.hookimpl(trylast=True)

@@ -8,9 +8,11 @@ import os
 import signal
 import sys
 import threading
+from asyncio.base_subprocess import BaseSubprocessTransport
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -18,6 +20,8 @@ from ctrlruntime.client.auth import AuthError, ExecPlugin
 from ctrlruntime.processes import end_process, uninterrupted
 from internal.cloud.tasks.terraform.local.binary import Binary
 from internal.tenancy.rendering.worker import Worker
+from tests.manager_cli.program import Program
+from tests.support.child_processes import ChildProcesses
 from tests.support.waiting import eventually
 
 SLEEPER = "import sys, time; print('x' * 300_000, flush=True); time.sleep(600)"
@@ -167,6 +171,37 @@ def test_a_credential_plugin_that_takes_too_long_leaves_no_process() -> None:
             await plugin.run()
 
     assert leaks(main) == []
+
+
+def test_a_program_of_the_tests_is_over_although_its_waiter_was_cancelled() -> None:
+    async def main() -> None:
+        async with await Program.start("--help") as program:
+            waiting = asyncio.create_task(program.wait())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+
+    assert leaks(main) == []
+
+
+def test_a_process_that_outlives_its_loop_is_found_once() -> None:
+    processes = ChildProcesses()
+
+    async def leave() -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(sys.executable, "-c", SLEEPER)
+
+    with mock.patch.object(BaseSubprocessTransport, "__init__", BaseSubprocessTransport.__init__):
+        processes.watch()
+        with asyncio.Runner() as runner:
+            process = runner.run(leave())
+            assert processes.left() == []
+    found = processes.left()
+    assert len(found) == 1
+    assert f"pid={process.pid} running" in found[0]
+    assert processes.left() == []
+    process.kill()
+    _join_watchers()
+    process._transport.close()  # type: ignore[attr-defined]
 
 
 async def test_an_error_of_what_is_not_interrupted_is_raised() -> None:
