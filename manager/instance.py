@@ -12,9 +12,9 @@ from apis.cloud import Instance, Phase
 from ctrlruntime.client.client import Client
 from ctrlruntime.controller.annotations import PAUSED as LIBRARY_PAUSED
 from internal.cloud.bulk import Change, Result, apply_version
-from internal.cloud.cancelling import cancel_runs
 from internal.cloud.labels import CONTROL_PLANE_MODE, PAUSED, RETRY
 from internal.cloud.release_assignment import version_that_counts
+from internal.cloud.subresource_requests import cancel_runs, request_runs
 from internal.cloud.waves import MONTHLY, PATCH, TYPES, Wave, place_of, plan, type_of
 from manager.cluster_flags import cluster_options, talk
 from manager.instance_views import describe, list_instances
@@ -26,7 +26,7 @@ EXTRACTED = (
 
 @click.group()
 def instance() -> None:
-    """Instances: list, describe, pause, cancel, retry, break glass, upgrade many."""
+    """Instances: list, describe, pause, cancel, retry, reconcile, break glass, upgrade many."""
 
 
 instance.add_command(list_instances)
@@ -108,6 +108,34 @@ def cancel(
             f"{name}: {what} under way; `manager instance describe {name}` shows its tasks"
         )
     click.echo(f"To go on: manager instance retry {name}")
+
+
+@instance.command()
+@click.argument("name")
+@click.option(
+    "--kind", default="", help="Only the subresource of this kind: InstanceTerraform, ..."
+)
+@cluster_options
+def reconcile(
+    name: str, kind: str, kubeconfig: Path | None, context: str | None, namespace: str
+) -> None:
+    """Run the tasks of an instance now, although nothing has changed: what was edited by hand is restored.
+
+    Upgrades run once and are left out. A run under way is awaited first; a paused instance waits.
+    """
+    value = str(time.time_ns() // 1000)
+    found = talk(
+        kubeconfig,
+        context,
+        lambda client: request_runs(client, name, namespace=namespace, value=value, kind=kind),
+    )
+    for each in found:
+        click.echo(f"{each.kind} {each.name}: a run is requested")
+    if not found:
+        what = kind or "subresource"
+        raise click.ClickException(
+            f"{name}: it has no {what} to reconcile; `manager instance describe {name}` shows them"
+        )
 
 
 @instance.command()

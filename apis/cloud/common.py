@@ -243,6 +243,8 @@ class TaskStatus(ApiModel):
     """Why it does not run yet."""
     last_handled_retry: str = ""
     """The value of the annotation that requests a retry when it was last carried out."""
+    last_handled_reconcile: str = ""
+    """The value of the annotation that requests a run of unchanged inputs when it was last carried out."""
 
 
 class Expectation(ApiModel):

@@ -36,6 +36,8 @@ RETRY: Final = f"{GROUP}/retry"
 """Annotation: a new value requests another attempt after a failure; any text."""
 CANCEL: Final = f"{GROUP}/cancel"
 """Annotation of a subresource: the id of a run. It is cancelled, and nothing follows it by itself."""
+RECONCILE: Final = f"{GROUP}/reconcile"
+"""Annotation of a subresource: a new value requests a run of inputs that are carried out already; any text."""
 CONTROL_PLANE_MODE: Final = f"{GROUP}/control-plane-mode"
 """Annotation of an instance: "false" takes it, with its subresources, out of management."""
 
@@ -74,6 +76,7 @@ CONTROL: Final = frozenset(
         PAUSED,
         RETRY,
         CANCEL,
+        RECONCILE,
         CONTROL_PLANE_MODE,
         SUPERSEDED,
         DELETION_PROTECTION,

@@ -66,6 +66,8 @@ class Situation:
     """Whether a version of the instance runs, which a run may change."""
     retry: str = ""
     """The annotation that requests another attempt."""
+    reconcile: str = ""
+    """The annotation that requests a run of inputs that are carried out already."""
     cancel: str = ""
     """The id of the run that a person cancelled; empty: none was."""
     period: float | None = None
@@ -95,6 +97,12 @@ class Situation:
     def retry_asked(self) -> bool:
         """Whether another attempt was asked for and not given yet."""
         return bool(self.retry) and self.retry != self.status.last_handled_retry
+
+    @property
+    def reconcile_asked(self) -> bool:
+        """Whether a run of unchanged inputs was asked for and not given yet. A task that runs once has none."""
+        handled = self.status.last_handled_reconcile
+        return bool(self.reconcile) and self.reconcile != handled and not self.definition.once
 
     def is_cancelled(self, run: TaskRun) -> bool:
         """Whether a person cancelled that run."""

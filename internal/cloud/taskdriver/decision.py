@@ -224,6 +224,7 @@ def begin(s: Situation, wanted: Identity, found: Sequence[Run], traceparent: str
     queued = status.waiting is not None
     status.waiting = None
     status.last_handled_retry = s.retry or status.last_handled_retry
+    status.last_handled_reconcile = s.reconcile or status.last_handled_reconcile
     run = adopted if adopted is not None else _intent(s, wanted, traceparent)
     replace_run(status, run, history=s.definition.history)
     live, old = _beside(status, found)
@@ -372,7 +373,7 @@ def _after(s: Situation, status: TaskStatus) -> float | None:
     """Seconds until there is something to do, once a run has ended."""
     then = next_run(s, status)
     if isinstance(then, Rest):
-        return s.pace.at_once if s.retry_asked else _until(s, then.until)
+        return s.pace.at_once if s.retry_asked or s.reconcile_asked else _until(s, then.until)
     return s.pace.at_once
 
 

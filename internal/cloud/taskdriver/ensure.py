@@ -21,6 +21,7 @@ from internal.cloud.change_holds import is_held
 from internal.cloud.concurrency import Claim, Denial
 from internal.cloud.labels import (
     CANCEL,
+    RECONCILE,
     RETRY,
     RUNS_FINALIZER,
     is_superseded_upgrade,
@@ -165,6 +166,7 @@ def _situation(tools: Tools, options: EnsureOptions[R]) -> Situation:
         hold=options.hold,
         deployed=options.deployed,
         retry=annotations.get(RETRY, ""),
+        reconcile=annotations.get(RECONCILE, ""),
         cancel=annotations.get(CANCEL, ""),
         period=options.period if options.period is not None else definition.period,
         told=tools.told,

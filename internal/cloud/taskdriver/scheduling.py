@@ -13,7 +13,7 @@ from internal.cloud.taskdriver.context import (
     Situation,
     Wanted,
 )
-from internal.cloud.taskdriver.inputs import is_carried_out
+from internal.cloud.taskdriver.inputs import is_carried_out, is_fulfilled
 from internal.cloud.taskdriver.record import Identity, covers, last_attempt, retry_time, tries_of
 from internal.cloud.tasks.definition import Supersede
 
@@ -28,7 +28,7 @@ def next_run(s: Situation, status: TaskStatus, *, made_something: bool = False) 
     stopped = s.superseded or s.held is not None
     if s.paused or (stopped and not s.deleting) or (s.deleting and s.leaving is Leaving.HOLD):
         return Rest()
-    if not s.deleting and is_done(s, status):
+    if not s.deleting and is_done(s, status) and not s.reconcile_asked:
         return Rest(None if s.slot is None else s.slot.end)
     identity = s.first_attempt()
     identity = replace(identity, attempt=last_attempt(status, identity) + 1)
@@ -40,7 +40,7 @@ def next_run(s: Situation, status: TaskStatus, *, made_something: bool = False) 
 
 def _again(s: Situation, status: TaskStatus, last: TaskRun, identity: Identity) -> Next:
     """After an attempt at the same thing that did not succeed."""
-    if s.retry_asked:
+    if s.retry_asked or s.reconcile_asked:
         return Wanted(identity)
     due = next_attempt_time(s, status, last)
     slot_end = None if s.slot is None else s.slot.end
@@ -63,14 +63,14 @@ def _earlier(one: datetime, other: datetime | None) -> datetime:
 
 
 def is_done(s: Situation, status: TaskStatus) -> bool:
-    """Whether the current inputs are carried out, in the current slot."""
+    """Whether the current inputs are carried out, in the current slot, and no later run of them failed."""
     done = status.succeeded
     if done is None:
         return False
     if s.definition.once:
         return True
     in_slot = s.slot is None or covers(done.slot, s.slot)
-    return in_slot and is_carried_out(status, s.inputs)
+    return in_slot and is_fulfilled(status, s.inputs, once=False)
 
 
 def is_held_change(s: Situation, status: TaskStatus) -> bool:

@@ -1,4 +1,4 @@
-"""`manager instance cancel`, typed against an API server."""
+"""`manager instance cancel` and `reconcile`, typed against an API server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from apis.cloud import InstanceKubernetes, InstanceTerraform, TaskState
 from ctrlruntime.envtest import Environment
-from internal.cloud.labels import CANCEL, INSTANCE
+from internal.cloud.labels import CANCEL, INSTANCE, RECONCILE
 from internal.cloud.subresources import SUBRESOURCES
 from tests.cloud.ephemeral.test_commands import Terminal
 
@@ -34,10 +34,12 @@ async def running(
     await terminal.client.patch_status(kind, name, {"status": status}, namespace="default")
 
 
-async def annotation(terminal: Terminal, kind: type[Any], *, instance: str = "acme") -> str | None:
+async def annotation(
+    terminal: Terminal, kind: type[Any], key: str = CANCEL, *, instance: str = "acme"
+) -> str | None:
     name = f"{instance}-{kind.__name__.lower()}"
     found = await terminal.client.get(kind, name, namespace="default")
-    return (found.metadata.annotations or {}).get(CANCEL)
+    return (found.metadata.annotations or {}).get(key)
 
 
 async def test_every_run_under_way_of_the_instance_alone(terminal: Terminal) -> None:
@@ -68,3 +70,26 @@ async def test_nothing_under_way_is_an_error_that_names_the_next_step(terminal: 
     assert "acme: run terraform-0 is not under way; `manager instance describe acme`" in refused
     refused = await terminal.refused("instance", "cancel", "nobody")
     assert "nobody: nothing is under way" in refused
+
+
+async def test_reconcile_requests_a_run_of_each_subresource(terminal: Terminal) -> None:
+    done = TaskState.DONE.value
+    await running(terminal, InstanceTerraform, "terraform-1", state=done)
+    await running(terminal, InstanceKubernetes, "kubernetes-1", state=done)
+    await running(terminal, InstanceTerraform, "terraform-2", instance="other", state=done)
+    shown = await terminal.types("instance", "reconcile", "acme")
+    assert sorted(shown.splitlines()) == [
+        "InstanceKubernetes acme-instancekubernetes: a run is requested",
+        "InstanceTerraform acme-instanceterraform: a run is requested",
+    ]
+    first = await annotation(terminal, InstanceTerraform, RECONCILE)
+    assert first is not None
+    assert await annotation(terminal, InstanceTerraform, RECONCILE, instance="other") is None
+    await terminal.types("instance", "reconcile", "acme", "--kind", "InstanceTerraform")
+    assert await annotation(terminal, InstanceTerraform, RECONCILE) != first
+    assert await annotation(terminal, InstanceKubernetes, RECONCILE) == first
+
+
+async def test_reconcile_without_such_a_subresource_is_an_error(terminal: Terminal) -> None:
+    refused = await terminal.refused("instance", "reconcile", "acme", "--kind", "InstancePlan")
+    assert "acme: it has no InstancePlan to reconcile" in refused
