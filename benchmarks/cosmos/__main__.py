@@ -34,7 +34,6 @@ from benchmarks.frame import (
     writes_of,
 )
 from ctrlruntime.envtest import Environment
-from ctrlruntime.envtest.nodes.addresses import PodNetwork
 from ctrlruntime.generate.discovery import find_kinds, load
 from tests.cosmos.servers.comet import CometNodes
 from tests.cosmos.servers.snapshotcrds import SNAPSHOT_CRDS
@@ -237,7 +236,6 @@ async def bench(sets: int, replicas: int, minutes: float, still: float) -> list[
                 "embedded-process",
                 proxy=True,
                 nodes=True,
-                pod_network=PodNetwork.LOOPBACK,
                 folder=folder,
             ) as environment,
             CometNodes.start(environment.client("envtest")) as nodes,

@@ -28,7 +28,6 @@ from ctrlruntime.envtest.backends import (
     SignsClients,
 )
 from ctrlruntime.envtest.kubeconfig import mark_server, write_kubeconfig
-from ctrlruntime.envtest.nodes.addresses import PodNetwork
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Proxy, ProxyOptions, server_context
 from ctrlruntime.envtest.server.certificates import Authority
@@ -62,8 +61,7 @@ class Environment:
     RBAC by default where the server is a real one, AlwaysAllow where it is embedded. `users` are names (administrators then)
     or Users. With `proxy` (True or ProxyOptions) all users but the environment's own reach the
     server through `env.proxy`. With `nodes` simulated nodes run as a process; `run_local` lets
-    them run the commands of annotated Pods, and `pod_network` decides where the addresses of Pods
-    lead. kubectl sends no token over plain http: where
+    them run the commands of annotated Pods. kubectl sends no token over plain http: where
     its user matters, use `tls`. `folder` keeps logs and kubeconfigs; without
     one they go with the environment.
     """
@@ -79,7 +77,6 @@ class Environment:
         nodes: bool = False,
         pods: bool = True,
         run_local: bool = False,
-        pod_network: PodNetwork = PodNetwork.NOWHERE,
         folder: Path | None = None,
         server: dict[str, Any] | None = None,
     ) -> None:
@@ -93,7 +90,6 @@ class Environment:
         self._with_nodes = nodes
         self._pods = pods
         self._run_local = run_local
-        self._pod_network = pod_network
         self._folder_given = folder
         self._folder: Path | None = None
         self._server_options = dict(server or {})
@@ -291,8 +287,6 @@ class Environment:
         command += ["--kubeconfig", str(self.kubeconfig(NODES))]
         command += [] if self._pods else ["--no-pods"]
         command += ["--run-local"] if self._run_local else []
-        if self._pod_network is not PodNetwork.NOWHERE:
-            command += ["--pod-network", self._pod_network.value]
         self.nodes = await ChildProcess.start(command, log=self.folder / "nodes.log")
         self._stack.push_async_callback(self.nodes.stop)
 

@@ -23,7 +23,6 @@ from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import BadRequest, Invalid, NotFound
 from ctrlruntime.envtest import Environment
-from ctrlruntime.envtest.nodes.addresses import PodNetwork
 from ctrlruntime.envtest.proxy import LogEntry, Mark
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
@@ -80,9 +79,8 @@ class Harness:
         cls, folder: Path, *, nodes: bool = False, manager: bool = True, parts: Parts | None = None
     ) -> AsyncIterator[Self]:
         """Start the server, with simulated nodes if wanted, and the manager, which ends first."""
-        network = {"nodes": True, "pod_network": PodNetwork.LOOPBACK} if nodes else {}
         async with (
-            Environment(proxy=True, folder=folder, **network) as env,  # type: ignore[arg-type]
+            Environment(proxy=True, folder=folder, nodes=nodes) as env,
             contextlib.AsyncExitStack() as stack,
         ):
             await env.install_crds(*crds().values(), *SNAPSHOT_CRDS)

@@ -1,10 +1,13 @@
-"""Addresses of simulated Pods. No I/O."""
+"""Addresses of simulated Pods, all of them on loopback (127.128.0.0/9). No I/O.
+
+A request to a simulated Pod reaches this machine, never a host of the network that it is in. Who listens at all addresses
+can play the Pods, and distinguish them by the address that a connection came to.
+"""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any
 
 Key = tuple[str, str]
@@ -13,23 +16,13 @@ Key = tuple[str, str]
 _HOSTS = 254
 """Addresses in a network of 24 bits, without its first and its last."""
 _NETWORKS = 127 * 256
-"""Networks of 24 bits that are used of either range."""
-
-
-class PodNetwork(StrEnum):
-    """What becomes of a connection to a simulated Pod."""
-
-    NOWHERE = "nowhere"
-    """No host is there: 10.128.0.0/9."""
-    LOOPBACK = "loopback"
-    """It reaches this machine (127.128.0.0/9). Whoever listens there can tell Pods by the address."""
+"""Networks of 24 bits in the range."""
 
 
 class PodAddresses:
     """Gives each Pod an address that no other Pod has while it exists."""
 
-    def __init__(self, network: PodNetwork) -> None:
-        self._first = 127 if network is PodNetwork.LOOPBACK else 10
+    def __init__(self) -> None:
         self._by_pod: dict[Key, tuple[str, str]] = {}
         self._taken: set[str] = set()
 
@@ -60,4 +53,4 @@ class PodAddresses:
 
     def _address(self, number: int) -> str:
         network, host = divmod(number % (_NETWORKS * _HOSTS), _HOSTS)
-        return f"{self._first}.{128 + network // 256}.{network % 256}.{1 + host}"
+        return f"127.{128 + network // 256}.{network % 256}.{1 + host}"

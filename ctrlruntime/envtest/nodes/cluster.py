@@ -13,7 +13,7 @@ from ctrlruntime.cache.cached import CachedClient
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.client.patches import PatchType
-from ctrlruntime.envtest.nodes.addresses import PodAddresses, PodNetwork
+from ctrlruntime.envtest.nodes.addresses import PodAddresses
 from ctrlruntime.envtest.nodes.kinds import POD, Manifest
 from ctrlruntime.envtest.nodes.podshape import PodView
 from ctrlruntime.envtest.nodes.status import difference
@@ -31,7 +31,7 @@ class NodeOptions:
     Without `pods` workloads become ready by one status write each, with no ReplicaSet and no Pod.
     `start_delay` is how long a Pod stays Pending. `run_local` runs commands of Pods that ask for
     it; only for servers that the environment itself started. `namespaces` are those looked after,
-    None for all. `pod_network` decides where the addresses of Pods lead.
+    None for all.
     """
 
     pods: bool = True
@@ -39,7 +39,6 @@ class NodeOptions:
     run_local: bool = False
     workers: int = 4
     namespaces: tuple[str, ...] | None = None
-    pod_network: PodNetwork = PodNetwork.NOWHERE
 
 
 class Cluster:
@@ -57,7 +56,7 @@ class Cluster:
         self.cache = cache
         self.client = client
         self.options = options
-        self.addresses = PodAddresses(options.pod_network)
+        self.addresses = PodAddresses()
         self.now = clock
         self.random = source or random.Random()  # noqa: S311 - names of Pods are no secrets
 

@@ -10,7 +10,6 @@ import msgspec
 
 from ctrlruntime.client.config import Config
 from ctrlruntime.envtest.kubeconfig import is_marked
-from ctrlruntime.envtest.nodes.addresses import PodNetwork
 from ctrlruntime.envtest.nodes.cluster import NodeOptions
 from ctrlruntime.envtest.nodes.program import SimulatedNodes
 from ctrlruntime.envtest.process import report_ready
@@ -27,7 +26,6 @@ class Settings:
     run_local: bool
     workers: int
     namespace: tuple[str, ...]
-    pod_network: PodNetwork
     ready: str | None
 
 
@@ -45,7 +43,6 @@ async def serve(settings: Settings) -> None:
         run_local=settings.run_local,
         workers=settings.workers,
         namespaces=settings.namespace or None,
-        pod_network=settings.pod_network,
     )
     nodes = SimulatedNodes(config, options, kubeconfig=settings.kubeconfig)
     async with nodes.running():
@@ -66,12 +63,6 @@ async def serve(settings: Settings) -> None:
 @click.option("--run-local", is_flag=True, help="Run commands of Pods annotated for it, here.")
 @click.option("--workers", default=4, help="Concurrent reconciles of each kind.")
 @click.option("--namespace", multiple=True, help="Look after this one only. Repeatable.")
-@click.option(
-    "--pod-network",
-    type=click.Choice([each.value for each in PodNetwork]),
-    default=PodNetwork.NOWHERE.value,
-    help="Where the addresses of Pods lead.",
-)
 @click.option("--ready", help="File that gets one line of JSON once everything is watched.")
 def main(**options: object) -> None:
     """Run simulated nodes: workloads progress, only annotated Pods really run."""

@@ -18,7 +18,6 @@ import pytest
 
 from apis.cosmos import ScheduledVolumeSnapshot
 from ctrlruntime.envtest import Environment
-from ctrlruntime.envtest.nodes.addresses import PodNetwork
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Match
 from internal.cosmos.labels import NODE
@@ -70,7 +69,6 @@ class Scene:
             users=("admin", "manager", "csi"),
             proxy=True,
             nodes=True,
-            pod_network=PodNetwork.LOOPBACK,
             folder=folder,
         )
         async with AsyncExitStack() as stack:

@@ -24,7 +24,6 @@ from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
-from ctrlruntime.envtest.nodes.addresses import PodNetwork
 from ctrlruntime.envtest.proxy import LogEntry, Mark
 from ctrlruntime.envtest.users import User, administrator
 from ctrlruntime.manager import Manager, ManagerOptions
@@ -78,7 +77,6 @@ class World:
             authorization="RBAC",
             proxy=True,
             nodes=True,
-            pod_network=PodNetwork.LOOPBACK,
             folder=folder,
         )
         async with (

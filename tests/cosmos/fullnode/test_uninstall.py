@@ -15,7 +15,6 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import AlreadyExists
 from ctrlruntime.envtest.eventually import eventually_gone, eventually_holds
-from ctrlruntime.envtest.nodes.addresses import PodNetwork
 from ctrlruntime.envtest.users import administrator
 from internal.cosmos.labels import APPROVE_DELETION, FINALIZER
 from tests.backends import SharedServer
@@ -48,7 +47,6 @@ async def on_real_server(server: SharedServer, folder: Path) -> AsyncIterator[Wo
         users=(administrator("envtest"), administrator("manager")),
         proxy=True,
         nodes=True,
-        pod_network=PodNetwork.LOOPBACK,
         folder=folder,
     )
     async with environment as env, CometNodes.start(env.client("envtest")) as comet:

@@ -14,7 +14,6 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Forbidden
 from ctrlruntime.envtest import Environment
-from ctrlruntime.envtest.nodes.addresses import PodNetwork
 from ctrlruntime.envtest.users import User, administrator
 from tests.backends import SharedServer
 from tests.cosmos.fullnode.harness import KINDS, OPTIONS, Place, World
@@ -44,7 +43,6 @@ class Theatre(World):
             users=(administrator("admin"), administrator("csi"), User(name="manager")),
             proxy=True,
             nodes=True,
-            pod_network=PodNetwork.LOOPBACK,
             folder=folder,
         )
         async with contextlib.AsyncExitStack() as stack:

@@ -4,7 +4,7 @@
         nodes.node("chain-0").height = 12
         nodes.node("chain-1").unreachable = True
 
-Pods have addresses on loopback (`PodNetwork.LOOPBACK`). The server listens at all of them and tells Pods apart by
+Simulated Pods have addresses on loopback. The server listens at all of them and tells Pods apart by
 the address that a connection came to, so Pods name `nodes.port` as `rpc` and as `health`.
 """
 
