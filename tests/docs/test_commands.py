@@ -232,10 +232,11 @@ async def a_manager_with_one_tenant(run: Run) -> None:
         raise AssertionError(f"{error}\n{manager.log_tail()}") from error
 
 
+DEMO = in_another_terminal(until="tenants are ready")
 DOCUMENTS: dict[str, Document] = {
     "README.md": Document(
         steps=(
-            in_another_terminal(until="tenants are ready"),
+            DEMO,
             shell,
             shell,
             the_test_command,
@@ -256,6 +257,26 @@ DOCUMENTS: dict[str, Document] = {
             shell,
         )
     ),
+    "docs/tutorials/first-tenant.md": Document(
+        steps=(DEMO, shell, shell, saved_as("mailbox.yaml"), *(shell,) * 5), checkout=True
+    ),
+    "docs/tutorials/first-instance.md": Document(steps=(DEMO, *(shell,) * 6), checkout=True),
+    "docs/tutorials/first-chain.md": Document(
+        steps=(
+            DEMO,
+            saved_as("chain.py"),
+            in_another_terminal(until="answering"),
+            *(shell,) * 5,
+        ),
+        checkout=True,
+    ),
+    "docs/tutorials/fleet-rollout.md": Document(
+        steps=(DEMO, shell, saved_as("release.yaml"), *(shell,) * 4), checkout=True
+    ),
+    "docs/how-to/tls.md": Document(steps=(applied,)),
+    "docs/how-to/cert-manager.md": Document(steps=(applied,)),
+    "docs/how-to/external-secrets.md": Document(steps=(applied,)),
+    "docs/how-to/debug-a-template.md": Document(steps=(shell,) * 3, checkout=True),
     "docs/tenancy.md": Document(
         steps=(
             shell,
