@@ -1,7 +1,8 @@
 """Pages of the documentation site that are made from the code while it is built: a hook of mkdocs.
 
 `reference/kinds/KIND.md` has every field of a kind, from the CRDs in config/crd; `reference/commands.md` every command of
-`manager` with its options; `reference/python/PACKAGE.md` what a package of ctrlruntime exports, from its docstrings. The first page is README.md.
+`manager` with its options; `reference/metrics.md` every metric; `reference/python/PACKAGE.md` what a package of ctrlruntime exports, from its docstrings;
+`operations/alerts.md` every alert with its runbook. The first page is README.md.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from manager.cli import main
+from manager.metric_catalogue import PARTS, families
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = (
@@ -71,6 +73,8 @@ def pages() -> Iterator[tuple[str, str]]:
         "reference/commands.md",
         "# Commands and flags\n\n" + "\n".join(command_sections(main, "manager")),
     )
+    yield "reference/metrics.md", metrics_page()
+    yield "operations/alerts.md", alerts_page()
     for page, file in (
         ("index.md", "README.md"),
         ("contributing.md", "CONTRIBUTING.md"),
@@ -88,7 +92,7 @@ def within(text: str) -> str:
     """Return a text from the repository's root with its links as they are on the site: what is no page becomes a path."""
     text = text.replace("](docs/", "](").replace("](CONTRIBUTING.md)", "](contributing.md)")
     return re.sub(
-        r"\[([^]]+)\]\((?!https?:|#)([^)#]+)\)",
+        r"(?<!!)\[([^]]+)\]\((?!https?:|#)([^)#]+)\)",
         lambda m: m[0] if m[2].endswith(".md") else f"{m[1]} (`{m[2]}`)",
         text,
     )
@@ -156,6 +160,47 @@ def _about(field: dict[str, Any], *, required: bool) -> str:
         for rule in field.get("x-kubernetes-validations", ())
     ]
     return " ".join(part for part in said if part)
+
+
+def metrics_page() -> str:
+    """Return the page of all metrics, by system."""
+    found = list(families())
+    lines = ["# Metrics", "", "Served on `/metrics`, in the format of Prometheus.", ""]
+    for system in PARTS:
+        lines += [f"## {system}", "", "| metric | type | |", "|---|---|---|"]
+        lines += [
+            _row(
+                f"`{each.name}{'_total' if each.kind == 'counter' else ''}`",
+                each.kind,
+                each.text,
+            )
+            for each in found
+            if each.system == system
+        ] + [""]
+    return "\n".join(lines)
+
+
+def alerts_page() -> str:
+    """Return the page of all alerts, with their expressions and runbooks."""
+    rules = yaml.safe_load((ROOT / "config" / "prometheus" / "rules.yaml").read_text())
+    lines = ["# Alerts", "", "The rules of `config/prometheus`, each with a runbook.", ""]
+    for group in rules["spec"]["groups"]:
+        lines += [
+            f"## {group['name']}",
+            "",
+            "| alert | severity | after | means |",
+            "|---|---|---|---|",
+        ]
+        lines += [
+            _row(
+                f"[{rule['alert']}](../runbooks/{rule['alert']}.md)",
+                rule["labels"]["severity"],
+                rule.get("for", "at once"),
+                rule["annotations"]["summary"],
+            )
+            for rule in group["rules"]
+        ] + [""]
+    return "\n".join(lines)
 
 
 def command_sections(

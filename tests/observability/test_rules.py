@@ -14,16 +14,9 @@ from prometheus_client import CollectorRegistry
 
 from apis.cloud import Phase, TaskOutcome
 from apis.cosmos import FullNodePhase, SnapshotPhase
-from ctrlruntime.manager.metrics import Metrics
-from internal.cloud.rollouts.metrics import RolloutMetrics
 from internal.cloud.taskdriver.deps import TaskMetrics
-from internal.cosmos.cache.metrics import STATES, CacheMetrics
-from internal.cosmos.fullnode.metrics import NodeSetMetrics
-from internal.cosmos.selfheal.metrics import SelfHealMetrics
-from internal.cosmos.snapshots.metrics import SnapshotMetrics
-from internal.fleet.metrics import FleetMetrics
-from manager.controllers.orphan_sweep import SweepMetrics
-from manager.controllers.task_settings import valid_gauge
+from internal.cosmos.cache.metrics import STATES
+from manager.metric_catalogue import registries
 
 ROOT: Final = Path(__file__).parents[2]
 RULES: Final = yaml.safe_load((ROOT / "config/prometheus/rules.yaml").read_text())
@@ -87,18 +80,8 @@ def selectors(node: Any) -> list[Any]:
 @pytest.fixture(scope="module")
 def series() -> dict[str, set[str]]:
     """The names that the manager serves, with their labels."""
-    registry = Metrics().registry
-    TaskMetrics(registry)
-    RolloutMetrics(registry)
-    CacheMetrics(registry)
-    SelfHealMetrics(registry)
-    NodeSetMetrics(registry)
-    SnapshotMetrics(registry)
-    FleetMetrics(registry)
-    SweepMetrics(registry)
-    valid_gauge(registry)
     found: dict[str, set[str]] = {}
-    for family in registry.collect():
+    for family in (family for registry in registries().values() for family in registry.collect()):
         labels = set(getattr(family, "_labelnames", ())) or LABELS.get(family.name, set())
         for suffix, more in SUFFIXES.get(family.type, {"": set()}).items():
             found[family.name + suffix] = labels | more

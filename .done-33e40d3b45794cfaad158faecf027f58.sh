@@ -1,0 +1,1 @@
+export KUBECONFIG=/tmp/tmpdfgm5_ob/admin.kubeconfig

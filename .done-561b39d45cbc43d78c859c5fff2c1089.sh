@@ -1,0 +1,1 @@
+kubectl describe tenant tenant-01-web-app

@@ -1,0 +1,1 @@
+export KUBECONFIG=/tmp/tmpxk_txs9p/admin.kubeconfig

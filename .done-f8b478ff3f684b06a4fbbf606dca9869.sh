@@ -1,0 +1,1 @@
+kubectl delete deployment tenant-01-web
