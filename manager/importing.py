@@ -15,6 +15,7 @@ from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.errors import APIError, Conflict, NoKindMatch, NotFound
 from ctrlruntime.resources.desired import Desired
+from ctrlruntime.resources.field_changes import FieldChange, field_changes
 from ctrlruntime.resources.ownership import OWNER, OWNER_UID, Owner
 from internal.tenancy.builder import VariablesError, build, variables_of
 from internal.tenancy.graph import GraphError
@@ -29,7 +30,6 @@ from internal.tenancy.importing import (
     undo_patch,
 )
 from internal.tenancy.labels import FIELD_MANAGER, kinds_of
-from internal.tenancy.plan_diff import FieldChange, field_changes
 from internal.tenancy.policies import CREATED_ONCE
 from internal.tenancy.privileges import Privileges
 from internal.tenancy.rendering import Renderer

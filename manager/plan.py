@@ -14,7 +14,7 @@ from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.client.kubeconfig import ConfigError
 from ctrlruntime.manager.logs import make_logger
-from internal.tenancy.fleet_plan import FleetPlan
+from ctrlruntime.resources.change_plan import ChangePlan
 from internal.tenancy.fleet_planner import PlanError
 from internal.tenancy.sources import SourceError
 from manager.cluster_flags import cluster_options
@@ -87,7 +87,7 @@ def plan(
         protected_namespaces=protected_namespaces,
     )
 
-    async def planned() -> FleetPlan:
+    async def planned() -> ChangePlan:
         wanted = PlanRequest(
             namespace=namespace,
             registry=registry or "",

@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from internal.tenancy.fleet_plan import Affected, FleetPlan, Group, Verb
-from internal.tenancy.plan_diff import FieldChange
+from ctrlruntime.resources.change_plan import Affected, ChangePlan, Group, Verb, Wording
+from ctrlruntime.resources.field_changes import FieldChange
 
 NAMED = 10
-"""Rows that a line names."""
+"""Rows or instances that a line names."""
 LONGEST_VALUE = 200
 _VERBS = {
     Verb.CREATE: "to create",
@@ -22,49 +22,55 @@ _VERBS = {
 }
 
 
-def text(plan: FleetPlan) -> str:
+def text(plan: ChangePlan) -> str:
     """Return the plan for a terminal."""
-    lines = [f"Registry {plan.namespace}/{plan.registry}: {_count(plan.rows, 'row')}", ""]
+    lines = [f"{_subject(plan)}: {_count(plan.total, plan.wording.unit)}", ""]
     for group in plan.groups:
         lines += [_head(group), *(f"    {line}" for line in _diff(group)), ""]
-    lines += _affected("Held:", plan.held)
-    lines += _affected("Rows that fail:", plan.failures)
+    unit, failing = plan.wording.unit, plan.wording.failing
+    lines += _affected("Held:", plan.held, unit)
+    lines += _affected(f"{failing}:", plan.failures, unit)
     lines += [f"Note: {note}" for note in plan.notes]
     return "\n".join([*lines, summary(plan)]) + "\n"
 
 
-def markdown(plan: FleetPlan) -> str:
+def markdown(plan: ChangePlan) -> str:
     """Return the plan as a comment of a pull request."""
-    lines = [f"### Plan of registry `{plan.namespace}/{plan.registry}`", "", summary(plan), ""]
+    lines = [f"### Plan of {_escaped(_subject(plan))}", "", summary(plan), ""]
     for group in plan.groups:
         lines += ["<details>", f"<summary>{_escaped(_head(group))}</summary>", ""]
         if group.changes:
             lines += ["```diff", *_diff(group), "```", ""]
         lines += ["</details>", ""]
-    for title, found in (("Held", plan.held), ("Rows that fail", plan.failures)):
+    for title, found in (("Held", plan.held), (plan.wording.failing, plan.failures)):
         if found:
-            lines += [f"**{title}**", "", *(f"- {_escaped(_sentence(each))}" for each in found), ""]
+            lines += [
+                f"**{title}**",
+                "",
+                *(f"- {_escaped(_sentence(each, plan.wording.unit))}" for each in found),
+                "",
+            ]
     lines += [f"> {_escaped(note)}" for note in plan.notes]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def as_json(plan: FleetPlan) -> str:
+def as_json(plan: ChangePlan) -> str:
     """Return the plan for programs, with all objects of each group."""
     made = {
-        "registry": plan.registry,
+        _camel(plan.wording.subject): plan.name,
         "namespace": plan.namespace,
-        "rows": plan.rows,
+        f"{plan.wording.unit}s": plan.total,
         "counts": {verb.value: plan.count(verb) for verb in Verb},
         "writes": plan.writes,
-        "groups": [_group(each) for each in plan.groups],
-        "held": [_of_affected(each) for each in plan.held],
-        "failures": [_of_affected(each) for each in plan.failures],
+        "groups": [_group(each, plan.wording) for each in plan.groups],
+        "held": [_of_affected(each, plan.wording) for each in plan.held],
+        "failures": [_of_affected(each, plan.wording) for each in plan.failures],
         "notes": plan.notes,
     }
     return json.dumps(made, indent=2) + "\n"
 
 
-def summary(plan: FleetPlan) -> str:
+def summary(plan: ChangePlan) -> str:
     """Return the counts in one line."""
     if plan.is_empty:
         return "No changes."
@@ -75,6 +81,14 @@ def summary(plan: FleetPlan) -> str:
         if found
     ]
     return f"Plan: {', '.join(counts)}; {_count(plan.writes, 'write')}."
+
+
+def _subject(plan: ChangePlan) -> str:
+    return f"{plan.wording.subject} {plan.namespace}/{plan.name}"
+
+
+def _camel(kind: str) -> str:
+    return kind[:1].lower() + kind[1:]
 
 
 def _head(group: Group) -> str:
@@ -144,17 +158,17 @@ def _short(value: Any) -> str:
     return shown if len(shown) <= LONGEST_VALUE else f"{shown[:LONGEST_VALUE]}…"
 
 
-def _affected(title: str, found: list[Affected]) -> list[str]:
-    return [title, *(f"  {_sentence(each)}" for each in found), ""] if found else []
+def _affected(title: str, found: list[Affected], unit: str) -> list[str]:
+    return [title, *(f"  {_sentence(each, unit)}" for each in found), ""] if found else []
 
 
-def _sentence(item: Affected) -> str:
+def _sentence(item: Affected, unit: str) -> str:
     place = " ".join(filter(None, (item.template, item.resource)))
-    rows = ""
-    if item.uids:
-        more = f", {len(item.uids) - NAMED:,} more" if len(item.uids) > NAMED else ""
-        rows = f" ({_count(len(item.uids), 'row')}: {', '.join(item.uids[:NAMED])}{more})"
-    return f"{place}: {item.message}{rows}" if place else f"{item.message}{rows}"
+    units = ""
+    if item.units:
+        more = f", {len(item.units) - NAMED:,} more" if len(item.units) > NAMED else ""
+        units = f" ({_count(len(item.units), unit)}: {', '.join(item.units[:NAMED])}{more})"
+    return f"{place}: {item.message}{units}" if place else f"{item.message}{units}"
 
 
 def _count(number: int, noun: str) -> str:
@@ -165,7 +179,7 @@ def _escaped(line: str) -> str:
     return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _group(group: Group) -> dict[str, Any]:
+def _group(group: Group, wording: Wording) -> dict[str, Any]:
     return {
         "verb": group.verb.value,
         "kind": str(group.kind),
@@ -185,17 +199,17 @@ def _group(group: Group) -> dict[str, Any]:
         "confirmed": group.confirmed,
         "refusal": group.refusal,
         "members": [
-            {"tenant": each.tenant, "namespace": each.namespace, "name": each.name}
+            {wording.owner: each.owner, "namespace": each.namespace, "name": each.name}
             for each in group.members
         ],
     }
 
 
-def _of_affected(item: Affected) -> dict[str, Any]:
+def _of_affected(item: Affected, wording: Wording) -> dict[str, Any]:
     return {
         "template": item.template,
         "resource": item.resource,
         "message": item.message,
         "count": item.count,
-        "uids": item.uids,
+        f"{wording.key}s": item.units,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -14,14 +15,15 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.controller.annotations import is_paused
 from ctrlruntime.resources import Desired, Owner, Ownership, Reason
+from ctrlruntime.resources.change_plan import ChangePlan, Context, Group, Grouping, Verb, Wording
 from ctrlruntime.resources.dry_run import Operation, PlannedWrite
+from ctrlruntime.resources.field_changes import FieldChange, field_changes
 from internal.tenancy.children import OWNER_INDEX
 from internal.tenancy.compiled_templates import Blueprints
-from internal.tenancy.fleet_plan import Context, FleetPlan, Group, Grouping, Verb
+from internal.tenancy.naming import LOCAL
 from internal.tenancy.neighbours import taking_over
 from internal.tenancy.outcome import refusal
 from internal.tenancy.plan import Plan
-from internal.tenancy.plan_diff import FieldChange, field_changes
 from internal.tenancy.plan_inputs import DesiredTenant, ExistingTenant
 from internal.tenancy.removal_decisions import Place
 from internal.tenancy.replacement_marks import predecessors_of
@@ -31,6 +33,9 @@ from internal.tenancy.tenant_planner import PlannedTenant, TenantPlanner, lost_f
 from internal.tenancy.tenants import TenantBuilder
 from internal.tenancy.values import SECRET, SensitiveValues, secret_name
 
+WORDING: Final = Wording(
+    subject="Registry", unit="row", owner="tenant", key="uid", failing="Rows that fail"
+)
 NAMED = 10
 """Rows that a sentence on rows in doubt names."""
 _OF_THE_ROW = ("uid", "templateRef", "registryId", "variables", "sensitiveVariables")
@@ -50,14 +55,16 @@ class FleetPlanner:
     values: SensitiveValues
     grouping: Grouping
 
-    async def plan(self, entry: Entry, reading: Reading | None, template: str = "") -> FleetPlan:
+    async def plan(self, entry: Entry, reading: Reading | None, template: str = "") -> ChangePlan:
         """Return the plan of a registry, or of one template of it.
 
         `reading`: the rows of its source; None takes those of the existing tenants. Raises PlanError.
         """
         registry = _typed(entry)
         rows = reading if reading is not None else await self._rows_of_tenants(entry)
-        found = FleetPlan(registry=entry.name, namespace=entry.namespace, rows=rows.total)
+        found = ChangePlan(
+            wording=WORDING, name=entry.name, namespace=entry.namespace, total=rows.total
+        )
         decided = await self.sync.decide(registry, entry, rows, self.sync.guard(registry, entry))
         made, lost = await self.sync.without_lost_templates(decided.plan, entry)
         made, paused = self.sync.without_paused(made, decided.paused, entry.namespace)
@@ -241,7 +248,8 @@ class FleetPlanner:
         reasons = {item.name: item.reason for item in made.deletes} | replaced
         verb = Verb.REPLACE if tenant.name in replaced else Verb.DELETE
         context = Context(
-            tenant=tenant.name,
+            owner=tenant.name,
+            unit=tenant.uid,
             template=tenant.template,
             values={**tenant.variables, "uid": tenant.uid},
         )
@@ -268,7 +276,7 @@ class FleetPlanner:
 
     def _taken_over(self) -> frozenset[Place]:
         """Return the objects that other tenants adopt by this plan."""
-        return frozenset(self.grouping.adopted)
+        return frozenset((*each, LOCAL) for each in self.grouping.adopted)
 
     async def _live(self, entry: Entry | None) -> tuple[Tenant | None, Mapping[str, str] | None]:
         """Return a tenant as it exists, with its sensitive values."""
@@ -289,7 +297,7 @@ class FleetPlanner:
 
     # -- confirmation ----------------------------------------------------------------------------
 
-    async def confirm(self, found: FleetPlan) -> None:
+    async def confirm(self, found: ChangePlan) -> None:
         """Send the first change of each group as a dry run, and record the answer."""
         made = {
             (group.kind, member.namespace, member.name)
@@ -341,7 +349,8 @@ def _heirs(
 def _context(wanted: DesiredTenant) -> Context:
     row = wanted.row
     return Context(
-        tenant=wanted.name,
+        owner=wanted.name,
+        unit=row.uid,
         template=wanted.template.name,
         values={**row.variables, **row.sensitive, "tenant": wanted.name, "uid": row.uid},
         hidden=row.sensitive,

@@ -14,15 +14,15 @@ from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions, Owner, Reason, missing_leaves
+from ctrlruntime.resources.change_plan import Context, Grouping, Verb
 from ctrlruntime.resources.dry_run import DryRunControl, Operation, PlannedWrite
+from ctrlruntime.resources.field_changes import FieldChange, field_changes
 from internal.tenancy.applier import Applier, ApplyResult
 from internal.tenancy.builder import Build, Variables, VariablesError, build, variables_of
-from internal.tenancy.fleet_plan import Context, Grouping, Verb
 from internal.tenancy.graph import GraphError
 from internal.tenancy.labels import RESOURCE_ID
 from internal.tenancy.naming import LOCAL
 from internal.tenancy.outcome import State
-from internal.tenancy.plan_diff import FieldChange, field_changes
 from internal.tenancy.policies import APPROVE_DELETION, OrphanReason
 from internal.tenancy.preview import with_metadata
 from internal.tenancy.privileges import Privileges
@@ -244,7 +244,13 @@ def context_of(tenant: Tenant, sensitive: Mapping[str, str] | None) -> Context:
     """Return what groups need of a tenant."""
     name, hidden = tenant.metadata.name or "", dict(sensitive or {})
     values = {**tenant.spec.variables, **hidden, "tenant": name, "uid": tenant.spec.uid}
-    return Context(tenant=name, template=tenant.spec.template_ref, values=values, hidden=hidden)
+    return Context(
+        owner=name,
+        unit=values["uid"],
+        template=tenant.spec.template_ref,
+        values=values,
+        hidden=hidden,
+    )
 
 
 def lost_fields(write: PlannedWrite) -> list[FieldChange]:

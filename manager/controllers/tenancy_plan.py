@@ -24,11 +24,11 @@ from ctrlruntime.clock import utc_now
 from ctrlruntime.cluster.cluster import Cluster, ClusterDeps
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions
+from ctrlruntime.resources.change_plan import ChangePlan, Grouping
 from ctrlruntime.resources.dry_run import DryRunControl, PlannedWrite
 from internal.tenancy.applier import Applier
 from internal.tenancy.children import OWNER_INDEX, ChildKinds, owner_keys
 from internal.tenancy.compiled_templates import Blueprints
-from internal.tenancy.fleet_plan import FleetPlan, Grouping
 from internal.tenancy.fleet_planner import FleetPlanner, PlanError
 from internal.tenancy.labels import FIELD_MANAGER, VALUES
 from internal.tenancy.metrics import TenancyMetrics
@@ -254,7 +254,7 @@ async def _connected(
 
 async def plan_tenants(
     config: Config, options: TenancyOptions, wanted: PlanRequest, logger: FilteringBoundLogger
-) -> FleetPlan:
+) -> ChangePlan:
     """Plan a registry's tenants. Raises PlanError, SourceError and the client's errors."""
     async with _connected(config, options, logger) as parts:
         template = wanted.template

@@ -1,4 +1,4 @@
-"""A plan for many tenants: equal changes in groups with a count, what is held, and which rows fail. Pure."""
+"""A plan of changes for many owners: equal ones in groups with a count, what is held, and what fails. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from enum import StrEnum
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.resources import Reason
 from ctrlruntime.resources.dry_run import PlannedWrite
-from internal.tenancy.naming import LOCAL
-from internal.tenancy.plan_diff import FieldChange, general, masked
-from internal.tenancy.removal_decisions import Place
+from ctrlruntime.resources.field_changes import FieldChange, general, masked
 
 
 class Verb(StrEnum):
@@ -23,14 +21,30 @@ class Verb(StrEnum):
     """Another object takes its place: it goes once that is ready."""
     DELETE = "delete"
     RELEASE = "release"
-    """It is kept, without its tie to the tenant."""
+    """It is kept, without its tie to its owner."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording:
+    """What a plan is of, in the words of its system."""
+
+    subject: str
+    """What is planned, such as `Registry`."""
+    unit: str
+    """What a member is made from, such as `row`."""
+    owner: str
+    """The kind of the owners, such as `tenant`."""
+    key: str
+    """What identifies a unit, such as `uid`."""
+    failing: str
+    """The heading of what fails."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Member:
-    """An object, and the tenant whose it is."""
+    """An object, and the owner whose it is: a Tenant, an Instance."""
 
-    tenant: str
+    owner: str
     namespace: str
     name: str
 
@@ -57,23 +71,24 @@ class Group:
 
 @dataclass(slots=True, kw_only=True)
 class Affected:
-    """Tenants that are held, or whose rows fail, for one reason. `uids` are those of their rows."""
+    """What is held, or fails, for one reason. `units` are the rows or instances."""
 
     template: str
     resource: str
     message: str
-    uids: list[str] = field(default_factory=list)
-    """Empty where the message alone names the rows."""
+    units: list[str] = field(default_factory=list)
+    """Empty where the message alone names them."""
     count: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
-class FleetPlan:
-    """What would be done for the tenants of a registry."""
+class ChangePlan:
+    """What would be done for the members of a fleet. `total` are its units."""
 
-    registry: str
+    wording: Wording
+    name: str
     namespace: str
-    rows: int = 0
+    total: int = 0
     groups: list[Group] = field(default_factory=list)
     held: list[Affected] = field(default_factory=list)
     failures: list[Affected] = field(default_factory=list)
@@ -96,9 +111,13 @@ class FleetPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Of which tenant a change is, and the values of its row. `hidden` are the sensitive ones."""
+    """Whose a change is, and the values that it was made from. `hidden` are the sensitive ones.
 
-    tenant: str
+    `unit` is the row or instance; `template` what the object was made from, empty if there is no such thing.
+    """
+
+    owner: str
+    unit: str
     template: str
     values: Mapping[str, str] = field(repr=False)
     hidden: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -108,8 +127,8 @@ class Context:
 class Grouping:
     """Collects changes, so that equal ones are one group."""
 
-    adopted: set[Place] = field(default_factory=set)
-    """Objects that a tenant takes over from another."""
+    adopted: set[tuple[GroupKind, str, str]] = field(default_factory=set)
+    """Objects that an owner takes over from another: kind, namespace and name."""
     _groups: dict[object, Group] = field(default_factory=dict)
     _held: dict[tuple[str, str, str], Affected] = field(default_factory=dict)
     _failures: dict[tuple[str, str, str], Affected] = field(default_factory=dict)
@@ -127,7 +146,7 @@ class Grouping:
         """Take a change into its group. Creates of one resource are one group, whatever their content."""
         kind = write.mapping.gvk.group_kind
         if write.reason is Reason.ADOPTION:
-            self.adopted.add((kind, write.namespace, write.name, LOCAL))
+            self.adopted.add((kind, write.namespace, write.name))
         common = () if verb is Verb.CREATE else general(changes, context.values)
         key = (verb, kind, context.template, resource, reason, common)
         group = self._groups.get(key)
@@ -142,23 +161,23 @@ class Grouping:
                 example=write,
                 hidden=context.hidden,
             )
-        group.members.append(Member(context.tenant, write.namespace, write.name))
+        group.members.append(Member(context.owner, write.namespace, write.name))
 
     def hold(self, context: Context, resource: str, message: str) -> None:
-        """Record something of a tenant that waits."""
+        """Record something of an owner that waits."""
         _take(self._held, context, resource, message)
 
     def fail(self, context: Context, resource: str, message: str) -> None:
-        """Record something of a tenant that cannot be done."""
+        """Record something of an owner that cannot be done."""
         _take(self._failures, context, resource, message)
 
     def hold_all(self, message: str, count: int) -> None:
-        """Record that something is held for several rows or tenants at once."""
+        """Record that something is held for several units at once."""
         self._held["", "", message] = Affected(
             template="", resource="", message=message, count=count
         )
 
-    def into(self, plan: FleetPlan) -> None:
+    def into(self, plan: ChangePlan) -> None:
         """Put what was collected into a plan, in a stable order."""
         order = {verb: place for place, verb in enumerate(Verb)}
         for group in self._groups.values():
@@ -178,5 +197,5 @@ def _take(
     item = found.get(key)
     if item is None:
         item = found[key] = Affected(template=context.template, resource=resource, message=message)
-    item.uids.append(context.values["uid"])
+    item.units.append(context.unit)
     item.count += 1

@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from ctrlruntime.api.kinds import GroupKind
-from internal.tenancy.preview import MASK, MASKED
 
+MASK: Final = "***"
+MASKED: Final = ("data", "stringData")
+"""Fields of a Secret whose values are masked."""
 MASKED_BEFORE, MASKED_AFTER = f"{MASK} (before)", f"{MASK} (after)"
 SHORTEST_PART = 3
 """Characters of a value that is replaced within a longer text; a shorter one is replaced alone only."""

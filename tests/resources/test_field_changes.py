@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctrlruntime.api.kinds import GroupKind
-from internal.tenancy.plan_diff import (
+from ctrlruntime.resources.field_changes import (
     MASKED_AFTER,
     MASKED_BEFORE,
     FieldChange,
