@@ -1,21 +1,23 @@
-"""`manager plan`: what a changed template, or the next sync of a registry, would do."""
+"""`manager plan`: what a changed template, the next sync of a registry, a FleetRollout or an Instance would do."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from apis.cloud import FleetRollout, Instance
 from apis.tenancy import TenantTemplate
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.client.kubeconfig import ConfigError
 from ctrlruntime.manager.logs import make_logger
-from ctrlruntime.resources.change_plan import ChangePlan
-from internal.tenancy.fleet_planner import PlanError
+from ctrlruntime.resources.change_plan import ChangePlan, PlanError
 from internal.tenancy.sources import SourceError
 from manager.cluster_flags import cluster_options
 from manager.controllers.tenancy_options import TenancyOptions
@@ -27,6 +29,8 @@ CHANGES: Final = 1
 FAILED: Final = 2
 _FORMATS = {"text": text, "json": as_json, "markdown": markdown}
 _ERRORS = (PlanError, SourceError, ConfigError, APIError, TransportError, TimeoutError)
+_KINDS: Final[tuple[type[Any], ...]] = (TenantTemplate, FleetRollout, Instance)
+Planner = Callable[[Config], Awaitable[ChangePlan]]
 
 
 class _Failure(click.ClickException):
@@ -41,10 +45,13 @@ class _Failure(click.ClickException):
     "--filename",
     "file",
     type=click.File(encoding="utf-8"),
-    help='A changed TenantTemplate; "-" is standard input. Without --registry, for the rows of the existing tenants.',
+    help='A changed TenantTemplate, FleetRollout or Instance; "-" is standard input. '
+    "A template without --registry is planned for the rows of the existing tenants.",
 )
-@click.option("--template", "name", help="Name of the template, if the file has several.")
+@click.option("--name", "--template", "name", help="Name of the object, if the file has several.")
 @click.option("--registry", help="Plan the next sync of this TenantRegistry, with its rows.")
+@click.option("--rollout", help="Plan the rest of this FleetRollout, to its end.")
+@click.option("--instance", help="Plan what is still to be done for this Instance.")
 @click.option("-o", "--output", type=click.Choice(sorted(_FORMATS)), default="text")
 @click.option(
     "--confirm/--no-confirm", default=True, help="Send one change of each group as a dry run."
@@ -61,6 +68,8 @@ def plan(
     file: Any,
     name: str | None,
     registry: str | None,
+    rollout: str | None,
+    instance: str | None,
     output: str,
     confirm: bool,
     sqlite_root: Path | None,
@@ -71,35 +80,24 @@ def plan(
     context: str | None,
     namespace: str,
 ) -> None:
-    """Show what a changed template, or the next sync of a registry, would do. Writes nothing.
+    """Show what a changed template, a registry's next sync, a FleetRollout or an Instance would do. Writes nothing.
 
     Give the options that the manager runs with. The exit code is 0 without changes, 1 with changes,
-    held deletions or rows that fail, and 2 if there is no plan.
+    held ones or rows that fail, and 2 if there is no plan.
     """
-    if file is None and registry is None:
-        raise click.UsageError("give a template with --filename, or --registry")
-    from manager.controllers.tenancy_plan import PlanRequest, plan_tenants
-
     options = TenancyOptions(
         sqlite_root=sqlite_root,
         allow_foreign_namespaces=allow_foreign_namespaces,
         allow_kinds=allow_kinds,
         protected_namespaces=protected_namespaces,
     )
-
-    async def planned() -> ChangePlan:
-        wanted = PlanRequest(
-            namespace=namespace,
-            registry=registry or "",
-            template=None if file is None else _template(file, name),
-            confirm=confirm,
-        )
-        config = await Config.load(kubeconfig, context)
-        logger = make_logger(format="console", level="error")
-        return await plan_tenants(config, options, wanted, logger)
-
     try:
-        found = asyncio.run(planned())
+        changed = None if file is None else _changed(file, name)
+        stored: list[tuple[type[Any], str | None]] = [(FleetRollout, rollout), (Instance, instance)]
+        planner = _planner(changed, registry, stored, options, namespace, confirm=confirm)
+        found = asyncio.run(_planned(planner, kubeconfig, context))
+    except click.UsageError:
+        raise
     except _ERRORS as error:
         raise _Failure(str(error)) from error
     except click.ClickException as error:
@@ -109,5 +107,60 @@ def plan(
         raise click.exceptions.Exit(CHANGES)
 
 
-def _template(file: Any, name: str | None) -> TenantTemplate:
-    return one_of(TenantTemplate, list(manifests(file)), name, file.name)
+async def _planned(planner: Planner, kubeconfig: Path | None, context: str | None) -> ChangePlan:
+    return await planner(await Config.load(kubeconfig, context))
+
+
+def _planner(
+    changed: Any,
+    registry: str | None,
+    stored: list[tuple[type[Any], str | None]],
+    options: TenancyOptions,
+    namespace: str,
+    *,
+    confirm: bool,
+) -> Planner:
+    """Return what makes the plan that the options ask for. Raises UsageError unless that is one."""
+    chosen = [(kind, name) for kind, name in stored if name is not None]
+    tenancy = registry is not None or isinstance(changed, TenantTemplate)
+    cloud = len(chosen) + (changed is not None and not isinstance(changed, TenantTemplate))
+    if tenancy + cloud != 1:
+        raise click.UsageError(
+            "give one of --filename, --registry, --rollout and --instance; of these only a template "
+            "and --registry go together"
+        )
+    logger = make_logger(format="console", level="error")
+    if tenancy:
+        from manager.controllers.tenancy_plan import PlanRequest, plan_tenants
+
+        wanted = PlanRequest(
+            namespace=namespace, registry=registry or "", template=changed, confirm=confirm
+        )
+        return lambda config: plan_tenants(config, options, wanted, logger)
+    from manager.controllers import cloud_plan
+
+    if chosen:
+        kind, name = chosen[0]
+        return partial(
+            cloud_plan.plan_stored,
+            logger=logger,
+            kind=kind,
+            name=name,
+            namespace=namespace,
+            confirm=confirm,
+        )
+    return partial(
+        cloud_plan.plan_changed,
+        logger=logger,
+        changed=changed,
+        namespace=namespace,
+        confirm=confirm,
+    )
+
+
+def _changed(file: Any, name: str | None) -> Any:
+    """Return the object of a file: a template if there is one, else a FleetRollout, else an Instance."""
+    found = list(manifests(file))
+    kinds = {item.get("kind") for item in found}
+    kind = next((each for each in _KINDS if each.__name__ in kinds), TenantTemplate)
+    return one_of(kind, found, name, file.name)

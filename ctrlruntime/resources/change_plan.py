@@ -12,6 +12,10 @@ from ctrlruntime.resources.dry_run import PlannedWrite
 from ctrlruntime.resources.field_changes import FieldChange, general, masked
 
 
+class PlanError(Exception):
+    """There is nothing to plan: the message names the input to correct."""
+
+
 class Verb(StrEnum):
     """What becomes of an object."""
 

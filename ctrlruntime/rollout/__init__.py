@@ -6,7 +6,7 @@ write as the version. All state is derived from the members, so a restarted proc
 """
 
 from ctrlruntime.rollout.budget import NumberOrPercent, resolve
-from ctrlruntime.rollout.decision import Assignment, Decision, decide
+from ctrlruntime.rollout.decision import Assignment, Decision, decide, waves_of
 from ctrlruntime.rollout.freezes import (
     ChangeHolds,
     Freeze,
@@ -55,4 +55,5 @@ __all__ = [
     "parse_window",
     "read_change",
     "resolve",
+    "waves_of",
 ]

@@ -81,6 +81,16 @@ def decide(target: str, members: Sequence[Member], strategy: Strategy, now: date
     return _Pass(target, sorted(members, key=lambda member: member.name), strategy, now).decide()
 
 
+def waves_of(target: str, members: Sequence[Member], strategy: Strategy) -> dict[str, str]:
+    """Return by member the first wave that contains it; those in none are in the wave of the rest."""
+    unpaused = [member for member in members if not member.paused]
+    found: dict[str, str] = {}
+    for wave in strategy.waves:
+        for name in wave.select(target, unpaused):
+            found.setdefault(name, wave.name)
+    return {member.name: found.get(member.name, REST) for member in members}
+
+
 @dataclass(slots=True)
 class _Pass:
     target: str

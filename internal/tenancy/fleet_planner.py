@@ -15,9 +15,18 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.controller.annotations import is_paused
 from ctrlruntime.resources import Desired, Owner, Ownership, Reason
-from ctrlruntime.resources.change_plan import ChangePlan, Context, Group, Grouping, Verb, Wording
+from ctrlruntime.resources.change_plan import (
+    ChangePlan,
+    Context,
+    Group,
+    Grouping,
+    PlanError,
+    Verb,
+    Wording,
+)
 from ctrlruntime.resources.dry_run import Operation, PlannedWrite
 from ctrlruntime.resources.field_changes import FieldChange, field_changes
+from ctrlruntime.resources.lost_fields import lost_fields
 from internal.tenancy.children import OWNER_INDEX
 from internal.tenancy.compiled_templates import Blueprints
 from internal.tenancy.naming import LOCAL
@@ -29,7 +38,7 @@ from internal.tenancy.removal_decisions import Place
 from internal.tenancy.replacement_marks import predecessors_of
 from internal.tenancy.rows import ActiveRow, Reading
 from internal.tenancy.sync_planner import Sync, SyncPlanner
-from internal.tenancy.tenant_planner import PlannedTenant, TenantPlanner, lost_fields
+from internal.tenancy.tenant_planner import PlannedTenant, TenantPlanner
 from internal.tenancy.tenants import TenantBuilder
 from internal.tenancy.values import SECRET, SensitiveValues, secret_name
 
@@ -39,10 +48,6 @@ WORDING: Final = Wording(
 NAMED = 10
 """Rows that a sentence on rows in doubt names."""
 _OF_THE_ROW = ("uid", "templateRef", "registryId", "variables", "sensitiveVariables")
-
-
-class PlanError(Exception):
-    """There is nothing to plan: the message names the input to correct."""
 
 
 @dataclass(slots=True)

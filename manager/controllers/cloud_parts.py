@@ -9,7 +9,7 @@ from apis.cloud import Instance
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.api.resource import Resource
-from ctrlruntime.cache.cache import InformerHandle
+from ctrlruntime.cache.cache import Cache, InformerHandle
 from ctrlruntime.cache.store import Store
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.manager import Manager
@@ -65,17 +65,7 @@ def make_parts(
     """Declare what is read. Raises OrderError, and SettingsError for a file that cannot be used."""
     check_order(subresources)
     limited = options.limited(subresources)
-    declare = manager.cache.declare
-    indexes = {domains.INDEX: domains.names_of, bundles.INDEX: bundles.config_maps_of}
-    instances = declare(Instance, indexes=indexes)
-    kinds = {
-        item.kind.gvk().kind: declare(
-            item.kind, track_manager=FIELD_MANAGER, indexes={OF_INSTANCE: instances_of}
-        )
-        for item in subresources
-    }
-    for handle in (instances, *kinds.values()):
-        handle.informer.store.add_index("uid", lambda entry: (entry.uid,))
+    declared = declare_kinds(manager.cache, subresources)
     return CloudParts(
         manager=manager,
         options=options,
@@ -83,10 +73,35 @@ def make_parts(
         definitions=_live_definitions(limited, options.settings_file),
         crds=Definitions(manager.live_client),
         patcher=ObjectPatcher(manager.client, FIELD_MANAGER),
-        instances=instances,
-        config_maps=declare(CONFIG_MAP, labels=bundles.SELECTOR),
-        kinds=kinds,
+        instances=declared.instances,
+        config_maps=declared.config_maps,
+        kinds=declared.kinds,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredKinds:
+    """The informers of what is read."""
+
+    instances: InformerHandle
+    config_maps: InformerHandle
+    kinds: Mapping[str, InformerHandle]
+    """Those of the subresources, by kind."""
+
+
+def declare_kinds(cache: Cache, subresources: Sequence[Subresource[Any]]) -> DeclaredKinds:
+    """Declare what is read, with its indexes."""
+    indexes = {domains.INDEX: domains.names_of, bundles.INDEX: bundles.config_maps_of}
+    instances = cache.declare(Instance, indexes=indexes)
+    kinds = {
+        item.kind.gvk().kind: cache.declare(
+            item.kind, track_manager=FIELD_MANAGER, indexes={OF_INSTANCE: instances_of}
+        )
+        for item in subresources
+    }
+    for handle in (instances, *kinds.values()):
+        handle.informer.store.add_index("uid", lambda entry: (entry.uid,))
+    return DeclaredKinds(instances, cache.declare(CONFIG_MAP, labels=bundles.SELECTOR), kinds)
 
 
 def _live_definitions(

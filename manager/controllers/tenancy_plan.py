@@ -11,25 +11,20 @@ from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.cache.cache import InformerHandle
-from ctrlruntime.cache.entry import Entry, EntryDecoder
-from ctrlruntime.client.call import Call, Execute
-from ctrlruntime.client.client import Client
+from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.config import Config
-from ctrlruntime.client.errors import NotFound
 from ctrlruntime.client.object_patcher import ObjectPatcher
-from ctrlruntime.client.transport import Response
 from ctrlruntime.clock import utc_now
 from ctrlruntime.cluster.cluster import Cluster, ClusterDeps
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions
-from ctrlruntime.resources.change_plan import ChangePlan, Grouping
+from ctrlruntime.resources.change_plan import ChangePlan, Grouping, PlanError
 from ctrlruntime.resources.dry_run import DryRunControl, PlannedWrite
 from internal.tenancy.applier import Applier
 from internal.tenancy.children import OWNER_INDEX, ChildKinds, owner_keys
 from internal.tenancy.compiled_templates import Blueprints
-from internal.tenancy.fleet_planner import FleetPlanner, PlanError
+from internal.tenancy.fleet_planner import FleetPlanner
 from internal.tenancy.labels import FIELD_MANAGER, VALUES
 from internal.tenancy.metrics import TenancyMetrics
 from internal.tenancy.missing_permissions import Grants
@@ -48,11 +43,9 @@ from internal.tenancy.sync_planner import SyncPlanner
 from internal.tenancy.target_clusters import TargetCluster, TargetClusters
 from internal.tenancy.tenant_planner import TenantPlanner
 from internal.tenancy.values import SECRET, SensitiveValues
+from manager.controllers.plan_client import SYNC_TIMEOUT, as_stored, without_writes
 from manager.controllers.tenancy_options import TenancyOptions
 from manager.controllers.tenancy_parts import NAMESPACE
-
-SYNC_TIMEOUT = 120.0
-"""Seconds for the first lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,17 +219,6 @@ class _Parts:
         await self.cluster.close(flush=0)
 
 
-def without_writes(client: Client) -> Client:
-    """Return a client whose writes are dry runs, and that sends no other."""
-
-    async def check(call: Call, execute: Execute) -> Response:
-        if call.is_write and not call.is_dry_run:
-            raise PlanError(f"a plan writes nothing: {call.verb} {call.name}")
-        return await execute(call)
-
-    return client.dry_run().intercepted(check)
-
-
 @asynccontextmanager
 async def _connected(
     config: Config, options: TenancyOptions, logger: FilteringBoundLogger
@@ -259,7 +241,9 @@ async def plan_tenants(
     async with _connected(config, options, logger) as parts:
         template = wanted.template
         if template is not None:
-            parts.templates.changed = await _changed(parts.cluster.live_client, template, wanted)
+            parts.templates.changed = await as_stored(
+                parts.cluster.live_client, template, wanted.namespace
+            )
         name = wanted.registry or (template.spec.registry_id if template is not None else "")
         entry = parts.registries.informer.store.get(name, namespace=wanted.namespace)
         if entry is None:
@@ -279,24 +263,3 @@ async def plan_tenants(
         if wanted.confirm:
             await planner.confirm(found)
         return found
-
-
-async def _changed(client: Client, template: TenantTemplate, wanted: PlanRequest) -> Entry:
-    """Return the template as the server would store it: sent as a dry run. Raises the client's errors."""
-    manifest: Manifest = template.to_manifest()
-    name = template.metadata.name or ""
-    manifest["metadata"] = {**manifest["metadata"], "namespace": wanted.namespace}
-    try:
-        live: Manifest = await client.get(
-            TenantTemplate.mapping(), name, namespace=wanted.namespace
-        )
-    except NotFound:
-        answer: Manifest = await client.create(manifest)
-    else:
-        metadata = {**live["metadata"]}
-        for part in ("labels", "annotations"):
-            given = manifest["metadata"].get(part) or {}
-            if together := {**(metadata.get(part) or {}), **given}:
-                metadata[part] = together
-        answer = await client.update({**manifest, "metadata": metadata})
-    return EntryDecoder(GroupVersionKind.of(answer)).decode_manifest(answer)

@@ -17,8 +17,8 @@ from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.envtest.proxy import Mark
 from ctrlruntime.envtest.proxy.requests import WRITES
-from internal.tenancy.fleet_planner import PlanError
-from manager.controllers.tenancy_plan import without_writes
+from ctrlruntime.resources.change_plan import PlanError
+from manager.controllers.plan_client import without_writes
 from tests.manager_cli.program import Program
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, SECRET, World, config_map

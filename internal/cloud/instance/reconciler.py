@@ -16,10 +16,10 @@ from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions, Owner
-from ctrlruntime.rollout import BadWindow, ChangeHolds, NoHolds, Waiting
-from internal.cloud.change_holds import windows_of_instance
-from internal.cloud.instance.bundles import BundleMissing, Bundles
+from ctrlruntime.rollout import ChangeHolds, NoHolds, Waiting
+from internal.cloud.instance.bundles import Bundles
 from internal.cloud.instance.domains import held
+from internal.cloud.instance.hindrances import look_ahead
 from internal.cloud.instance.lease import lease_of
 from internal.cloud.instance.order import Child, Object, kind_of
 from internal.cloud.instance.reading import read, read_written
@@ -36,10 +36,6 @@ from internal.cloud.labels import (
 )
 from internal.cloud.release_assignment import assigned_version, format_assignment, lost_assignment
 from internal.cloud.subresource import Subresource
-
-LONGEST_NAME = 63
-"""An instance's name is the value of a label."""
-
 
 FAILING = (Phase.FAILED, Phase.RETRYING, Phase.DELETING)
 """Phases of a subresource that a retry of its instance is meant for."""
@@ -124,7 +120,7 @@ class InstanceReconciler:
         if lease.delete and not paused and frozen is None:
             await self._let_go(entry)
             return None
-        hindrance, revision = self._look_ahead(instance, entry)
+        hindrance, revision = look_ahead(instance, entry, self.conflict, self.bundles)
         act = not paused and hindrance is None
         at = self.walk.prepare(instance, owner, act=act, bundle_revision=revision)
         children = await self.walk.through(at)
@@ -151,23 +147,6 @@ class InstanceReconciler:
         hold = self.holds.waiting(request, entry.annotations)
         self.holds.record(request, int(hold is not None))
         return hold
-
-    def _look_ahead(self, instance: Instance, entry: Entry) -> tuple[Hindrance | None, str]:
-        """Return what keeps the instance from being worked on, and the revision of its bundle."""
-        if len(instance.metadata.name or "") > LONGEST_NAME:
-            message = f"The name is longer than {LONGEST_NAME} characters: make another instance."
-            return Hindrance(reason="NameTooLong", message=message), ""
-        try:
-            windows_of_instance(entry)
-        except BadWindow as error:
-            return Hindrance(reason="InvalidSpec", message=f"{error}."), ""
-        conflict = self.conflict(instance)
-        if conflict is not None:
-            return conflict, ""
-        try:
-            return None, self.bundles.revision(instance)
-        except BundleMissing as error:
-            return Hindrance(reason="BundleMissing", message=str(error)), ""
 
     async def _hand_on_retry(
         self, instance: Instance, found: Iterable[tuple[Subresource[Any], Object | None]]

@@ -124,6 +124,21 @@ def fleet_of(
     return Fleet(members, skipped, min(openings, default=None))
 
 
+def newer_rollouts(entry: Entry, rollouts: Iterable[Entry]) -> list[Rival]:
+    """Return the rollouts of the namespace that were created later than `entry` and were not aborted."""
+    found = []
+    for other in rollouts:
+        spec = other.field("spec") or {}
+        aborted = spec.get("action") == RolloutAction.ABORT.value
+        if _age(other) > _age(entry) and not aborted and other.deletion_timestamp is None:
+            found.append(Rival(name=other.name, selector=spec.get("selector") or {}))
+    return sorted(found, key=lambda item: item.name)
+
+
+def _age(entry: Entry) -> tuple[str, str]:
+    return (entry.creation_timestamp, entry.uid)
+
+
 def _windows(entry: Entry) -> tuple[Window, ...]:
     """Return the windows of an instance; without ones that can be used it waits by itself."""
     try:

@@ -37,7 +37,13 @@ from ctrlruntime.rollout import (
 )
 from internal.cloud.labels import RELEASE_ASSIGNMENT
 from internal.cloud.release_assignment import ReleaseAssignment, format_assignment
-from internal.cloud.rollouts.members import Fleet, FleetInstance, Rival, fleet_instance, fleet_of
+from internal.cloud.rollouts.members import (
+    Fleet,
+    FleetInstance,
+    fleet_instance,
+    fleet_of,
+    newer_rollouts,
+)
 from internal.cloud.rollouts.metrics import RolloutMetrics
 from internal.cloud.rollouts.status import WARNINGS, invalid, summarize, superseded
 from internal.cloud.rollouts.strategy import InvalidRollout, strategy_of
@@ -128,20 +134,16 @@ class FleetRolloutReconciler:
         for item in listed:
             found.append(self._memo.compute(item.uid, item.resource_version, _maker(item)))
             await self.yielder.maybe_yield()
-        fleet = fleet_of(entry.name, spec, found, self._newer(entry), now)
+        fleet = fleet_of(
+            entry.name,
+            spec,
+            found,
+            newer_rollouts(entry, self.rollouts.by_index(NAMESPACE, entry.namespace)),
+            now,
+        )
         await self.yielder.maybe_yield()  # each step takes 30 ms for 10,000 instances
         decision = decide(spec.target_version, fleet.members, strategy, now)
         return fleet, decision, {item.name: item for item in listed}
-
-    def _newer(self, entry: Entry) -> list[Rival]:
-        """Return the rollouts of the namespace that were created later and were not aborted."""
-        found = []
-        for other in self.rollouts.by_index(NAMESPACE, entry.namespace):
-            spec = other.field("spec") or {}
-            aborted = spec.get("action") == RolloutAction.ABORT.value
-            if _age(other) > _age(entry) and not aborted and other.deletion_timestamp is None:
-                found.append(Rival(name=other.name, selector=spec.get("selector") or {}))
-        return sorted(found, key=lambda item: item.name)
 
     async def _assign(self, entry: Entry, change: Assignment, found: Entry) -> None:
         """Write a version onto an instance, unless it is no longer as `found`, on which was decided.
@@ -199,10 +201,6 @@ def _is_superseded(fleet: Fleet) -> bool:
 
 def _name(entry: Entry) -> str:
     return entry.name
-
-
-def _age(entry: Entry) -> tuple[str, str]:
-    return (entry.creation_timestamp, entry.uid)
 
 
 def _maker(entry: Entry) -> Callable[[], FleetInstance]:

@@ -1,0 +1,1 @@
+"""What a changed Instance, or a FleetRollout, would do. Writes nothing."""

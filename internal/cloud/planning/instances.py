@@ -1,0 +1,198 @@
+"""Plans the subresources of instances: what is written once an instance is as given."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from pydantic import ValidationError
+
+from apis.cloud import Instance
+from ctrlruntime.api.kinds import Manifest, RESTMapping
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client.errors import APIError
+from ctrlruntime.resources import Owner, Reason
+from ctrlruntime.resources.change_plan import ChangePlan, Context, Group, Grouping, Verb, Wording
+from ctrlruntime.resources.dry_run import DryRunControl, Operation, PlannedWrite
+from ctrlruntime.resources.field_changes import FieldChange, field_changes
+from ctrlruntime.resources.lost_fields import lost_fields
+from ctrlruntime.rollout import Waiting
+from internal.cloud.change_holds import is_deployed, window_hold
+from internal.cloud.content import content
+from internal.cloud.instance.bundles import Bundles
+from internal.cloud.instance.hindrances import look_ahead
+from internal.cloud.instance.reading import read
+from internal.cloud.instance.status import Hindrance
+from internal.cloud.labels import is_extracted, is_paused
+from internal.cloud.planning.walk import PlannedPatch, PlannedWalk
+
+WORDING: Final = Wording(
+    subject="Instance", unit="instance", owner="instance", key="instance", failing="What fails"
+)
+_VERBS: Final = {
+    Operation.CREATE: Verb.CREATE,
+    Operation.UPDATE: Verb.UPDATE,
+    Operation.DELETE: Verb.DELETE,
+}
+
+
+@dataclass(slots=True)
+class InstancePlanner:
+    """Plans instances, one after the other. What is applied is taken to become ready."""
+
+    walk: PlannedWalk
+    control: DryRunControl
+    bundles: Bundles
+    conflict: Callable[[Instance], Hindrance | None]
+    hold: Callable[[Entry], Waiting | None]
+    """What holds changes of an instance from outside: a freeze."""
+    clock: Callable[[], datetime]
+    grouping: Grouping
+    writes: list[PlannedWrite] = field(default_factory=list)
+    """What the control passed on since it was emptied last."""
+    patches: list[PlannedPatch] = field(default_factory=list)
+    """What the walk's children would patch since it was emptied last."""
+
+    async def changed(self, entry: Entry, before: Entry | None) -> ChangePlan:
+        """Return the plan of one instance; `entry` is what it is to be, `before` what it is."""
+        found = ChangePlan(wording=WORDING, name=entry.name, namespace=entry.namespace, total=1)
+        self._itself(entry, before)
+        await self.subresources(entry)
+        self.grouping.into(found)
+        for group in found.groups:
+            if group.kind == Instance.gvk().group_kind:
+                group.confirmed = True  # `entry` is the answer to a dry run
+        return found
+
+    def _itself(self, entry: Entry, before: Entry | None) -> None:
+        after, live = _shown(entry), None if before is None else _shown(before)
+        changes = [FieldChange("", None, after)] if live is None else field_changes(live, after)
+        if changes:
+            verb = Verb.CREATE if before is None else Verb.UPDATE
+            operation = Operation.CREATE if before is None else Operation.UPDATE
+            write = planned(operation, Instance.mapping(), entry, Owner.of(entry), before)
+            self.grouping.add(context_of(entry), verb, write, changes)
+
+    async def subresources(self, entry: Entry) -> None:
+        """Plan what the controller of instances would write for one that is as `entry`."""
+        context, (instance, flaw) = context_of(entry), read(entry)
+        why = _why_left_alone(entry)
+        if why:
+            self.grouping.hold(context, "", why)
+            return
+        hindrance, revision = (
+            (flaw, "")
+            if flaw is not None
+            else look_ahead(instance, entry, self.conflict, self.bundles)
+        )
+        if hindrance is not None:
+            self.grouping.fail(context, "", hindrance.message)
+            return
+        self.writes.clear()
+        self.patches.clear()
+        self.walk.problems.clear()
+        await self.walk.plan(instance, Owner.of(entry), revision)
+        self._collect(context)
+        hold = self.hold(entry) or window_hold(entry, self.clock())
+        if hold is not None and is_deployed(entry) and (self.writes or self.patches):
+            self.grouping.hold(context, "", f"the runs wait: {hold.message}")
+
+    def _collect(self, context: Context) -> None:
+        for write in self.writes:
+            reason = "" if write.reason is None else write.reason.value
+            verb = _VERBS[write.operation]
+            self.grouping.add(context, verb, write, self._changes(write), reason=reason)
+        for patch in self.patches:
+            mapping = patch.subresource.kind.mapping()
+            owner = Owner.of(patch.entry)
+            write = planned(Operation.UPDATE, mapping, patch.entry, owner, patch.entry)
+            self.grouping.add(context, Verb.UPDATE, write, patch.changes, reason="Metadata")
+        for kind, problem in self.walk.problems:
+            self.grouping.fail(context, kind, problem)
+
+    def _changes(self, write: PlannedWrite) -> Sequence[FieldChange]:
+        desired, entry = write.desired, write.entry
+        if desired is None:
+            return ()
+        annotations, spec = dict(desired.annotations), desired.manifest["spec"]
+        after = {"metadata": {"annotations": annotations}, "spec": spec}
+        if entry is None:
+            return [FieldChange("", None, after)]
+        known = {name: entry.annotations[name] for name in annotations if name in entry.annotations}
+        before = {"metadata": {"annotations": known}, "spec": self._spec(write.mapping, entry)}
+        found = field_changes(before, after)
+        if found or write.reason is Reason.REVISION:
+            return found
+        return lost_fields(write)
+
+    def _spec(self, mapping: RESTMapping, entry: Entry) -> Manifest:
+        """Return the spec of a subresource without what equals its default, as specs are written."""
+        for item in self.walk.subresources:
+            if item.kind.mapping() == mapping:
+                with contextlib.suppress(ValidationError):
+                    return content(entry.typed(item.kind).spec)
+        found: Manifest = entry.field("spec") or {}
+        return found
+
+    async def confirm(self, found: ChangePlan) -> None:
+        """Send one change of each group as a dry run, and record the answer."""
+        for group in found.groups:
+            write = group.example
+            if write is not None and not group.confirmed and _is_of_control(write):
+                await self._confirm(group, write)
+
+    async def _confirm(self, group: Group, write: PlannedWrite) -> None:
+        try:
+            group.refusal = await self.control.confirm(write)
+        except APIError as error:
+            group.refusal = str(error)
+        group.confirmed = not group.refusal
+
+
+def context_of(entry: Entry) -> Context:
+    """Return what groups need of an instance: values that differ from one to the next, by their fields."""
+    spec = entry.field("spec") or {}
+    named = {name: spec.get(name) for name in ("domain", "primaryDNSName")}
+    values = {name: value for name, value in named.items() if isinstance(value, str) and value}
+    return Context(
+        owner=entry.name, unit=entry.name, template="", values={**values, "instance": entry.name}
+    )
+
+
+def planned(
+    operation: Operation, mapping: RESTMapping, entry: Entry, owner: Owner, before: Entry | None
+) -> PlannedWrite:
+    """Return a write that no control makes."""
+    return PlannedWrite(
+        operation=operation,
+        mapping=mapping,
+        namespace=entry.namespace,
+        name=entry.name,
+        owner=owner,
+        entry=before,
+    )
+
+
+def _is_of_control(write: PlannedWrite) -> bool:
+    return write.desired is not None or write.operation is Operation.DELETE
+
+
+def _why_left_alone(entry: Entry) -> str:
+    if entry.deletion_timestamp is not None:
+        return "it is being deleted"
+    if is_extracted(entry.annotations):
+        return "it was taken out of management"
+    return "it is paused" if is_paused(entry.annotations) else ""
+
+
+def _shown(entry: Entry) -> Manifest:
+    """Return what a person writes of an instance."""
+    metadata = {
+        name: dict(found)
+        for name, found in (("labels", entry.labels), ("annotations", entry.annotations))
+        if found
+    }
+    return {"metadata": metadata, "spec": entry.field("spec") or {}}
