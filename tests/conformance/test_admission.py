@@ -161,6 +161,24 @@ async def test_mutations_and_warnings(api: Api, hook: Hook) -> None:
     assert headers["Warning"] == '299 - "beware"'
 
 
+@pytest.mark.parametrize("verb", ["POST", "PUT", "PATCH"])
+async def test_the_writer_does_not_own_what_a_webhook_adds(api: Api, hook: Hook, verb: str) -> None:
+    before = await api.create(api.configmaps, configmap("a")) if verb != "POST" else configmap("a")
+    await hook.install(api, MUTATING, hook.config(api))
+    hook.respond = lambda _: patch({"op": "add", "path": "/data/b", "value": "2"})
+    match verb:
+        case "POST":
+            written = await api.create(api.configmaps, before)
+        case "PUT":
+            changed = {**before, "data": {"a": "3"}}
+            written = await api.call("PUT", f"{api.configmaps}/a", changed)
+        case _:
+            written = await api.merge(f"{api.configmaps}/a", {"data": {"a": "3"}})
+    assert written["data"].keys() == {"a", "b"}
+    owned = [entry["fieldsV1"]["f:data"] for entry in written["metadata"]["managedFields"]]
+    assert owned == [{".": {}, "f:a": {}}]
+
+
 async def test_mutated_objects_are_validated(api: Api, hook: Hook) -> None:
     await hook.install(api, MUTATING, hook.config(api))
     hook.respond = lambda _: patch({"op": "add", "path": "/metadata/labels", "value": {"a b": ""}})

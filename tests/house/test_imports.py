@@ -7,32 +7,11 @@ from pathlib import Path
 import grimp
 import pytest
 
-SERVER = frozenset(
-    f"ctrlruntime.envtest.server.{name}"
-    for name in (
-        "admission",
-        "auth",
-        "defaults",
-        "definitions",
-        "deletion",
-        "escalation",
-        "hooks",
-        "patching",
-        "quotas",
-        "reading",
-        "reviews",
-        "state",
-        "strategy",
-        "subresources",
-        "writing",
-    )
-)
 AT_RUN_TIME = [frozenset({"ctrlruntime.api.resource", "ctrlruntime.generate.crd"})]
 """Circles that are allowed until they are opened."""
 WITH_TYPES = [
     *AT_RUN_TIME,
     frozenset({"ctrlruntime.cache.cache", "ctrlruntime.cache.cached"}),
-    SERVER,
 ]
 """The same, imports under TYPE_CHECKING included."""
 

@@ -20,9 +20,8 @@ from ctrlruntime.envtest.server.conversion_webhook import ConversionWebhook, con
 from ctrlruntime.envtest.server.errors import StatusError, bad_request, internal
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.request import Request
-from ctrlruntime.envtest.server.reviews import user_info
+from ctrlruntime.envtest.server.scale import scale_view
 from ctrlruntime.envtest.server.state import State
-from ctrlruntime.envtest.server.subresources import scale_view
 from ctrlruntime.envtest.server.webhooks import CallError, WebhookClient
 
 _GROUP: Final = "admissionregistration.k8s.io"
@@ -232,7 +231,7 @@ class Admission:
                 "resource": kind.plural,
             },
             "operation": call.operation,
-            "userInfo": user_info(request.user),
+            "userInfo": request.user.info(),
             "object": new or None,
             "oldObject": old,
             "dryRun": request.dry_run,

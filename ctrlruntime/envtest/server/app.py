@@ -36,8 +36,8 @@ class APIServer:
     def __init__(self, options: ServerOptions | None = None) -> None:
         self.options = options or ServerOptions()
         self.state = State(self.options)
-        self._dispatcher = Dispatcher(self.state)
-        self._admission: Admission | None = None
+        self._admission = Admission(self.state)
+        self._dispatcher = Dispatcher(self.state, self._admission)
         self._web: web.Server | None = None
         self._listener: asyncio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -58,7 +58,6 @@ class APIServer:
     async def start(self) -> None:
         """Listen. Raises OSError where the port is taken."""
         bootstrap(self.state)
-        self._admission = self.state.admission = Admission(self.state)
         context = None
         if self._authority is not None:
             context = self._authority.server_context([self.options.host, "localhost"])
@@ -91,8 +90,7 @@ class APIServer:
                 self._web.pre_shutdown()
                 await self._web.shutdown(_SHUTDOWN)
             self._listener = self._web = None
-        if self._admission is not None:
-            await self._admission.close()
+        await self._admission.close()
 
     async def __aenter__(self) -> APIServer:
         await self.start()

@@ -10,6 +10,7 @@ import orjson
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.server import hooks
+from ctrlruntime.envtest.server.admission import Admission
 from ctrlruntime.envtest.server.codec import body_as_json
 from ctrlruntime.envtest.server.conversion_webhook import carrier
 from ctrlruntime.envtest.server.errors import (
@@ -21,10 +22,9 @@ from ctrlruntime.envtest.server.errors import (
 )
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.reading import select
-from ctrlruntime.envtest.server.request import Request
+from ctrlruntime.envtest.server.request import Answer, Request
 from ctrlruntime.envtest.server.state import State
 from ctrlruntime.envtest.server.storage import Record
-from ctrlruntime.envtest.server.writing import Answer
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
@@ -151,64 +151,11 @@ def _invalid_options(text: str, reason: str, field: str = "propagationPolicy") -
     return StatusError(422, "Invalid", message, details)
 
 
-class Deleter:
-    """Answers delete and deletecollection."""
+class Remover:
+    """Removes objects for all who may: delete requests, evictions, the server's own controllers."""
 
     def __init__(self, state: State) -> None:
         self._state = state
-
-    async def delete(self, kind: Kind, request: Request) -> Answer:
-        options = DeleteOptions.of(request)
-        namespace = request.namespace if kind.namespaced else ""
-        bucket = self._state.bucket(kind)
-        record = bucket.get(namespace, request.name)
-        if record is None:
-            raise not_found(kind.group, kind.plural, request.name)
-        _check_preconditions(kind, record, options)
-        if kind.resource == "namespaces" and record.name in _PROTECTED:
-            raise forbidden("", "namespaces", record.name, "this namespace may not be deleted")
-        await self._admit(kind, request, record)
-        record = bucket.get(namespace, request.name)
-        if record is None:
-            raise not_found(kind.group, kind.plural, request.name)
-        gone, last = self.remove(kind, record, options)
-        if not gone or kind.resource in _RETURNS_OBJECT:
-            # What is gone is shown as it was stored last; only watchers see the later version.
-            shown = record if gone else last
-            body = self._state.encode(kind, shown, request.version, request.form)
-            return Answer(200, body)
-        return Answer(200, _success(kind, last))
-
-    async def _admit(self, kind: Kind, request: Request, record: Record) -> None:
-        admission = self._state.admission
-        if admission is None or not admission.active:
-            return
-        old = self._state.load(kind, record, request.version)
-        await admission.mutate(kind, request, "DELETE", {}, old)
-        await admission.validate(kind, request, "DELETE", {}, old)
-
-    async def delete_collection(self, kind: Kind, request: Request) -> Answer:
-        options = DeleteOptions.of(request)
-        chosen = select(kind, request)
-        bucket = self._state.bucket(kind)
-        found = [r for r in bucket.scan(chosen.namespace) if chosen.matches(r.obj)]
-        limit = max(0, request.number("limit"))
-        shown: list[bytes] = []
-        for record in found[: limit or None]:
-            await self._admit(kind, request, record)
-            current = bucket.get(record.namespace, record.name)
-            if current is None:
-                continue
-            self.remove(kind, current, options)
-            shown.append(self._state.encode_item(kind, current, request.version, request.form))
-        head = orjson.dumps(
-            {
-                "kind": kind.list_name,
-                "apiVersion": kind.api_version(request.version),
-                "metadata": {"resourceVersion": str(self._state.storage.revision)},
-            }
-        )
-        return Answer(200, head[:-1] + b',"items":[' + b",".join(shown) + b"]}")
 
     def remove(self, kind: Kind, record: Record, options: DeleteOptions) -> tuple[bool, Record]:
         """Delete, or mark for deletion what must wait. True if it is gone, and the last state."""
@@ -268,6 +215,67 @@ class Deleter:
         final = self._state.storage.delete(self._state.bucket(kind), record, last)
         hooks.after_delete(self._state, kind, final)
         return final
+
+
+class Deleter:
+    """Answers delete and deletecollection."""
+
+    def __init__(self, state: State, admission: Admission, remover: Remover) -> None:
+        self._state = state
+        self._admission = admission
+        self._remover = remover
+
+    async def delete(self, kind: Kind, request: Request) -> Answer:
+        options = DeleteOptions.of(request)
+        namespace = request.namespace if kind.namespaced else ""
+        bucket = self._state.bucket(kind)
+        record = bucket.get(namespace, request.name)
+        if record is None:
+            raise not_found(kind.group, kind.plural, request.name)
+        _check_preconditions(kind, record, options)
+        if kind.resource == "namespaces" and record.name in _PROTECTED:
+            raise forbidden("", "namespaces", record.name, "this namespace may not be deleted")
+        await self._admit(kind, request, record)
+        record = bucket.get(namespace, request.name)
+        if record is None:
+            raise not_found(kind.group, kind.plural, request.name)
+        gone, last = self._remover.remove(kind, record, options)
+        if not gone or kind.resource in _RETURNS_OBJECT:
+            # What is gone is shown as it was stored last; only watchers see the later version.
+            shown = record if gone else last
+            body = self._state.encode(kind, shown, request.version, request.form)
+            return Answer(200, body)
+        return Answer(200, _success(kind, last))
+
+    async def _admit(self, kind: Kind, request: Request, record: Record) -> None:
+        if not self._admission.active:
+            return
+        old = self._state.load(kind, record, request.version)
+        await self._admission.mutate(kind, request, "DELETE", {}, old)
+        await self._admission.validate(kind, request, "DELETE", {}, old)
+
+    async def delete_collection(self, kind: Kind, request: Request) -> Answer:
+        options = DeleteOptions.of(request)
+        chosen = select(kind, request)
+        bucket = self._state.bucket(kind)
+        found = [r for r in bucket.scan(chosen.namespace) if chosen.matches(r.obj)]
+        limit = max(0, request.number("limit"))
+        shown: list[bytes] = []
+        for record in found[: limit or None]:
+            await self._admit(kind, request, record)
+            current = bucket.get(record.namespace, record.name)
+            if current is None:
+                continue
+            self._remover.remove(kind, current, options)
+            shown.append(self._state.encode_item(kind, current, request.version, request.form))
+        head = orjson.dumps(
+            {
+                "kind": kind.list_name,
+                "apiVersion": kind.api_version(request.version),
+                "metadata": {"resourceVersion": str(self._state.storage.revision)},
+            }
+        )
+        return Answer(200, head[:-1] + b',"items":[' + b",".join(shown) + b"]}")
 
 
 def _namespace_waits(kind: Kind, obj: Manifest) -> bool:

@@ -10,21 +10,26 @@ from typing import Any, Final
 import orjson
 
 from ctrlruntime.envtest.server import discovery
+from ctrlruntime.envtest.server.admission import Admission
 from ctrlruntime.envtest.server.auth import Authenticator, Authorizer
+from ctrlruntime.envtest.server.cleaning import Cleaner
 from ctrlruntime.envtest.server.definitions import deprecation
-from ctrlruntime.envtest.server.deletion import Deleter
+from ctrlruntime.envtest.server.deletion import Deleter, Remover
 from ctrlruntime.envtest.server.descriptions import Descriptions
 from ctrlruntime.envtest.server.errors import PageNotFound, method_not_allowed, unknown_path
 from ctrlruntime.envtest.server.escalation import EscalationCheck
 from ctrlruntime.envtest.server.impersonation import Impersonation
 from ctrlruntime.envtest.server.kinds import Kind
+from ctrlruntime.envtest.server.patching import Patcher
 from ctrlruntime.envtest.server.reading import Reader
-from ctrlruntime.envtest.server.request import Request, check_options, negotiate
+from ctrlruntime.envtest.server.request import Answer, Request, check_options, negotiate
 from ctrlruntime.envtest.server.reviews import Reviews
+from ctrlruntime.envtest.server.scaling import Scaling
 from ctrlruntime.envtest.server.state import State
+from ctrlruntime.envtest.server.steps import Steps
 from ctrlruntime.envtest.server.subresources import Subresources
 from ctrlruntime.envtest.server.watch import Watch
-from ctrlruntime.envtest.server.writing import Answer, Writer
+from ctrlruntime.envtest.server.writing import Writer
 
 VERSION: Final = {
     "major": "1",
@@ -51,18 +56,27 @@ class Reply:
 class Dispatcher:
     """Authenticates, authorizes and routes."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, admission: Admission) -> None:
         self._state = state
         self._descriptions = Descriptions(state.catalog, VERSION["gitVersion"])
-        self._reader = Reader(state)
-        self._writer = Writer(state)
-        self._deleter = Deleter(state)
         self._authenticator = Authenticator(state)
-        state.tokens = self._authenticator
         self._authorizer = Authorizer(state)
         self._impersonation = Impersonation(self._authorizer.allows)
-        state.escalation = EscalationCheck(self._authorizer)
-        self._subresources = Subresources(state, self._reader, self._writer, self._deleter)
+        cleaner = Cleaner(state)
+        patcher = Patcher(state, cleaner)
+        steps = Steps(state, admission, EscalationCheck(self._authorizer))
+        self._reader = Reader(state)
+        self._writer = Writer(state, cleaner, patcher, steps)
+        remover = Remover(state)
+        self._deleter = Deleter(state, admission, remover)
+        self._subresources = Subresources(
+            state,
+            self._authenticator,
+            self._reader,
+            self._writer,
+            remover,
+            Scaling(state, self._reader, self._writer, patcher),
+        )
         self._reviews = Reviews(state, self._authenticator, self._authorizer)
 
     async def handle(self, request: Request) -> Reply | Watch:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import structlog
 
 from ctrlruntime.envtest.server.conversion_webhook import carrier
-from ctrlruntime.envtest.server.deletion import FOREGROUND, ORPHAN, DeleteOptions, Deleter
+from ctrlruntime.envtest.server.deletion import FOREGROUND, ORPHAN, DeleteOptions, Remover
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.state import State
 from ctrlruntime.envtest.server.storage import Bucket, Change, Record
@@ -32,7 +32,7 @@ class GarbageCollector:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._deleter = Deleter(state)
+        self._remover = Remover(state)
         self._dependents: dict[str, set[Node]] = {}
         self._present: dict[str, Node] = {}
         self._queue: deque[Node] = deque()
@@ -149,9 +149,9 @@ class GarbageCollector:
             return
         if waiting and self._dependents_of(record):
             self._unblock(record)
-            self._deleter.remove(kind, record, self._options(record, "Foreground"))
+            self._remover.remove(kind, record, self._options(record, "Foreground"))
             return
-        self._deleter.remove(kind, record, self._options(record, _policy(record)))
+        self._remover.remove(kind, record, self._options(record, _policy(record)))
 
     @staticmethod
     def _options(record: Record, policy: str) -> DeleteOptions:
@@ -207,7 +207,7 @@ class GarbageCollector:
         bucket = self._state.bucket(kind)
         metadata = obj["metadata"]
         if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
-            self._deleter.finish(kind, record, obj)
+            self._remover.finish(kind, record, obj)
         else:
             self._state.storage.update(bucket, obj, record, record.epoch, carrier(kind, record))
 

@@ -10,7 +10,7 @@ import structlog
 
 from ctrlruntime.envtest.server.bootstrap import put
 from ctrlruntime.envtest.server.definitions import DEFINITIONS, FINALIZER, Definitions
-from ctrlruntime.envtest.server.deletion import DeleteOptions, Deleter
+from ctrlruntime.envtest.server.deletion import DeleteOptions, Remover
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.namespace_conditions import Remaining
 from ctrlruntime.envtest.server.state import State
@@ -29,7 +29,7 @@ class NamespaceController:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._deleter = Deleter(state)
+        self._remover = Remover(state)
         self._definitions = Definitions(state)
         self._queue: deque[tuple[str, str]] = deque()
         self._queued: set[tuple[str, str]] = set()
@@ -147,7 +147,7 @@ class NamespaceController:
 
     def _remove(self, kind: Kind, record: Record) -> bool:
         grace = 0 if kind.resource == "pods" else None
-        gone, _ = self._deleter.remove(
+        gone, _ = self._remover.remove(
             kind, record, DeleteOptions(grace=grace, propagation="Background")
         )
         return gone

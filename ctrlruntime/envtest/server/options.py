@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,16 @@ class User:
     groups: tuple[str, ...] = ()
     uid: str = ""
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def info(self) -> dict[str, Any]:
+        """Return the user as reviews show it (`UserInfo`)."""
+        info: dict[str, Any] = {"username": self.name}
+        if self.uid:
+            info["uid"] = self.uid
+        info["groups"] = list(self.groups)
+        if self.extra:
+            info["extra"] = {key: list(values) for key, values in self.extra.items()}
+        return info
 
 
 def wall_clock() -> datetime:

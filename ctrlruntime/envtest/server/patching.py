@@ -1,9 +1,8 @@
-"""The four kinds of patch, as functions from the live object to the new one."""
+"""The four kinds of patch, each as the first step of a write: from the live object to the new one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -14,7 +13,8 @@ from ctrlruntime.envtest.merge.apply import ApplyConflict, ApplyRejected, apply
 from ctrlruntime.envtest.merge.patches import PatchError, json_patch, merge_patch, strategic_merge
 from ctrlruntime.envtest.schema.registry import TypeSchema
 from ctrlruntime.envtest.schema.strict import DecodeError, repeated_fields, strict_decode
-from ctrlruntime.envtest.server import conversion, defaults
+from ctrlruntime.envtest.server.building import Build, check_namespace
+from ctrlruntime.envtest.server.cleaning import Cleaner
 from ctrlruntime.envtest.server.codec import check_applied, check_type, read_yaml
 from ctrlruntime.envtest.server.errors import (
     StatusError,
@@ -23,32 +23,23 @@ from ctrlruntime.envtest.server.errors import (
     unsupported_media_type,
 )
 from ctrlruntime.envtest.server.kinds import Kind
-from ctrlruntime.envtest.server.request import Request
+from ctrlruntime.envtest.server.request import APPLY_YAML, Request
 from ctrlruntime.envtest.server.state import State
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
-APPLY_YAML: Final = "application/apply-patch+yaml"
-
-
-@dataclass(frozen=True, slots=True)
-class Patch:
-    """`make` turns the live object (None: absent) into the new one."""
-
-    make: Callable[[Manifest | None], Manifest]
-    creates: bool = False
-    tracks: bool = False
 
 
 class Patcher:
-    """Reads patches; also cleans decoded objects, for all writes alike."""
+    """Reads patches."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, cleaner: Cleaner) -> None:
         self._state = state
+        self._cleaner = cleaner
 
-    def prepare(self, kind: Kind, request: Request) -> Patch:
-        """Raise UnsupportedMediaType, BadRequest."""
+    def build(self, kind: Kind, request: Request) -> Build:
+        """Return what the patch makes of an object. Raises UnsupportedMediaType, BadRequest."""
         content_type = request.content_type
         if content_type == APPLY_YAML:
             return self._apply(kind, request)
@@ -64,7 +55,7 @@ class Patcher:
                 'PatchOptions.meta.k8s.io "" is invalid: force: Forbidden: may not be specified for non-apply patch',
                 {"group": "meta.k8s.io", "kind": "PatchOptions"},
             )
-        return Patch(self._plain(kind, request, content_type))
+        return Build(self._plain(kind, request, content_type))
 
     def _plain(
         self, kind: Kind, request: Request, content_type: str
@@ -80,7 +71,7 @@ class Patcher:
                 schema.wrap_integers(new)
             try:
                 check_type(kind, request, new)
-                self.clean(kind, request, new, repeated)
+                self._cleaner.clean(kind, request, new, repeated)
             except StatusError as error:
                 raise invalid_patch(new, error) from None
             return new
@@ -96,7 +87,7 @@ class Patcher:
         except DecodeError:
             return []
 
-    def _apply(self, kind: Kind, request: Request) -> Patch:
+    def _apply(self, kind: Kind, request: Request) -> Build:
         if not request.query.get("fieldManager"):
             raise StatusError(
                 422,
@@ -128,10 +119,10 @@ class Patcher:
             if kind.namespaced and live is not None:
                 check_namespace(request, new)
             # What is not in the schema, or of a wrong type, the merge has refused already.
-            self.fill(kind, request, new, pruned=not kind.custom, applied=applied)
+            self._cleaner.fill(kind, request, new, pruned=not kind.custom, applied=applied)
             return new
 
-        return Patch(make, creates=not request.subresource, tracks=True)
+        return Build(make, creates=not request.subresource, tracks=True)
 
     def _read_applied(self, kind: Kind, request: Request) -> tuple[Manifest, list[str]]:
         applied = read_applied(request)
@@ -153,7 +144,7 @@ class Patcher:
                 api_version=kind.api_version(request.version),
                 now=state.now(),
                 subresource=request.subresource,
-                convert=self.converter(kind),
+                convert=state.owners_converter(kind),
             )
         except ApplyConflict as error:
             raise apply_conflict(str(error), error.causes) from None
@@ -161,114 +152,6 @@ class Patcher:
             raise StatusError(error.code, error.reason, str(error)) from None
         copy: Manifest = orjson.loads(orjson.dumps(merged))
         return copy
-
-    def converter(
-        self, kind: Kind
-    ) -> Callable[[Manifest, str], tuple[Manifest, TypeSchema] | None]:
-        """Objects of the kind in another of its versions, for the field managers."""
-        state = self._state
-
-        def convert(obj: Manifest, api_version: str) -> tuple[Manifest, TypeSchema] | None:
-            version = api_version.rpartition("/")[2]
-            if version not in kind.versions or kind.api_version(version) != api_version:
-                return None
-            current = str(obj.get("apiVersion", "")).rpartition("/")[2]
-            stored = conversion.to_storage(kind, obj, current)
-            shown = conversion.from_storage(kind, stored, version)
-            return shown, state.schema(kind, version)
-
-        return convert
-
-    # -- decoded objects -------------------------------------------------------------------
-
-    def clean(self, kind: Kind, request: Request, obj: Manifest, repeated: list[str]) -> None:
-        """Drop unknown fields, with warnings as fieldValidation requires, and fill in defaults."""
-        removed = self._state.schema(kind, request.version).prune(obj)
-        if request.field_validation != "Ignore" and (removed or repeated):
-            found = [*repeated, *(f'unknown field "{path}"' for path in removed)]
-            self._complain(kind, request, found)
-        self.fill(kind, request, obj, pruned=True)
-
-    def fill(
-        self,
-        kind: Kind,
-        request: Request,
-        obj: Manifest,
-        *,
-        pruned: bool = False,
-        applied: Manifest | None = None,
-    ) -> None:
-        """Complete the patched object.
-
-        `applied`: where the object is the result of an apply, what a merge has held against the schema and
-        put into an object that was right.
-        """
-        schema = self._state.schema(kind, request.version)
-        if not pruned:
-            schema.prune(obj)
-        if kind.custom:
-            # The nulls of an apply, and those that a removal leaves, are for the validation.
-            if applied is None:
-                schema.drop_nulls(obj)
-                self._decodes(kind, request, obj, schema)
-            schema.default(obj)
-        else:
-            self._fill_builtin(kind, request, obj, applied)
-
-    def _fill_builtin(
-        self, kind: Kind, request: Request, obj: Manifest, applied: Manifest | None
-    ) -> None:
-        if b"null" in request.body:
-            drop_nulls(obj)
-        schema = self._state.schema(kind, request.version)
-        if applied is None:
-            self._decodes(kind, request, obj, schema)
-        elif schema.mismatch(applied) is not None:
-            schema.wrap_integers(obj)
-            self._converts(kind, request, obj, schema)
-        schema.normalize(obj)
-        if conversion.same_in_storage(kind, request.version):
-            defaults.apply_defaults(kind, obj)
-            return
-        stored = conversion.to_storage(kind, obj, request.version)
-        defaults.apply_defaults(kind, stored)
-        shown = conversion.from_storage(kind, stored, request.version)
-        obj.clear()
-        obj.update(shown)
-
-    @staticmethod
-    def _decodes(kind: Kind, request: Request, obj: Manifest, schema: TypeSchema) -> None:
-        if (mismatch := schema.mismatch(obj)) is not None:
-            raise bad_request(
-                f'{kind.kind} in version "{request.version}" cannot be handled as a {kind.kind}: '
-                f"{mismatch}"
-            )
-
-    @staticmethod
-    def _converts(kind: Kind, request: Request, obj: Manifest, schema: TypeSchema) -> None:
-        """Check the same of what an apply has made, which upstream finds out late."""
-        if (mismatch := schema.mismatch(obj)) is not None:
-            typed = f"{kind.group}/{request.version}, Kind={kind.kind}"
-            name = f"{request.namespace}/{request.name}"
-            if mismatch.startswith("illegal base64"):
-                mismatch = f"error decoding from json: {mismatch}"
-            raise StatusError(
-                500,
-                "",
-                f"failed to convert new object ({name}; {typed}) to proper version: unable to "
-                f"convert unstructured object to {typed}: {mismatch}",
-            )
-
-    @staticmethod
-    def _complain(kind: Kind, request: Request, found: list[str]) -> None:
-        if not found or request.field_validation == "Ignore":
-            return
-        if request.field_validation == "Strict":
-            text = f"strict decoding error: {', '.join(found)}"
-            if request.verb != "patch" or request.content_type == APPLY_YAML:
-                text = f'{kind.kind} in version "{request.version}" cannot be handled as a {kind.kind}: {text}'
-            raise bad_request(text)
-        request.warnings.extend(text for text in found if text not in request.warnings)
 
 
 def read_applied(request: Request) -> Manifest:
@@ -296,28 +179,6 @@ def _json_kind(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
     return "array" if isinstance(value, list) else "number"
-
-
-def check_namespace(request: Request, obj: Manifest) -> None:
-    """Check that the namespaces of the URL and of the object agree."""
-    given = obj["metadata"].get("namespace")
-    if given and given != request.namespace:
-        raise bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
-
-
-def drop_nulls(obj: Any) -> None:
-    """Remove nulls: in a built-in kind they mean absent."""
-    if isinstance(obj, list):
-        for item in obj:
-            drop_nulls(item)
-    elif isinstance(obj, dict):
-        for name in [key for key, value in obj.items() if value is None]:
-            del obj[name]
-        for value in obj.values():
-            if isinstance(value, (dict, list)):
-                drop_nulls(value)
 
 
 def invalid_patch(patched: Manifest, error: StatusError) -> StatusError:

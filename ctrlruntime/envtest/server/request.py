@@ -11,6 +11,7 @@ from ctrlruntime.envtest.server.errors import StatusError, bad_number, not_accep
 from ctrlruntime.envtest.server.options import User
 
 Form = Literal["full", "partial", "table"]
+APPLY_YAML: Final = "application/apply-patch+yaml"
 
 _READ_VERBS: Final = {"GET": "get", "HEAD": "get"}
 _WRITE_VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -81,6 +82,14 @@ class Request:
     @property
     def field_validation(self) -> str:
         return self.query.get("fieldValidation") or "Warn"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request is answered with: HTTP status and body."""
+
+    status: int
+    body: bytes
 
 
 def parse_request(method: str, raw_path: str, headers: Mapping[str, str]) -> Request:

@@ -12,9 +12,8 @@ from ctrlruntime.envtest.server.codec import decode_object
 from ctrlruntime.envtest.server.errors import bad_request, bad_value, invalid
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.options import User
-from ctrlruntime.envtest.server.request import Request
+from ctrlruntime.envtest.server.request import Answer, Request
 from ctrlruntime.envtest.server.state import State
-from ctrlruntime.envtest.server.writing import Answer
 
 
 class Reviews:
@@ -36,7 +35,7 @@ class Reviews:
                 obj["status"] = self._token(spec)
             case "SelfSubjectReview":
                 obj.pop("spec")
-                obj["status"] = {"userInfo": user_info(request.user)}
+                obj["status"] = {"userInfo": request.user.info()}
             case "SelfSubjectRulesReview":
                 obj["status"] = self._rules(request.user, spec.get("namespace") or "")
             case "SelfSubjectAccessReview":
@@ -59,7 +58,7 @@ class Reviews:
         user = self._authenticator.user_of(spec.get("token") or "", audiences)
         if user is None:
             return {"user": {}, "error": "invalid bearer token"}
-        return {"authenticated": True, "user": user_info(user), "audiences": audiences}
+        return {"authenticated": True, "user": user.info(), "audiences": audiences}
 
     def _access(self, user: User, spec: Manifest) -> dict[str, Any]:
         resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
@@ -115,13 +114,3 @@ def _validate(kind: Kind, spec: Manifest) -> None:
         errors.append(bad_value("spec.user", "", detail))
     if errors:
         raise invalid(kind.group, kind.kind, "", errors)
-
-
-def user_info(user: User) -> dict[str, Any]:
-    info: dict[str, Any] = {"username": user.name}
-    if user.uid:
-        info["uid"] = user.uid
-    info["groups"] = list(user.groups)
-    if user.extra:
-        info["extra"] = {key: list(values) for key, values in user.extra.items()}
-    return info

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -17,11 +17,6 @@ from ctrlruntime.envtest.server.options import ServerOptions
 from ctrlruntime.envtest.server.request import Form, Request
 from ctrlruntime.envtest.server.storage import Bucket, Record, Storage
 
-if TYPE_CHECKING:
-    from ctrlruntime.envtest.server.admission import Admission
-    from ctrlruntime.envtest.server.auth import Authenticator
-    from ctrlruntime.envtest.server.escalation import EscalationCheck
-
 
 class State:
     """The server's memory. One instance per server; handlers and controllers are given it."""
@@ -31,11 +26,8 @@ class State:
         self.storage = Storage(options.watch_history)
         self.catalog = Catalog(builtin_kinds())
         self.schemas = SchemaRegistry()
-        self.admission: Admission | None = None
         self.allocations: dict[str, Any] = {}
         self._leads: dict[tuple[str, str, str], bytes] = {}
-        self.tokens: Authenticator | None = None
-        self.escalation: EscalationCheck | None = None
         self._compiled: dict[Any, TypeSchema] = {}
         self._now_text: tuple[int, str] = (0, "")
 
@@ -126,6 +118,22 @@ class State:
         schema.prune(obj)
         schema.default(obj)
         return orjson.dumps(obj)
+
+    def owners_converter(
+        self, kind: Kind
+    ) -> Callable[[Manifest, str], tuple[Manifest, TypeSchema] | None]:
+        """Return what converts objects of the kind to another of its versions, for the field managers."""
+
+        def convert(obj: Manifest, api_version: str) -> tuple[Manifest, TypeSchema] | None:
+            version = api_version.rpartition("/")[2]
+            if version not in kind.versions or kind.api_version(version) != api_version:
+                return None
+            current = str(obj.get("apiVersion", "")).rpartition("/")[2]
+            stored = conversion.to_storage(kind, obj, current)
+            shown = conversion.from_storage(kind, stored, version)
+            return shown, self.schema(kind, version)
+
+        return convert
 
     def load(self, kind: Kind, record: Record, version: str) -> Manifest:
         """Return a private copy of the stored object as `version` shows it."""

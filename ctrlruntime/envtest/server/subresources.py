@@ -1,44 +1,39 @@
-"""scale, eviction, binding, finalize, token: subresources with bodies of their own."""
+"""eviction, binding, finalize, token: subresources with bodies of their own; scale is in `scaling`."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.client.selectors import selector_matches
-from ctrlruntime.envtest.merge.patches import json_patch, merge_patch
+from ctrlruntime.envtest.server.auth import Authenticator
+from ctrlruntime.envtest.server.building import Build
 from ctrlruntime.envtest.server.codec import body_as_json
-from ctrlruntime.envtest.server.deletion import DeleteOptions, Deleter
+from ctrlruntime.envtest.server.deletion import DeleteOptions, Remover
 from ctrlruntime.envtest.server.discovery import subresources
 from ctrlruntime.envtest.server.errors import (
     StatusError,
     bad_request,
     bad_value,
     conflict,
-    forbidden,
     invalid,
     method_not_allowed,
     not_found,
     too_many_requests,
     unknown_path,
 )
-from ctrlruntime.envtest.server.kinds import Kind, ScalePaths
-from ctrlruntime.envtest.server.patching import APPLY_YAML, JSON_PATCH, invalid_patch, read_applied
+from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.reading import Reader
-from ctrlruntime.envtest.server.request import Request
+from ctrlruntime.envtest.server.request import Answer, Request
+from ctrlruntime.envtest.server.scaling import Scaling
 from ctrlruntime.envtest.server.state import State
 from ctrlruntime.envtest.server.storage import Record
-from ctrlruntime.envtest.server.writing import Answer, Writer
+from ctrlruntime.envtest.server.writing import Writer
 
-_SCALE: Final = ("autoscaling/v1", "Scale")
-_NO_CUSTOM_SCALE: Final = (
-    "failed to convert new object (/{}; autoscaling/v1, Kind=Scale) to proper version: request to "
-    "convert CR to an invalid group/version: autoscaling/v1"
-)
 _NOT_RUNNING: Final = frozenset({"Pending", "Succeeded", "Failed"})
 _ALLOWED: Final = {
     "scale": {"get", "update", "patch"},
@@ -49,18 +44,26 @@ _ALLOWED: Final = {
     "ephemeralcontainers": {"get", "update", "patch"},
     "resize": {"get", "update", "patch"},
 }
-# Kinds whose missing objects are reported as missing scales.
-_SCALES_MISSED: Final = frozenset({"deployments.apps", "replicasets.apps"})
 
 
 class Subresources:
     """Answers everything below an object but its status."""
 
-    def __init__(self, state: State, reader: Reader, writer: Writer, deleter: Deleter) -> None:
+    def __init__(
+        self,
+        state: State,
+        authenticator: Authenticator,
+        reader: Reader,
+        writer: Writer,
+        remover: Remover,
+        scaling: Scaling,
+    ) -> None:
         self._state = state
+        self._authenticator = authenticator
         self._reader = reader
         self._writer = writer
-        self._deleter = deleter
+        self._remover = remover
+        self._scaling = scaling
 
     async def answer(self, kind: Kind, request: Request) -> Answer:
         name = request.subresource
@@ -71,7 +74,7 @@ class Subresources:
             raise method_not_allowed()
         match name:
             case "scale":
-                return await self._scale(kind, request)
+                return await self._scaling.answer(kind, request)
             case "eviction":
                 return await self._evict(kind, request)
             case "binding":
@@ -85,71 +88,6 @@ class Subresources:
             return Answer(200, self._state.encode(kind, record, request.version, request.form))
         verb = self._writer.update if request.verb == "update" else self._writer.patch
         return await verb(kind, replace(request, subresource=""))
-
-    # -- scale -----------------------------------------------------------------------------
-
-    async def _scale(self, kind: Kind, request: Request) -> Answer:
-        paths = _scale_paths(kind, request.version)
-        try:
-            record = self._reader.get(kind, request)
-        except StatusError as error:
-            if request.verb == "get" and kind.resource in _SCALES_MISSED and error.code == 404:
-                raise not_found(kind.group, f"{kind.plural}/scale", request.name) from None
-            raise
-        current = self._state.shown(kind, record, request.version)
-        scale = _scale_of(kind, current, paths)
-        if request.verb == "get":
-            return Answer(200, orjson.dumps(scale))
-        if request.verb == "patch" and request.content_type == APPLY_YAML:
-            return await self._apply_scale(kind, request, paths)
-        wanted = _wanted_scale(request, scale)
-        version = (wanted.get("metadata") or {}).get("resourceVersion")
-        if version and version != scale["metadata"]["resourceVersion"]:
-            raise conflict(kind.group, kind.plural, request.name)
-        replicas = (wanted.get("spec") or {}).get("replicas", 0)
-        try:
-            _check_replicas(kind, request, replicas)
-        except StatusError as error:
-            raise invalid_patch(wanted, error) if request.verb == "patch" else error from None
-
-        def make(live: Manifest | None) -> Manifest:
-            scaled = _copy(live)
-            _put(scaled, paths.spec, replicas)
-            return scaled
-
-        inner = replace(request, verb="patch", form="full", warnings=[])
-        answer = await self._writer.modify(kind, inner, make)
-        return Answer(200, orjson.dumps(_scale_of(kind, orjson.loads(answer.body), paths)))
-
-    async def _apply_scale(self, kind: Kind, request: Request, paths: ScalePaths) -> Answer:
-        """Return an apply of the one field, with owners as the scale shows them."""
-        applied = read_applied(request)
-        given = applied.get("apiVersion") or "", applied.get("kind") or ""
-        if given != _SCALE:
-            raise bad_request(f"invalid object type: {given[0] or '/'}, Kind={given[1]}")
-        body: Manifest = {
-            "apiVersion": kind.api_version(request.version),
-            "kind": kind.kind,
-            "metadata": {"name": request.name},
-        }
-        replicas = (applied.get("spec") or {}).get("replicas")
-        if replicas is not None:
-            _check_replicas(kind, request, replicas)
-            _put(body, paths.spec, replicas)
-        inner = replace(request, body=orjson.dumps(body), form="full", warnings=[])
-        patch = self._writer.prepare(kind, inner)
-
-        def make(live: Manifest | None) -> Manifest:
-            try:
-                made = patch.make(live)
-            except StatusError as error:
-                raise _as_scale(error, body["apiVersion"]) from None
-            if kind.custom:
-                raise StatusError(500, "", _NO_CUSTOM_SCALE.format(request.name))
-            return made
-
-        answer = await self._writer.modify(kind, inner, make, tracked=True)
-        return Answer(200, orjson.dumps(_scale_of(kind, orjson.loads(answer.body), paths)))
 
     # -- pods ------------------------------------------------------------------------------
 
@@ -165,7 +103,7 @@ class Subresources:
         dry = request.dry_run or options.get("dryRun") == ["All"]
         if budgets and not _ignores_budgets(record.obj):
             self._spend(budgets[0], record, dry=dry)
-        self._deleter.remove(
+        self._remover.remove(
             kind,
             record,
             DeleteOptions(
@@ -223,7 +161,7 @@ class Subresources:
             return live
 
         inner = replace(request, verb="patch", subresource="binding", form="full")
-        await self._writer.modify(kind, inner, make)
+        await self._writer.write(kind, inner, Build(make))
         return Answer(201, _status_success())
 
     # -- service accounts ------------------------------------------------------------------
@@ -240,11 +178,8 @@ class Subresources:
                 "spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"
             )
             raise invalid("authentication.k8s.io", "TokenRequest", "", [error])
-        authenticator = self._state.tokens
-        if authenticator is None:
-            raise forbidden("", "serviceaccounts", request.name, "tokens are not issued")
         audiences = spec.get("audiences") or []
-        token, expires = authenticator.issue(record, audiences, seconds)
+        token, expires = self._authenticator.issue(record, audiences, seconds)
         moment = datetime.fromtimestamp(expires, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         answer = {
             "kind": "TokenRequest",
@@ -274,129 +209,13 @@ class Subresources:
             live["spec"] = {**(live.get("spec") or {}), "finalizers": wanted}
             return live
 
-        return await self._writer.modify(kind, request, make)
-
-
-def _as_scale(error: StatusError, api_version: str) -> StatusError:
-    """Conflicts name the version of Scale."""
-    text = orjson.dumps([error.message, error.details]).decode()
-    text = text.replace(f" using {api_version}", f" using {_SCALE[0]}")
-    message, details = orjson.loads(text)
-    return StatusError(error.code, error.reason, message, details)
+        return await self._writer.write(kind, request, Build(make))
 
 
 def _copy(live: Manifest | None) -> Manifest:
     """Return a copy to change: the write path compares it with what was there."""
     copy: Manifest = orjson.loads(orjson.dumps(live))
     return copy
-
-
-def scale_view(kind: Kind, version: str, obj: Manifest) -> Manifest:
-    """Return the object as its scale subresource shows it."""
-    return _scale_of(kind, obj, _scale_paths(kind, version))
-
-
-def _scale_paths(kind: Kind, version: str) -> ScalePaths:
-    if kind.custom:
-        scale = kind.version_entry(version)["subresources"]["scale"]
-        return ScalePaths(
-            scale["specReplicasPath"].lstrip("."),
-            scale["statusReplicasPath"].lstrip("."),
-            (scale.get("labelSelectorPath") or "").lstrip("."),
-        )
-    return kind.scale or ScalePaths()
-
-
-def _scale_of(kind: Kind, obj: Manifest, paths: ScalePaths) -> Manifest:
-    metadata = obj["metadata"]
-    names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    status: dict[str, Any] = {"replicas": _get(obj, paths.status) or 0}
-    selector = _get(obj, paths.selector) if paths.selector else None
-    if isinstance(selector, dict):
-        selector = selector_text(kind, selector)
-    if selector:
-        status["selector"] = selector
-    replicas = _get(obj, paths.spec)
-    if replicas is None and kind.custom:
-        raise StatusError(
-            500,
-            "InternalError",
-            f'Internal error occurred: the spec replicas field ".{paths.spec}" does not exist',
-        )
-    spec: dict[str, Any] = {"replicas": replicas} if replicas else {}
-    return {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {name: metadata[name] for name in names if name in metadata},
-        "spec": spec,
-        "status": status,
-    }
-
-
-def selector_text(kind: Kind, selector: Manifest) -> str:
-    """Return a label selector as the text that a list request takes."""
-    if kind.kind == "ReplicationController":
-        selector = {"matchLabels": selector}
-    parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
-    for item in selector.get("matchExpressions") or ():
-        key, values = item["key"], ",".join(sorted(item.get("values") or ()))
-        shown = {
-            "In": f"{key} in ({values})",
-            "NotIn": f"{key} notin ({values})",
-            "Exists": key,
-            "DoesNotExist": f"!{key}",
-        }
-        parts.append(shown[item["operator"]])
-    return ",".join(sorted(parts))
-
-
-def _wanted_scale(request: Request, scale: Manifest) -> Manifest:
-    body = orjson.loads(body_as_json(request) if request.verb == "update" else request.body)
-    if request.verb == "update":
-        given = body.get("kind") or "Scale"
-        if given != "Scale":
-            raise bad_request(
-                f'{given} in version "v1" cannot be handled as a Scale: converting (v1.{given}) to '
-                "(autoscaling.Scale): unknown conversion"
-            )
-        return dict(body)
-    patched = (
-        json_patch(scale, body) if request.content_type == JSON_PATCH else merge_patch(scale, body)
-    )
-    return dict(patched)
-
-
-def _check_replicas(kind: Kind, request: Request, replicas: Any) -> None:
-    if isinstance(replicas, bool) or not isinstance(replicas, int):
-        raise bad_request(
-            'Scale in version "v1" cannot be handled as a Scale: spec.replicas must be an integer'
-        )
-    if not -(2**31) <= replicas < 2**31:
-        raise bad_request(
-            f'Scale in version "v1" cannot be handled as a Scale: json: cannot unmarshal number {replicas} '
-            "into Go struct field ScaleSpec.spec.replicas of type int32"
-        )
-    if replicas < 0 and kind.custom:
-        error = bad_value(".spec.replicas", replicas, "should be a non-negative integer")
-        raise invalid(kind.group, kind.kind, request.name, [error])
-    if replicas < 0:
-        error = bad_value("spec.replicas", replicas, "must be greater than or equal to 0")
-        raise invalid("autoscaling", "Scale", request.name, [error])
-
-
-def _get(obj: Manifest, path: str) -> Any:
-    node: Any = obj
-    for part in path.split("."):
-        node = node.get(part) if isinstance(node, dict) else None
-    return node
-
-
-def _put(obj: Manifest, path: str, value: Any) -> None:
-    *parents, last = path.split(".")
-    node = obj
-    for part in parents:
-        node = node.setdefault(part, {})
-    node[last] = value
 
 
 def _ignores_budgets(pod: Manifest) -> bool:
