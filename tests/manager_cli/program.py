@@ -7,12 +7,15 @@ import os
 import signal
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ctrlruntime.processes import end_process
 from tests.docs.blocks import ROOT
 from tests.docs.terminal import MARK, marked, wait_gone
+
+CHECKOUT = (sys.executable, "-m", "manager")
+"""The command as a checkout has it."""
 
 
 class Program:
@@ -31,11 +34,12 @@ class Program:
         *arguments: str | Path,
         environment: Mapping[str, str] | None = None,
         checkout: Path = ROOT,
+        command: Sequence[str | Path] = CHECKOUT,
     ) -> Program:
-        """Run it from the root of a checkout."""
+        """Run it from the root of a checkout, or another command from another folder."""
         mark = uuid.uuid4().hex
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "manager", *map(str, arguments)),
+            *map(str, (*command, *arguments)),
             cwd=checkout,
             env={**os.environ, "COLUMNS": "200", MARK: mark, **(environment or {})},
             stdin=asyncio.subprocess.DEVNULL,

@@ -46,7 +46,7 @@ EVERYTHING = {
 }
 
 
-def _run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHON": sys.executable}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
@@ -54,7 +54,7 @@ def _run(*command: str | Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def helm() -> str:
     """Return the path of the helm that `make chart` uses."""
-    found = _run(ROOT / "hack" / "helm.sh")
+    found = run(ROOT / "hack" / "helm.sh")
     assert found.returncode == 0, found.stderr
     return found.stdout.strip()
 
@@ -62,7 +62,7 @@ def helm() -> str:
 @pytest.fixture(scope="module")
 def chart(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the folder of the chart as it is packaged."""
-    packed = _run(ROOT / "hack" / "chart.sh", "--folder", tmp_path_factory.mktemp("chart"))
+    packed = run(ROOT / "hack" / "chart.sh", "--folder", tmp_path_factory.mktemp("chart"))
     assert packed.returncode == 0, packed.stderr
     return packed.stdout.strip()
 
@@ -77,7 +77,7 @@ class Rendered:
     def run(self, values: dict[str, Any]) -> subprocess.CompletedProcess[str]:
         """Run it."""
         self._values.write_text(json.dumps(values))
-        return _run(*self._command, "--values", self._values)
+        return run(*self._command, "--values", self._values)
 
     def __call__(self, values: dict[str, Any]) -> list[Manifest]:
         done = self.run(values)
@@ -221,7 +221,7 @@ def test_every_value_is_in_the_schema_and_on_its_page() -> None:
 
 
 def test_helm_finds_nothing_to_complain_about(helm: str, chart: str) -> None:
-    done = _run(helm, "lint", "--strict", chart)
+    done = run(helm, "lint", "--strict", chart)
     assert done.returncode == 0, done.stdout
 
 

@@ -18,8 +18,8 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.errors import NoKindMatch, NotFound
 from ctrlruntime.envtest import Environment, administrator
 from ctrlruntime.envtest.crds import install_crds
-from tests.manager_cli.program import Program
-from tests.manifests.installation import ACCOUNT, NAMESPACE, Manifest, add, manifests
+from tests.manager_cli.program import CHECKOUT, Program
+from tests.manifests.installation import ACCOUNT, NAMESPACE, ROOT, Manifest, add, manifests
 from tests.manifests.test_chart import chart, helm, rendered
 from tests.mariadb import MariaDB
 from tests.support.pods import LocalPods
@@ -176,14 +176,26 @@ WAYS: dict[str, Way] = {
 async def test_what_is_installed_runs_is_upgraded_and_goes_and_the_tenants_stay(
     way: str, backend: str, database: MariaDB, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    objects = WAYS[way](request)
-    async with (
-        server(backend, tmp_path) as environment,
-        LocalPods.of(
-            environment, NAMESPACE, tmp_path / "pods", "manager",
-            f"--leader-election-namespace={NAMESPACE}",
-        ) as pods,
-    ):  # fmt: skip
+    async with server(backend, tmp_path) as environment:
+        objects = WAYS[way](request)
+        before, after = await installed_upgraded_uninstalled(
+            environment, objects, database, tmp_path
+        )
+        assert after == before
+
+
+async def installed_upgraded_uninstalled(
+    environment: Environment,
+    objects: list[Manifest],
+    database: MariaDB,
+    folder: Path,
+    command: tuple[str | Path, ...] = CHECKOUT,
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Install the objects, run their Pods by the command, upgrade and uninstall. Return the UIDs of the tenants' objects before and after."""
+    pods_folder, election = folder / "pods", f"--leader-election-namespace={NAMESPACE}"
+    async with LocalPods.of(
+        environment, NAMESPACE, pods_folder, "manager", election, command=command
+    ) as pods:
         await install(environment, objects)
         await start_replicas(pods)
         await add(environment.client("admin"), fleet(database))
@@ -205,13 +217,14 @@ async def test_what_is_installed_runs_is_upgraded_and_goes_and_the_tenants_stay(
         await environment.client("admin").delete(DEPLOYMENT, ACCOUNT, namespace=NAMESPACE)
         kubeconfig = environment.kubeconfig("admin")
         program = await Program.start(
-            "uninstall", "--kubeconfig", kubeconfig, "--keep-objects", "--yes"
-        )
+            "uninstall", "--kubeconfig", kubeconfig, "--keep-objects", "--yes",
+            command=command, checkout=ROOT if command == CHECKOUT else folder,
+        )  # fmt: skip
         async with program:
             assert await program.wait(150) == 0, program.output
         with pytest.raises((NotFound, NoKindMatch)):
             await environment.client("admin").get(Tenant, "ann-app", namespace=SHOP)
-        assert await uids(environment) == made
+        return made, await uids(environment)
 
 
 def upgraded(objects: list[Manifest]) -> list[Manifest]:

@@ -20,7 +20,8 @@ from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.backends.ports import free_port
 from ctrlruntime.envtest.kubeconfig import kubeconfig
 from ctrlruntime.envtest.users import Identity
-from tests.manager_cli.program import Program
+from tests.docs.blocks import ROOT
+from tests.manager_cli.program import CHECKOUT, Program
 
 SECRET = BUILTIN[GroupVersionKind("", "v1", "Secret")]
 SERVICE_ACCOUNT = BUILTIN[GroupVersionKind("", "v1", "ServiceAccount")]
@@ -95,16 +96,24 @@ class LocalPods:
     """As whom their requests are logged."""
     arguments: tuple[str, ...] = ()
     """What a Pod knows by its account's mount in a cluster."""
+    command: tuple[str | Path, ...] = CHECKOUT
+    """What stands for the image's entry point."""
     running: list[LocalPod] = field(default_factory=list)
     _ended: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
     @classmethod
     @contextlib.asynccontextmanager
     async def of(
-        cls, hub: Environment, namespace: str, folder: Path, user: str, *arguments: str
+        cls,
+        hub: Environment,
+        namespace: str,
+        folder: Path,
+        user: str,
+        *arguments: str,
+        command: tuple[str | Path, ...] = CHECKOUT,
     ) -> AsyncIterator[LocalPods]:
         """None at first; all are killed at the end."""
-        made = cls(hub, namespace, folder, user, arguments)
+        made = cls(hub, namespace, folder, user, arguments, command)
         async with made._ended:
             yield made
 
@@ -133,6 +142,8 @@ class LocalPods:
             *self.arguments,
             f"--webhook-port={free_port()}",
             environment={"KUBECONFIG": str(place / "account")},
+            command=self.command,
+            checkout=ROOT if self.command == CHECKOUT else place,
         )
         program = await self._ended.enter_async_context(program)
         pod = LocalPod(f"{name}-{number}", program, port, metrics_port)
