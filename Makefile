@@ -128,9 +128,10 @@ bundle: setup ## Write the OLM bundle into dist/bundle
 docs: setup ## Build the documentation site, strictly, into dist/site
 	@hack/site.sh
 
-generate manifests: setup ## Write config/, dist/install.yaml and the tables of docs/packages from code
+generate manifests: setup ## Write config/, dist/install.yaml, the dashboards and the tables of docs/packages from code
 	@$(PY) -m manager manifests
 	@$(PY) -m tests.docs.reference
+	@$(PY) -m hack.dashboards
 	@hack/install-yaml.sh
 
 build-installer: generate ## dist/install.yaml: everything an installation needs, in one file

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from ctrlruntime.manager.metrics import Metrics
 from ctrlruntime.webhook.metrics import WebhookMetrics
+from internal.cloud.instance.metrics import InstanceMetrics
 from internal.cloud.rollouts.metrics import RolloutMetrics
 from internal.cloud.taskdriver.deps import TaskMetrics
 from internal.cosmos.cache.metrics import CacheMetrics
@@ -15,14 +16,15 @@ from internal.cosmos.fullnode.metrics import NodeSetMetrics
 from internal.cosmos.selfheal.metrics import SelfHealMetrics
 from internal.cosmos.snapshots.metrics import SnapshotMetrics
 from internal.fleet.metrics import FleetMetrics
+from internal.operations.metrics import FreezeMetrics
 from internal.tenancy.metrics import TenancyMetrics
 from manager.controllers.orphan_sweep import SweepMetrics
 from manager.controllers.task_settings import valid_gauge
 
 PARTS: Final = {
-    "Runtime": (WebhookMetrics,),
+    "Runtime": (WebhookMetrics, FreezeMetrics),
     "Tenancy": (TenancyMetrics,),
-    "Cloud": (TaskMetrics, RolloutMetrics, valid_gauge),
+    "Cloud": (TaskMetrics, RolloutMetrics, InstanceMetrics, valid_gauge),
     "Cosmos": (NodeSetMetrics, CacheMetrics, SelfHealMetrics, SnapshotMetrics),
     "Scale mode": (FleetMetrics, SweepMetrics),
 }

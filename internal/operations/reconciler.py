@@ -15,6 +15,7 @@ from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.queue import Request
 from internal.operations.freezes import SystemFreezes
+from internal.operations.metrics import FreezeMetrics
 from internal.operations.status import freeze_status, held_count
 
 
@@ -32,11 +33,13 @@ class FreezeReconciler:
     freezes: SystemFreezes
     patcher: ObjectPatcher
     clock: Callable[[], datetime]
+    metrics: FreezeMetrics
 
     async def reconcile(self, request: Request) -> Result | None:
         """Make one pass. Raises the client's errors."""
         entry = self.entries.get(request.name, namespace="")
         if entry is None:
+            self.metrics.forget(request.name)
             return None
         now, freeze = self.clock(), self.freezes.freeze(entry)
         before, problem = _status(entry)
@@ -46,6 +49,9 @@ class FreezeReconciler:
             count = max(count, held_count(before, system))
         held = {system: count}
         after = freeze_status(before, freeze, held, entry.generation, now, problem=problem)
+        self.metrics.record(
+            request.name, system, held_count(after, system), active=freeze.is_active(now)
+        )
         await self.patcher.write_status(ChangeFreeze.mapping(), entry, before, after)
         edge = freeze.next_edge(now)
         waits = [edge - self.clock()] if edge is not None else []

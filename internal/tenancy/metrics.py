@@ -9,6 +9,8 @@ import contextlib
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from apis.tenancy import RolloutPhase, RolloutStatus, TenantRegistryStatus, TenantStatus
+from apis.waiting import HoldReason
+from ctrlruntime.api.conditions import Condition
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.resources import Action
 
@@ -31,6 +33,7 @@ class TenancyMetrics:
         self._shown: set[tuple[str, str]] = set()
         self._conditions: dict[tuple[str, str], tuple[str, ...]] = {}
         self._registries: set[tuple[str, str]] = set()
+        self._registry_conditions: dict[tuple[str, str], set[str]] = {}
         self._waiting: set[tuple[str, str]] = set()
         self._rollouts: set[tuple[str, str]] = set()
         self._make_tenant_series(registry)
@@ -45,6 +48,12 @@ class TenancyMetrics:
             "tenanttemplate_rollout_halted",
             "Whether the rollout of a template is halted.",
             ("template", "namespace"),
+            registry=registry,
+        )
+        self.rollout_phase = Gauge(
+            "tenanttemplate_rollout_phase",
+            "1 for the phase of a template's rollout.",
+            ("template", "namespace", "phase"),
             registry=registry,
         )
 
@@ -90,6 +99,16 @@ class TenancyMetrics:
             "registry_removals_pending",
             "Tenants of a registry with an object that is still to be removed.",
         )
+        self.registry_condition = gauge(
+            "registry_condition_status",
+            "A condition of a registry: 0 False, 1 True, 2 Unknown.",
+            "type",
+        )
+        self.registry_waiting = gauge(
+            "registry_changes_waiting",
+            "Changes of a registry that wait for a freeze or a window.",
+            "reason",
+        )
         self.rows = gauge("registry_rows", "Rows by what became of them.", "state")
         self.query_seconds = Histogram(
             "registry_query_duration_seconds",
@@ -131,8 +150,7 @@ class TenancyMetrics:
         self.failed.labels(*key).set(status.failed_resources)
         self.conflicted.labels(*key).set(len(status.conflicted_resource_ids))
         for condition in status.conditions:
-            value = {"False": 0, "True": 1}.get(condition.status, 2)
-            self.condition.labels(*key, condition.type).set(value)
+            self.condition.labels(*key, condition.type).set(_value(condition))
         self._conditions[key] = tuple(condition.type for condition in status.conditions)
 
     def forget(self, namespace: str, name: str) -> None:
@@ -158,6 +176,18 @@ class TenancyMetrics:
         self.registry_removals.labels(name, namespace).set(status.removals_pending)
         for state in ROW_STATES:
             self.rows.labels(name, namespace, state).set(getattr(status.rows, state))
+        shown = self._registry_conditions.setdefault((name, namespace), set())
+        for condition in status.conditions:
+            self.registry_condition.labels(name, namespace, condition.type).set(_value(condition))
+        for gone in shown - {condition.type for condition in status.conditions}:
+            _remove(self.registry_condition, name, namespace, gone)
+        shown.clear()
+        shown.update(condition.type for condition in status.conditions)
+        waiting = status.waiting
+        for reason in HoldReason:
+            holds = waiting is not None and waiting.reason is reason
+            changes = waiting.changes if waiting is not None and holds else 0
+            self.registry_waiting.labels(name, namespace, reason.value).set(changes)
 
     def rollout(self, namespace: str, name: str, status: RolloutStatus | None) -> None:
         """Show where a template's rollout stands, or remove its series."""
@@ -168,11 +198,15 @@ class TenancyMetrics:
                 for state in ROLLOUT_STATES:
                     _remove(self.rollout_tenants, *key, state)
                 _remove(self.rollout_halted, *key)
+                for phase in RolloutPhase:
+                    _remove(self.rollout_phase, *key, phase.value)
             return
         self._rollouts.add(key)
         for state in ROLLOUT_STATES:
             self.rollout_tenants.labels(*key, state).set(getattr(status, state))
         self.rollout_halted.labels(*key).set(status.phase is RolloutPhase.HALTED)
+        for phase in RolloutPhase:
+            self.rollout_phase.labels(*key, phase.value).set(phase is status.phase)
 
     def queried(self, namespace: str, name: str, result: str, seconds: float) -> None:
         """Note a query; `result` is success or error."""
@@ -193,8 +227,16 @@ class TenancyMetrics:
             _remove(gauge, name, namespace)
         for state in ROW_STATES:
             _remove(self.rows, name, namespace, state)
+        for kind in self._registry_conditions.pop((name, namespace), ()):
+            _remove(self.registry_condition, name, namespace, kind)
+        for reason in HoldReason:
+            _remove(self.registry_waiting, name, namespace, reason.value)
         for result in QUERY_RESULTS:
             _remove(self.query_seconds, name, namespace, result)
+
+
+def _value(condition: Condition) -> int:
+    return {"False": 0, "True": 1}.get(condition.status, 2)
 
 
 def _remove(metric: Gauge | Histogram, *labels: str) -> None:

@@ -12,6 +12,7 @@ from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
 from internal.operations.freezes import SystemFreezes
+from internal.operations.metrics import FreezeMetrics
 from internal.operations.reconciler import FreezeReconciler
 
 FIELD_MANAGER: Final = "change-freezes"
@@ -43,7 +44,11 @@ def _add_controller(manager: Manager, freezes: SystemFreezes, handle: InformerHa
 
     freezes.on_counts = count_again
     reconciler = FreezeReconciler(
-        store, freezes, ObjectPatcher(manager.client, FIELD_MANAGER), utc_now
+        store,
+        freezes,
+        ObjectPatcher(manager.client, FIELD_MANAGER),
+        utc_now,
+        FreezeMetrics.of(manager.metrics.registry),
     )
     (
         Builder(manager)

@@ -27,6 +27,7 @@ from internal.cloud.concurrency.rebuild import LedgerKeeper
 from internal.cloud.instance import bundles
 from internal.cloud.instance.children import Children
 from internal.cloud.instance.domains import Domains
+from internal.cloud.instance.metrics import InstanceMetrics
 from internal.cloud.instance.reconciler import InstanceReconciler
 from internal.cloud.instance.walk import Walk
 from internal.cloud.labels import FIELD_MANAGER, INSTANCE
@@ -86,6 +87,8 @@ def add_cloud(
 
 def add_instance_controller(parts: CloudParts, freezes: SystemFreezes) -> None:
     """Add the controller of instances alone; their subresources are another's."""
+    counts = InstanceMetrics(parts.manager.metrics.registry)
+    parts.instances.informer.add_handler(counts.observe)
     handlers = InstanceHandlers(parts.store_of(Instance))
     builder = (
         _builder_of(parts, Instance)

@@ -1,88 +1,64 @@
-"""Alerts, runbooks and the dashboard: they name series that exist, and say what to do."""
+"""Alerts, runbooks and dashboards: they name series that exist, and say what to do."""
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import promql_parser
 import pytest
-import yaml
 from prometheus_client import CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
 
-from apis.cloud import Phase, TaskOutcome
+from apis.cloud import FleetRolloutPhase, Phase, TaskOutcome
 from apis.cosmos import FullNodePhase, SnapshotPhase
+from apis.tenancy import RolloutPhase
+from hack.dashboards import drifted
 from internal.cloud.taskdriver.deps import TaskMetrics
 from internal.cosmos.cache.metrics import STATES
+from internal.tenancy.metrics import QUERY_RESULTS
 from manager.metric_catalogue import registries
+from tests.observability.queries import DASHBOARDS, RULES, selectors
 
 ROOT: Final = Path(__file__).parents[2]
-RULES: Final = yaml.safe_load((ROOT / "config/prometheus/rules.yaml").read_text())
 ALERTS: Final = [rule for group in RULES["spec"]["groups"] for rule in group["rules"]]
-DASHBOARD: Final = json.loads((ROOT / "config/grafana/cloud-tasks.json").read_text())
-TARGETS: Final = [target for panel in DASHBOARD["panels"] for target in panel["targets"]]
 SUFFIXES: Final = {
     "counter": {"_total": set[str]()},
     "histogram": {"_bucket": {"le"}, "_count": set[str](), "_sum": set[str]()},
 }
-LABELS: Final = {
-    "cloud_task_objects": {"task", "phase"},
-    "cloud_rollout_halted": {"namespace", "rollout"},
-    "cloud_task_results": {"task", "result"},
-    "cosmos_fullnode_sets": {"phase"},
-    "cosmos_snapshot_schedules": {"phase"},
-    "cosmos_cache_nodes": {"state"},
-    "fleet_target_namespaces": {"result", "reason"},
-    "fleet_data_plane_up": {"namespace"},
-} | {
-    f"cloud_task_{name}": {"task"}
-    for name in (
-        "dispatched",
-        "retries",
-        "running",
-        "waiting",
-        "duration_seconds",
-        "wait_seconds",
-    )
-}
-"""Families that say their labels only once they have values."""
 RUNBOOKS: Final = ROOT / "docs/runbooks"
 
 
 def expressions() -> list[tuple[str, str]]:
     alerts = [(rule["alert"], rule["expr"]) for rule in ALERTS]
     panels = [
-        (f"{panel['title']} {target['refId']}", target["expr"].replace("$task", ".*"))
-        for panel in DASHBOARD["panels"]
+        (f"{name} {panel['title']} {target['refId']}", target["expr"].replace("$task", ".*"))
+        for name, dashboard in DASHBOARDS.items()
+        for panel in dashboard["panels"]
         for target in panel["targets"]
     ]
     return alerts + panels
 
 
-def selectors(node: Any) -> list[Any]:
-    """The series that an expression reads."""
-    if isinstance(node, promql_parser.VectorSelector):
-        return [node]
-    if isinstance(node, promql_parser.MatrixSelector):
-        return [node.vector_selector]
-    found = []
-    for name in ("expr", "lhs", "rhs", "param"):
-        child = getattr(node, name, None)
-        if child is not None:
-            found += selectors(child)
-    for child in getattr(node, "args", None) or []:
-        found += selectors(child)
-    return found
+def families_with_labels() -> Iterator[tuple[Any, set[str]]]:
+    """Each family with its labels, which families without values do not list themselves."""
+    for registry in registries().values():
+        named = {
+            collector._name: set(collector._labelnames)
+            for collector in registry._collector_to_names
+            if isinstance(collector, MetricWrapperBase)
+        }
+        for family in registry.collect():
+            yield family, set(getattr(family, "_labelnames", ())) or named.get(family.name, set())
 
 
 @pytest.fixture(scope="module")
 def series() -> dict[str, set[str]]:
     """The names that the manager serves, with their labels."""
     found: dict[str, set[str]] = {}
-    for family in (family for registry in registries().values() for family in registry.collect()):
-        labels = set(getattr(family, "_labelnames", ())) or LABELS.get(family.name, set())
+    for family, labels in families_with_labels():
         for suffix, more in SUFFIXES.get(family.type, {"": set()}).items():
             found[family.name + suffix] = labels | more
     return found
@@ -110,9 +86,9 @@ def test_the_words_of_labels_are_words_that_are_used() -> None:
         word for found in re.findall(r'result!?[=~]+"([\w|]+)"', text) for word in found.split("|")
     }
     cosmos = {*FullNodePhase, *SnapshotPhase}
-    assert phases <= {phase.value for phase in (*Phase, *cosmos)}
+    assert phases <= {phase.value for phase in (*Phase, *FleetRolloutPhase, *RolloutPhase, *cosmos)}
     assert set(re.findall(r'state="(\w+)"', text)) <= set(STATES)
-    assert results <= {outcome.value for outcome in TaskOutcome}
+    assert results <= {outcome.value for outcome in TaskOutcome} | {*QUERY_RESULTS}
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=[rule["alert"] for rule in ALERTS])
@@ -131,9 +107,52 @@ def test_every_runbook_has_its_alert() -> None:
     assert {path.stem for path in RUNBOOKS.glob("*.md")} == {rule["alert"] for rule in ALERTS}
 
 
+def shown(*dashboards: str) -> str:
+    """The expressions of dashboards."""
+    return " ".join(
+        target["expr"]
+        for name in dashboards
+        for panel in DASHBOARDS[name]["panels"]
+        for target in panel["targets"]
+    )
+
+
 def test_the_dashboard_shows_every_series_of_the_tasks() -> None:
     registry = CollectorRegistry()
     TaskMetrics(registry)
     names = {metric.name for metric in registry.collect()}
-    shown = " ".join(target["expr"] for target in TARGETS)
-    assert {name for name in names if name not in shown} == set()
+    assert {name for name in names if name not in shown("cloud-tasks")} == set()
+
+
+OF_SYSTEMS: Final = {
+    "Tenancy": ("tenancy",),
+    "Cloud": ("cloud-tasks", "cloud-rollouts"),
+    "Cosmos": ("cosmos",),
+    "Scale mode": ("fleet",),
+}
+ELSEWHERE: Final = {
+    # By tenant: in `manager tenant NAME` and the console.
+    "tenant_condition_status",
+    "tenant_resources_desired",
+    "tenant_resources_ready",
+    # An alert, and nothing to look at over time.
+    "cloud_task_settings_valid",
+}
+
+
+@pytest.mark.parametrize("system", OF_SYSTEMS)
+def test_the_dashboards_of_a_system_show_its_series(system: str) -> None:
+    text = shown(*OF_SYSTEMS[system])
+    names = {family.name for family in registries()[system].collect()} - ELSEWHERE
+    assert {name for name in names if name not in text} == set()
+
+
+def test_the_dashboards_are_those_of_their_tables() -> None:
+    assert not [str(path) for path in drifted()], "run `python -m hack.dashboards`"
+
+
+def test_every_panel_has_its_place_and_every_dashboard_its_name() -> None:
+    assert len({board["uid"] for board in DASHBOARDS.values()}) == len(DASHBOARDS)
+    for board in DASHBOARDS.values():
+        places = [(p["gridPos"]["x"], p["gridPos"]["y"]) for p in board["panels"]]
+        assert len(set(places)) == len(places), board["title"]

@@ -12,6 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from apis.tenancy import Tenant, TenantRegistry, TenantStatus
 from ctrlruntime.api.conditions import Condition
 from internal.tenancy.metrics import TenancyMetrics
+from tests.observability.queries import of_alerts, of_dashboard, unserved
+from tests.support.freezes import freeze_until, frozen
+from tests.tenancy import rollout_fleet
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import World, config_map, permissive
 
@@ -32,6 +35,9 @@ NAMES = PER_TENANT | {
     "registry_removals_pending",
     "tenanttemplate_rollout_tenants",
     "tenanttemplate_rollout_halted",
+    "tenanttemplate_rollout_phase",
+    "registry_condition_status",
+    "registry_changes_waiting",
     "registry_rows",
     "registry_query_duration_seconds",
     "apply_attempts",
@@ -244,3 +250,37 @@ async def test_by_option_every_tenant_has_series() -> None:
         metrics.forget("default", name)
     left = [s for f in registry.collect() for s in f.samples if "tenant" in s.labels]
     assert left == []
+
+
+@pytest.mark.criterion("METRICS-LIVE")
+async def test_every_query_of_tenancy_and_of_the_runtime_is_served_by_a_manager(
+    world: World,
+) -> None:
+    fleet = await rollout_fleet.make(world, maxSkew=1, haltOnFailures=1, progressDeadlineSeconds=60)
+    await rollout_fleet.put(
+        fleet, rollout_fleet.bad_content(), maxSkew=1, haltOnFailures=1, progressDeadlineSeconds=60
+    )
+    await rollout_fleet.status(fleet, lambda each: each.phase == "Halted")
+    async with frozen(world.client) as freeze:
+        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+        failing = {"type": "sqlite", "sqlite": {"path": "nothing.sqlite", "table": "customers"}}
+        await fleet.create(TenantRegistry, "broken", {"source": failing})
+        await fleet.until(TenantRegistry, "broken", "Ready", "False")
+
+        def missing() -> set[str]:
+            assert world.manager is not None
+            text = world.manager.metrics.render().decode()
+            return {
+                name
+                for queries in (
+                    of_dashboard("tenancy"),
+                    of_dashboard("runtime"),
+                    of_alerts("ctrlruntime.tenancy"),
+                    of_alerts("ctrlruntime.operations"),
+                )
+                for name in unserved(text, queries)
+            }
+
+        # Counters of what never happened here, and the leader of a manager without an election.
+        never = {"tenant_resources_removed_total", "leader_election_master_status"}
+        await until(world, lambda: missing() <= never)

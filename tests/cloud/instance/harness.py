@@ -77,6 +77,8 @@ class Stage:
 
     environment: Environment
     folder: Path
+    manager: Manager | None = None
+    """The last one that was started."""
     _running: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
     @classmethod
@@ -101,6 +103,7 @@ class Stage:
         )
         self._add_controllers(manager)
         await self._running.enter_async_context(manager.running())
+        self.manager = manager
 
     def _add_controllers(self, manager: Manager) -> None:
         freezes = add_change_freezes(manager, FrozenSystem.CLOUD)

@@ -1,0 +1,57 @@
+"""Counts of instances by version, phase and type, kept as the cache changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
+from internal.cloud.labels import INSTANCE_TYPE
+
+Key = tuple[str, str, str]
+
+
+class InstanceMetrics:
+    """How many instances run which version, in which phase and of which type."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._keys: dict[str, Key] = {}
+        self._counts: Counter[Key] = Counter()
+        self.instances = Gauge(
+            "cloud_instances",
+            "Instances by deployed version, phase and type.",
+            ("version", "phase", "type"),
+            registry=registry,
+        )
+
+    def observe(self, event: Event[Any]) -> None:
+        """Take over an event of the informer of instances."""
+        if isinstance(event, UpdateEvent | DeleteEvent):
+            self._replace(event.old.uid, None)
+        if isinstance(event, CreateEvent | UpdateEvent):
+            self._replace(event.new.uid, _key(event.new))
+
+    def _replace(self, uid: str, key: Key | None) -> None:
+        before = self._keys.pop(uid, None)
+        if key is not None:
+            self._keys[uid] = key
+        for each, step in ((before, -1), (key, 1)):
+            if each is not None:
+                self._counts[each] += step
+                self._show(each)
+
+    def _show(self, key: Key) -> None:
+        if self._counts[key]:
+            self.instances.labels(*key).set(self._counts[key])
+        else:
+            del self._counts[key]
+            self.instances.remove(*key)
+
+
+def _key(entry: Entry) -> Key:
+    status = entry.field("status") or {}
+    version, phase = str(status.get("version", "")), str(status.get("phase", "Pending"))
+    return version, phase, entry.labels.get(INSTANCE_TYPE, "")
