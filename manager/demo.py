@@ -33,6 +33,8 @@ NAMESPACE = "default"
 REGISTRY = "my-saas-registry"
 TABLE = "tenant_data"
 TABLE_FILE = "tenants.sqlite"
+CONSOLE_FILE = "console.url"
+"""Has the address of the console."""
 PERIOD = 0.5
 TEMPLATES = 2
 SHOWN = 12
@@ -67,6 +69,7 @@ async def _run(console: Console, rows: int, folder: Path, *, exit_when_ready: bo
         stack.push_async_callback(client.close)
         await apply_samples(client)
         port = free_port()
+        (folder / CONSOLE_FILE).write_text(f"{console_address(port)}\n")
         manager = await start_manager(cluster, folder, port)
         stack.push_async_callback(manager.stop)
         stack.callback(console.print, "stopping ...")
@@ -191,6 +194,11 @@ async def start_manager(cluster: EmbeddedCluster, folder: Path, console: int) ->
     return await ChildProcess.start(command, log=folder / "manager.log", ready=False)
 
 
+def console_address(port: int) -> str:
+    """Return the address of the console on a port."""
+    return f"http://127.0.0.1:{port}/"
+
+
 LAST_COMMAND = "kubectl config view --raw -o jsonpath='{.users[0].user.token}'"
 """Prints the token of the demo's user."""
 
@@ -198,7 +206,7 @@ LAST_COMMAND = "kubectl config view --raw -o jsonpath='{.users[0].user.token}'"
 def explain(console: Console, kubeconfig: Path, folder: Path, port: int) -> None:
     """Print what to try. `port`: the console's."""
     for line in (
-        f"console:    http://127.0.0.1:{port}/ (sign in with the token that the last command below prints)",
+        f"console:    {console_address(port)} (sign in with the token that the last command below prints)",
         f"kubeconfig: {kubeconfig}",
         f"table:      {folder / TABLE_FILE} (change a row, and only its tenants follow)",
         f"log:        {folder / 'manager.log'}",

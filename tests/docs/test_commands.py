@@ -260,6 +260,7 @@ DOCUMENTS: dict[str, Document] = {
     "docs/tutorials/first-tenant.md": Document(
         steps=(DEMO, shell, shell, saved_as("mailbox.yaml"), *(shell,) * 5), checkout=True
     ),
+    "docs/tutorials/a-bad-change.md": Document(steps=(DEMO, *(shell,) * 7), checkout=True),
     "docs/tutorials/first-instance.md": Document(steps=(DEMO, *(shell,) * 6), checkout=True),
     "docs/tutorials/first-chain.md": Document(
         steps=(
