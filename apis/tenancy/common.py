@@ -21,6 +21,7 @@ __all__ = [
     "DeletionPolicy",
     "Name",
     "PatchStrategy",
+    "ReadyCheck",
     "ResourceLists",
     "SecretKeyRef",
     "ServiceAccountName",
@@ -61,6 +62,17 @@ class PatchStrategy(StrEnum):
     REPLACE = "replace"
 
 
+class ReadyCheck(ApiModel):
+    """A value that a live object must have to count as ready."""
+
+    json_path: Annotated[str, Field(min_length=1, max_length=512)]
+    """Path of the value, such as $.status.conditions[?(@.type=='Synced')].status. Without recursive descent,
+    functions and patterns."""
+    value: Annotated[str, Field(max_length=1024)] | None = None
+    """Text that every selected value must equal (a number or boolean as JSON writes it); default: a value is
+    there."""
+
+
 class TResource(ApiModel):
     """One resource of every tenant: what to render and how to look after it."""
 
@@ -99,6 +111,8 @@ class TResource(ApiModel):
     """JSON paths of fields that keep their live value once the resource exists."""
     wait_for_ready: bool = True
     """Count the resource as ready, and let others depend on it, only when it really is."""
+    ready_when: Annotated[list[ReadyCheck], Field(max_length=8)] = Field(default_factory=list)
+    """What must hold of the live object as well, once its kind's own rule calls it ready."""
     timeout_seconds: Annotated[Int32, Field(ge=1, le=3600)] = 300
     """How long the resource may take to become ready before it counts as failed."""
 

@@ -24,7 +24,7 @@ from ctrlruntime.resources import (
     owner_key,
 )
 from ctrlruntime.resources.control import Outcome as Written
-from ctrlruntime.resources.readiness import Phase, assess
+from ctrlruntime.resources.readiness import Phase, Readiness, assess
 from internal.tenancy.builder import Build, BuiltResource, not_served
 from internal.tenancy.children import ChildKinds
 from internal.tenancy.ignore_fields import preserve
@@ -43,6 +43,7 @@ from internal.tenancy.policies import adoption_patch, is_orphaned
 from internal.tenancy.pools import Job, WorkerPools
 from internal.tenancy.privileges import Privileges
 from internal.tenancy.readiness import ReadinessTimers
+from internal.tenancy.ready_when import narrow
 from internal.tenancy.target_clusters import ClusterTrouble, TargetCluster, TargetClusters
 
 KIND_UNREADABLE = "KindUnreadable"
@@ -416,7 +417,7 @@ class _Pass:
         readiness, left = self._walker.timers.observe(
             timer,
             desired.revision,
-            assess(_as_object(written.entry)),
+            _assess(resource, written.entry),
             timedelta(seconds=resource.timeout_seconds),
             now,
             failed_before=self._failed_before(resource.id),
@@ -451,7 +452,7 @@ def unreadable_message(cluster: str, kind: GroupVersionKind, kinds: ChildKinds) 
 
 def _handed_over(resource: TResource, entry: Entry | None) -> Outcome:
     """Return the outcome of an object that the tenant's replacement took over and keeps up now."""
-    assessed = None if entry is None else assess(_as_object(entry))
+    assessed = None if entry is None else _assess(resource, entry)
     ready = not resource.wait_for_ready or (assessed is not None and assessed.phase is Phase.READY)
     message = "" if ready else "the tenant that took it over has not made it ready yet"
     return Outcome(resource.id, State.READY if ready else State.WAITING, "", message)
@@ -477,6 +478,11 @@ def _with_live_values(desired: Desired, resource: TResource, live: Mapping[str, 
     """Return the desired object with the live values of its ignored fields; its revision stays the same."""
     manifest = preserve(desired.manifest, live, resource.ignore_fields)
     return replace(desired, manifest=manifest, revision=desired.revision)
+
+
+def _assess(resource: TResource, entry: Entry) -> Readiness:
+    """Return the readiness of a live object: by its kind's rule, and by the template's."""
+    return narrow(assess(_as_object(entry)), resource.ready_when, entry)
 
 
 def _as_object(entry: Entry) -> Mapping[str, Any]:

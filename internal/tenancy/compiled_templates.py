@@ -13,6 +13,7 @@ from ctrlruntime.rollout import Strategy
 from internal.tenancy.graph import Graph, GraphError, load
 from internal.tenancy.ignore_fields import check
 from internal.tenancy.privileges import Privileges, Refused
+from internal.tenancy.ready_when import check_ready_when
 from internal.tenancy.rendering import Renderer, RenderError, combine
 from internal.tenancy.rendering.functions import FUNCTIONS, REFUSED
 from internal.tenancy.statuses import describe
@@ -120,6 +121,7 @@ class Blueprints:
         for resource in resources:
             texts: list[str] = check(resource.ignore_fields)
             try:
+                texts += check_ready_when(resource.ready_when, GroupVersionKind.of(resource.spec))
                 report = await self._report(resource, template.metadata.namespace or "")
             except Refused as error:
                 texts.append(str(error))

@@ -1,4 +1,4 @@
-"""JSONPath expressions of `ignoreFields`: which are accepted. Imports the parser, so it is imported on use."""
+"""JSONPath expressions of `ignoreFields` and `readyWhen`: which are accepted. Imports the parser, so it is imported on use."""
 
 from __future__ import annotations
 
@@ -8,13 +8,64 @@ from typing import Final
 
 import jsonpath
 from jsonpath import CompoundJSONPath, JSONPath, JSONPathError
-from jsonpath.filter import BaseExpression, FilterQuery, FunctionExtension, RegexLiteral
+from jsonpath.filter import (
+    BaseExpression,
+    FilterContextPath,
+    FilterQuery,
+    FunctionExtension,
+    RegexLiteral,
+    RootFilterQuery,
+)
+from jsonpath.segments import JSONPathRecursiveDescentSegment
 from jsonpath.selectors import Filter, JSONPathSelector, KeySelector, KeysFilter, KeysSelector
 
 from internal.tenancy.ignore_fields import IgnoreFieldError
 
+__all__ = ["LONGEST_PATH", "JSONPathError", "ReadyWhenError", "compiled", "compiled_check"]
+
 LONGEST_PATH: Final = 512
 """Characters of one path."""
+
+
+class ReadyWhenError(ValueError):
+    """A path of `readyWhen` is not a JSONPath, or not one that is supported."""
+
+
+@lru_cache(maxsize=512)
+def compiled_check(path: str) -> JSONPath:
+    """Return a path of `readyWhen` ready to be evaluated. Raises ReadyWhenError.
+
+    One evaluation looks at each value of an object once for every step of the path at most: what
+    would multiply (recursive descent, several selectors in one step, queries from the root within a
+    filter, unions) is refused.
+    """
+    try:
+        made = compiled(path)
+    except IgnoreFieldError as error:
+        raise ReadyWhenError(str(error).replace("ignoreFields:", "readyWhen:", 1)) from None
+    if isinstance(made, CompoundJSONPath) or not _is_linear(made):
+        raise ReadyWhenError(
+            f"readyWhen: {path!r} uses '..', a union, or '$' within a filter, which are not supported; "
+            "write for example $.status.conditions[?(@.type=='Ready')].status"
+        )
+    return made
+
+
+def _is_linear(path: JSONPath) -> bool:
+    """Whether no step of the path, or of a query in its filters, visits a value twice."""
+    for segment in path.segments:
+        selectors = list(segment.selectors)
+        if isinstance(segment, JSONPathRecursiveDescentSegment) or len(selectors) != 1:
+            return False
+        for selector in selectors:
+            if not isinstance(selector, Filter):
+                continue
+            for part in _parts(selector.expression):
+                if isinstance(part, RootFilterQuery | FilterContextPath):
+                    return False
+                if isinstance(part, FilterQuery) and not _is_linear(part.path):
+                    return False
+    return True
 
 
 @lru_cache(maxsize=512)
