@@ -17,6 +17,7 @@ from internal.cloud.release_assignment import version_that_counts
 from internal.cloud.subresource_requests import cancel_runs, request_runs
 from internal.cloud.waves import MONTHLY, PATCH, TYPES, Wave, place_of, plan, type_of
 from manager.cluster_flags import cluster_options, talk
+from manager.instance_logs import logs
 from manager.instance_views import describe, list_instances
 
 EXTRACTED = (
@@ -26,11 +27,12 @@ EXTRACTED = (
 
 @click.group()
 def instance() -> None:
-    """Instances: list, describe, pause, cancel, retry, reconcile, break glass, upgrade many."""
+    """Instances: list, describe, logs, pause, cancel, retry, reconcile, break glass, upgrade many."""
 
 
 instance.add_command(list_instances)
 instance.add_command(describe)
+instance.add_command(logs)
 
 
 def _annotating(names: tuple[str, ...], value: str | None, said: str) -> Any:

@@ -35,6 +35,8 @@ MARK = "TASK_RUN_FOLDER"
 """Variable that every process of the run has, so that those it left behind are found."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+_LARGEST_LOG = 16 << 20
+"""Bytes of a log; of a larger one the first half is cut off."""
 _LOOK = 1.0
 """Seconds between two looks whether the folder is still there."""
 _MOST_SWEEPS = 500
@@ -115,6 +117,7 @@ class Supervisor:
             select.select([self._wake, self._orders], [], [], min(left, _LOOK))
             self._drain(self._wake)
             self._drain(self._orders)
+            shorten(self._folder / LOG)
         return True
 
     def _is_to_end(self) -> bool:
@@ -130,6 +133,22 @@ class Supervisor:
         with contextlib.suppress(BlockingIOError):
             while os.read(pipe, 4096):
                 pass
+
+
+def shorten(log: Path, largest: int = _LARGEST_LOG) -> None:
+    """Cut the first half off a log that is too large, at a line. What the task writes meanwhile may be lost."""
+    with contextlib.suppress(FileNotFoundError), log.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        if size <= largest:
+            return
+        file.seek(size - largest // 2)
+        kept = file.read()
+        _, newline, whole = kept.partition(b"\n")
+        kept = whole if newline else kept
+        file.truncate(0)
+        # The task appends, so what it writes from now on comes behind this.
+        file.seek(0)
+        file.write(f"... {size - len(kept)} bytes were cut off\n".encode() + kept)
 
 
 def read_environment(file: Path) -> dict[str, str]:

@@ -1,0 +1,186 @@
+"""The log of a run, wherever its provider keeps it: a file of this machine, the Pod of a Job, or an address."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.client.errors import BadRequest, NotFound
+from ctrlruntime.client.line_splitter import LineSplitter
+from internal.cloud.labels import INSTANCE
+from internal.cloud.runs.jobs.manifest import CONTAINER
+from internal.cloud.subresources import SUBRESOURCES
+from internal.cloud.taskdriver.record import is_live
+
+if TYPE_CHECKING:
+    from apis.cloud import TaskRun
+    from ctrlruntime.client.client import Client
+
+__all__ = ["LogElsewhere", "NoLog", "RunLog", "find_run", "log_lines"]
+
+POD: Final = BUILTIN[GroupVersionKind("", "v1", "Pod")]
+JOB_LABEL: Final = "job-name"
+LONGEST_LINE: Final = 16384
+"""Characters of a line; the rest of it is left out."""
+PERIOD: Final = 0.5
+"""Seconds between two looks at a file, or for a Pod, while following."""
+_CHUNK: Final = 65536
+_SILENCE: Final = 86400.0
+"""A run may print nothing for so many seconds."""
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
+
+
+class NoLog(Exception):
+    """There is no log to read; the message names the reason, and what to do."""
+
+
+class LogElsewhere(Exception):
+    """The log is at an address that this program does not read."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"its logs are at {address}")
+        self.address = address
+
+
+@dataclass(frozen=True, slots=True)
+class RunLog:
+    """A run of a subresource of an Instance."""
+
+    kind: type[Any]
+    name: str
+    namespace: str
+    run: TaskRun
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the run was under way when it was read."""
+        return is_live(self.run)
+
+
+async def find_run(
+    client: Client, instance: str, *, namespace: str, kind: str = "", run_id: str = ""
+) -> RunLog:
+    """Return the run of an Instance that is under way, or else the one that began last.
+
+    `kind`: of the subresource; `run_id`: this run and no other. Raises NoLog, and what the client raises.
+    """
+    found = [
+        RunLog(subresource.kind, each.metadata.name, namespace, each.status.run)
+        for subresource in SUBRESOURCES
+        if kind in ("", subresource.kind.__name__)
+        for each in await client.list(subresource.kind, namespace, labels=f"{INSTANCE}={instance}")
+        if each.status.run is not None and run_id in ("", each.status.run.run_id)
+    ]
+    if not found:
+        what = f"no run {run_id}" if run_id else f"no run of {kind}" if kind else "no run"
+        raise NoLog(f"{instance} has {what}; `manager instance describe {instance}` shows its runs")
+    return max(found, key=lambda log: (log.is_live, log.run.created_at or _NEVER))
+
+
+async def log_lines(
+    client: Client, log: RunLog, *, tail: int, follow: bool
+) -> AsyncGenerator[str, None]:
+    """Yield the last `tail` lines of a run's log, then with `follow` further ones until the run has ended.
+
+    Raises NoLog, LogElsewhere, and what the client raises.
+    """
+    where = log.run.logs
+    if where.startswith("/"):
+        lines = _of_file(client, log, Path(where), tail=tail, follow=follow)
+    elif where.startswith("kubectl logs "):
+        lines = _of_pod(client, log, tail=tail, follow=follow)
+    elif where:
+        raise LogElsewhere(where)
+    else:
+        raise NoLog(f"run {log.run.run_id} has not begun; there is no log yet")
+    async with aclosing(lines):
+        async for line in lines:
+            yield line[:LONGEST_LINE]
+
+
+async def _of_file(
+    client: Client, log: RunLog, path: Path, *, tail: int, follow: bool
+) -> AsyncGenerator[str, None]:
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        raise NoLog(
+            f"{path} is not on this machine: read it where the manager runs, or the run was deleted"
+        ) from None
+    with file:
+        splitter = LineSplitter()
+        last: deque[bytes] = deque(maxlen=tail)
+        while chunk := file.read(_CHUNK):
+            last.extend(splitter.feed(chunk))
+        for line in last:
+            yield _text(line)
+        while follow:
+            follow = await _is_under_way(client, log)
+            # A log that became shorter was cut by its size limit: what is left begins anew.
+            if path.stat().st_size < file.tell():  # noqa: ASYNC240
+                file.seek(0)
+            while chunk := file.read(_CHUNK):
+                for line in splitter.feed(chunk):
+                    yield _text(line)
+            if follow:
+                await asyncio.sleep(PERIOD)
+        if splitter.rest:
+            yield _text(splitter.rest)
+
+
+async def _of_pod(
+    client: Client, log: RunLog, *, tail: int, follow: bool
+) -> AsyncGenerator[str, None]:
+    run_id = log.run.run_id
+    while (pod := await _newest_pod(client, log)) is None or not _has_begun(pod):
+        if not follow or not await _is_under_way(client, log):
+            reason = "its Pod was deleted" if pod is None else "its container has not begun"
+            raise NoLog(f"run {run_id} has no log: {reason}; `kubectl describe job {run_id}`")
+        await asyncio.sleep(PERIOD)
+    path = POD.path(pod["metadata"]["name"], "log", namespace=log.namespace)
+    params = {"container": CONTAINER, "tailLines": str(tail)}
+    if follow:
+        params["follow"] = "true"
+    lines = client.transport.watch_lines(
+        path, params, inactivity=_SILENCE, headers={"Accept": "text/plain, application/json"}
+    )
+    try:
+        async with aclosing(lines):
+            async for line in lines:
+                yield _text(line)
+    except (BadRequest, NotFound) as error:
+        raise NoLog(f"run {run_id} has no log: {error}") from error
+
+
+async def _newest_pod(client: Client, log: RunLog) -> dict[str, Any] | None:
+    labels = f"{JOB_LABEL}={log.run.run_id}"
+    pods = await client.list(POD, log.namespace, labels=labels)
+    return max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
+
+
+def _has_begun(pod: dict[str, Any]) -> bool:
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    states = [each.get("state") or {} for each in statuses if each.get("name") == CONTAINER]
+    return any("running" in state or "terminated" in state for state in states)
+
+
+async def _is_under_way(client: Client, log: RunLog) -> bool:
+    """Whether the subresource still has this run, and it has not ended."""
+    try:
+        found = await client.get(log.kind, log.name, namespace=log.namespace)
+    except NotFound:
+        return False
+    run = found.status.run
+    return run is not None and run.run_id == log.run.run_id and is_live(run)
+
+
+def _text(line: bytes) -> str:
+    return line.decode(errors="replace").rstrip("\r")

@@ -1,0 +1,230 @@
+"""`manager instance logs`: from files, from the Pods of Jobs, and what it prints where there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from apis.cloud import InstanceKubernetes, InstanceTerraform, TaskState
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.envtest import Environment, administrator
+from ctrlruntime.pki import self_signed
+from internal.cloud.run_logs import POD, NoLog, find_run, log_lines
+from internal.cloud.runs.local.supervisor import shorten
+from internal.cloud.subresources import SUBRESOURCES
+from tests.cloud.ephemeral.test_commands import Terminal
+from tests.cloud.instance.test_request_commands import running
+
+NODE = BUILTIN[GroupVersionKind("", "v1", "Node")]
+DONE = TaskState.DONE.value
+
+
+@pytest.fixture
+async def terminal(tmp_path: Path) -> AsyncIterator[Terminal]:
+    async with Environment(folder=tmp_path / "server") as environment:
+        await environment.install_crds(*(each.kind for each in SUBRESOURCES))
+        yield Terminal(environment)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    made = tmp_path / "log"
+    made.write_text("".join(f"line {number}\n" for number in range(10)))
+    return made
+
+
+async def test_the_run_under_way_goes_before_one_that_began_later(
+    terminal: Terminal, file: Path
+) -> None:
+    late = {"state": DONE, "createdAt": "2030-01-01T00:00:00.000000Z", "logs": "/nowhere"}
+    await running(terminal, InstanceKubernetes, "kubernetes-1", **late)
+    await running(terminal, InstanceTerraform, "terraform-1", logs=str(file))
+    shown = await terminal.types("instance", "logs", "acme", "--tail", "3")
+    assert shown.splitlines() == [
+        "InstanceTerraform acme-instanceterraform, run terraform-1:",
+        "line 7",
+        "line 8",
+        "line 9",
+    ]
+
+
+async def test_a_run_and_a_kind_can_be_named(terminal: Terminal, file: Path) -> None:
+    await running(terminal, InstanceTerraform, "terraform-1")
+    await running(terminal, InstanceKubernetes, "kubernetes-1", state=DONE, logs=str(file))
+    for chosen in (("--run", "kubernetes-1"), ("--kind", "InstanceKubernetes")):
+        assert "line 9" in await terminal.types("instance", "logs", "acme", *chosen)
+    refused = await terminal.refused("instance", "logs", "acme", "--run", "kubernetes-2")
+    assert "acme has no run kubernetes-2; `manager instance describe acme`" in refused
+
+
+async def test_without_a_log_the_reason_is_printed(terminal: Terminal) -> None:
+    await running(terminal, InstanceTerraform, "terraform-1")
+    refused = await terminal.refused("instance", "logs", "acme")
+    assert "run terraform-1 has not begun; there is no log yet" in refused
+    await running(terminal, InstanceKubernetes, "kubernetes-1", logs="/nowhere/log")
+    refused = await terminal.refused("instance", "logs", "acme", "--run", "kubernetes-1")
+    assert "/nowhere/log is not on this machine" in refused
+
+
+async def test_of_cloud_run_the_address_is_printed(terminal: Terminal) -> None:
+    await running(terminal, InstanceTerraform, "terraform-1", logs="https://logs.example.com/1")
+    shown = await terminal.types("instance", "logs", "acme")
+    assert shown.splitlines()[-1] == "https://logs.example.com/1"
+
+
+async def test_following_ends_with_the_run_and_has_its_last_lines(
+    terminal: Terminal, file: Path
+) -> None:
+    await running(terminal, InstanceTerraform, "terraform-1", logs=str(file))
+    found = await find_run(terminal.client, "acme", namespace="default")
+    seen: list[str] = []
+
+    async def end() -> None:
+        with file.open("a") as log:
+            log.write("the last line\n")
+        status = {"run": {"runID": "terraform-1", "state": DONE}}
+        name = "acme-instanceterraform"
+        await terminal.client.patch_status(
+            InstanceTerraform, name, {"status": status}, namespace="default"
+        )
+
+    async with asyncio.timeout(60):
+        async for line in log_lines(terminal.client, found, tail=1, follow=True):
+            seen.append(line)
+            if line == "line 9":
+                await end()
+    assert seen == ["line 9", "the last line"]
+
+
+async def test_a_log_that_was_cut_is_followed(terminal: Terminal, file: Path) -> None:
+    await running(terminal, InstanceTerraform, "terraform-1", logs=str(file))
+    found = await find_run(terminal.client, "acme", namespace="default")
+    lines = log_lines(terminal.client, found, tail=1, follow=True)
+    async with asyncio.timeout(60):
+        assert await anext(lines) == "line 9"
+        shorten(file, largest=40)
+        assert await anext(lines) == "... 56 bytes were cut off"
+    await lines.aclose()
+
+
+def test_a_log_keeps_its_end_at_a_line(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("".join(f"{number:07}\n" for number in range(100)))
+    shorten(log, largest=800)
+    assert log.stat().st_size == 800
+    with log.open("ab") as task:
+        task.write(b"one more\n")
+        task.flush()
+        shorten(log, largest=800)
+        task.write(b"after\n")
+        task.flush()
+    first, *rest = log.read_text().splitlines()
+    assert first == "... 416 bytes were cut off"
+    assert rest[0] == "0000052"
+    assert rest[-2:] == ["one more", "after"]
+
+
+@dataclass
+class Kubelet:
+    """Plays the node agent that the API server forwards requests for logs to."""
+
+    port: int = 0
+    asked: list[dict[str, str]] = field(default_factory=list)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @asynccontextmanager
+    async def listening(self, folder: Path) -> AsyncIterator[None]:
+        application = web.Application()
+        application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0)
+        await runner.setup()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        pair = self_signed(["127.0.0.1"], datetime.now(UTC), timedelta(days=1))
+        file = folder / "kubelet.pem"
+        file.write_bytes(pair.key_pem + pair.certificate_pem)
+        context.load_cert_chain(file)
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
+        await site.start()
+        self.port = runner.addresses[0][1]
+        try:
+            yield
+        finally:
+            self.ended.set()
+            await runner.cleanup()
+
+    async def _logs(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append({**request.match_info, **request.query})
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        await answer.write(b"first\nsecond\n")
+        if request.query.get("follow") == "true":
+            await self.ended.wait()
+            await answer.write(b"last\n")
+        return answer
+
+
+async def test_the_log_of_a_job_is_that_of_its_pod(tmp_path: Path) -> None:
+    kubelet = Kubelet()
+    async with (
+        Environment(
+            "kube-apiserver", folder=tmp_path / "server", users=(administrator("admin"),)
+        ) as environment,
+        kubelet.listening(tmp_path),
+    ):
+        await environment.install_crds(*(each.kind for each in SUBRESOURCES))
+        terminal = Terminal(environment)
+        where = "kubectl logs -n default job/terraform-1 -c task"
+        await running(terminal, InstanceTerraform, "terraform-1", logs=where)
+        found = await find_run(terminal.client, "acme", namespace="default")
+        with pytest.raises(NoLog, match="its Pod was deleted"):
+            await anext(log_lines(terminal.client, found, tail=5, follow=False))
+        await make_pod(terminal, kubelet.port)
+        with pytest.raises(NoLog, match="its container has not begun"):
+            await anext(log_lines(terminal.client, found, tail=5, follow=False))
+        await start_pod(terminal)
+        shown = await terminal.types("instance", "logs", "acme", "--tail", "7")
+        assert shown.splitlines()[1:] == ["first", "second"]
+        assert kubelet.asked[-1] | {"pod": "terraform-1-x", "tailLines": "7"} == kubelet.asked[-1]
+        seen = []
+        async with asyncio.timeout(60):
+            async for line in log_lines(terminal.client, found, tail=5, follow=True):
+                seen.append(line)
+                kubelet.ended.set()
+        assert seen == ["first", "second", "last"]
+
+
+async def make_pod(terminal: Terminal, port: int) -> None:
+    """Make a node that the kubelet is at, and the Pod of a Job on it."""
+    node: dict[str, Any] = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+    await terminal.client.create(node)
+    status = {
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+    }
+    await terminal.client.patch_status(NODE, "n", {"status": status})
+    labels = {"job-name": "terraform-1"}
+    spec = {"nodeName": "n", "containers": [{"name": "task", "image": "i"}]}
+    metadata = {"name": "terraform-1-x", "namespace": "default", "labels": labels}
+    await terminal.client.create(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    )
+
+
+async def start_pod(terminal: Terminal) -> None:
+    """Report its container as running, as a kubelet does."""
+    running_now = {"name": "task", "ready": True, "restartCount": 0, "image": "i", "imageID": ""}
+    state = {"state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
+    status = {"phase": "Running", "containerStatuses": [running_now | state]}
+    await terminal.client.patch_status(
+        POD, "terraform-1-x", {"status": status}, namespace="default"
+    )
