@@ -36,6 +36,19 @@ def cloud_options(command: Command) -> Command:
             help="Subresources of one type worked on at once; no limit on runs.",
         ),
         click.option(
+            "--health-check-url",
+            "health_check_urls",
+            multiple=True,
+            metavar="URL",
+            callback=lambda _context, _option, given: _addresses(given),
+            help="Let health checks of FleetRollouts send requests below this address. Repeatable. Default: none.",
+        ),
+        click.option(
+            "--health-check-token-file",
+            type=click.Path(path_type=Path),
+            help="File with a bearer token for them.",
+        ),
+        click.option(
             "--task-limit",
             "limits",
             multiple=True,
@@ -172,6 +185,8 @@ def _provider_options() -> tuple[Callable[[Command], Command], ...]:
 
 
 CLOUD = (
+    "health_check_urls",
+    "health_check_token_file",
     "instance_concurrency",
     "subresource_concurrency",
     "limits",
@@ -296,3 +311,13 @@ def _numbers(given: tuple[str, ...]) -> Mapping[str, int]:
             raise click.BadParameter(f"{text!r}: say TASK=N, such as {task}=20")
         found[task] = int(number)
     return found
+
+
+def _addresses(given: tuple[str, ...]) -> tuple[str, ...]:
+    """Return addresses that are ones. Raises BadParameter."""
+    for each in given:
+        if not each.startswith(("http://", "https://")) or "?" in each or "#" in each:
+            raise click.BadParameter(
+                f"{each!r}: write http:// or https://, a host, and a path if any"
+            )
+    return given

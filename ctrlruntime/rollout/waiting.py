@@ -19,6 +19,8 @@ class Reason(StrEnum):
     """An earlier wave is not done."""
     APPROVAL = "Approval"
     BUDGET = "Budget"
+    HEALTH = "Health"
+    """A check of health outside of the members has no good result."""
     MEMBER_PAUSED = "MemberPaused"
     MEMBER_UNFIT = "MemberUnfit"
 

@@ -80,6 +80,10 @@ class CloudOptions:
     """File whose settings take the place of those above, and may change while the manager runs."""
     runs: RunsOptions = field(default_factory=RunsOptions)
     """Where runs execute."""
+    health_check_urls: tuple[str, ...] = ()
+    """Addresses that health checks of FleetRollouts may be below."""
+    health_check_token_file: Path | None = None
+    """File with the bearer token that is sent to them; read for each request."""
     pace: Pace = field(default_factory=Pace)
     """How long the driver waits for what."""
 

@@ -22,6 +22,7 @@ import pytest
 import yaml
 
 from apis.cloud import (
+    FleetRollout,
     Instance,
     InstanceInvariants,
     InstanceKubernetes,
@@ -40,6 +41,7 @@ from tests.docs.terminal import Terminal
 from tests.envtest.kubectl.binaries import provisioned
 
 CLOUD_KINDS = (
+    FleetRollout,
     Instance,
     InstanceInvariants,
     InstanceKubernetes,
@@ -296,7 +298,12 @@ DOCUMENTS: dict[str, Document] = {
         between={3: a_manager_with_one_tenant},
     ),
     "docs/cloud.md": Document(
-        steps=(dry_run, merged_into("instance.yaml")), before=a_cluster_with_instances
+        steps=(
+            merged_into("fleetrollout-patch.yaml"),
+            dry_run,
+            merged_into("instance.yaml"),
+        ),
+        before=a_cluster_with_instances,
     ),
     "docs/operations.md": Document(
         steps=(applied, merged_into("instance.yaml"), merged_into("instance.yaml"))

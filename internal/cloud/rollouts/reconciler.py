@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from pydantic import ValidationError
@@ -37,6 +37,7 @@ from ctrlruntime.rollout import (
 )
 from internal.cloud.labels import RELEASE_ASSIGNMENT
 from internal.cloud.release_assignment import ReleaseAssignment, format_assignment
+from internal.cloud.rollouts.health import HealthChecks, Judgement, NoHealthChecks, judge
 from internal.cloud.rollouts.members import (
     Fleet,
     FleetInstance,
@@ -74,6 +75,8 @@ class FleetRolloutReconciler:
     recorder: EventRecorder
     holds: ChangeHolds = field(default_factory=NoHolds)
     """What holds assignments from outside."""
+    checks: HealthChecks = field(default_factory=NoHealthChecks)
+    """Evaluates the checks of health."""
     yielder: LoopYielder = field(default_factory=LoopYielder)
     _memo: VersionMemo[str, FleetInstance] = field(default_factory=lambda: VersionMemo(20_000))
 
@@ -83,6 +86,7 @@ class FleetRolloutReconciler:
         if entry is None:
             self.metrics.forget(request)
             self.holds.record(request, 0)
+            self.checks.forget(request)
             return None
         if entry.deletion_timestamp is not None:
             return None
@@ -105,6 +109,10 @@ class FleetRolloutReconciler:
     ) -> Result | None:
         spec, now = rollout.spec, self.clock()
         fleet, decision, seen = await self._decide(entry, spec, strategy)
+        health = self._health(rollout, entry, strategy, decision)
+        if health is not None and (health.halt or health.hold):
+            strategy = replace(strategy, halt=health.halt, hold=strategy.hold or health.hold)
+            fleet, decision, seen = await self._decide(entry, spec, strategy)
         for change in decision.changes:
             await self._assign(entry, change, seen[change.name])
         if decision.changes:
@@ -116,10 +124,15 @@ class FleetRolloutReconciler:
             after = summarize(
                 rollout.status, spec, decision, fleet, strategy, entry.generation, now
             )
+        if spec.health_checks:
+            after.health_checks = rollout.status.health_checks if health is None else health.status
         await self._record(entry, (rollout.status, after), spec)
         request = Request(entry.name, namespace=entry.namespace)
         self.holds.record(request, 0 if decision.frozen is None else _held(decision))
         moments = [item for item in (decision.look_again, fleet.look_again) if item is not None]
+        if health is not None:
+            shortest = min(check.period_seconds for check in spec.health_checks)
+            moments.append(self.clock() + timedelta(seconds=shortest))
         if not moments:
             return None
         return Result(requeue_after=max((min(moments) - self.clock()).total_seconds(), 0.1))
@@ -144,6 +157,27 @@ class FleetRolloutReconciler:
         await self.yielder.maybe_yield()  # each step takes 30 ms for 10,000 instances
         decision = decide(spec.target_version, fleet.members, strategy, now)
         return fleet, decision, {item.name: item for item in listed}
+
+    def _health(
+        self, rollout: FleetRollout, entry: Entry, strategy: Strategy, decision: Decision
+    ) -> Judgement | None:
+        """Return what the checks of health mean for a decision without them; None if none is needed for now."""
+        request = Request(entry.name, namespace=entry.namespace)
+        watched = decision.watched_until is not None
+        goes_on = watched or decision.updated < decision.total
+        if not rollout.spec.health_checks or strategy.halt or strategy.paused or not goes_on:
+            self.checks.forget(request)
+            return None
+        now = self.clock()
+        results = self.checks.results(request, rollout.spec, now)
+        return judge(
+            rollout.spec,
+            rollout.status.health_checks,
+            results,
+            now,
+            watched=watched,
+            resumed_at=strategy.resumed_at,
+        )
 
     async def _assign(self, entry: Entry, change: Assignment, found: Entry) -> None:
         """Write a version onto an instance, unless it is no longer as `found`, on which was decided.

@@ -1,0 +1,249 @@
+"""Evaluates the health checks of rollouts: queries of Prometheus, and hooks, at addresses that the manager allows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import orjson
+from yarl import URL
+
+from apis.cloud import FleetRolloutSpec, HealthCheck, HealthCheckState
+from ctrlruntime.queue import Request
+from internal.cloud.rollouts.health import CheckResult
+from internal.cloud.tasks.http import session, shown
+
+__all__ = ["HealthChecker", "is_allowed"]
+
+LARGEST_ANSWER: Final = 1 << 20
+LONGEST_TEXT: Final = 200
+_OK: Final = 200
+Verdict = tuple[HealthCheckState, str]
+
+
+class _NoResult(Exception):
+    """A check gave no usable answer; the message names the reason."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """One check of one rollout."""
+
+    wire: bytes
+    """The check and the target that the result is of."""
+    began: datetime
+    result: CheckResult | None = None
+    task: asyncio.Task[None] | None = None
+
+
+@dataclass(slots=True)
+class HealthChecker:
+    """Keeps the last results, and evaluates each check once in its period while its results are read.
+
+    `allowed`: addresses that checks may be below; `token_file` holds a bearer token for them. `notify` is called
+    when a rollout has a new result.
+    """
+
+    allowed: Sequence[str]
+    notify: Callable[[Request], None]
+    clock: Callable[[], datetime]
+    token_file: Path | None = None
+    _known: dict[Request, dict[str, _Known]] = field(default_factory=dict)
+    _http: aiohttp.ClientSession | None = None
+
+    def results(
+        self, request: Request, spec: FleetRolloutSpec, now: datetime
+    ) -> Mapping[str, CheckResult]:
+        """Return the last results by name, and evaluate those checks whose turn it is."""
+        known = self._known.setdefault(request, {})
+        names = {check.name for check in spec.health_checks}
+        for name in known.keys() - names:
+            _cancel(known.pop(name))
+        for check in spec.health_checks:
+            wire = orjson.dumps([check.to_wire(), spec.target_version])
+            found = known.get(check.name)
+            if found is None or found.wire != wire:
+                if found is not None:
+                    _cancel(found)
+                found = known[check.name] = _Known(wire, now)
+                self._begin(request, spec, check, found, now)
+            elif found.task is None and now >= found.began + _period(check):
+                self._begin(request, spec, check, found, now)
+        return {name: item.result for name, item in known.items() if item.result is not None}
+
+    def forget(self, request: Request) -> None:
+        """Drop the results of a rollout, and end what is being evaluated for it."""
+        for item in self._known.pop(request, {}).values():
+            _cancel(item)
+
+    async def aclose(self) -> None:
+        """End everything that is being evaluated."""
+        tasks = [item.task for known in self._known.values() for item in known.values()]
+        for request in [*self._known]:
+            self.forget(request)
+        for task in tasks:
+            if task is not None:
+                with suppress(asyncio.CancelledError):
+                    await task
+        if self._http is not None:
+            await self._http.close()
+
+    def _begin(
+        self,
+        request: Request,
+        spec: FleetRolloutSpec,
+        check: HealthCheck,
+        known: _Known,
+        now: datetime,
+    ) -> None:
+        known.began = now
+        known.task = asyncio.get_running_loop().create_task(
+            self._evaluate(request, spec, check, known)
+        )
+
+    async def _evaluate(
+        self, request: Request, spec: FleetRolloutSpec, check: HealthCheck, known: _Known
+    ) -> None:
+        try:
+            async with asyncio.timeout(check.timeout_seconds):
+                state, message = await self._answer(request, spec, check)
+        except TimeoutError:
+            text = f"no answer within {check.timeout_seconds} s"
+            state, message = HealthCheckState.UNKNOWN, text
+        except _NoResult as error:
+            state, message = HealthCheckState.UNKNOWN, str(error)
+        except Exception as error:  # noqa: BLE001 - whatever a check meets is no result
+            state, message = HealthCheckState.UNKNOWN, f"{type(error).__name__} while it was read"
+        known.result = CheckResult(state, message, self.clock())
+        known.task = None
+        self.notify(request)
+
+    async def _answer(
+        self, request: Request, spec: FleetRolloutSpec, check: HealthCheck
+    ) -> Verdict:
+        if check.prometheus is not None:
+            url = URL(check.prometheus.url) / "api/v1/query"
+            query = url.with_query(query=check.prometheus.query)
+            return _of_prometheus(*await self._sent("GET", query))
+        if check.hook is not None:
+            about = {
+                "rollout": request.name,
+                "namespace": request.namespace,
+                "targetVersion": spec.target_version,
+            }
+            return _of_hook(*await self._sent("POST", URL(check.hook.url), about))
+        raise _NoResult("it names neither prometheus nor hook")
+
+    async def _sent(
+        self, method: str, url: URL, body: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        """Send one request. Redirects are not followed: they may lead to an address that is not allowed."""
+        if not is_allowed(url, self.allowed):
+            raise _NoResult(
+                f"{shown(url)} is not allowed: start the manager with --health-check-url {url.origin()}"
+            )
+        if self._http is None:
+            self._http = session()
+        try:
+            async with self._http.request(
+                method, url, json=body, headers=self._headers(), allow_redirects=False
+            ) as answer:
+                content = bytearray()
+                async for chunk in answer.content.iter_chunked(65536):
+                    content += chunk
+                    if len(content) > LARGEST_ANSWER:
+                        raise _NoResult(f"{shown(url)} answered more than {LARGEST_ANSWER} bytes")
+                return answer.status, bytes(content)
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise _NoResult(f"{shown(url)} does not answer: {type(error).__name__}") from error
+
+    def _headers(self) -> dict[str, str]:
+        if self.token_file is None:
+            return {}
+        try:
+            token = self.token_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise _NoResult(f"{self.token_file} cannot be read: {type(error).__name__}") from None
+        return {"Authorization": f"Bearer {token}"}
+
+
+def is_allowed(url: URL, allowed: Sequence[str]) -> bool:
+    """Whether an address is below one of those that are allowed: the same scheme, host and port, and the path below."""
+    for each in allowed:
+        base = URL(each)
+        root = base.path.rstrip("/")
+        same = url.scheme == base.scheme and url.host == base.host and url.port == base.port
+        below = url.path.rstrip("/") == root or url.path.startswith(f"{root}/")
+        if same and below and url.user is None and ".." not in url.raw_parts:
+            return True
+    return False
+
+
+def _of_prometheus(status: int, body: bytes) -> Verdict:
+    """Return the result of an instant query: failing while it finds something."""
+    answer = _json(status, body)
+    if answer.get("status") != "success":
+        raise _NoResult(f"Prometheus answered {status}: {_text(answer.get('error', 'no result'))}")
+    data = answer.get("data") or {}
+    kind, found = data.get("resultType"), data.get("result")
+    if kind == "scalar" and isinstance(found, list):
+        value = str(found[-1])
+        return _verdict([] if float(value) == 0 else [value])
+    if kind in ("vector", "matrix") and isinstance(found, list):
+        return _verdict([_sample(each) for each in found])
+    raise _NoResult(f"the query gives {_text(kind)}: write one that gives samples or a number")
+
+
+def _verdict(samples: Sequence[str]) -> Verdict:
+    if not samples:
+        return HealthCheckState.HEALTHY, "the query finds nothing"
+    more = f" and {len(samples) - 1} more" if len(samples) > 1 else ""
+    return HealthCheckState.FAILING, f"the query finds {samples[0]}{more}"
+
+
+def _sample(found: Mapping[str, Any]) -> str:
+    labels = ",".join(f"{key}={value}" for key, value in sorted(found["metric"].items()))
+    value = found["value"][-1] if "value" in found else "values"
+    return _text(f"{{{labels}}} {value}")
+
+
+def _of_hook(status: int, body: bytes) -> Verdict:
+    if status != _OK:
+        raise _NoResult(f"the hook answered {status}, and 200 is wanted")
+    answer = _json(status, body)
+    healthy, message = answer.get("healthy"), _text(answer.get("message") or "")
+    if not isinstance(healthy, bool):
+        raise _NoResult('the hook answered no JSON with "healthy": true or false')
+    if healthy:
+        return HealthCheckState.HEALTHY, message or "the hook answers that it is healthy"
+    return HealthCheckState.FAILING, message or "the hook answers that it is not healthy"
+
+
+def _json(status: int, body: bytes) -> dict[str, Any]:
+    try:
+        answer = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise _NoResult(f"the answer, {status}, is no JSON object")
+    return answer
+
+
+def _text(found: object) -> str:
+    text = " ".join(str(found).split())
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]} …"
+
+
+def _period(check: HealthCheck) -> timedelta:
+    return timedelta(seconds=check.period_seconds)
+
+
+def _cancel(item: _Known) -> None:
+    if item.task is not None:
+        item.task.cancel()
