@@ -12,7 +12,7 @@ BACKEND ?= kube-apiserver
 WORKERS ?= 4
 # What bench-runtime compares processor time with: the last commit before the work on it. How often each runs.
 BASE ?= 661b417
-TURNS ?= 1
+TURNS ?= 3
 OBJECTS ?= 50000
 PLANES ?= 2
 # What the objects of `make rules` and the values of `make faults` are drawn by: another day, others.
