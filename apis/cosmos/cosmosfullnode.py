@@ -66,6 +66,8 @@ __all__ = [
     "Ordinals",
     "PVCAutoScale",
     "PVCAutoScaleRequest",
+    "PeerRollout",
+    "PeerSettings",
     "PodTemplate",
     "ProbeStrategy",
     "Probes",
@@ -171,6 +173,15 @@ class DataSourceFailure(StrEnum):
     """The claim is made empty."""
 
 
+class PeerRollout(StrEnum):
+    """When nodes read that their peers changed."""
+
+    ROLLING = "Rolling"
+    """At once: their Pods are replaced within the budget."""
+    ON_RESTART = "OnRestart"
+    """When their Pods are replaced for another reason."""
+
+
 class BuilderChanges(StrEnum):
     """What becomes of existing objects if a new manager would build them in another way."""
 
@@ -213,6 +224,13 @@ class Strategy(ApiModel):
     """Seconds that a Pod has to work without a break before the next one is taken down."""
     builder_changes: BuilderChanges = BuilderChanges.HOLD
     """What becomes of existing objects if only the manager changed."""
+
+
+class PeerSettings(ApiModel):
+    """What becomes of changed peers."""
+
+    rollout: PeerRollout = PeerRollout.ROLLING
+    """When nodes read them."""
 
 
 class Probes(ApiModel):
@@ -548,6 +566,8 @@ class CosmosFullNodeSpec(
     """Further Pods for each node."""
     strategy: Strategy = Field(default_factory=Strategy)
     """How changes are rolled out."""
+    peers: PeerSettings = Field(default_factory=PeerSettings)
+    """When changed peers, those of the set among them, take effect."""
     volume_claim_template: VolumeClaimTemplate
     """Their disks."""
     volume_retention_policy: RetentionPolicy | None = None

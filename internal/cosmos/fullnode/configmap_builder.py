@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from apis.cosmos import CosmosFullNode, DatabaseBackend
+from apis.cosmos import CosmosFullNode, DatabaseBackend, PeerRollout
 from ctrlruntime.resources import Desired
 from internal.cosmos.fullnode.desired_objects import CONFIG_MAP, built, inputs_of
 from internal.cosmos.fullnode.metadata import default_labels, metadata, named, node_ordinals
@@ -17,6 +17,7 @@ from internal.cosmos.fullnode.toml_overlay import (
 )
 from internal.cosmos.fullnode.versions import halt_height
 from internal.cosmos.labels import pod_name
+from internal.cosmos.workload.checksums import content_checksum
 
 BEFORE: Final = DatabaseBackend.GOLEVELDB
 """What managers up to 0.1 wrote where no database was given: an input that was recorded then stays the same."""
@@ -37,10 +38,34 @@ def build_config_maps(
     ]
 
 
+def steady_checksums(node_set: CosmosFullNode, peers: Peers) -> dict[str, str]:
+    """Return by Pod the checksum of its configuration without its peers; its own address is part of it."""
+    none = {"peers": "", "seeds": "", "private_peer_ids": "", "unconditional_peer_ids": ""}
+    chain = node_set.spec.chain
+    bare_chain = chain.model_copy(update={"config": chain.config.model_copy(update=none)})
+    spec = node_set.spec.model_copy(update={"chain": bare_chain})
+    bare = node_set.model_copy(update={"spec": spec})
+    found: dict[str, str] = {}
+    for ordinal in node_ordinals(node_set):
+        pod = pod_name(named(node_set), ordinal)
+        own = peers.get(pod)
+        alone = Peers(() if own is None else (own,))
+        data = {
+            CONFIG_OVERLAY: config_overlay(bare, pod, alone),
+            APP_OVERLAY: app_overlay(bare, pod),
+        }
+        found[pod] = content_checksum({"data": data})
+    return found
+
+
 def _config_map(node_set: CosmosFullNode, ordinal: int, peers: Peers) -> Desired:
     pod, chain = pod_name(named(node_set), ordinal), node_set.spec.chain
     labels = default_labels(node_set, ordinal=ordinal)
     nodes = [(peer.pod, peer.id, peer.address, peer.external) for peer in peers.nodes]
+    given = node_set.spec.peers.rollout
+    rollout = (
+        () if given is PeerRollout.ROLLING else (given.value,)
+    )  # as recorded before there was a choice
     inputs = inputs_of(
         labels,
         chain.config,
@@ -50,6 +75,7 @@ def _config_map(node_set: CosmosFullNode, ordinal: int, peers: Peers) -> Desired
         chain.log_format and chain.log_format.value,
         halt_height(node_set, pod),
         nodes,
+        *rollout,
     )
     parts = {
         "metadata": metadata(node_set, pod, labels),

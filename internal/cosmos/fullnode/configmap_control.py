@@ -3,17 +3,22 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from apis.cosmos import CosmosFullNode
+from apis.cosmos import CosmosFullNode, PeerRollout
 from ctrlruntime.controller.aggregate_error import TransientError, UnrecoverableError
 from ctrlruntime.resources import Action, Desired, Outcome, Owner
-from internal.cosmos.fullnode.configmap_builder import build_config_maps
+from internal.cosmos.fullnode.configmap_builder import build_config_maps, steady_checksums
 from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.metadata import named, node_ordinals
 from internal.cosmos.fullnode.node_key import NodeKey
 from internal.cosmos.fullnode.objects import Objects
 from internal.cosmos.fullnode.peers import Peers
 from internal.cosmos.labels import pod_name
-from internal.cosmos.workload.checksums import CONFIG_CHECKSUM, checksum_in_effect, checksummed
+from internal.cosmos.workload.checksums import (
+    CONFIG_CHECKSUM,
+    checksum_in_effect,
+    checksummed,
+    sticky_checksummed,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,7 @@ class ConfigMapControl:
         desired: dict[str, Desired] = {}
         done: dict[str, Outcome] = {}
         try:
-            built = [checksummed(item) for item in build_config_maps(node_set, keys, peers)]
+            built = self._built(node_set, keys, peers)
             _check_keys(node_set, keys)
         except (UnrecoverableError, TransientError) as error:
             findings.append(error)
@@ -51,6 +56,19 @@ class ConfigMapControl:
             for pod in _pods(node_set)
         }
         return {pod: checksum for pod, checksum in found.items() if checksum}
+
+    def _built(
+        self, node_set: CosmosFullNode, keys: Mapping[str, NodeKey], peers: Peers
+    ) -> list[Desired]:
+        found = build_config_maps(node_set, keys, peers)
+        if node_set.spec.peers.rollout is PeerRollout.ROLLING:
+            return [checksummed(item) for item in found]
+        steady = steady_checksums(node_set, peers)
+        place = node_set.metadata.namespace
+        return [
+            sticky_checksummed(item, steady[item.name], self.config_maps.find(item.name, place))
+            for item in found
+        ]
 
     def _checksum(
         self, node_set: CosmosFullNode, pod: str, desired: Desired | None, outcome: Outcome | None

@@ -30,11 +30,34 @@ def content_checksum(manifest: Manifest) -> str:
     return revision({name: content for name, content in held.items() if content})
 
 
-def checksummed(desired: Desired) -> Desired:
-    """Return the same config object with its checksum recorded on it, as a part of it."""
-    manifest = with_checksum(desired.manifest, content_checksum(desired.manifest))
+STEADY_CHECKSUM: Final = "ctrlruntime.dev/steady-config-checksum"
+"""Annotation of a config object: the checksum of the part of it whose change has to reach Pods."""
+
+
+def checksummed(desired: Desired, checksum: str = "") -> Desired:
+    """Return the same config object with its checksum recorded on it, as a part of it.
+
+    `checksum` is recorded in place of that of the content, if it is given.
+    """
+    manifest = with_checksum(desired.manifest, checksum or content_checksum(desired.manifest))
     own = desired.revision != revision(desired.manifest)
     return replace(desired, manifest=manifest, revision=desired.revision if own else "")
+
+
+def sticky_checksummed(desired: Desired, steady: str, entry: Entry | None) -> Desired:
+    """Return the same config object with a checksum that changes with `steady` alone.
+
+    `steady` is the checksum of what has to reach Pods, and `entry` the object as it exists. While the two agree,
+    the recorded checksum stays whatever else changed, so no Pod is replaced for it.
+    """
+    known = {} if entry is None else entry.annotations
+    kept = known.get(CONFIG_CHECKSUM, "") if known.get(STEADY_CHECKSUM) == steady else ""
+    made = checksummed(desired, kept)
+    annotations = {**made.manifest["metadata"]["annotations"], STEADY_CHECKSUM: steady}
+    metadata = {**made.manifest["metadata"], "annotations": annotations}
+    manifest = {**made.manifest, "metadata": metadata}
+    own = made.revision != revision(made.manifest)
+    return replace(made, manifest=manifest, revision=made.revision if own else "")
 
 
 def checksum_in_effect(desired: Desired, entry: Entry | None) -> str:
@@ -42,7 +65,8 @@ def checksum_in_effect(desired: Desired, entry: Entry | None) -> str:
 
     That is the one of the existing object where it is held back or written only once, else the desired one.
     """
-    wanted = content_checksum(desired.manifest)
+    recorded = desired.manifest["metadata"].get("annotations") or {}
+    wanted: str = recorded.get(CONFIG_CHECKSUM) or content_checksum(desired.manifest)
     if entry is None or entry.deletion_timestamp is not None:
         return wanted
     stays = desired.once or is_builder_change(desired, entry)

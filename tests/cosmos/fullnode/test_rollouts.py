@@ -106,6 +106,39 @@ async def test_a_changed_configuration_rolls_within_the_budget(world: World, pla
     assert told == config["metadata"]["annotations"][CONFIG_CHECKSUM]
 
 
+async def test_with_on_restart_changed_peers_replace_no_pod_until_something_else_does(
+    world: World, place: Place
+) -> None:
+    await place.apply(place.node_set(replicas=2))
+    await place.settled()
+    before = await place.uids()
+    await place.edit(peers={"rollout": "OnRestart"})
+    await place.settled()
+    await world.rest()
+    assert await place.uids() == before, "turning it on rolls nothing"
+    # A node more, and a peer outside: both are in the ConfigMaps, and no Pod is replaced.
+    await place.edit(replicas=3, chain={"config": {"peers": "cafe@peer.example.com:26656"}})
+    await place.until(lambda found: found.status.ready_replicas == 3)
+    await place.settled()
+    await world.rest()
+    after = await place.uids()
+    assert {name: after[name] for name in before} == before
+    overlay = (await place.object(CONFIG_MAP, "hub-0"))["data"]["config-overlay.toml"]
+    assert "cafe@peer.example.com:26656" in overlay
+    assert "hub-p2p-2" in overlay
+    # A Pod that is replaced is not replaced again, and what is not about peers reaches all.
+    await place.client.delete(POD, "hub-0", namespace=place.namespace)
+    await place.until(lambda found: found.status.ready_replicas == 2)
+    await place.until(lambda found: found.status.ready_replicas == 3)
+    await place.settled()
+    await world.rest()
+    replaced = await place.uids()
+    assert replaced["hub-0"] != before["hub-0"]
+    assert replaced["hub-1"] == before["hub-1"]
+    await place.edit(chain={"config": {"maxInboundPeers": 7}})
+    await renewed(place, replaced)
+
+
 async def test_what_changes_nothing_of_a_pod_rolls_none(world: World, place: Place) -> None:
     await place.apply(place.node_set(replicas=1))
     await place.settled()
