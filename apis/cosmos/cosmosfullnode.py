@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from apis.references import Name, NumberOrPercentage
 from apis.waiting import ChangesWaiting
@@ -15,6 +15,7 @@ from ctrlruntime.api import (
     Conditions,
     Int32,
     ListMap,
+    Manifest,
     PrintColumn,
     Quantity,
     RawExtension,
@@ -281,17 +282,40 @@ class PodTemplate(ApiModel):
     """Further containers; one of a name the manager uses is merged into the manager's (strategic merge)."""
 
 
-class AdditionalPod(ApiModel):
-    """A further Pod for each node."""
+class AdditionalPod(
+    ApiModel,
+    rules=(
+        CEL(
+            "has(self.spec) != has(self.containers)",
+            message="write the Pod's spec below spec, or its fields beside name",
+        ),
+    ),
+):
+    """A further Pod for each node. The fields of its spec are below `spec`, or beside `name`."""
+
+    model_config = ConfigDict(
+        extra="allow", json_schema_extra={"x-kubernetes-preserve-unknown-fields": True}
+    )
 
     name: ObjectName
     """Name; the node's number follows it."""
     metadata: Metadata = Field(default_factory=Metadata)
     """Labels and annotations."""
-    spec: PodSpec
-    """The Pod's spec."""
+    spec: PodSpec | None = None
+    """The Pod's spec; in its place its fields may be written here."""
+    containers: list[NamedContainer] | None = None
+    """Containers of the Pod, without `spec`; every other field of a Pod's spec may stand beside them."""
     prefer_same_node: bool = False
     """Prefer the machine that the node runs on."""
+
+    @property
+    def pod_spec(self) -> Manifest:
+        """The Pod's spec, wherever it is written; empty if it is nowhere."""
+        if self.spec is not None:
+            return dict(self.spec)
+        if self.containers is None:
+            return {}
+        return {**(self.model_extra or {}), "containers": self.containers}
 
 
 class Comet(ApiModel):
@@ -561,7 +585,7 @@ class CosmosFullNodeSpec(
     pod_template: PodTemplate
     """Their Pods."""
     additional_versioned_pods: Annotated[list[AdditionalPod], ListMap("name")] = Field(
-        default_factory=list
+        default_factory=list, max_length=100
     )
     """Further Pods for each node."""
     strategy: Strategy = Field(default_factory=Strategy)

@@ -24,7 +24,7 @@ def build_additional_pods(node_set: CosmosFullNode) -> list[Desired]:
 
     While a node is away nothing stands beside it: it could be writing to its disk.
 
-    Raises InvalidSpec for a name that is the set's own, or is given twice.
+    Raises InvalidSpec for a name that is the set's own, or is given twice, and for a Pod without containers.
     """
     templates = node_set.spec.additional_versioned_pods
     names = [each.name for each in templates]
@@ -33,6 +33,12 @@ def build_additional_pods(node_set: CosmosFullNode) -> list[Desired]:
             "spec.additionalVersionedPods",
             "names have to differ from each other and from the set's",
         )
+    for place, template in enumerate(templates):
+        if not template.pod_spec.get("containers"):
+            raise invalid_field(
+                f"spec.additionalVersionedPods[{place}]",
+                "it has no containers, in spec or beside its name",
+            )
     return [
         _pod(node_set, template, ordinal, place)
         for ordinal in node_ordinals(node_set)
@@ -43,7 +49,7 @@ def build_additional_pods(node_set: CosmosFullNode) -> list[Desired]:
 
 def _pod(node_set: CosmosFullNode, template: AdditionalPod, ordinal: int, place: int) -> Desired:
     node, name = pod_name(named(node_set), ordinal), pod_name(template.name, ordinal)
-    spec: dict[str, Any] = copy.deepcopy(template.spec)
+    spec: dict[str, Any] = copy.deepcopy(template.pod_spec)
     version = node_version(node_set, node)
     if version is not None:
         set_images(spec, version)

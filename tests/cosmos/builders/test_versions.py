@@ -9,6 +9,7 @@ import pytest
 from internal.cosmos import labels as label_keys
 from internal.cosmos.fullnode.additional_pod_builder import build_additional_pods
 from internal.cosmos.fullnode.versions import image_at
+from internal.cosmos.invalid import InvalidSpec
 
 from .samples import node_set
 from .test_pods import container, pod, pods
@@ -122,6 +123,23 @@ def test_pods_beside_the_nodes() -> None:
     assert first["labels"][label_keys.COMPONENT] != "CosmosFullNode"
     assert first["labels"]["team"] == "data"
     assert first["annotations"] == {"a": "b"}
+
+
+def test_the_fields_of_their_spec_may_stand_beside_the_name() -> None:
+    spec = {
+        "containers": [{"name": "indexer", "image": "indexer:v1"}],
+        "hostNetwork": True,
+        "volumes": [{"name": "data", "emptyDir": {}}],
+    }
+    beside = [{"name": "indexer", "preferSameNode": True, **spec}]
+    below = [{"name": "indexer", "preferSameNode": True, "spec": spec}]
+    made, wanted = (
+        build_additional_pods(node_set(additionalVersionedPods=pods)) for pods in (beside, below)
+    )
+    assert [item.manifest["spec"] for item in made] == [item.manifest["spec"] for item in wanted]
+    assert made[0].manifest["spec"]["hostNetwork"] is True
+    with pytest.raises(InvalidSpec, match=r"additionalVersionedPods\[0\]"):
+        build_additional_pods(node_set(additionalVersionedPods=[{"name": "bare"}]))
 
 
 def test_they_are_rather_on_the_machine_of_their_node() -> None:

@@ -260,6 +260,20 @@ async def test_a_step_that_fails_as_a_whole_keeps_no_other_from_being_taken(
     assert await place.names(POD) == ["hub-0", "index-0"]
 
 
+async def test_the_spec_of_a_further_pod_may_stand_beside_its_name(place: Place) -> None:
+    containers = [{"name": "index", "image": "index:1"}]
+    inline = {"name": "index", "containers": containers, "terminationGracePeriodSeconds": 7}
+    both = {**inline, "spec": {"containers": containers}}
+    with pytest.raises(Invalid, match="below spec, or its fields beside name"):
+        await place.apply(place.node_set(replicas=1, additionalVersionedPods=[both]))
+    await place.apply(place.node_set(replicas=1, additionalVersionedPods=[inline]))
+    await place.settled()
+    assert await place.names(POD) == ["hub-0", "index-0"]
+    spec = (await place.object(POD, "index-0"))["spec"]
+    assert spec["terminationGracePeriodSeconds"] == 7
+    assert spec["containers"][0]["image"] == "index:1"
+
+
 async def test_instances_are_overridden(place: Place) -> None:
     overrides = {
         "hub-0": {"disable": "Pod"},
