@@ -20,6 +20,7 @@ from .cosmosfullnode import (
     FullNodeType,
     HeightDriftMitigation,
     InstanceOverride,
+    KeyCase,
     LogFormat,
     LogLevel,
     NodeService,
@@ -41,6 +42,7 @@ from .cosmosfullnode import (
     ServiceOverride,
     Strategy,
     SyncInfo,
+    TxIndexer,
     VolumeClaimTemplate,
 )
 from .scheduledvolumesnapshot import (
@@ -89,6 +91,7 @@ __all__ = [
     "JobOutcome",
     "JobRecord",
     "JobTemplate",
+    "KeyCase",
     "LastSnapshot",
     "LogFormat",
     "LogLevel",
@@ -123,5 +126,6 @@ __all__ = [
     "StatefulJobVolumeClaim",
     "Strategy",
     "SyncInfo",
+    "TxIndexer",
     "VolumeClaimTemplate",
 ]

@@ -61,6 +61,7 @@ __all__ = [
     "FullNodeType",
     "HeightDriftMitigation",
     "InstanceOverride",
+    "KeyCase",
     "LogFormat",
     "LogLevel",
     "NodeService",
@@ -82,6 +83,7 @@ __all__ = [
     "ServiceOverride",
     "Strategy",
     "SyncInfo",
+    "TxIndexer",
     "VolumeClaimTemplate",
 ]
 
@@ -132,6 +134,23 @@ class LogLevel(StrEnum):
     ERROR = "error"
     FATAL = "fatal"
     PANIC = "panic"
+
+
+class KeyCase(StrEnum):
+    """How the keys of config.toml are written."""
+
+    SNAKE = "snake_case"
+    KEBAB = "kebab-case"
+    """As Tendermint 0.35 and 0.36, and chains made from them, have them."""
+
+
+class TxIndexer(StrEnum):
+    """What a node keeps of transactions, to find them again."""
+
+    NULL = "null"
+    """Nothing."""
+    KV = "kv"
+    PSQL = "psql"
 
 
 class LogFormat(StrEnum):
@@ -341,6 +360,10 @@ class Comet(ApiModel):
     """Peers that a node connects to."""
     cors_allowed_origins: list[str] = Field(default_factory=list)
     """Origins that browsers may send requests from."""
+    tx_indexer: TxIndexer | None = None
+    """Index of transactions. Default: that of the chain, and none for a sentry."""
+    key_case: KeyCase = KeyCase.SNAKE
+    """How the chain writes the keys of this file; those of `overrides` are taken as they are."""
     overrides: str = ""
     """TOML that goes over all else."""
 
@@ -369,6 +392,8 @@ class App(ApiModel):
     """Let browsers use the API from anywhere."""
     grpc_web_enable_unsafe_cors: bool = Field(default=False, alias="grpcWebEnableUnsafeCORS")
     """Let browsers use gRPC-web from anywhere."""
+    api_enable_swagger: bool | None = None
+    """Whether the API serves its own documentation. Default: that of the chain."""
     pruning: Pruning | None = None
     """Which past states are kept."""
     halt_height: Height | None = None

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from apis.cosmos import App, Chain, Comet, CosmosFullNode, FullNodeType, Pruning
+from apis.cosmos import App, Chain, Comet, CosmosFullNode, FullNodeType, KeyCase, Pruning, TxIndexer
 from internal.cosmos.fullnode.peers import Peers
 from internal.cosmos.fullnode.ports import API, GRPC, GRPC_WEB, PRIVVAL, PROMETHEUS
 from internal.cosmos.fullnode.versions import halt_height
@@ -33,10 +33,30 @@ def config_overlay(node_set: CosmosFullNode, pod: str, peers: Peers) -> str:
     if chain.database_backend is not None:
         document["db_backend"] = chain.database_backend.value
     document.update(_logging(chain))
-    if node_set.spec.type is FullNodeType.SENTRY:
+    sentry = node_set.spec.type is FullNodeType.SENTRY
+    if sentry:
         document["priv_validator_laddr"] = f"tcp://0.0.0.0:{PRIVVAL}"
-        document["tx_index"] = {"indexer": "null"}
+    indexer = comet.tx_indexer or (TxIndexer.NULL if sentry else None)
+    if indexer is not None:
+        document["tx_index"] = {"indexer": indexer.value}
+    if comet.key_case is KeyCase.KEBAB:
+        document = _in_kebab_case(document)
     return _laid(document, comet.overrides, "spec.chain.config.overrides")
+
+
+def _in_kebab_case(document: Document) -> Document:
+    """Return the document as Tendermint 0.35 has it: hyphens, a table for the signer, and a list of indexers."""
+    made = {
+        key.replace("_", "-"): {each.replace("_", "-"): item for each, item in value.items()}
+        if isinstance(value, Mapping)
+        else value
+        for key, value in document.items()
+    }
+    if (address := made.pop("priv-validator-laddr", None)) is not None:
+        made["priv-validator"] = {"laddr": address}
+    if "tx-index" in made:
+        made["tx-index"] = {"indexer": [made["tx-index"]["indexer"]]}
+    return made
 
 
 def _p2p(comet: Comet, pod: str, peers: Peers) -> Document:
@@ -90,6 +110,8 @@ def _app(app: App) -> Document:
             "enable-unsafe-cors": app.grpc_web_enable_unsafe_cors,
         },
     }
+    if app.api_enable_swagger is not None:
+        document["api"]["swagger"] = app.api_enable_swagger
     if app.pruning is not None:
         document.update(_pruning(app.pruning))
     return document

@@ -37,7 +37,7 @@ def app(**changes: Any) -> Document:
 
 def at(value: Document, path: str) -> Any:
     for part in path.split("."):
-        value = value.get(part)  # type: ignore[assignment]
+        value = (value or {}).get(part)  # type: ignore[assignment]
     return value
 
 
@@ -59,6 +59,8 @@ COMET: dict[str, tuple[Any, str, Any, Any]] = {
     "maxOutboundPeers": (8, "p2p.max_num_outbound_peers", 8, 20),
     "corsAllowedOrigins": (["*"], "rpc.cors_allowed_origins", ["*"], []),
     "overrides": ("[p2p]\npex = false", "p2p.pex", False, None),
+    "txIndexer": ("psql", "tx_index.indexer", "psql", None),
+    "keyCase": ("kebab-case", "p2p.max-num-inbound-peers", 20, None),
 }
 
 
@@ -273,3 +275,35 @@ def test_what_changes_a_configuration_is_among_its_inputs(changes: dict[str, Any
 def test_what_does_not_change_it_is_not(changes: dict[str, Any]) -> None:
     before, after = config_maps(node_set())[0], config_maps(node_set(**changes))[0]
     assert (after.revision, after.inputs) == (before.revision, before.inputs)
+
+
+def test_a_sentry_indexes_nothing_unless_it_is_to() -> None:
+    assert config(type="Sentry")["tx_index"] == {"indexer": "null"}
+    made = config(type="Sentry", chain__config={"txIndexer": "kv"})
+    assert made["tx_index"] == {"indexer": "kv"}
+
+
+def test_kebab_case_is_that_of_tendermint_0_35() -> None:
+    level = {"chain__logLevel": "info", "chain__databaseBackend": "goleveldb"}
+    over = {"keyCase": "kebab-case", "overrides": "[p2p]\nmax-num-inbound-peers = 3\nby_hand = 1"}
+    made = config(type="Sentry", chain__config=over, replicas=2, **level)
+    assert made["priv-validator"] == {"laddr": "tcp://0.0.0.0:1234"}
+    assert made["tx-index"] == {"indexer": ["null"]}
+    assert (made["log-level"], made["db-backend"]) == ("info", "goleveldb")
+    assert made["rpc"].keys() == {"laddr", "cors-allowed-origins"}
+    assert made["p2p"]["max-num-inbound-peers"] == 3
+    assert made["p2p"]["by_hand"] == 1, "overrides are taken as they are"
+    assert "@" in made["p2p"]["persistent-peers"]
+    under = [key for table in (made, *made.values()) if isinstance(table, dict) for key in table]
+    assert [key for key in under if "_" in key] == ["by_hand"]
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_swagger_is_served_as_it_is_given_or_as_the_chain_has_it(on: bool) -> None:
+    given = {"minGasPrice": "1uatom", "apiEnableSwagger": on}
+    assert app(chain__app=given)["api"]["swagger"] is on
+    assert "swagger" not in app(chain__app={"minGasPrice": "1uatom"})["api"]
+
+
+def test_without_log_settings_a_node_logs_as_its_chain_does() -> None:
+    assert not {"log_level", "log_format"} & config().keys()
