@@ -126,6 +126,7 @@ ONE_OF = {
     "steps.backup": ("http", "job"),
     "steps.migrate": ("http", "job"),
     "rollout.canary": ("percent", "selector"),
+    "additionalVersionedPods.[]": ("spec", "containers"),
 }
 """Objects of which exactly one field is set: the first, unless the leaf is in another."""
 
@@ -151,10 +152,8 @@ FIXED: dict[str, JSON] = {
     "podTemplate.volumes.[]": {"name": "more", "emptyDir": {}},
     "containers.[]": {"name": "more", "image": "more:v1"},
     "initContainers.[]": {"name": "before", "image": "more:v1"},
-    "additionalVersionedPods.[]": {
-        "name": "indexer",
-        "spec": {"containers": [{"name": "indexer", "image": "indexer:v1"}]},
-    },
+    "additionalVersionedPods.[]": {"name": "indexer"},
+    "additionalVersionedPods.[].spec": {"containers": [{"name": "indexer", "image": "indexer:v1"}]},
     "ports.[]": {"name": "extra", "port": 8085},
     "chain.versions.[]": {"height": 0, "image": "gaia:v1"},
     "autoDataSource": {"volumeSnapshotSelector": {"taken": "by-hand"}, "onFailure": "CreateEmpty"},
@@ -379,7 +378,10 @@ def _alternative(path: Path, schema: Schema, following: str) -> dict[str, JSON]:
         return {}
     name = following if following in names else names[0]
     chosen = schema["properties"][name]
-    return {} if name == following and _below(chosen) else {name: _minimal((*path, name), chosen)}
+    if name == following and _below(chosen):
+        return {}
+    fixed = _longest(FIXED, (*path, name))
+    return {name: _minimal((*path, name), chosen) if fixed is None else copy.deepcopy(fixed)}
 
 
 def _ancestor(path: Path, schema: Schema, following: str) -> JSON:
