@@ -12,6 +12,7 @@ from ctrlruntime.generate import roles, to_yaml
 from ctrlruntime.generate.layout import METRICS_AUTH, binding, kustomization
 from ctrlruntime.generate.permissions import Rule
 from ctrlruntime.generate.webhook import serves_webhooks
+from internal.fleet.labels import ADMISSION
 from internal.fleet.pods import WORKLOADS
 from internal.fleet.routing import FOLLOWERS
 
@@ -29,6 +30,15 @@ _WORKLOADS = frozenset(
 
 IDENTIFIES = Rule(groups=("",), resources=("namespaces",), verbs=("get",), names=("kube-system",))
 """The UID of `kube-system` is the id of a data plane."""
+
+
+CONFIGURES = Rule(
+    groups=("admissionregistration.k8s.io",),
+    resources=("validatingwebhookconfigurations",),
+    verbs=("create", "delete", "list"),
+    names=(ADMISSION,),
+)
+"""Where a namespace has the annotation `admission-url`. An apply is authorized to create by name."""
 
 
 def without_workloads(rules: Iterable[Rule]) -> list[Rule]:
@@ -61,8 +71,8 @@ def data_plane_rules(tenancy: Iterable[Rule], kinds: Mapping[str, str]) -> list[
             namespace=PLANE_NAMESPACE,
         ),
     ]
-    certificates = serves_webhooks(ADMISSION_SECRET, PLANE_NAMESPACE)
-    return [*without_workloads(tenancy), IDENTIFIES, *reads, *election, *certificates]
+    certificates = serves_webhooks(ADMISSION_SECRET, PLANE_NAMESPACE, validating=[ADMISSION])
+    return [*without_workloads(tenancy), IDENTIFIES, *reads, *election, *certificates, CONFIGURES]
 
 
 def data_plane_files(

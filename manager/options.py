@@ -45,6 +45,8 @@ class RunOptions:
     """The namespace of the hub that the stack is deployed to; by default the Pod's."""
     restrict_hub_secrets: bool = False
     """Watch Secrets of the hub in the stack's parallel namespaces alone."""
+    admission_url: str = ""
+    """Where the data plane reaches the webhooks of the role `admission`; empty: they are not configured there."""
     own_namespace: str = ""
     """The namespace of the manager's own Pod; empty outside of a cluster."""
     systems: tuple[str, ...] = SYSTEMS

@@ -18,10 +18,12 @@ from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.client.kubeconfig import Kubeconfig
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.election import default_identity
+from internal.fleet.admission_url import host_of
 from internal.fleet.labels import ADMISSION
 from internal.fleet.plane_holder import PlaneHolder
 from manager.controllers.hub import StackOptions, add_hub
 from manager.controllers.orphan_sweep import add_orphan_sweep
+from manager.controllers.plane_webhooks import add_plane_webhooks
 from manager.controllers.tenancy import add_tenancy
 from manager.controllers.tenancy_admission import add_tenancy_admission
 from manager.options import LEADER_ELECTION_ID, Role, RunOptions
@@ -49,8 +51,10 @@ async def run_stack(
     # Who reads metrics is an account of the hub, as the Pods are.
     runtime = replace(runtime, metrics=replace(runtime.metrics, reviewer=hub))
     if options.role is Role.ADMISSION:
-        manager = Manager(data_plane, serving(runtime, target), logger=logger)
+        url = options.admission_url
+        manager = Manager(data_plane, serving(runtime, target, url), logger=logger)
         add_tenancy_admission(manager, options.tenancy)
+        add_plane_webhooks(manager, url)
     else:
         workers = options.role is Role.WORKERS
         prefix = holder_prefix(hub, target)
@@ -66,16 +70,20 @@ async def run_stack(
     await manager.start()
 
 
-def serving(runtime: ManagerOptions, target_namespace: str) -> ManagerOptions:
-    """Return the options of the role `admission`: its certificates are kept on the data plane, for its Service on the hub."""
+def serving(runtime: ManagerOptions, target_namespace: str, url: str = "") -> ManagerOptions:
+    """Return the options of the role `admission`: its certificates are kept on the data plane, for its Service on the hub.
+
+    `url`: where the data plane reaches it; its host is in the certificate, whose authority goes into the configuration there.
+    """
+    own = (host_of(url),) if url else ()
     webhook = runtime.webhook
     webhook = replace(
         webhook,
         secret_namespace=webhook.secret_namespace or PLANE_NAMESPACE,
         secret_name=ADMISSION_SECRET,
         service_name=ADMISSION,
-        hosts=(*webhook.hosts, *service_hosts(ADMISSION, target_namespace)),
-        validating_configurations=(),
+        hosts=(*webhook.hosts, *service_hosts(ADMISSION, target_namespace), *own),
+        validating_configurations=(ADMISSION,) if url else (),
     )
     return replace(runtime, leader_election=False, webhook=webhook)
 

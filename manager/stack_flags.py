@@ -42,7 +42,23 @@ def stack_options(command: Callable[..., Any]) -> Callable[..., Any]:
             is_flag=True,
             help="Watch Secrets of the hub in this stack's parallel namespaces alone, and start again when those change.",
         ),
+        click.option(
+            "--admission-url",
+            default="",
+            callback=lambda _context, _option, value: _admission_url(value),
+            help="Address at which the data plane reaches the webhooks of --role admission: they are configured there.",
+        ),
     )
+
+
+def _admission_url(value: str) -> str:
+    """Return the address. Raises BadParameter."""
+    from internal.fleet.admission_url import BadAdmissionURL, check_admission_url
+
+    try:
+        return check_admission_url(value) if value else ""
+    except BadAdmissionURL as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def check_stack(options: RunOptions) -> None:
@@ -54,7 +70,11 @@ def check_stack(options: RunOptions) -> None:
             raise click.UsageError("--restrict-hub-secrets needs --data-plane-kubeconfig")
         if options.target_namespace:
             raise click.UsageError("--target-namespace needs --data-plane-kubeconfig")
+        if options.admission_url:
+            raise click.UsageError("--admission-url needs --data-plane-kubeconfig")
         return
+    if options.admission_url and options.role is not Role.ADMISSION:
+        raise click.UsageError("--admission-url is for --role admission")
     if options.embedded:
         raise click.UsageError("--embedded and --data-plane-kubeconfig exclude each other")
     if options.console.enabled:

@@ -56,8 +56,13 @@ class StackOptions:
     """Let simulated nodes run the Pods as local processes; for test environments alone."""
 
 
-def build_stack(namespace: str, options: StackOptions, digest: str) -> list[Desired]:
-    """Return the objects of a stack. An empty `digest`: no data plane, it works on this cluster."""
+def build_stack(
+    namespace: str, options: StackOptions, digest: str, admission_url: str = ""
+) -> list[Desired]:
+    """Return the objects of a stack. An empty `digest`: no data plane, it works on this cluster.
+
+    `admission_url`: where the data plane reaches the admission Pods; empty: their webhooks are not configured there.
+    """
     made = [
         (SERVICE_ACCOUNT, _object(SERVICE_ACCOUNT, ACCOUNT, namespace), 0),
         (SERVICE, _service(ADMISSION, namespace, {"port": 443, "targetPort": WEBHOOK_PORT}), 1),
@@ -69,7 +74,9 @@ def build_stack(namespace: str, options: StackOptions, digest: str) -> list[Desi
     desired = []
     for mapping, manifest, ordinal in made:
         if mapping in WORKLOADS:
-            manifest["spec"]["template"] = _template(manifest["metadata"]["name"], options, digest)
+            name = manifest["metadata"]["name"]
+            url = admission_url if name == ADMISSION else ""
+            manifest["spec"]["template"] = _template(name, options, digest, url)
         desired.append(
             Desired(mapping=mapping, manifest=manifest, ordinal=ordinal, reference=False)
         )
@@ -110,7 +117,7 @@ def _service(name: str, namespace: str, port: dict[str, Any] | None) -> Manifest
     return _object(SERVICE, name, namespace, spec=spec)
 
 
-def _template(name: str, options: StackOptions, digest: str) -> Manifest:
+def _template(name: str, options: StackOptions, digest: str, url: str) -> Manifest:
     annotations = {"kubectl.kubernetes.io/default-container": "manager"}
     if options.local_pods:
         annotations["ctrlruntime.dev/run-local"] = "true"
@@ -124,7 +131,7 @@ def _template(name: str, options: StackOptions, digest: str) -> Manifest:
             "fsGroup": 65532,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(name, options, digest)],
+        "containers": [_container(name, options, digest, url)],
     }
     if digest:
         annotations[KUBECONFIG_HASH] = digest
@@ -137,12 +144,12 @@ def _template(name: str, options: StackOptions, digest: str) -> Manifest:
     return {"metadata": {"labels": _labels(name), "annotations": annotations}, "spec": spec}
 
 
-def _container(name: str, options: StackOptions, digest: str) -> Manifest:
+def _container(name: str, options: StackOptions, digest: str, url: str) -> Manifest:
     probe = {"httpGet": {"path": "/healthz", "port": "probes"}}
     container: dict[str, Any] = {
         "name": "manager",
         "image": options.image,
-        "args": arguments_of(name, options, digest),
+        "args": arguments_of(name, options, digest, url),
         "ports": [
             {"name": "metrics", "containerPort": 8443, "protocol": "TCP"},
             {"name": "probes", "containerPort": PROBE_PORT, "protocol": "TCP"},
@@ -170,13 +177,17 @@ def _container(name: str, options: StackOptions, digest: str) -> Manifest:
     return container
 
 
-def arguments_of(name: str, options: StackOptions, digest: str) -> Sequence[str]:
+def arguments_of(
+    name: str, options: StackOptions, digest: str, admission_url: str = ""
+) -> Sequence[str]:
     """Return the arguments of a workload's container."""
     arguments = ["run", f"--role={name.removeprefix('fleet-')}"]
     if digest:
         arguments.append(f"--data-plane-kubeconfig={KUBECONFIG_PATH}")
         if options.restrict_hub_secrets and name != ADMISSION:
             arguments.append("--restrict-hub-secrets")
+        if admission_url:
+            arguments.append(f"--admission-url={admission_url}")
     if name == CONTROLLERS:
         arguments += ["--leader-elect", f"--leader-election-id={LEASE}"]
         if digest:

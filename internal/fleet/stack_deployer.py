@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from apis.fleet import Reason
-from apis.fleet.labels import DATA_PLANE_ID, LEASE, PLANE_NAMESPACE, TARGET_NAMESPACE
+from apis.fleet.labels import ADMISSION_URL, DATA_PLANE_ID, LEASE, PLANE_NAMESPACE, TARGET_NAMESPACE
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.resources import Owner
+from internal.fleet.admission_url import BadAdmissionURL, check_admission_url
 from internal.fleet.binding_control import BindingControl
 from internal.fleet.identities import Identities, check_same
 from internal.fleet.plane_access import MISSING, PlaneAccess, access_of
@@ -106,7 +107,8 @@ class StackDeployer:
             await self.bindings.ensure(entry.name, owner)
         plane = await self.planes.engage(entry.name, access.digest, access.config)
         self._check_identity(entry, plane)
-        desired = build_stack(entry.name, self.options, access.digest)
+        url, flaw = _admission_url(entry)
+        desired = build_stack(entry.name, self.options, access.digest, url)
         wrote = await self.stack.ensure(desired, owner)
         now = self.planes.clock()
         if self.planes.is_stale(plane):
@@ -119,6 +121,8 @@ class StackDeployer:
         self.stack.check_available(entry.name, desired)
         if plane.renewed_at is None:
             raise _unheld("hold the Lease")
+        if flaw:
+            raise TargetError(Reason.DEPLOYMENT_FAILURE, flaw)
         return DEPLOYED
 
     def _access(self, name: str, look: Look) -> PlaneAccess:
@@ -186,6 +190,15 @@ class StackDeployer:
 
     async def _patch(self, entry: Entry, **metadata: Mapping[str, str]) -> None:
         await self.patcher.patch_metadata(NAMESPACE, entry, metadata, metadata_only=True)
+
+
+def _admission_url(entry: Entry) -> tuple[str, str]:
+    """Return the address of the admission webhooks, and what is wrong with it. A wrong one counts as none."""
+    text = entry.annotations.get(ADMISSION_URL, "")
+    try:
+        return (check_admission_url(text) if text else ""), ""
+    except BadAdmissionURL as error:
+        return "", str(error)
 
 
 def _unheld(what: str) -> TargetError:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from apis.fleet.labels import KUBECONFIG_PATH, KUBECONFIG_SECRET
-from internal.fleet.labels import KUBECONFIG_HASH
+from apis.fleet.labels import ADMISSION_URL, KUBECONFIG_PATH, KUBECONFIG_SECRET
+from internal.fleet.labels import ADMISSION, KUBECONFIG_HASH
+from internal.fleet.plane_check import NAMESPACE
 
 from .harness import OBJECTS, SCALE, WORKLOADS, Hub, deployed, eventually, planes
 
@@ -43,6 +44,37 @@ async def test_r07_the_secret_is_mounted_in_each_pod_of_each_workload() -> None:
                 assert KUBECONFIG_PATH.startswith(mount["mountPath"])
                 assert f"--data-plane-kubeconfig={KUBECONFIG_PATH}" in container["args"]
             assert len(template["metadata"]["annotations"][KUBECONFIG_HASH]) == 32
+
+
+async def test_the_annotation_admission_url_rolls_the_admission_pods_and_a_bad_one_is_reported() -> (
+    None
+):
+    async with Hub.running() as hub, planes(1) as (east,), hub.operator():
+        await hub.configure(**SCALE)
+        await deployed(hub, east=east)
+
+        async def arguments() -> list[str]:
+            (mapping,) = {item[0] for item in WORKLOADS if item[1] == ADMISSION}
+            found: Any = await hub.client.get(mapping, ADMISSION, namespace="east")
+            return list(found["spec"]["template"]["spec"]["containers"][0]["args"])
+
+        async def annotate(value: str | None) -> None:
+            patch = {"metadata": {"annotations": {ADMISSION_URL: value}}}
+            await hub.client.patch(NAMESPACE, "east", patch)
+
+        await annotate("https://admission.example.com:9443/")
+        url = "--admission-url=https://admission.example.com:9443"
+
+        async def is_rolled() -> bool:
+            return url in await arguments()
+
+        await eventually(is_rolled)
+        await annotate("http://admission.example.com")
+        await hub.until(east="DeploymentFailure")
+        assert "admission-url: write https" in await hub.message("east")
+        assert not [each for each in await arguments() if "admission-url" in each]
+        await annotate(None)
+        await hub.until(east="SuccessfulDeployment")
 
 
 async def test_r05_without_a_secret_nothing_is_deployed() -> None:
