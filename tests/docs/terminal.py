@@ -28,7 +28,7 @@ class Terminal:
         self._drains: list[asyncio.Task[None]] = []
         self._shell: asyncio.subprocess.Process | None = None
 
-    async def run(self, text: str, *, what: str, timeout: float = 120.0) -> str:
+    async def run(self, text: str, *, what: str, timeout: float = 300.0) -> str:
         """Run a block and return its output. Raises CommandFailed."""
         if self._shell is None:
             self._shell = await self._start("bash", "--noprofile", "--norc", "-euo", "pipefail")
