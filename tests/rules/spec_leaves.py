@@ -127,6 +127,7 @@ ONE_OF = {
     "steps.migrate": ("http", "job"),
     "rollout.canary": ("percent", "selector"),
     "additionalVersionedPods.[]": ("spec", "containers"),
+    "healthChecks.[]": ("hook", "prometheus"),
 }
 """Objects of which exactly one field is set: the first, unless the leaf is in another."""
 

@@ -264,7 +264,9 @@ async def test_every_query_of_tenancy_and_of_the_runtime_is_served_by_a_manager(
     async with frozen(world.client) as freeze:
         await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
         failing = {"type": "sqlite", "sqlite": {"path": "nothing.sqlite", "table": "customers"}}
-        await fleet.create(TenantRegistry, "broken", {"source": failing})
+        mappings = {"uid": "uid", "hostOrUrl": "url", "activate": "active"}
+        spec = {"source": failing, "valueMappings": mappings}
+        await fleet.create(TenantRegistry, "broken", spec)
         await fleet.until(TenantRegistry, "broken", "Ready", "False")
 
         def missing() -> set[str]:
