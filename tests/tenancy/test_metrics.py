@@ -269,9 +269,9 @@ async def test_every_query_of_tenancy_and_of_the_runtime_is_served_by_a_manager(
         await fleet.create(TenantRegistry, "broken", spec)
         await fleet.until(TenantRegistry, "broken", "Ready", "False")
 
-        def missing() -> set[str]:
+        async def missing() -> set[str]:
             assert world.manager is not None
-            text = world.manager.metrics.render().decode()
+            text, _ = await world.manager.metrics.scrape()
             return {
                 name
                 for queries in (
@@ -280,9 +280,13 @@ async def test_every_query_of_tenancy_and_of_the_runtime_is_served_by_a_manager(
                     of_alerts("ctrlruntime.tenancy"),
                     of_alerts("ctrlruntime.operations"),
                 )
-                for name in unserved(text, queries)
+                for name in unserved(text.decode(), queries)
             }
 
         # Counters of what never happened here, and the leader of a manager without an election.
-        never = {"tenant_resources_removed_total", "leader_election_master_status"}
-        await until(world, lambda: missing() <= never)
+        never = {
+            "tenant_resources_removed_total",
+            "leader_election_master_status",
+            "ctrlruntime_informer_relists_total",
+        }
+        await world.eventually(missing, lambda names: names <= never)
