@@ -1,8 +1,9 @@
 """Validation rules of custom resources: ``x-kubernetes-validations``.
 
 The evaluator is the package ``cel``. It has no optional syntax (``a.?b``, ``a[?i]``), no
-comprehensions with two variables and no ``cel.bind``; a CRD with such a rule, or with a function
-that is not here, is refused when it is created. No rule is ever left out at run time.
+comprehensions with two variables and no ``cel.bind``. A CRD with such a rule, or with a function
+that is not here (those for addresses, URLs and versions), is refused when it is created. No rule is
+ever left out at run time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Final
 from ctrlruntime.api.cel_names import cel_name
 from ctrlruntime.envtest.schema import causes
 from ctrlruntime.envtest.schema.causes import Cause
-from ctrlruntime.envtest.schema.cel_library import FUNCTIONS, NATIVE, SIZE
+from ctrlruntime.envtest.schema.cel_library import FUNCTIONS, NATIVE, REFUSED, SIZE
 from ctrlruntime.envtest.schema.evaluator import cel
 from ctrlruntime.envtest.schema.structural import Structural
 from ctrlruntime.envtest.schema.validation import ABSENT, NOWHERE, kind_of, partner_items
@@ -54,13 +55,24 @@ def _compiled(expression: str) -> cel.Program:
         if name not in _BARE and name.isidentifier() and not name.startswith("_")
     ]
     if unknown:
-        place = expression.find(unknown[0]) + len(unknown[0]) + 1
-        raise RuleError(
-            f"compilation failed: ERROR: <input>:1:{place}: "
-            f"undeclared reference to '{unknown[0]}' (in container '')\n | {expression}\n"
-            f" | {'.' * (place - 1)}^"
-        )
+        # Members of a value that is refused come with the function that makes it, which says more.
+        name = next((name for name in unknown if name in REFUSED), unknown[0])
+        raise RuleError(_unknown_function(name, expression))
     return program
+
+
+def _unknown_function(name: str, expression: str) -> str:
+    place = expression.find(name) + len(name) + 1
+    why = f"undeclared reference to '{name}' (in container '')"
+    if name in REFUSED:
+        why = (
+            f"the embedded API server does not carry '{name}' of the CEL libraries for addresses, "
+            "URLs and versions: test this definition on kube-apiserver"
+        )
+    return (
+        f"compilation failed: ERROR: <input>:1:{place}: {why}\n | {expression}\n"
+        f" | {'.' * (place - 1)}^"
+    )
 
 
 def _syntax_message(text: str) -> str:

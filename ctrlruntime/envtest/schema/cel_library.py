@@ -1,56 +1,40 @@
 """The functions that Kubernetes adds to CEL, for the evaluator of the package ``cel``.
 
-The evaluator passes plain Python values, so the types that Kubernetes adds (quantities, addresses,
-URLs, versions) travel as maps with one reserved key, which no rule can write by accident.
+The evaluator passes plain Python values, so quantities travel as maps with one reserved key, which
+no rule can write by accident. Addresses, URLs and versions are not here: rules that need them are
+refused, see `REFUSED`.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 from ctrlruntime.envtest.schema.evaluator import stdlib
 from ctrlruntime.envtest.schema.formats import go_regex
 from ctrlruntime.envtest.schema.quantity import QuantityError, value_of
 
-_TAG = "\u0000"
+_QUANTITY = "\u0000quantity"
 
 
 class CelError(ValueError):
     """A function that cannot be applied to its arguments."""
 
 
-def _boxed(kind: str, value: Any) -> dict[str, Any]:
-    return {_TAG + kind: value}
+# --- quantities ----------------------------------------------------------------------------------
 
 
-def _open(kind: str, value: Any) -> str:
-    try:
-        return str(value[_TAG + kind])
-    except (KeyError, TypeError, IndexError):
-        raise CelError(f"no such overload: expected {kind}") from None
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, dict) and len(value) == 1:
-        name = str(next(iter(value)))
-        if name.startswith(_TAG):
-            return name[1:]
-    return ""
-
-
-# --- quantities and versions ---------------------------------------------------------------------
+def _boxed(amount: Decimal) -> dict[str, Any]:
+    # The value, not the spelling, so that equality is that of quantities.
+    return {_QUANTITY: format(amount.normalize(), "f")}
 
 
 def _quantity(text: str) -> dict[str, Any]:
-    # The value, not the spelling, so that equality is that of quantities.
-    return _boxed("quantity", format(value_of(text).normalize(), "f"))
+    return _boxed(value_of(text))
 
 
 def _holds(parse: Callable[[Any], Any]) -> Callable[[Any], bool]:
@@ -64,123 +48,42 @@ def _holds(parse: Callable[[Any], Any]) -> Callable[[Any], bool]:
     return check
 
 
-_SEMVER = re.compile(
-    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?"
-)
-
-
-def _semver(text: str, normalize: bool = False) -> dict[str, Any]:
-    if normalize:
-        text = text.removeprefix("v")
-        text += ".0" * (2 - text.partition("-")[0].count("."))
-    if not _SEMVER.fullmatch(text):
-        raise CelError(f"parse semver failed: {text}")
-    return _boxed("semver", text)
-
-
-def _semver_order(value: Any) -> tuple[Any, ...]:
-    match = _SEMVER.fullmatch(_open("semver", value))
-    if match is None:
-        raise CelError("no such overload")
-    numbers = tuple(int(part) for part in match.groups()[:3])
-    pre = match.group(4)
-    if pre is None:
-        return (*numbers, 1, ())
-    parts = tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in pre.split("."))
-    return (*numbers, 0, parts)
-
-
-def _order(value: Any) -> Any:
-    if _kind(value) == "semver":
-        return _semver_order(value)
-    return Decimal(_open("quantity", value))
+def _amount(value: Any) -> Decimal:
+    try:
+        return Decimal(value[_QUANTITY])
+    except (KeyError, TypeError, IndexError):
+        raise CelError("no such overload: expected quantity") from None
 
 
 def _compare(left: Any, right: Any) -> int:
-    a, b = _order(left), _order(right)
+    a, b = _amount(left), _amount(right)
     return int(a > b) - int(a < b)
 
 
 def _as_integer(value: Any) -> int:
-    number = Decimal(_open("quantity", value))
+    number = _amount(value)
     if number != number.to_integral_value():
         raise CelError("cannot convert value to integer")
     return int(number)
 
 
 def _is_integer(value: Any) -> bool:
-    number = Decimal(_open("quantity", value))
+    number = _amount(value)
     return number == number.to_integral_value()
 
 
 def _sign(value: Any) -> int:
-    number = Decimal(_open("quantity", value))
+    number = _amount(value)
     return (number > 0) - (number < 0)
 
 
 def _shifted(factor: int) -> Callable[[Any, Any], dict[str, Any]]:
     def shift(left: Any, right: Any) -> dict[str, Any]:
-        other = Decimal(right) if isinstance(right, int) else Decimal(_open("quantity", right))
-        total = Decimal(_open("quantity", left)) + factor * other
-        return _boxed("quantity", format(total.normalize(), "f"))
+        other = Decimal(right) if isinstance(right, int) else _amount(right)
+        total = _amount(left) + factor * other
+        return _boxed(total)
 
     return shift
-
-
-# --- addresses and URLs --------------------------------------------------------------------------
-
-_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
-
-def _strict_address(text: Any) -> _Address:
-    address = ipaddress.ip_address(str(text))
-    if "%" in str(text) or getattr(address, "ipv4_mapped", None) is not None:
-        raise CelError("IPv4-mapped and zoned addresses are not allowed")
-    return address
-
-
-def _ip(value: Any) -> dict[str, Any]:
-    if _kind(value) == "cidr":
-        return _boxed("ip", str(ipaddress.ip_interface(_open("cidr", value)).ip))
-    return _boxed("ip", str(_strict_address(value)))
-
-
-def _cidr_of(text: Any) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface:
-    if "/" not in str(text):
-        raise CelError("network address parse error during conversion from string")
-    return ipaddress.ip_interface(str(text))
-
-
-def _cidr(text: str) -> dict[str, Any]:
-    return _boxed("cidr", str(_cidr_of(text)))
-
-
-def _address(value: Any) -> _Address:
-    return ipaddress.ip_address(_open("ip", value))
-
-
-def _contains_ip(cidr: Any, ip: Any) -> bool:
-    address = ipaddress.ip_address(ip) if isinstance(ip, str) else _address(ip)
-    network = ipaddress.ip_interface(_open("cidr", cidr)).network
-    return address.version == network.version and address in network
-
-
-def _contains_cidr(cidr: Any, other: Any) -> bool:
-    text = other if isinstance(other, str) else _open("cidr", other)
-    outer = ipaddress.ip_interface(_open("cidr", cidr)).network
-    inner = ipaddress.ip_interface(text).network
-    return outer.version == inner.version and inner.subnet_of(outer)  # type: ignore[arg-type]
-
-
-def _url(text: str) -> dict[str, Any]:
-    parts = urlsplit(text)
-    if not (parts.scheme or text.startswith("/")) or any(char.isspace() for char in text):
-        raise CelError(f"URL parse error during conversion from string: {text}")
-    return _boxed("url", text)
-
-
-def _part(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: read(urlsplit(_open("url", value)))
 
 
 # --- lists, strings ------------------------------------------------------------------------------
@@ -287,53 +190,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sign": _sign,
     "isInteger": _is_integer,
     "asInteger": _as_integer,
-    "asApproximateFloat": lambda value: float(_open("quantity", value)),
+    "asApproximateFloat": lambda value: float(_amount(value)),
     "add": _shifted(1),
     "sub": _shifted(-1),
     "isGreaterThan": lambda a, b: _compare(a, b) > 0,
     "isLessThan": lambda a, b: _compare(a, b) < 0,
     "compareTo": _compare,
-    "semver": _semver,
-    "isSemver": _holds(_semver),
-    "major": lambda value: _semver_order(value)[0],
-    "minor": lambda value: _semver_order(value)[1],
-    "patch": lambda value: _semver_order(value)[2],
-    "ip": _ip,
-    "isIP": _holds(_strict_address),
-    "ip.isCanonical": lambda text: str(_strict_address(text)) == text,
-    "family": lambda value: _address(value).version,
-    "isUnspecified": lambda value: _address(value).is_unspecified,
-    "isLoopback": lambda value: _address(value).is_loopback,
-    "isLinkLocalMulticast": lambda value: (
-        _address(value) in ipaddress.ip_network("224.0.0.0/24")
-        if _address(value).version == 4
-        else _address(value) in ipaddress.ip_network("ff02::/16")
-    ),
-    "isLinkLocalUnicast": lambda value: _address(value).is_link_local,
-    "isGlobalUnicast": lambda value: (
-        not (
-            _address(value).is_unspecified
-            or _address(value).is_loopback
-            or _address(value).is_multicast
-            or _address(value).is_link_local
-        )
-    ),
-    "cidr": _cidr,
-    "isCIDR": _holds(_cidr_of),
-    "containsIP": _contains_ip,
-    "containsCIDR": _contains_cidr,
-    "prefixLength": lambda value: ipaddress.ip_interface(_open("cidr", value)).network.prefixlen,
-    "masked": lambda value: _boxed(
-        "cidr", str(ipaddress.ip_interface(_open("cidr", value)).network)
-    ),
-    "url": _url,
-    "isURL": _holds(_url),
-    "getScheme": _part(lambda parts: parts.scheme),
-    "getHost": _part(lambda parts: parts.netloc.rpartition("@")[2]),
-    "getHostname": _part(lambda parts: parts.hostname or ""),
-    "getPort": _part(lambda parts: str(parts.port or "")),
-    "getEscapedPath": _part(lambda parts: parts.path),
-    "getQuery": _part(lambda parts: parse_qs(parts.query, keep_blank_values=True)),
     "isSorted": _sorted,
     "sum": stdlib.sum_,
     "min": _extreme(min, "min"),
@@ -357,6 +219,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sets.equivalent": stdlib.sets_equivalent,
     "sets.intersects": stdlib.sets_intersects,
 }
+
+REFUSED = frozenset({"cidr", "ip", "isCIDR", "isIP", "isSemver", "isURL", "semver", "url"})
+"""Functions of Kubernetes that make or check addresses, URLs and versions; real servers have them."""
 
 NATIVE = frozenset(
     {
