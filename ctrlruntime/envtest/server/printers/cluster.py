@@ -105,16 +105,6 @@ def _event_source(obj: Manifest) -> str:
     return ", ".join(str(name) for name in names if name)
 
 
-def _quota(obj: Manifest, now: datetime) -> Cells:
-    status = part(obj, "status")
-    hard = part(status, "hard") or part(part(obj, "spec"), "hard")
-    used = part(status, "used")
-    shown = {name: f"{name}: {used.get(name, '0')}/{hard[name]}" for name in sorted(hard)}
-    limits = [text for name, text in shown.items() if name.startswith("limits.")]
-    requests = [text for name, text in shown.items() if not name.startswith("limits.")]
-    return [obj["metadata"]["name"], ", ".join(requests), ", ".join(limits), age(obj, now)]
-
-
 def _binding(obj: Manifest, now: datetime) -> Cells:
     role = part(obj, "roleRef")
     subjects = items(obj, "subjects")
@@ -138,25 +128,16 @@ def _lease(obj: Manifest, now: datetime) -> Cells:
     return [obj["metadata"]["name"], holder, age(obj, now)]
 
 
-def _priority(obj: Manifest, now: datetime) -> Cells:
-    return [
-        obj["metadata"]["name"],
-        obj.get("value") or 0,
-        bool(obj.get("globalDefault")),
-        age(obj, now),
-        obj.get("preemptionPolicy") or "PreemptLowerPriority",
-    ]
-
-
-def _webhooks(obj: Manifest, now: datetime) -> Cells:
-    return [obj["metadata"]["name"], len(items(obj, "webhooks")), age(obj, now)]
-
-
 def _created(obj: Manifest, _: datetime) -> Cells:
     return [obj["metadata"]["name"], obj["metadata"].get("creationTimestamp")]
 
 
-DEFAULT: Final = Printer(columns("Name | Created At"), _created)
+def _plain(obj: Manifest, now: datetime) -> Cells:
+    return [obj["metadata"]["name"], age(obj, now)]
+
+
+DEFAULT: Final = Printer(columns("Name | Age"), _plain)
+_CREATED: Final = Printer(columns("Name | Created At"), _created)
 _EVENT: Final = Printer(
     columns(
         "Last Seen | Type | Reason | Object | Subobject+ | Source+ | Message | First Seen+ | "
@@ -167,9 +148,7 @@ _EVENT: Final = Printer(
 _BINDING: Final = Printer(
     columns("Name | Role | Age | Users+ | Groups+ | ServiceAccounts+"), _binding
 )
-_WEBHOOKS: Final = Printer(columns("Name | Webhooks:integer | Age"), _webhooks)
 _RBAC: Final = "rbac.authorization.k8s.io"
-_ADMISSION: Final = "admissionregistration.k8s.io"
 
 CLUSTER: Final[dict[tuple[str, str], Printer]] = {
     ("", "ConfigMap"): Printer(columns("Name | Data | Age"), _config_map),
@@ -185,14 +164,11 @@ CLUSTER: Final[dict[tuple[str, str], Printer]] = {
     ),
     ("", "Event"): _EVENT,
     ("events.k8s.io", "Event"): _EVENT,
-    ("", "ResourceQuota"): Printer(columns("Name | Request | Limit | Age"), _quota),
     (_RBAC, "RoleBinding"): _BINDING,
     (_RBAC, "ClusterRoleBinding"): _BINDING,
     ("coordination.k8s.io", "Lease"): Printer(columns("Name | Holder | Age"), _lease),
-    ("scheduling.k8s.io", "PriorityClass"): Printer(
-        columns("Name | Value:integer | Global-Default:boolean | Age | PreemptionPolicy"),
-        _priority,
-    ),
-    (_ADMISSION, "MutatingWebhookConfiguration"): _WEBHOOKS,
-    (_ADMISSION, "ValidatingWebhookConfiguration"): _WEBHOOKS,
+    ("", "LimitRange"): _CREATED,
+    (_RBAC, "Role"): _CREATED,
+    (_RBAC, "ClusterRole"): _CREATED,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _CREATED,
 }

@@ -8,7 +8,6 @@ from typing import Any, Final
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.server.printers.column import (
     NONE,
-    UNSET,
     Cells,
     Printer,
     age,
@@ -17,7 +16,6 @@ from ctrlruntime.envtest.server.printers.column import (
     joined,
     labels_text,
     part,
-    selector_text,
 )
 
 
@@ -67,20 +65,6 @@ def _endpoints(obj: Manifest, now: datetime) -> Cells:
     return [obj["metadata"]["name"], joined(found, 3) or NONE, age(obj, now)]
 
 
-def _slice(obj: Manifest, now: datetime) -> Cells:
-    ports = [
-        str(each["port"]) if each.get("port") is not None else "*" for each in items(obj, "ports")
-    ]
-    found = [ip for each in items(obj, "endpoints") for ip in items(each, "addresses")]
-    return [
-        obj["metadata"]["name"],
-        obj.get("addressType") or "",
-        joined(ports, 3) or UNSET,
-        joined(found, 3) or UNSET,
-        age(obj, now),
-    ]
-
-
 def _ingress(obj: Manifest, now: datetime) -> Cells:
     spec = part(obj, "spec")
     hosts = [each["host"] for each in items(spec, "rules") if each.get("host")]
@@ -94,33 +78,12 @@ def _ingress(obj: Manifest, now: datetime) -> Cells:
     ]
 
 
-def _ingress_class(obj: Manifest, now: datetime) -> Cells:
-    spec, parameters = part(obj, "spec"), part(part(obj, "spec"), "parameters")
-    shown = NONE
-    if parameters:
-        group = f".{parameters['apiGroup']}" if parameters.get("apiGroup") else ""
-        shown = f"{parameters.get('kind', '')}{group}/{parameters.get('name', '')}"
-    return [obj["metadata"]["name"], spec.get("controller") or "", shown, age(obj, now)]
-
-
-def _policy(obj: Manifest, now: datetime) -> Cells:
-    selector = selector_text(part(obj, "spec").get("podSelector"))
-    return [obj["metadata"]["name"], selector, age(obj, now)]
-
-
 NETWORK: Final[dict[tuple[str, str], Printer]] = {
     ("", "Service"): Printer(
         columns("Name | Type | Cluster-IP | External-IP | Port(s) | Age | Selector+"), _service
     ),
     ("", "Endpoints"): Printer(columns("Name | Endpoints | Age"), _endpoints),
-    ("discovery.k8s.io", "EndpointSlice"): Printer(
-        columns("Name | AddressType | Ports | Endpoints | Age"), _slice
-    ),
     ("networking.k8s.io", "Ingress"): Printer(
         columns("Name | Class | Hosts | Address | Ports | Age"), _ingress
     ),
-    ("networking.k8s.io", "IngressClass"): Printer(
-        columns("Name | Controller | Parameters | Age"), _ingress_class
-    ),
-    ("networking.k8s.io", "NetworkPolicy"): Printer(columns("Name | Pod-Selector | Age"), _policy),
 }

@@ -23,7 +23,7 @@ _BUILTIN: Final[dict[tuple[str, str], Printer]] = {
 
 
 def printer_for(kind: Kind, version: str) -> Printer:
-    """Kinds without a printer of their own show name and creation time."""
+    """Return the printer of a kind: upstream's for what people look at, else name and age."""
     if kind.custom:
         return custom_printer(kind.version_entry(version))
     return _BUILTIN.get((kind.group, kind.kind), DEFAULT)

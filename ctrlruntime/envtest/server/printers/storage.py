@@ -13,7 +13,6 @@ from ctrlruntime.envtest.server.printers.column import (
     age,
     columns,
     items,
-    joined,
     part,
 )
 
@@ -82,42 +81,6 @@ def _class(obj: Manifest, now: datetime) -> Cells:
     ]
 
 
-def _driver(obj: Manifest, now: datetime) -> Cells:
-    spec = part(obj, "spec")
-    attach = spec.get("attachRequired")
-    audiences = [each.get("audience", "") for each in items(spec, "tokenRequests")]
-    return [
-        obj["metadata"]["name"],
-        True if attach is None else attach,
-        bool(spec.get("podInfoOnMount")),
-        bool(spec.get("storageCapacity")),
-        joined(audiences) or UNSET,
-        bool(spec.get("requiresRepublish")),
-        joined(items(spec, "volumeLifecycleModes")) or "<none>",
-        age(obj, now),
-    ]
-
-
-def _node(obj: Manifest, now: datetime) -> Cells:
-    return [obj["metadata"]["name"], len(items(part(obj, "spec"), "drivers")), age(obj, now)]
-
-
-def _attachment(obj: Manifest, now: datetime) -> Cells:
-    spec = part(obj, "spec")
-    return [
-        obj["metadata"]["name"],
-        spec.get("attacher") or "",
-        part(spec, "source").get("persistentVolumeName") or "",
-        spec.get("nodeName") or "",
-        bool(part(obj, "status").get("attached")),
-        age(obj, now),
-    ]
-
-
-def _capacity(obj: Manifest, _: datetime) -> Cells:
-    return [obj["metadata"]["name"], obj.get("storageClassName") or "", obj.get("capacity") or ""]
-
-
 _GROUP: Final = "storage.k8s.io"
 STORAGE: Final[dict[tuple[str, str], Printer]] = {
     ("", "PersistentVolume"): Printer(
@@ -139,19 +102,5 @@ STORAGE: Final[dict[tuple[str, str], Printer]] = {
             "Name | Provisioner | ReclaimPolicy | VolumeBindingMode | AllowVolumeExpansion | Age"
         ),
         _class,
-    ),
-    (_GROUP, "CSIDriver"): Printer(
-        columns(
-            "Name | AttachRequired:boolean | PodInfoOnMount:boolean | StorageCapacity:boolean | "
-            "TokenRequests | RequiresRepublish:boolean | Modes | Age"
-        ),
-        _driver,
-    ),
-    (_GROUP, "CSINode"): Printer(columns("Name | Drivers:integer | Age"), _node),
-    (_GROUP, "VolumeAttachment"): Printer(
-        columns("Name | Attacher | PV | Node | Attached:boolean | Age"), _attachment
-    ),
-    (_GROUP, "CSIStorageCapacity"): Printer(
-        columns("Name | StorageClassName | Capacity"), _capacity
     ),
 }

@@ -189,23 +189,6 @@ def _budget(obj: Manifest, now: datetime) -> Cells:
     return [obj["metadata"]["name"], *shown, allowed, age(obj, now)]
 
 
-def _pod_template(obj: Manifest, _: datetime) -> Cells:
-    inner = part(obj, "template")
-    labels = labels_text(part(inner, "metadata").get("labels"))
-    return [obj["metadata"]["name"], *containers(part(inner, "spec")), labels]
-
-
-def _revision(obj: Manifest, now: datetime) -> Cells:
-    owners = [each for each in items(obj["metadata"], "ownerReferences") if each.get("controller")]
-    owner = NONE
-    if owners:
-        group = owners[0].get("apiVersion", "").partition("/")
-        kind = str(owners[0].get("kind", "")).lower()
-        named = f"{kind}.{group[0]}" if group[1] else kind
-        owner = f"{named}/{owners[0].get('name', '')}"
-    return [obj["metadata"]["name"], owner, obj.get("revision") or 0, age(obj, now)]
-
-
 _COUNTS: Final = "Desired:integer | Current:integer | Ready:integer"
 _PODS: Final = "Containers+ | Images+"
 _REPLICAS: Final = Printer(columns(f"Name | {_COUNTS} | Age | {_PODS} | Selector+"), _replicas)
@@ -224,9 +207,6 @@ WORKLOADS: Final[dict[tuple[str, str], Printer]] = {
         ),
         _daemon_set,
     ),
-    ("apps", "ControllerRevision"): Printer(
-        columns("Name | Controller | Revision:integer | Age"), _revision
-    ),
     ("batch", "Job"): Printer(
         columns(f"Name | Status | Completions | Duration | Age | {_PODS} | Selector+"), _job
     ),
@@ -244,5 +224,4 @@ WORKLOADS: Final[dict[tuple[str, str], Printer]] = {
         columns("Name | Min Available | Max Unavailable | Allowed Disruptions:integer | Age"),
         _budget,
     ),
-    ("", "PodTemplate"): Printer(columns("Name | Containers | Images | Pod Labels"), _pod_template),
 }
