@@ -38,7 +38,7 @@ from internal.tenancy.missing_permissions import (
     needed,
     user_of,
 )
-from internal.tenancy.outcome import MOST_NAMED, Outcome, State, redact, refusal
+from internal.tenancy.outcome import MOST_NAMED, Outcome, State, redact, refusal, was_ready
 from internal.tenancy.policies import adoption_patch, is_orphaned
 from internal.tenancy.pools import Job, WorkerPools
 from internal.tenancy.privileges import Privileges
@@ -421,6 +421,7 @@ class _Pass:
             timedelta(seconds=resource.timeout_seconds),
             now,
             failed_before=self._failed_before(resource.id),
+            ready_before=was_ready(self._tenant.status, self._tenant.metadata.generation or 0),
         )
         if left is not None and (self._found.look_again is None or left < self._found.look_again):
             self._found.look_again = left

@@ -289,13 +289,13 @@ def _degraded(by_state: ByState, previous: TenantStatus, generation: int) -> Con
         message = f"{_number(failed)} failed, {len(conflicted)} in conflict"
         return new_condition("Degraded", True, reason, f"{message}{_list([*failed, *conflicted])}.")
     waiting = by_state[State.WAITING]
-    if waiting and _was_ready(previous, generation):
+    if waiting and was_ready(previous, generation):
         message = f"{_number(waiting)} not ready any more{_list(waiting)}."
         return new_condition("Degraded", True, "ResourcesNotReady", message)
     return new_condition("Degraded", False, "Healthy", "No resource has failed.")
 
 
-def _was_ready(previous: TenantStatus, generation: int) -> bool:
+def was_ready(previous: TenantStatus, generation: int) -> bool:
     """Whether this generation was ready before: only then is waiting a decline, not a start."""
     ready = find_condition(previous.conditions, "Ready")
     degraded = find_condition(previous.conditions, "Degraded")

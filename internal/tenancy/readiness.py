@@ -12,14 +12,16 @@ class _Watch:
     revision: str
     since: datetime | None
     expired: bool = False
+    was_ready: bool = False
 
 
 class ReadinessTimers:
-    """Since when resources are not ready: from the apply of a new revision, or from losing readiness.
+    """Since when resources are not ready, from the apply of a new revision on.
 
-    A re-apply of the same revision (drift) does not start the clock anew. What a status already calls
-    failed stays failed after a restart, until it is ready or a new revision is applied. Kept in
-    memory; after a restart the clock of a resource that is merely waiting starts again.
+    A re-apply of the same revision (drift) does not start the clock anew. A resource that was ready and no longer is
+    (a Pod was evicted) has no clock: it is not ready for as long as that lasts, and never failed for it.
+    What a status already calls failed stays failed after a restart, until it is ready or a new revision is
+    applied. Kept in memory; after a restart the clock of a resource that is merely waiting starts again.
     """
 
     def __init__(self) -> None:
@@ -37,18 +39,22 @@ class ReadinessTimers:
         now: datetime,
         *,
         failed_before: bool = False,
+        ready_before: bool = False,
     ) -> tuple[Readiness, timedelta | None]:
         """Return the readiness with the timeout applied, and how long until it has to be looked at again.
 
-        `failed_before`: the stored status calls this revision of the resource failed.
+        `failed_before`: the stored status calls this revision of the resource failed. `ready_before`: it
+        records the tenant as ready with it.
         """
         watch = self._watches.get(key)
         if watch is None or watch.revision != revision:
             fresh = watch is None
-            watch = _Watch(revision, None, expired=fresh and failed_before)
+            watch = _Watch(revision, None, fresh and failed_before, fresh and ready_before)
             self._watches[key] = watch
         if readiness.phase is not Phase.NOT_READY:
-            watch.since, watch.expired = None, False
+            watch.since, watch.expired, watch.was_ready = None, False, readiness.ready
+            return readiness, None
+        if watch.was_ready and not watch.expired:
             return readiness, None
         watch.since = watch.since or now
         left = watch.since + timeout - now
@@ -63,7 +69,9 @@ class ReadinessTimers:
         self._watches.pop(key, None)
 
     def applied(self, key: Hashable, revision: str, now: datetime) -> None:
-        """Note an apply; it starts the clock if the revision is new."""
+        """Note an apply of a new object or revision; it starts the clock if the revision is new."""
         watch = self._watches.get(key)
         if watch is None or watch.revision != revision:
             self._watches[key] = _Watch(revision, now)
+        else:
+            watch.was_ready = False

@@ -195,15 +195,23 @@ def test_the_clock_starts_with_a_new_revision_and_not_with_a_repeated_apply() ->
 
 
 @pytest.mark.criterion("READY-OLD-WORKLOAD")
-def test_a_healthy_old_workload_that_loses_a_pod_has_its_whole_timeout() -> None:
+def test_a_healthy_old_workload_that_loses_a_pod_is_never_failed_for_it() -> None:
     timers = ReadinessTimers()
     timers.applied("a", "r1", NOW)
     timers.observe("a", "r1", READY, MINUTE, NOW)
     months_later = NOW + timedelta(days=90)
-    state, again = timers.observe("a", "r1", WAITING, MINUTE, months_later)
-    assert (state, again) == (WAITING, MINUTE)
+    for elapsed in (timedelta(0), MINUTE, 60 * MINUTE):
+        assert timers.observe("a", "r1", WAITING, MINUTE, months_later + elapsed) == (WAITING, None)
+    after_a_restart = ReadinessTimers()
+    for elapsed in (timedelta(0), MINUTE):
+        now = months_later + elapsed
+        found = after_a_restart.observe("a", "r1", WAITING, MINUTE, now, ready_before=True)
+        assert found == (WAITING, None)
     recovered, _ = timers.observe("a", "r1", READY, MINUTE, months_later + MINUTE / 2)
     assert recovered == READY
+    made_again = months_later + MINUTE
+    timers.applied("a", "r1", made_again)
+    assert timers.observe("a", "r1", WAITING, MINUTE, made_again) == (WAITING, MINUTE)
 
 
 @pytest.mark.criterion("READY-RESTART")
