@@ -82,6 +82,7 @@ async def test_a_list_is_filtered_and_counted(console: Harness) -> None:
     assert (await console.get("/objects/secrets"))[0] == 404
 
 
+@pytest.mark.criterion("FAULT-B36")
 async def test_a_tenant_shows_its_graph_and_what_each_resource_waits_for(console: Harness) -> None:
     def resource(name: str, kind: str, *needs: str) -> dict[str, Any]:
         manifest = {

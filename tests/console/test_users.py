@@ -57,6 +57,7 @@ def _plural(path: str) -> str:
     )
 
 
+@pytest.mark.criterion("FAULT-B36")
 async def test_without_a_token_no_page_and_no_stream_is_answered(console: Harness) -> None:
     for path in paths():
         for headers in ({}, {"Authorization": "Bearer who-is-this"}, {"X-Remote-User": "admin"}):

@@ -70,6 +70,7 @@ spec:
 """
 
 
+@pytest.mark.criterion("A1")
 async def test_embedded_brings_its_own_server(rows: Path) -> None:
     async with await Program.start("run", "--embedded", "--allow-sqlite", rows, *QUIET) as program:
         line = await program.prints("Embedded API server")

@@ -157,6 +157,7 @@ def test_what_is_switched_on_is_what_kustomize_adds(
     ) == json.dumps(theirs, sort_keys=True)
 
 
+@pytest.mark.criterion("FAULT-B35")
 def test_crds_are_kept_unless_asked_otherwise(rendered: Rendered) -> None:
     def policies(values: dict[str, Any]) -> set[str | None]:
         crds = [each for each in rendered(values) if each["kind"] == CRD]

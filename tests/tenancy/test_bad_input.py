@@ -224,6 +224,7 @@ async def test_what_the_schema_forbids_never_gets_in(world: World) -> None:
 
 @pytest.mark.criterion("bad-template")
 @pytest.mark.since("CEL rules")
+@pytest.mark.criterion("FAULT-B34")
 async def test_what_the_rules_forbid_never_gets_in(world: World) -> None:
     fleet = await Fleet.make(world)
     for source in ({"type": "mysql"}, {**fleet.source(), "syncInterval": "0s"}):
@@ -236,6 +237,7 @@ async def test_what_the_rules_forbid_never_gets_in(world: World) -> None:
 
 @pytest.mark.criterion("bad-rows")
 @pytest.mark.matrix
+@pytest.mark.criterion("FAULT-B11", "FAULT-B34")
 async def test_rows_that_cannot_be_tenants_are_counted_and_named(world: World) -> None:
     fleet = await Fleet.make(world)
     fleet.rows("ok", "twice", "grows")
@@ -277,6 +279,7 @@ async def test_rows_that_cannot_be_tenants_are_counted_and_named(world: World) -
 
 @pytest.mark.criterion("bad-rows")
 @pytest.mark.matrix
+@pytest.mark.criterion("FAULT-B11")
 async def test_two_rows_that_want_one_name_are_told_and_the_first_keeps_it(world: World) -> None:
     fleet = await Fleet.make(world)
     fleet.row("a-b")
@@ -305,6 +308,7 @@ async def test_two_rows_that_want_one_name_are_told_and_the_first_keeps_it(world
 
 @pytest.mark.criterion("guard")
 @pytest.mark.matrix
+@pytest.mark.criterion("FAULT-B2")
 async def test_the_word_for_deletions_counts_once(world: World) -> None:
     fleet = await Fleet.make(world)
     fleet.rows("a", "b", "c", "d", "e")
@@ -674,6 +678,7 @@ def revive(database: MariaDB) -> None:
 
 @pytest.mark.criterion("bad-database")
 @pytest.mark.matrix
+@pytest.mark.criterion("FAULT-B16")
 async def test_a_table_that_vanishes_and_a_database_that_dies_lose_nothing(
     world: World, database: MariaDB
 ) -> None:
@@ -731,6 +736,7 @@ async def test_a_query_that_fails_for_its_own_reasons_says_so(world: World) -> N
 
 @pytest.mark.criterion("writes-that-fail")
 @pytest.mark.parametrize("fault", [Fail(code=500), Cut()], ids=["refused", "no-answer"])
+@pytest.mark.criterion("FAULT-B25")
 async def test_tenants_that_could_not_be_written_are_tried_again_before_the_next_query(
     world: World, fault: Fail | Cut
 ) -> None:

@@ -85,6 +85,7 @@ def fit_for_people(*conditions: Condition) -> None:
 
 
 @pytest.mark.criterion("ready-progressing-degraded")
+@pytest.mark.criterion("FAULT-B32", "FAULT-B33")
 async def test_a_tenant_starts_gets_ready_declines_and_recovers(world: World) -> None:
     fleet = await Fleet.make(world)
     fleet.row("a")
@@ -129,6 +130,7 @@ async def test_a_tenant_starts_gets_ready_declines_and_recovers(world: World) ->
 
 
 @pytest.mark.criterion("failures-conflicts")
+@pytest.mark.criterion("FAULT-B33")
 async def test_failures_and_conflicts_of_a_tenant_are_told_apart(world: World) -> None:
     fleet = await Fleet.make(world)
     foreign = {"name": "a-cm", "namespace": fleet.namespace}
@@ -329,6 +331,7 @@ async def test_a_registry_counts_rows_that_are_wrong_and_deletions_that_wait(wor
 
 
 @pytest.mark.criterion("template-conditions")
+@pytest.mark.criterion("FAULT-B31")
 async def test_a_template_says_whether_it_can_be_used_and_how_far_it_is(world: World) -> None:
     fleet = await Fleet.make(world)
     fleet.row("a")

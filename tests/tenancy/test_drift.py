@@ -275,6 +275,7 @@ each_kind_and_strategy = pytest.mark.parametrize(
 
 
 @each_kind_and_strategy
+@pytest.mark.criterion("FAULT-B8", "FAULT-B19")
 async def test_a_changed_value_a_removed_field_and_an_edited_item_are_put_back(
     world: World, case: Case
 ) -> None:
@@ -296,6 +297,7 @@ async def test_a_changed_value_a_removed_field_and_an_edited_item_are_put_back(
 
 
 @each_kind_and_strategy
+@pytest.mark.criterion("FAULT-B19")
 async def test_changed_and_removed_labels_and_annotations_are_put_back(
     world: World, case: Case
 ) -> None:

@@ -47,6 +47,7 @@ def test_a_level_is_one_more_than_the_deepest_dependency(resources: Resources) -
 
 @pytest.mark.criterion("GRAPH-ORDER")
 @given(acyclic())
+@pytest.mark.criterion("FAULT-B30")
 def test_order_within_a_level_is_that_of_the_template(resources: Resources) -> None:
     place = {name: i for i, (name, _) in enumerate(resources)}
     for level in Graph.build(resources).levels:

@@ -32,6 +32,7 @@ what a cache remembers of references to kinds (at most `REFERENCES`)."""
 @pytest.mark.slow
 @pytest.mark.matrix
 @pytest.mark.criterion("housekeeping")
+@pytest.mark.criterion("FAULT-B29")
 async def test_tenants_that_are_gone_are_forgotten(tmp_path: Path) -> None:
     async with World.start(tmp_path, options=permissive(tmp_path, status_period=1.0)) as world:
         world.rows("stays")

@@ -88,7 +88,7 @@ async def until(world: World, holds: Any) -> None:
     await world.eventually(look)
 
 
-@pytest.mark.criterion("T1-T2")
+@pytest.mark.criterion("T1", "T2", "FAULT-B28")
 async def test_a_tenant_has_series_only_while_it_is_not_ready(world: World) -> None:
     fleet = await Fleet.make(world)
     fleet.row("a")
@@ -131,7 +131,7 @@ async def test_a_tenant_has_series_only_while_it_is_not_ready(world: World) -> N
     await until(world, lambda: not mine("c"))
 
 
-@pytest.mark.criterion("registry-metrics")
+@pytest.mark.criterion("registry-metrics", "FAULT-B28")
 async def test_a_registry_shows_its_counts_and_takes_them_with_it(world: World) -> None:
     fleet = await Fleet.make(world)
     fleet.rows("a", "b")

@@ -238,6 +238,7 @@ async def test_a_server_that_never_greets_times_out(settings: MySQLSettings) -> 
 
 
 @pytest.mark.criterion("DB-SLOW")
+@pytest.mark.criterion("FAULT-B17")
 async def test_a_query_that_takes_too_long_times_out(
     mariadb: MariaDB, settings: MySQLSettings
 ) -> None:
@@ -264,6 +265,7 @@ async def test_a_killed_connection_is_replaced_without_a_word(
 
 
 @pytest.mark.criterion("DB-POOL")
+@pytest.mark.criterion("FAULT-B17")
 async def test_one_pool_serves_all_syncs_until_the_password_changes(
     mariadb: MariaDB, settings: MySQLSettings
 ) -> None:
@@ -318,6 +320,7 @@ def over_tls(database: MariaDB, tls: TLSSettings | None) -> MySQLSettings:
 
 @pytest.mark.criterion("DB-TLS")
 @pytest.mark.parametrize("mode", list(TLSMode))
+@pytest.mark.criterion("FAULT-B17")
 async def test_tls_with_a_trusted_authority(
     secure: MariaDB, authority: trustme.CA, mode: TLSMode
 ) -> None:

@@ -75,6 +75,7 @@ OTHER = config_map("other", "{{ .uid }}-other")
 @pytest.mark.criterion("G1")
 @pytest.mark.parametrize("policy", ["Delete", "Retain"])
 @pytest.mark.parametrize("strategy", ["apply", "merge", "replace"])
+@pytest.mark.criterion("FAULT-B3")
 async def test_a_foreign_object_survives_the_tenant_the_template_entry_and_the_row(
     world: World, policy: str, strategy: str
 ) -> None:
@@ -94,6 +95,7 @@ async def test_a_foreign_object_survives_the_tenant_the_template_entry_and_the_r
     assert await live(world) == theirs
 
 
+@pytest.mark.criterion("FAULT-B3")
 async def test_a_foreign_object_survives_the_end_of_tenant_and_template(world: World) -> None:
     theirs = await make(world)
     await world.template(configMaps=[STUCK])

@@ -203,6 +203,7 @@ async def test_what_leaves_the_template_is_deleted_and_leaves_the_status(world: 
 @pytest.mark.criterion("L2")
 @pytest.mark.criterion("L3")
 @pytest.mark.parametrize("creation", ["WhenNeeded", "Once"])
+@pytest.mark.criterion("FAULT-B24")
 async def test_what_is_retained_is_marked_and_adopted_again(world: World, creation: str) -> None:
     await applied(world, retained("1", creationPolicy=creation), OTHER)
     before = await live(world)
@@ -274,6 +275,7 @@ def deployment(image: str, **options: Any) -> Manifest:
 
 @pytest.mark.criterion("I2")
 @pytest.mark.criterion("I3")
+@pytest.mark.criterion("FAULT-B22")
 async def test_replicas_and_resources_of_two_containers_stay_as_others_set_them(
     world: World,
 ) -> None:
@@ -350,7 +352,6 @@ async def test_in_another_namespace_labels_and_the_finalizer_do_the_work(world: 
 
 
 @pytest.mark.criterion("K5")
-@pytest.mark.criterion("O9")
 async def test_namespaces_are_resources_and_others_go_into_them(world: World) -> None:
     name = world.place("{{ .uid }}-space")
     space = {
@@ -407,6 +408,7 @@ async def test_the_finalizer_keeps_a_tenant_until_its_resources_are_gone(world: 
 
 
 @pytest.mark.criterion("J2")
+@pytest.mark.criterion("FAULT-B30")
 async def test_dependents_are_deleted_before_what_they_depend_on(world: World) -> None:
     entries = [
         config_map("one", "{{ .uid }}-one"),

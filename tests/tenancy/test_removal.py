@@ -240,6 +240,7 @@ async def test_h_a6_a_stuck_deletion_names_object_finalizer_and_time(world: Worl
 
 
 @pytest.mark.criterion("H-A6")
+@pytest.mark.criterion("FAULT-B9")
 async def test_h_a6_a_tenant_that_cannot_go_says_what_holds_it(world: World) -> None:
     await template(world, config_map("cm", "{{ .uid }}-cm"))
     await world.ready(TENANT)
@@ -292,6 +293,7 @@ async def test_h_a6_a_kind_that_cannot_be_read_holds_the_tenant_and_says_so(worl
 @pytest.mark.parametrize(
     ("code", "reason"), [(403, "Forbidden"), (422, "Invalid"), (400, "BadRequest")]
 )
+@pytest.mark.criterion("FAULT-B6")
 async def test_h_a7_a_refused_delete_is_in_the_status_and_stops_nothing_else(
     world: World, code: int, reason: str
 ) -> None:
@@ -321,6 +323,7 @@ async def test_h_a7_a_refused_delete_is_in_the_status_and_stops_nothing_else(
 
 
 @pytest.mark.criterion("H-A7")
+@pytest.mark.criterion("FAULT-B9")
 async def test_h_a7_a_refused_delete_holds_the_tenant_and_not_its_other_objects(
     world: World,
 ) -> None:

@@ -141,6 +141,7 @@ def test_the_jinja_spelling(text: str, value: Any) -> None:
         (" {{ replicas | int }}", " 3"),
     ],
 )
+@pytest.mark.criterion("FAULT-B21")
 def test_one_whole_expression_is_native_and_mixed_text_is_text(text: str, value: Any) -> None:
     result = rendered(text)
     assert result == value
@@ -154,6 +155,7 @@ VALUES = st.text(max_size=40) | st.sampled_from(
 
 @pytest.mark.criterion("RENDER-ONCE")
 @given(VALUES, VALUES)
+@pytest.mark.criterion("FAULT-B20")
 def test_what_a_row_holds_is_data_and_never_a_template(one: str, two: str) -> None:
     assert rendered("{{ .a }}", a=one) == one
     assert rendered("{{ a }}/{{ .b }}", a=one, b=two) == f"{one}/{two}"
@@ -466,6 +468,7 @@ def test_trunc63_never_cuts_a_character_and_fits_a_label(text: str) -> None:
 
 
 @pytest.mark.criterion("RENDER-CACHE")
+@pytest.mark.criterion("FAULT-B29")
 def test_the_cache_is_bounded() -> None:
     templates = Templates(cached=10)
     for number in range(50):

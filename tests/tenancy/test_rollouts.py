@@ -35,6 +35,7 @@ def world(shared_world: World) -> World:
     return shared_world
 
 
+@pytest.mark.criterion("R2")
 async def test_no_more_than_max_skew_change_at_once_and_each_tenant_once(world: World) -> None:
     fleet = await make(world, maxSkew=2)
     async with observed(fleet) as observer:
@@ -97,6 +98,7 @@ async def test_a_bad_change_halts_and_goes_on_with_other_content(world: World) -
     await fleet.until(TenantTemplate, "app", "RolloutHalted", "False")
 
 
+@pytest.mark.criterion("FAULT-B13")
 async def test_a_fix_of_failed_tenants_does_not_wait_for_the_budget(world: World) -> None:
     fleet = await make(world, maxSkew=1, progressDeadlineSeconds=1)
     await put(fleet, bad_content(), maxSkew=1, progressDeadlineSeconds=1)
@@ -170,6 +172,7 @@ async def own_world(ground: None, tmp_path: Path) -> AsyncIterator[World]:
         yield world
 
 
+@pytest.mark.criterion("FAULT-B14")
 async def test_the_budget_is_kept_with_late_events_and_a_manager_restarted_in_the_middle(
     own_world: World,
 ) -> None:

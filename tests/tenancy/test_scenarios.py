@@ -1,20 +1,19 @@
 """Whole stories of rows, templates and workloads, on simulated nodes that run Pods.
 
 Named after the scenarios of operators of this kind: data source (B), garbage collection (C), several
-templates (D), dependencies (M), skipping (N), kinds and readiness (O), timeouts (P), templates (Q),
-restarts (S) and workloads that stumble (U).
+templates (D), kinds and readiness (O), timeouts (P), restarts (S) and workloads that stumble (U).
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from typing import Any
 
 import pytest
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.conditions import find_condition
+from tests.tenancy.entries import JOB, POD, deployment, job, manifest, pod
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import (
     CONFIG_MAP,
@@ -29,8 +28,6 @@ from tests.tenancy.harness import (
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module")]
 
-POD = mapping("v1", "Pod")
-JOB = mapping("batch/v1", "Job")
 STATEFUL_SET = mapping("apps/v1", "StatefulSet")
 MISSING_IMAGE = "web:does-not-exist"
 PORT = {"port": 80, "protocol": "TCP"}
@@ -43,61 +40,10 @@ def world(shared_world_with_nodes: World) -> World:
     return shared_world_with_nodes
 
 
-def pod(image: str = "{{ .image }}", **spec: Any) -> dict[str, Any]:
-    """A pod template."""
-    containers = [{"name": "main", "image": image}]
-    return {
-        "metadata": {"labels": {"app": "{{ .uid }}"}},
-        "spec": {"containers": containers, **spec},
-    }
-
-
-def manifest(resource: str, api_version: str, kind: str, **fields: Any) -> dict[str, Any]:
-    """A template entry: `spec` in `fields` is the object's, the others belong to the entry."""
-    spec = {"apiVersion": api_version, "kind": kind, **fields.pop("body", {})}
-    return {"id": resource, "nameTemplate": "{{ .uid }}-" + resource, "spec": spec, **fields}
-
-
-def deployment(resource: str = "app", image: str = "{{ .image }}", **fields: Any) -> dict[str, Any]:
-    """A template entry: a Deployment."""
-    selector = {"matchLabels": {"app": "{{ .uid }}"}}
-    spec = {"selector": selector, "template": pod(image), **fields.pop("deployment", {})}
-    return manifest(resource, "apps/v1", "Deployment", body={"spec": spec}, **fields)
-
-
-def job(resource: str, seconds: str = "0", **fields: Any) -> dict[str, Any]:
-    """A template entry: a Job that runs for a while."""
-    template = pod("worker:1", restartPolicy="Never")
-    template["metadata"] = {"annotations": {"ctrlruntime.dev/run-seconds": seconds}}
-    return manifest(resource, "batch/v1", "Job", body={"spec": {"template": template}}, **fields)
-
-
-async def end_job(fleet: Fleet, name: str) -> None:
-    """Let a Job that runs for a long time succeed now, once its Pod has begun."""
-
-    async def pods() -> list[dict[str, Any]]:
-        client, of_job = fleet.world.client, f"job-name={name}"
-        found: list[dict[str, Any]] = await client.list(POD, fleet.namespace, labels=of_job)
-        return found
-
-    now = {"metadata": {"annotations": {"ctrlruntime.dev/run-seconds": "0"}}}
-    for found in await fleet.world.eventually(pods):
-        await fleet.world.client.patch(
-            POD, found["metadata"]["name"], now, namespace=fleet.namespace
-        )
-
-
-def refused(resource: str = "bad") -> dict[str, Any]:
-    """A template entry that the API server refuses."""
-    return manifest(
-        resource, "v1", "Service", body={"spec": {"ports": [{"port": 99999, "protocol": "TCP"}]}}
-    )
-
-
 # -- B, C, D: rows and templates -----------------------------------------------------------------------
 
 
-@pytest.mark.criterion("B1-B5")
+@pytest.mark.criterion("B1", "B2", "B3", "B4", "B5")
 @pytest.mark.matrix
 async def test_rows_become_tenants_by_their_activation_and_columns(world: World) -> None:
     fleet = await Fleet.make(world)
@@ -136,7 +82,7 @@ async def test_rows_become_tenants_by_their_activation_and_columns(world: World)
     await fleet.gone(Tenant, "new-app")
 
 
-@pytest.mark.criterion("C1-C5")
+@pytest.mark.criterion("C1", "C2", "C3", "C4", "C5")
 async def test_what_a_row_leaves_behind(world: World) -> None:
     fleet = await Fleet.make(world)
     fleet.rows("a", "b", "c", "d", "e")
@@ -168,7 +114,7 @@ async def test_what_a_row_leaves_behind(world: World) -> None:
     assert "tenancy.ctrlruntime.dev/orphaned-reason" not in again["annotations"]
 
 
-@pytest.mark.criterion("D1-D4")
+@pytest.mark.criterion("D1", "D2", "D3", "D4")
 @pytest.mark.matrix
 async def test_two_templates_make_two_tenants_of_each_row(world: World) -> None:
     fleet = await Fleet.make(world)
@@ -193,114 +139,9 @@ async def test_two_templates_make_two_tenants_of_each_row(world: World) -> None:
     assert await fleet.tenants() == ["a-one"]
 
 
-# -- M, N: dependencies -------------------------------------------------------------------------------
-
-
-@pytest.mark.criterion("M1-M6")
-async def test_resources_are_applied_in_the_order_of_their_dependencies(world: World) -> None:
-    fleet = await Fleet.make(world)
-    fleet.row("a")
-    await fleet.registry()
-    mark = world.mark()
-    # a chain, a fan-in and a diamond; the job at its start takes until it is told to end
-    await fleet.template(
-        jobs=[job("j1", seconds="600")],
-        configMaps=[
-            config_map("bottom", "{{ .uid }}-bottom", dependIds=["left", "right", "free"]),
-            config_map("left", "{{ .uid }}-left", dependIds=["top"]),
-            config_map("right", "{{ .uid }}-right", dependIds=["top"]),
-            config_map("free", "{{ .uid }}-free"),
-            config_map("top", "{{ .uid }}-top", dependIds=["j1"]),
-        ],
-    )
-    await fleet.there(CONFIG_MAP, "a-free")
-    await fleet.there(JOB, "a-j1")
-    assert await fleet.get(CONFIG_MAP, "a-top") is None, "the job is not done"
-    await end_job(fleet, "a-j1")
-    await fleet.ready("a-app")
-    applied = [
-        line.split()[-1]
-        for line in fleet.writes(mark)
-        if line.split()[1] in ("jobs.batch", "configmaps")
-    ]
-    order = [name.removeprefix("a-") for name in applied]
-    assert sorted(order) == ["bottom", "free", "j1", "left", "right", "top"], "each once"
-    assert order.index("j1") < order.index("top") < min(order.index("left"), order.index("right"))
-    assert order[-1] == "bottom"
-
-    # circles are said to be, and nothing of them is rolled out
-    async def circle(name: str, **edges: str) -> None:
-        maps = [config_map(i, "{{ .uid }}-x" + i, dependIds=[to]) for i, to in edges.items()]
-        await fleet.template(name, configMaps=maps)
-        said = await fleet.until(TenantTemplate, name, "Valid", "False", "DependencyCycle")
-        assert "circular dependency detected: " in said.message
-
-    await circle("direct", x="y", y="x")
-    await circle("indirect", x="y", y="z", z="x")
-    await circle("itself", x="x")
-    assert await fleet.tenants() == ["a-app"]
-
-
-@pytest.mark.criterion("N1-N6")
-@pytest.mark.matrix
-async def test_what_depends_on_a_failure_is_skipped_or_not_as_it_says(world: World) -> None:
-    fleet = await Fleet.make(world)
-    fleet.row("a")
-    await fleet.registry()
-    await fleet.template(
-        services=[refused()],
-        jobs=[job("slow", seconds="600")],
-        configMaps=[
-            config_map("skipped", "{{ .uid }}-skipped", dependIds=["bad"]),
-            config_map("cascade", "{{ .uid }}-cascade", dependIds=["skipped"]),
-            config_map(
-                "anyway", "{{ .uid }}-anyway", dependIds=["bad"], skipOnDependencyFailure=False
-            ),
-            config_map("after-anyway", "{{ .uid }}-after", dependIds=["anyway"]),
-            config_map("blocked", "{{ .uid }}-blocked", dependIds=["slow"]),
-        ],
-    )
-    await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed")
-    await fleet.there(CONFIG_MAP, "a-anyway")
-    await fleet.there(CONFIG_MAP, "a-after")
-
-    async def status() -> Any:
-        return (await fleet.find(Tenant, "a-app")).status
-
-    seen = await world.eventually(status, lambda s: s.ready_resources == 2)
-    assert seen.skipped_resources == 2
-    assert seen.skipped_resource_ids == ["cascade", "skipped"]
-    assert seen.failed_resource_ids == ["bad"]
-    for name in ("skipped", "cascade", "blocked"):
-        assert await fleet.get(CONFIG_MAP, f"a-{name}") is None
-    await fleet.event("DependencySkipped")
-    notes = [event["note"] for event in await fleet.events("DependencySkipped")]
-    assert set(notes) == {
-        "skipped: bad failed (skipped -> bad)",
-        "cascade: bad failed (cascade -> skipped -> bad)",
-    }, "not ready: no skip"
-    columns = {column.name: column.json_path for column in Tenant.options().print_columns}
-    assert columns["Skipped"] == ".status.skippedResources"
-
-    # mended: nothing is skipped any more, and the status forgets it
-    await fleet.template(
-        configMaps=[
-            config_map("bad", "{{ .uid }}-bad"),
-            config_map("skipped", "{{ .uid }}-skipped", dependIds=["bad"]),
-            config_map("cascade", "{{ .uid }}-cascade", dependIds=["skipped"]),
-        ]
-    )
-    await fleet.ready("a-app")
-    seen = await status()
-    assert (seen.skipped_resources, seen.skipped_resource_ids) == (0, [])
-    await fleet.gone(CONFIG_MAP, "a-anyway")
-    await fleet.gone(JOB, "a-slow")
-
-
 # -- O: kinds and their readiness -------------------------------------------------------------------------
 
 
-@pytest.mark.criterion("O1-O10")
 async def test_every_kind_gets_ready_in_its_own_way(world: World) -> None:
     fleet = await Fleet.make(world)
     fleet.row("a", replicas=2)
@@ -424,7 +265,7 @@ async def test_every_kind_gets_ready_in_its_own_way(world: World) -> None:
 # -- P, S, U: time and stumbling workloads ------------------------------------------------------------
 
 
-@pytest.mark.criterion("P1-P2-U3-U4-U5")
+@pytest.mark.criterion("P1", "P2", "U3", "U4", "U5")
 async def test_slow_is_not_failed_but_too_slow_is(world: World) -> None:
     fleet = await Fleet.make(world)
     fleet.row("a", image=MISSING_IMAGE)
@@ -456,7 +297,7 @@ async def test_slow_is_not_failed_but_too_slow_is(world: World) -> None:
     assert tenant.status.failed_resources == 0
 
 
-@pytest.mark.criterion("S1-U1")
+@pytest.mark.criterion("S1", "U1", "FAULT-B32")
 async def test_an_old_deployment_that_rolls_or_loses_a_pod_is_not_failed_at_once(
     world: World,
 ) -> None:
@@ -510,72 +351,3 @@ async def test_tenants_stay_ready_over_a_restart_and_nothing_is_written(world: W
     assert await transitions() == before
     fleet.row("c")
     await fleet.ready("c-app")
-
-
-# -- Q: templates ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.criterion("Q1-Q14")
-@pytest.mark.matrix
-async def test_templates_in_the_spelling_of_the_seed(world: World) -> None:
-    fleet = await Fleet.make(world)
-    long = "x" * 80
-    fleet.row("a", plan=long, replicas="3", image="yes")
-    await fleet.registry(
-        extraValueMappings={"long": "plan", "n": "replicas", "flag": "image", "real": "secret"}
-    )
-    data = {
-        "q1": "{{ .long | trunc63 }}",
-        "q2": "{{ .uid | sha1sum }}",
-        "q3": '{{ .none | default "d" }} {{ .uid | upper }} {{ "ABC" | lower }} {{ .uid | b64enc }}',
-        "q4": "{{ .hubId }} {{ .registryId }} {{ .templateRef }}",
-        "q9": '{{ .missing | default "7" | int }}',
-        "q10": '{{ "junk" | int }}',
-        "q14": '{{ .uid | default "other" }}',
-        "if": '{{ if eq .uid "a" }}first{{ else }}other{{ end }}',
-        "host": "{{ .hostOrUrl | toHost }}",
-    }
-    label, annotation = {"plan": "{{ .long | trunc63 }}"}, {"note": "of {{ .uid }}"}
-    cm = config_map(
-        "cm", "{{ .uid }}-cm", data, labelsTemplate=label, annotationsTemplate=annotation
-    )
-    typed = {
-        "replicas": "{{ .n | int }}",
-        "paused": "{{ .flag | bool }}",
-        "progressDeadlineSeconds": "{{ .n | float | int }}",
-    }
-    native = deployment("native", image="web:1", deployment=typed, waitForReady=False)
-    await fleet.template(configMaps=[cm], deployments=[native])
-    await fleet.ready("a-app")
-    made = await fleet.get(CONFIG_MAP, "a-cm")
-    assert made["data"] == {
-        "q1": "x" * 63,
-        "q2": hashlib.sha1(b"a").hexdigest(),
-        "q3": "d A abc YQ==",
-        "q4": "registry registry app",
-        "q9": "7",
-        "q10": "0",
-        "q14": "a",
-        "if": "first",
-        "host": "a.example.com",
-    }
-    assert made["metadata"]["labels"]["plan"] == "x" * 63
-    assert made["metadata"]["annotations"]["note"] == "of a"
-    spec = (await fleet.get(DEPLOYMENT, "a-native"))["spec"]
-    assert (spec["replicas"], spec["paused"], spec["progressDeadlineSeconds"]) == (3, True, 3)
-
-    # Q11: a variable that no row has
-    await fleet.template(
-        "unknown", configMaps=[config_map("cm", "{{ .uid }}-u", {"k": "{{ .x }}"})]
-    )
-    await fleet.until(TenantTemplate, "unknown", "VariablesKnown", "False", "UnknownVariables")
-    said = await fleet.until(Tenant, "a-unknown", "Degraded", "True", "ResourceFailures")
-    assert "'x'" in said.message
-    assert (await fleet.find(Tenant, "a-unknown")).status.failed_resources == 1
-    assert await fleet.get(CONFIG_MAP, "a-u") is None
-
-    # Q12, Q13: there is no admission webhook; the template says so, and nothing is rolled out
-    for name, template in (("nofunction", "{{ .uid | shout }}"), ("malformed", "{{ .uid | ")):
-        await fleet.template(name, configMaps=[config_map("cm", template)])
-        await fleet.until(TenantTemplate, name, "Valid", "False", "ValidationFailed")
-    assert await fleet.tenants() == ["a-app", "a-unknown"]

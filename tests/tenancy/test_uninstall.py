@@ -226,6 +226,7 @@ async def test_h_a6_a_row_that_waits_behind_a_stuck_tenant_says_so(world: World)
 
 
 @pytest.mark.criterion("H-A7")
+@pytest.mark.criterion("FAULT-B27")
 async def test_h_a7_resources_added_to_a_tenant_by_hand_are_reverted(world: World) -> None:
     """A list entry and a variable of another field manager: an apply alone would leave both."""
     tenant = await world.tenant("a-web-app")

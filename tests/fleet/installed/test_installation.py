@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("fleet-installed")]
 BACKENDS = pytest.mark.parametrize("backend", ["embedded", "kube-apiserver"])
 
 
-@pytest.mark.criterion("R28")
+@pytest.mark.criterion("FLEET-R28")
 async def test_a_new_token_rolls_the_stack_once_and_no_workload_of_tenants(tmp_path: Path) -> None:
     async with installation("embedded", tmp_path, "east") as fleet:
         (plane,) = fleet.planes
@@ -65,7 +65,7 @@ async def test_a_new_token_rolls_the_stack_once_and_no_workload_of_tenants(tmp_p
 
 
 @BACKENDS
-@pytest.mark.criterion("R6")
+@pytest.mark.criterion("FLEET-R6")
 async def test_what_docs_fleet_says_ends_in_a_stack_that_serves_tenants(
     backend: str, tmp_path: Path
 ) -> None:
