@@ -17,7 +17,7 @@ from ctrlruntime.client.errors import APIError, Conflict, NoKindMatch, NotFound
 from ctrlruntime.resources.desired import Desired
 from ctrlruntime.resources.field_changes import FieldChange, field_changes
 from ctrlruntime.resources.ownership import OWNER, OWNER_UID, Owner
-from internal.tenancy.builder import VariablesError, build, variables_of
+from internal.tenancy.builder import build
 from internal.tenancy.graph import GraphError
 from internal.tenancy.importing import (
     FORMERS,
@@ -34,6 +34,7 @@ from internal.tenancy.policies import CREATED_ONCE
 from internal.tenancy.privileges import Privileges
 from internal.tenancy.rendering import Renderer
 from internal.tenancy.values import decoded
+from internal.tenancy.variables import VariablesError, variables_of
 from manager.leases import find_held
 
 SECRET: Final = BUILTIN[GroupVersionKind("", "v1", "Secret")]

@@ -19,7 +19,9 @@ __all__ = [
     "ConflictPolicy",
     "CreationPolicy",
     "DeletionPolicy",
+    "ForEach",
     "Name",
+    "OnImmutable",
     "PatchStrategy",
     "ReadyCheck",
     "ResourceLists",
@@ -54,6 +56,13 @@ class ConflictPolicy(StrEnum):
     FORCE = "Force"
 
 
+class OnImmutable(StrEnum):
+    """What happens when the server refuses a change, since a field cannot be changed."""
+
+    FAIL = "Fail"
+    RECREATE = "Recreate"
+
+
 class PatchStrategy(StrEnum):
     """How a resource is written."""
 
@@ -71,6 +80,19 @@ class ReadyCheck(ApiModel):
     value: Annotated[str, Field(max_length=1024)] | None = None
     """Text that every selected value must equal (a number or boolean as JSON writes it); default: a value is
     there."""
+
+
+class ForEach(ApiModel):
+    """A list of the row: each of its elements gets an object of its own."""
+
+    items: Annotated[str, Field(min_length=1, max_length=4096)]
+    """Template of the list: a JSON array, or texts with commas between them. Without sensitive variables."""
+    variable: Annotated[
+        str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z][A-Za-z0-9_]*$")
+    ] = "item"
+    """Variable that holds the element in the other templates of the entry: its text, or an object as JSON."""
+    key: Annotated[str, Field(min_length=1, max_length=63)] = "name"
+    """Field that tells elements apart where they are objects; other elements are told apart by themselves."""
 
 
 class TResource(ApiModel):
@@ -95,6 +117,11 @@ class TResource(ApiModel):
     """Labels to add; the values are templates."""
     annotations_template: dict[str, str] = Field(default_factory=dict)
     """Annotations to add; the values are templates."""
+    when: Annotated[str | None, Field(min_length=1, max_length=4096)] = None
+    """Template of true or false: whether the tenant gets the resource; default: it does. Where it does not,
+    deletionPolicy says what becomes of one that was applied, and what depends on it goes on without it."""
+    for_each: ForEach | None = None
+    """Make an object for each element of a list, with the ids `id[element]`."""
     depend_ids: list[str] = Field(default_factory=list)
     """Ids of the resources that must be ready before this one is applied."""
     skip_on_dependency_failure: bool = True
@@ -107,6 +134,9 @@ class TResource(ApiModel):
     """Stuck: report a conflict over fields owned by others. Force: take the fields over."""
     patch_strategy: PatchStrategy = PatchStrategy.APPLY
     """apply: server-side apply. merge: JSON merge patch. replace: full update."""
+    on_immutable: OnImmutable = OnImmutable.FAIL
+    """Fail: report a change that the server refuses. Recreate: where the server would take the content as a new
+    object, delete the present one and create it again; not of kinds that hold data or other objects."""
     ignore_fields: list[str] = Field(default_factory=list)
     """JSON paths of fields that keep their live value once the resource exists."""
     wait_for_ready: bool = True

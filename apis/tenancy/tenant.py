@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
@@ -19,7 +20,15 @@ from ctrlruntime.api import (
 
 from .common import GROUP, VERSION, Name, ResourceLists, ServiceAccountName
 
-__all__ = ["PendingRemoval", "SensitiveVariables", "Tenant", "TenantSpec", "TenantStatus"]
+__all__ = [
+    "PendingRemoval",
+    "ResourcePhase",
+    "ResourceState",
+    "SensitiveVariables",
+    "Tenant",
+    "TenantSpec",
+    "TenantStatus",
+]
 
 
 class SensitiveVariables(ApiModel):
@@ -66,6 +75,33 @@ class PendingRemoval(ApiModel):
     """The finalizers that remain on an object that is being deleted."""
 
 
+class ResourcePhase(StrEnum):
+    """Where a resource stands."""
+
+    PENDING = "Pending"
+    PROGRESSING = "Progressing"
+    AVAILABLE = "Available"
+    DEGRADED = "Degraded"
+    FAILED = "Failed"
+    BLOCKED = "Blocked"
+    SKIPPED = "Skipped"
+
+
+class ResourceState(ApiModel):
+    """Where one resource of the tenant stands."""
+
+    id: str
+    """Its id in the template; of an entry with forEach, `id[element]`."""
+    phase: ResourcePhase
+    """Pending: not applied yet, since its place is not free. Progressing: applied, not ready yet. Available:
+    ready. Degraded: it was ready. Failed: refused, in conflict, or not ready in time. Blocked and Skipped: not
+    applied, for what it waits for or what failed."""
+    waits_for: list[str] = Field(default_factory=list)
+    """Ids of the resources that it waits for, or for which it is left out; five at most."""
+    message: str = ""
+    """What is wrong, shortened; of one that is Progressing, the conditions say what it lacks."""
+
+
 class TenantStatus(ApiModel):
     """What became of the tenant's resources."""
 
@@ -94,6 +130,8 @@ class TenantStatus(ApiModel):
         default_factory=list
     )
     """Objects that have to be removed and still exist, in order; 20 at most."""
+    resources: list[ResourceState] = Field(default_factory=list)
+    """Where each resource stands, in order; of more than 40, first those that are not Available."""
     conditions: Conditions = Field(default_factory=list)
     """Ready, Progressing, Conflicted and Degraded; PermissionsGranted once a right was missing;
     RemovalPending once an object had to wait for its removal; ValuesConverted once a conversion in a template

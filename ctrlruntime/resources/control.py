@@ -12,9 +12,10 @@ from ctrlruntime.cache.cache import Cache, CachedClient
 from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.cache.informer import Informer
 from ctrlruntime.cache.versions import number, version
-from ctrlruntime.client.client import PatchType
+from ctrlruntime.client.client import PatchType, Propagation
 from ctrlruntime.client.errors import (
     AlreadyExists,
+    APIError,
     BadRequest,
     Conflict,
     InternalError,
@@ -103,6 +104,11 @@ def taken(desired: Desired, outcome: Outcome, entry: Entry) -> Foreign:
     if outcome.reason is not None:
         holder = f"somebody else in part ({outcome.conflict})"
     return Foreign(desired, outcome.entry or entry, holder)
+
+
+_PROBE: Final = "-probe"
+_LONGEST_BEFORE_PROBE: Final = 50
+"""Characters of a name that are kept, so that names of any kind stay valid."""
 
 
 class UntrackedKind(ValueError):
@@ -272,11 +278,34 @@ class Control:
         await self._merge(desired.mapping, desired.name, desired.namespace, patch)
         return Outcome(Action.UPDATED, entry, Reason.TRACKING)
 
-    async def delete(self, mapping: RESTMapping, entry: Entry, owner: Owner) -> bool:
+    async def refuses_new(self, desired: Desired, owner: Owner) -> APIError | None:
+        """Return why the server would not take the content as a new object; None: it would.
+
+        Asked by a dry run under another name, so that an object which is there does not stand in the way.
+        """
+        body = desired.body(owner)
+        name = f"{desired.name[:_LONGEST_BEFORE_PROBE].rstrip('-.')}{_PROBE}"
+        body = {**body, "metadata": {**body["metadata"], "name": name}}
+        try:
+            await self._client.create(
+                body, kind=desired.mapping, field_manager=self._field_manager, dry_run=True
+            )
+        except APIError as error:
+            return error
+        return None
+
+    async def delete(
+        self,
+        mapping: RESTMapping,
+        entry: Entry,
+        owner: Owner,
+        *,
+        propagation: Propagation = "Background",
+    ) -> bool:
         """Delete an own object. Returns False, and does nothing, for any other.
 
         Guarded by the object's UID, so a foreign object of the same name that took its place in
-        the meantime is not touched.
+        the meantime is not touched. `propagation`: what becomes of what it owns.
         """
         if self.judge(entry, owner).standing is Ownership.FOREIGN:
             return False
@@ -289,7 +318,7 @@ class Control:
                 entry.name,
                 namespace=entry.namespace or None,
                 uid=entry.uid,
-                propagation="Background",
+                propagation=propagation,
             )
         except (NotFound, Conflict):
             return False

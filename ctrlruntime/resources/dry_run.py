@@ -10,6 +10,7 @@ from typing import Any
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client.client import Propagation
 from ctrlruntime.resources.control import Action, Control, Outcome
 from ctrlruntime.resources.desired import Desired, Manifest
 from ctrlruntime.resources.diff import Reason
@@ -85,7 +86,14 @@ class DryRunControl(Control):
             return outcome.conflict
         return ""
 
-    async def delete(self, mapping: RESTMapping, entry: Entry, owner: Owner) -> bool:
+    async def delete(
+        self,
+        mapping: RESTMapping,
+        entry: Entry,
+        owner: Owner,
+        *,
+        propagation: Propagation = "Background",
+    ) -> bool:
         """Pass a deletion on, if the object belongs to the owner."""
         return self._removed(Operation.DELETE, mapping, entry, owner)
 

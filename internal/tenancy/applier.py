@@ -7,12 +7,13 @@ from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
-from apis.tenancy import Tenant, TResource
+from apis.tenancy import OnImmutable, Tenant, TResource
 from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.errors import OutsideCache
-from ctrlruntime.client.errors import APIError, NotFound, TransportError
+from ctrlruntime.client.client import Propagation
+from ctrlruntime.client.errors import APIError, Invalid, NotFound, TransportError
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import (
     OWNER,
@@ -38,12 +39,14 @@ from internal.tenancy.missing_permissions import (
     needed,
     user_of,
 )
+from internal.tenancy.naming import entry_id
 from internal.tenancy.outcome import MOST_NAMED, Outcome, State, redact, refusal, was_ready
 from internal.tenancy.policies import adoption_patch, is_orphaned
 from internal.tenancy.pools import Job, WorkerPools
 from internal.tenancy.privileges import Privileges
 from internal.tenancy.readiness import ReadinessTimers
 from internal.tenancy.ready_when import narrow
+from internal.tenancy.recreation import HOW_TO_RECREATE, keeps_pods
 from internal.tenancy.target_clusters import ClusterTrouble, TargetCluster, TargetClusters
 
 KIND_UNREADABLE = "KindUnreadable"
@@ -124,7 +127,8 @@ class _Pass:
         self._logger = logger
         self._applied_before = frozenset(tenant.status.applied_resources)
         self._was_complete = _was_complete(tenant)
-        self._states: dict[str, State] = {}
+        self._states: dict[str, list[State]] = {}
+        """Of the resources of each entry of the template."""
         self._found = ApplyResult()
         self._request = Request(
             tenant.metadata.name or "", namespace=tenant.metadata.namespace or ""
@@ -155,7 +159,7 @@ class _Pass:
         return self._found
 
     def _take(self, outcome: Outcome) -> None:
-        self._states[outcome.id] = outcome.state
+        self._states.setdefault(entry_id(outcome.id), []).append(outcome.state)
         self._found.outcomes.append(outcome)
 
     def _job(self, item: BuiltResource, desired: Desired) -> Job[Outcome]:
@@ -227,7 +231,7 @@ class _Pass:
         if found is None or self._is_handed_over(found):
             why = "does not exist yet" if found is None else "was handed over to another tenant"
             message = f"the namespace {place!r} {why}"
-            return Outcome(resource.id, State.WAITING, key, message)
+            return Outcome(resource.id, State.WAITING, key, message, pending=True)
         message = f"the namespace {place!r} is not owned by this tenant; nothing is written to it"
         return Outcome(resource.id, State.FAILED, key, message)
 
@@ -240,28 +244,43 @@ class _Pass:
                 self._found.missing.add(item.grant)
                 self._found.unseen.add(item.grant)
             return Outcome(resource.id, State.FAILED, self._known_key(resource.id), item.problem)
-        states = [self._states[name] for name in self._build.graph.dependencies(resource.id)]
+        states = [
+            state
+            for name in self._build.graph.dependencies(item.entry)
+            for state in self._states.get(name, ())
+        ]
         if all(state in _SATISFIED for state in states) or self._is_as_rendered(item, item.desired):
             return None
         if any(state in _FAILED for state in states) and resource.skip_on_dependency_failure:
-            message = self._failed_ancestors(resource.id)
-            return Outcome(resource.id, State.SKIPPED, self._known_key(resource.id), message)
+            paths = self._failed_ancestors(item.entry)
+            message = "; ".join(f"{path[-1]} {why} ({' -> '.join(path)})" for path, why in paths)
+            ids = tuple(path[-1] for path, _ in paths)
+            key = self._known_key(resource.id)
+            return Outcome(resource.id, State.SKIPPED, key, message, waits_for=ids)
         if any(state not in _SATISFIED | _FAILED for state in states):
-            return Outcome(resource.id, State.BLOCKED, self._known_key(resource.id))
+            key = self._known_key(resource.id)
+            return Outcome(resource.id, State.BLOCKED, key, waits_for=self._unready(item.entry))
         return None
 
-    def _failed_ancestors(self, name: str) -> str:
-        """Return the failed resources for which a resource is skipped, each with the path to it."""
-        skipped = [each for each, state in self._states.items() if state is State.SKIPPED]
-        failed = {each: self._states[each] for each in self._states if self._has_failed(each)}
-        return "; ".join(
-            f"{path[-1]} {failed[path[-1]]} ({' -> '.join(path)})"
-            for path in self._build.graph.paths_to(name, failed, through=skipped)[:MOST_NAMED]
+    def _unready(self, name: str) -> tuple[str, ...]:
+        """Return the entries that an entry depends on and that are not ready."""
+        return tuple(
+            other
+            for other in self._build.graph.dependencies(name)
+            if not _SATISFIED.issuperset(self._states.get(other, ()))
         )
 
-    def _has_failed(self, name: str) -> bool:
-        """Whether a resource failed by itself, rather than for what it depends on."""
-        return self._states[name] in _FAILED - {State.SKIPPED}
+    def _failed_ancestors(self, name: str) -> list[tuple[tuple[str, ...], State]]:
+        """Return the paths to the failed entries for which an entry is skipped, and what became of each."""
+        skipped = [each for each, states in self._states.items() if State.SKIPPED in states]
+        failed = {
+            each: state
+            for each, states in self._states.items()
+            for state in states
+            if _has_failed(state)
+        }
+        paths = self._build.graph.paths_to(name, failed, through=skipped)[:MOST_NAMED]
+        return [(path, failed[path[-1]]) for path in paths]
 
     def _is_as_rendered(self, item: BuiltResource, desired: Desired) -> bool:
         """Whether this content was applied before: then it is kept up whatever its dependencies do."""
@@ -320,6 +339,8 @@ class _Pass:
                 isinstance(error, NotFound) and not error.details
             ):  # not of an object, of the address
                 return self._not_served(item, desired)
+            if isinstance(error, Invalid) and resource.on_immutable is OnImmutable.RECREATE:
+                return await self._recreate(target, item, desired, key, error)
             return self._refused(item, error)
         self._count(desired, resource, written.action)
         if written.action is Action.CONFLICT:
@@ -365,9 +386,33 @@ class _Pass:
                 desired = _with_live_values(desired, item.resource, live)
         return await control.ensure(desired, owner, wrote=wrote, current=current)
 
+    async def _recreate(
+        self, target: TargetCluster, item: BuiltResource, desired: Desired, key: str, error: Invalid
+    ) -> Outcome:
+        """Delete an object whose change the server refuses, if it would take the content as a new one.
+
+        The event of its end brings the tenant back, and the next pass creates it.
+        """
+        owner, entry = target.owner(self._owner), target.control.look(desired)
+        if entry is None or not target.control.holds(entry, owner):
+            return self._refused(item, error)
+        if await target.control.refuses_new(desired, owner) is not None:
+            return self._refused(item, error)
+        why = refusal(error, self._hidden)
+        self._logger.info("Resource recreated", resource=item.resource.id, reason=why)
+        propagation: Propagation = "Orphan" if keeps_pods(desired, entry) else "Background"
+        deleted = await target.control.delete(
+            desired.mapping, entry, owner, propagation=propagation
+        )
+        self._found.retry |= not deleted
+        message = f"it is being recreated, since the server refused to change it: {why}"
+        return Outcome(item.resource.id, State.WAITING, key, message, pending=True)
+
     def _refused(self, item: BuiltResource, error: APIError) -> Outcome:
         """Return the server refused: the tenant reports why, and retries later."""
         message = refusal(error, self._hidden)
+        if isinstance(error, Invalid) and "immutable" in error.message:
+            message = f"{message}; {HOW_TO_RECREATE}"
         self._found.retry = True
         self._logger.warning(
             "Resource refused", resource=item.resource.id, reason=error.reason, message=message
@@ -409,7 +454,7 @@ class _Pass:
         timer = (self._owner.uid, resource.id)
         if written.action is Action.TERMINATING:
             message = _terminating(written.entry)
-            return Outcome(resource.id, State.WAITING, key, message)
+            return Outcome(resource.id, State.WAITING, key, message, pending=True)
         if written.action is Action.CREATED or written.reason is Reason.REVISION:
             self._walker.timers.applied(timer, desired.revision, now)
         if not resource.wait_for_ready or written.entry is None:
@@ -457,6 +502,11 @@ def _handed_over(resource: TResource, entry: Entry | None) -> Outcome:
     ready = not resource.wait_for_ready or (assessed is not None and assessed.phase is Phase.READY)
     message = "" if ready else "the tenant that took it over has not made it ready yet"
     return Outcome(resource.id, State.READY if ready else State.WAITING, "", message)
+
+
+def _has_failed(state: State) -> bool:
+    """Whether a resource failed by itself, rather than for what it depends on."""
+    return state in _FAILED - {State.SKIPPED}
 
 
 def _terminating(entry: Entry | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -16,14 +16,16 @@ from apis.tenancy import ConflictPolicy, CreationPolicy, Tenant, TResource, reso
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.resources.desired import Desired, PatchStrategy
 from ctrlruntime.resources.revision import revision
-from internal.tenancy.graph import Graph, dependencies_of, load
+from internal.tenancy.expansion import expand
+from internal.tenancy.graph import MOST_RESOURCES, Graph, dependencies_of, load
 from internal.tenancy.ignore_fields import IgnoreFieldError, drift_paths
 from internal.tenancy.labels import RESOURCE_ID
 from internal.tenancy.missing_permissions import Grant
-from internal.tenancy.naming import LOCAL, IllegalName, ResourceKey, check_name
+from internal.tenancy.naming import LOCAL, IllegalName, ResourceKey, check_name, entry_id
 from internal.tenancy.policies import NAMESPACE, Tie, tracking
 from internal.tenancy.privileges import Privileges, Refused
 from internal.tenancy.rendering import Manifest, Renderer, RenderError, combine
+from internal.tenancy.variables import Variables
 
 Mappings = Callable[[GroupVersionKind], RESTMapping | None]
 """Finds how a kind is served; None when the server does not serve it."""
@@ -39,10 +41,6 @@ _SERVER_SET = (
     "selfLink",
     "ownerReferences",
 )
-
-
-class VariablesError(Exception):
-    """The tenant's variables are not complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +63,11 @@ class BuiltResource:
     """The clusters that get the object, in the order of writing."""
     lost: tuple[str, ...] = ()
     """What conversions in its templates lost, each with its place."""
+
+    @property
+    def entry(self) -> str:
+        """The id of the entry of the template that it comes from."""
+        return entry_id(self.resource.id)
 
     @property
     def further(self) -> tuple[ResourceKey, ...]:
@@ -97,46 +100,6 @@ class Build:
         return [f"{item.resource.id}: {text}" for item in self.resources for text in item.lost]
 
 
-@dataclass(frozen=True, slots=True)
-class Variables:
-    """What templates read. `sensitive` names those that must not show in names and messages."""
-
-    values: Mapping[str, str] = field(repr=False)
-    sensitive: frozenset[str] = frozenset()
-
-    @property
-    def public(self) -> dict[str, str]:
-        """The variables whose values may be seen."""
-        return {name: text for name, text in self.values.items() if name not in self.sensitive}
-
-    @property
-    def hidden(self) -> dict[str, str]:
-        """The sensitive ones, to `redact` messages with."""
-        return {name: text for name, text in self.values.items() if name in self.sensitive}
-
-
-def variables_of(tenant: Tenant, sensitive: Mapping[str, str] | None = None) -> Variables:
-    """Return the variables of a tenant. `sensitive`: the content of its Secret. Raises VariablesError."""
-    spec = tenant.spec
-    named = spec.sensitive_variables.names if spec.sensitive_variables else []
-    missing = sorted(set(named) - set(sensitive or {}))
-    if missing:
-        raise VariablesError(
-            f"the Secret with the sensitive variables lacks {', '.join(missing)}; it is written "
-            "with the next sync of the registry"
-        )
-    registry = spec.registry_id or ""
-    values = {
-        **spec.variables,
-        **{name: (sensitive or {})[name] for name in named},
-        "uid": spec.uid,
-        "registryId": registry,
-        "hubId": registry,
-        "templateRef": spec.template_ref,
-    }
-    return Variables(values, frozenset(named))
-
-
 async def build(
     tenant: Tenant,
     variables: Variables,
@@ -156,19 +119,53 @@ async def build(
     built: list[BuiltResource] = []
     taken: dict[tuple[object, str, str], str] = {}
     for name in graph.order:
-        item = await _build_one(
-            tenant, resources[name], levels[name], variables, renderer, mappings, privileges
+        room = MOST_RESOURCES - len(built)
+        entry = await _build_entry(
+            tenant, resources[name], levels[name], variables, renderer, mappings, privileges, room
         )
-        if item.key is not None:
-            place = (item.key.kind, item.key.namespace, item.key.name)
-            holder = taken.setdefault(place, name)
-            if holder != name:
-                problem = f"it is the same object as the resource {holder!r}"
-                item = BuiltResource(resource=item.resource, level=item.level, problem=problem)
-        built.append(item)
+        built += (_unique(item, taken) for item in entry)
     made = {item.key.name for item in built if item.key and item.key.kind == NAMESPACE}
     home = tenant.metadata.namespace or ""
     return Build(tuple(_in_place(item, made, home, privileges) for item in built), graph)
+
+
+async def _build_entry(
+    tenant: Tenant,
+    entry: TResource,
+    level: int,
+    variables: Variables,
+    renderer: Renderer,
+    mappings: Mappings,
+    privileges: Privileges,
+    room: int,
+) -> list[BuiltResource]:
+    """Return the resources of an entry of the template, or the problem with it."""
+    try:
+        expanded = await expand(entry, variables, renderer)
+    except RenderError as error:
+        problem, transient = str(error), error.transient
+        return [BuiltResource(resource=entry, level=level, problem=problem, transient=transient)]
+    if len(expanded) > room:
+        problem = f"with its {len(expanded)} objects, the tenant has more than {MOST_RESOURCES}"
+        return [BuiltResource(resource=entry, level=level, problem=problem)]
+    return [
+        await _build_one(
+            tenant, each.resource, level, each.variables, renderer, mappings, privileges
+        )
+        for each in expanded
+    ]
+
+
+def _unique(item: BuiltResource, taken: dict[tuple[object, str, str], str]) -> BuiltResource:
+    """Return the resource, or its problem if another one is the same object."""
+    if item.key is None:
+        return item
+    place = (item.key.kind, item.key.namespace, item.key.name)
+    holder = taken.setdefault(place, item.resource.id)
+    if holder == item.resource.id:
+        return item
+    problem = f"it is the same object as the resource {holder!r}"
+    return BuiltResource(resource=item.resource, level=item.level, problem=problem)
 
 
 def _in_place(

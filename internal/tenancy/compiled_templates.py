@@ -14,7 +14,8 @@ from internal.tenancy.graph import Graph, GraphError, load
 from internal.tenancy.ignore_fields import check
 from internal.tenancy.privileges import Privileges, Refused
 from internal.tenancy.ready_when import check_ready_when
-from internal.tenancy.rendering import Renderer, RenderError, combine
+from internal.tenancy.recreation import check_recreation
+from internal.tenancy.rendering import Manifest, Renderer, RenderError, combine
 from internal.tenancy.rendering.functions import FUNCTIONS, REFUSED
 from internal.tenancy.statuses import describe
 from internal.tenancy.template_rollouts import strategy_of, window_problems
@@ -121,7 +122,9 @@ class Blueprints:
         for resource in resources:
             texts: list[str] = check(resource.ignore_fields)
             try:
-                texts += check_ready_when(resource.ready_when, GroupVersionKind.of(resource.spec))
+                gvk = GroupVersionKind.of(resource.spec)
+                texts += check_ready_when(resource.ready_when, gvk)
+                texts += check_recreation(resource, gvk.group_kind)
                 report = await self._report(resource, template.metadata.namespace or "")
             except Refused as error:
                 texts.append(str(error))
@@ -146,14 +149,31 @@ class Blueprints:
         )
         self.privileges.check_template(manifest, namespace)
         report = await self.renderer.check(manifest)
-        texts = [*map(str, report.errors), *_no_name(manifest)]
-        return _Report(texts, report.variables - report.optional)
+        choice = await self.renderer.check(_choice(resource))
+        texts = [*map(str, (*report.errors, *choice.errors)), *_no_name(manifest)]
+        needed = (report.variables - report.optional) | (choice.variables - choice.optional)
+        each = resource.for_each
+        if each is None:
+            return _Report(texts, needed)
+        if each.variable in ALWAYS_KNOWN:
+            texts.append(f"forEach.variable: {each.variable!r} is the name of another variable")
+        if each.variable in (await self.renderer.check({"items": each.items})).variables:
+            texts.append(f"forEach.items: {each.variable!r} is there in the other templates only")
+        return _Report(texts, needed - {each.variable})
 
 
 def _plain(gvk: GroupVersionKind) -> None:
     """Raise ValueError for a templated kind: what is watched is known before any row is."""
     if "{{" in gvk.api_version + gvk.kind or "{%" in gvk.api_version + gvk.kind:
         raise ValueError("apiVersion and kind must be written out; they may not be templates")
+
+
+def _choice(resource: TResource) -> Manifest:
+    """Return the templates that decide whether a resource is there, and how often."""
+    found: Manifest = {} if resource.when is None else {"when": resource.when}
+    if resource.for_each is not None:
+        found["forEach"] = {"items": resource.for_each.items}
+    return found
 
 
 def _no_name(manifest: dict[str, object]) -> list[str]:

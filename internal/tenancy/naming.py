@@ -51,6 +51,11 @@ def check_name(name: object) -> str:
     return name
 
 
+def entry_id(resource_id: str) -> str:
+    """Return the id that a template gives the entry of a resource: `shard` for `shard[eu]`."""
+    return resource_id.partition("[")[0]
+
+
 def label_value(text: str) -> str:
     """Return the text as a label value: itself where it fits, else its beginning and a digest of all of it."""
     if len(text) <= LONGEST_LABEL:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from apis.tenancy import PendingRemoval, TenantStatus
+from apis.tenancy import PendingRemoval, ResourcePhase, ResourceState, TenantStatus
 from ctrlruntime.api.conditions import (
     Condition,
     find_condition,
@@ -31,6 +31,11 @@ SHORTER_CAUSE = 160
 """The same where there is no room for that."""
 LONGEST_LIST = 880
 """Characters of a list in a message; what comes before it has the rest."""
+LONGEST_QUOTE = 120
+"""Characters of a server's sentence on one field, above which the value that it quotes is left out."""
+_QUOTES = "Invalid value: "
+MOST_LISTED = 40
+"""Resources that a status lists."""
 MOST_REMOVALS = 3
 """Objects still to be removed that a message names."""
 MOST_PENDING = 20
@@ -60,6 +65,15 @@ class State(StrEnum):
 
 
 _UNDER_WAY = frozenset({State.READY, State.WAITING, State.BLOCKED})
+_PHASES = {
+    State.READY: ResourcePhase.AVAILABLE,
+    State.WAITING: ResourcePhase.PROGRESSING,
+    State.BLOCKED: ResourcePhase.BLOCKED,
+    State.SKIPPED: ResourcePhase.SKIPPED,
+    State.CONFLICTED: ResourcePhase.FAILED,
+    State.FAILED: ResourcePhase.FAILED,
+}
+_WAS_AVAILABLE = frozenset({ResourcePhase.AVAILABLE, ResourcePhase.DEGRADED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +86,10 @@ class Outcome:
     message: str = ""
     further: tuple[str, ...] = ()
     """Keys of the same object in other clusters."""
+    waits_for: tuple[str, ...] = ()
+    """Ids of the entries that it waits for, or for which it is skipped."""
+    pending: bool = False
+    """Whether it waits for its place rather than to become ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +133,7 @@ def summarize(
     status.failed_resource_ids = sorted(o.id for o in by_state[State.FAILED])
     status.conflicted_resource_ids = sorted(o.id for o in by_state[State.CONFLICTED])
     status.applied_resources = sorted({key for o in outcomes for key in (o.key, *o.further) if key})
+    status.resources = resource_states(outcomes, previous, generation)
     for condition in (
         _ready(by_state, len(outcomes), removals),
         _progressing(by_state),
@@ -124,6 +143,37 @@ def summarize(
         condition.observed_generation = generation
         set_condition(status.conditions, condition, now)
     return status
+
+
+def resource_states(
+    outcomes: Sequence[Outcome], previous: TenantStatus, generation: int
+) -> list[ResourceState]:
+    """Return where each resource stands, as the status lists it."""
+    before = {item.id: item.phase for item in previous.resources}
+    same = previous.observed_generation == generation
+    found = [
+        _resource_state(each, before.get(each.id) if same else None)
+        for each in sorted(outcomes, key=lambda outcome: outcome.id)
+    ]
+    if len(found) > MOST_LISTED:
+        found.sort(key=lambda each: each.phase is ResourcePhase.AVAILABLE)
+    return found[:MOST_LISTED]
+
+
+def _resource_state(outcome: Outcome, before: ResourcePhase | None) -> ResourceState:
+    phase = _PHASES[outcome.state]
+    if outcome.pending:
+        phase = ResourcePhase.PENDING
+    elif outcome.state is State.WAITING and before in _WAS_AVAILABLE:
+        phase = ResourcePhase.DEGRADED
+    return ResourceState(
+        id=outcome.id,
+        phase=phase,
+        waits_for=list(outcome.waits_for[:MOST_NAMED]),
+        message=""
+        if phase is ResourcePhase.PROGRESSING  # what it lacks changes often; the conditions say it
+        else shorten_before_remedy(outcome.message, SHORTER_CAUSE),
+    )
 
 
 def removal_message(removals: Sequence[PendingRemoval]) -> str:
@@ -227,10 +277,20 @@ def refusal(error: APIError, sensitive: Mapping[str, str]) -> str:
     refuses, and templates may have turned a value into something unrecognizable.
     """
     if not any(sensitive.values()):
-        return error.message
+        return _without_long_values(error)
     places = sorted({cause.field for cause in error.causes if cause.field})
     shown = f" at {redact(', '.join(places[:MOST_NAMED]), sensitive)}" if places else ""
     return f"the server refused it: {error.reason or error.code}{shown}"
+
+
+def _without_long_values(error: APIError) -> str:
+    """Return a server's message in which what is wrong is not behind a long value that it quotes."""
+    message = error.message
+    for cause in error.causes:
+        value, _, what = cause.message.rpartition(": ")
+        if value.startswith(_QUOTES) and len(cause.message) > LONGEST_QUOTE:
+            message = message.replace(cause.message, f"{_QUOTES}…: {what}")
+    return message
 
 
 ByState = Mapping[State, Sequence[Outcome]]

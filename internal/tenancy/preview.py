@@ -11,13 +11,14 @@ from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.resources.field_changes import MASK, MASKED
-from internal.tenancy.builder import BuiltResource, build, variables_of
+from internal.tenancy.builder import BuiltResource, build
 from internal.tenancy.naming import tenant_name
 from internal.tenancy.plan_inputs import DesiredTenant, Template
 from internal.tenancy.privileges import Privileges
 from internal.tenancy.rendering import Renderer
 from internal.tenancy.rows import ActiveRow, Reading, Row, RowReader, columns, mapping_problems
 from internal.tenancy.tenants import Blueprint, TenantBuilder
+from internal.tenancy.variables import variables_of
 
 IDENTITY = "name", "namespace"
 HEAD = "apiVersion", "kind", "metadata"

@@ -16,7 +16,7 @@ from apis.tenancy import DeletionPolicy
 from ctrlruntime.api.conditions import shorten
 from ctrlruntime.api.kinds import GroupKind
 from internal.tenancy.graph import ancestors, digraph
-from internal.tenancy.naming import ResourceKey
+from internal.tenancy.naming import ResourceKey, entry_id
 from internal.tenancy.outcome import LONGEST_CAUSE, State
 
 Place = tuple[GroupKind, str, str, str]
@@ -174,6 +174,10 @@ class _View:
             for key in (item.key, *item.further)
         )
 
+    def resource(self, name: str) -> SpecResource | None:
+        """Return the resource of an id, or the entry of the template that it came from."""
+        return self.resources.get(name) or self.resources.get(entry_id(name))
+
     def ids(self, item: LiveObject) -> set[str]:
         """Every id that the object may have, by its own record or by the status."""
         own = {item.key.id} if item.key.id else set()
@@ -228,7 +232,7 @@ def pending(decisions: Iterable[Decision]) -> list[Decision]:
 def _is_unseen(view: _View, key: ResourceKey, seen: Collection[Place]) -> bool:
     if place_of(key) in seen or place_of(key) in view.places:
         return False
-    return view.wanted.intent is not Intent.KEEP or key.id not in view.resources
+    return view.wanted.intent is not Intent.KEEP or view.resource(key.id) is None
 
 
 def _one(view: _View, item: LiveObject) -> Decision:
@@ -251,7 +255,8 @@ def _of_living(view: _View, item: LiveObject) -> Decision:
     ids = view.ids(item)
     if not ids:
         return _keep(item, Reason.UNKNOWN_RESOURCE)
-    successors = [view.resources[name] for name in sorted(ids) if name in view.resources]
+    found = map(view.resource, sorted(ids))
+    successors = [each for each in found if each is not None]
     if any(each.key is None for each in successors):
         return _keep(item, Reason.NOT_RENDERED)
     late = next((each for each in successors if each.state is not State.READY), None)
@@ -276,7 +281,8 @@ def _of_deleted(view: _View, item: LiveObject) -> Decision:
 
 def _remove(view: _View, item: LiveObject, ids: Collection[str], cause: Reason) -> Decision:
     """Release it if any side has Retain; delete it only if its own record has Delete."""
-    if item.policy is DeletionPolicy.RETAIN or not view.wanted.retained.isdisjoint(ids):
+    entries = {entry_id(name) for name in ids}
+    if item.policy is DeletionPolicy.RETAIN or not view.wanted.retained.isdisjoint(entries):
         return _release(view, item, Reason.RETAINED)
     if item.policy is not DeletionPolicy.DELETE:
         return _release(view, item, Reason.NO_POLICY)
@@ -297,13 +303,14 @@ def _in_order(view: _View, decisions: list[Decision]) -> tuple[Decision, ...]:
     remaining: set[str] = set()
     for each in pending(decisions):
         if each.reason is not Reason.REPLACEMENT_NOT_READY:
-            remaining |= view.applied.get(place_of(each.key), set()) | {each.key.id}
+            names = view.applied.get(place_of(each.key), set()) | {each.key.id}
+            remaining |= {entry_id(name) for name in names}
     if not remaining:
         return tuple(decisions)
-    edges = digraph([(item.id, item.depends_on) for item in view.resources.values()])
+    edges = digraph([(entry_id(item.id), item.depends_on) for item in view.resources.values()])
     blocked = ancestors(edges, remaining)
     return tuple(
-        _held(each) if each.action is Action.DELETE and each.key.id in blocked else each
+        _held(each) if each.action is Action.DELETE and entry_id(each.key.id) in blocked else each
         for each in decisions
     )
 

@@ -9,7 +9,7 @@ from ctrlruntime.api import parse_time
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.cache.entry import Entry
 from internal.tenancy.builder import Build
-from internal.tenancy.naming import LOCAL, ResourceKey
+from internal.tenancy.naming import LOCAL, ResourceKey, entry_id
 from internal.tenancy.outcome import Outcome
 from internal.tenancy.removal_decisions import (
     Action,
@@ -109,7 +109,9 @@ def still_there(decisions: Iterable[Decision]) -> set[str]:
 def remembered_ids(tenant: Tenant, decisions: Sequence[Decision]) -> list[str]:
     """Ids to retain, for when they have left the spec: all of it, and others while objects are left."""
     present = {item.id for _, item in resource_lists(tenant.spec)}
-    there = {item.key.id for item in decisions if item.reason is not Reason.ALREADY_RELEASED}
+    there = {
+        entry_id(item.key.id) for item in decisions if item.reason is not Reason.ALREADY_RELEASED
+    }
     left = (set(tenant.status.retained_resource_ids) - present) & there
     return sorted(retained_by(tenant.spec.to_wire()) | left)
 

@@ -11,12 +11,13 @@ from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.entry import Entry, Key
 from ctrlruntime.memo import VersionMemo
 from ctrlruntime.queue import Request
-from internal.tenancy.builder import Build, Variables, build, variables_of
+from internal.tenancy.builder import Build, build
 from internal.tenancy.privileges import Privileges
 from internal.tenancy.rendering import Renderer
 from internal.tenancy.target_clusters import KindMappings, TargetClusters, any_mapping
 from internal.tenancy.tenant_kinds import explained, placed
 from internal.tenancy.values import SensitiveValues
+from internal.tenancy.variables import Variables, variables_of
 
 _Version = tuple[str, int, str, frozenset[tuple[str, RESTMapping]]]
 """UID, generation, version of the sensitive values, and how the kinds are served in each cluster."""

@@ -18,7 +18,7 @@ from ctrlruntime.resources.dry_run import DryRunControl, Operation, PlannedWrite
 from ctrlruntime.resources.field_changes import FieldChange, field_changes
 from ctrlruntime.resources.lost_fields import lost_fields
 from internal.tenancy.applier import Applier, ApplyResult
-from internal.tenancy.builder import Build, Variables, VariablesError, build, variables_of
+from internal.tenancy.builder import Build, build
 from internal.tenancy.graph import GraphError
 from internal.tenancy.labels import RESOURCE_ID
 from internal.tenancy.naming import LOCAL
@@ -35,6 +35,7 @@ from internal.tenancy.sync_planner import Objects
 from internal.tenancy.target_clusters import KindMappings, TargetClusters, any_mapping
 from internal.tenancy.tenant_kinds import explained, mappings_of, unreadable
 from internal.tenancy.tenant_reconciler import impersonated
+from internal.tenancy.variables import Variables, VariablesError, variables_of
 
 _VERBS = {Operation.CREATE: Verb.CREATE, Operation.UPDATE: Verb.UPDATE}
 

@@ -15,7 +15,7 @@ from ctrlruntime.queue import Request
 from ctrlruntime.queue.limiters import ItemExponential
 from ctrlruntime.resources import Owner
 from internal.tenancy.applier import Applier, ApplyResult
-from internal.tenancy.builder import Build, Variables, VariablesError
+from internal.tenancy.builder import Build
 from internal.tenancy.children import Trouble
 from internal.tenancy.conflict_waiters import Claims
 from internal.tenancy.deletion_intents import DeletionIntents
@@ -53,6 +53,7 @@ from internal.tenancy.reports import TenantReports
 from internal.tenancy.target_clusters import KindMappings, TargetClusters
 from internal.tenancy.tenant_builds import TenantBuilds
 from internal.tenancy.tenant_kinds import mappings_of, unreadable
+from internal.tenancy.variables import Variables, VariablesError
 
 FIRST_RETRY = 2.0
 LAST_RETRY = 300.0

@@ -10,8 +10,8 @@ from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.informer import Informer
 from ctrlruntime.memo import VersionMemo
-from internal.tenancy.builder import VariablesError
 from internal.tenancy.labels import VALUES
+from internal.tenancy.variables import VariablesError
 
 SECRET: RESTMapping = BUILTIN[GroupVersionKind("", "v1", "Secret")]
 

@@ -133,6 +133,7 @@ def test_the_sixteen_lists_are_named() -> None:
         ("`deletionPolicy`", tenancy.DeletionPolicy),
         ("`conflictPolicy`", tenancy.ConflictPolicy),
         ("`patchStrategy`", tenancy.PatchStrategy),
+        ("`onImmutable`", tenancy.OnImmutable),
     ],
 )
 def test_policies_have_all_their_values(header: str, policy: type[Enum]) -> None:

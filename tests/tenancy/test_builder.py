@@ -15,7 +15,7 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.resources.desired import PatchStrategy
 from ctrlruntime.resources.revision import revision
-from internal.tenancy.builder import Build, VariablesError, build, variables_of
+from internal.tenancy.builder import Build, build
 from internal.tenancy.graph import GraphError
 from internal.tenancy.labels import RESOURCE_ID
 from internal.tenancy.naming import (
@@ -37,6 +37,7 @@ from internal.tenancy.policies import (
 )
 from internal.tenancy.privileges import ForeignNamespaces, Privileges
 from internal.tenancy.rendering import Renderer
+from internal.tenancy.variables import VariablesError, variables_of
 
 WIDGET = RESTMapping(GroupVersionKind("acme.io", "v1", "Widget"), "widgets", namespaced=True)
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from apis.tenancy import TenantStatus
 from ctrlruntime.api.conditions import LONGEST_MESSAGE, find_condition
+from ctrlruntime.client.errors import Invalid
 from internal.tenancy.outcome import (
     DEPENDENCY_ERROR,
+    MOST_LISTED,
     Failure,
     Outcome,
     State,
     redact,
+    refusal,
     refuse,
     summarize,
 )
@@ -169,3 +173,66 @@ def test_a_servers_message_is_cleared_of_everything_it_may_quote() -> None:
     assert "hunter2" not in shown
     assert "aHVudGVyMg" not in shown
     assert redact(message, {}) == message
+
+
+@pytest.mark.criterion("RESOURCE-PHASES")
+def test_each_resource_has_a_phase_and_says_what_it_waits_for() -> None:
+    outcomes = [
+        one(State.READY, "available"),
+        one(State.WAITING, "progressing"),
+        Outcome("pending", State.WAITING, pending=True, message="the namespace 'x' is not there"),
+        Outcome("blocked", State.BLOCKED, waits_for=("progressing",)),
+        one(State.FAILED, "failed", "no"),
+        one(State.CONFLICTED, "conflicted", "it belongs to somebody else"),
+        Outcome("skipped", State.SKIPPED, waits_for=("failed",)),
+    ]
+    found = {each.id: each for each in status(*outcomes).resources}
+    assert {name: each.phase.value.lower() for name, each in found.items()} == {
+        **{name: name for name in found},
+        "conflicted": "failed",
+    }
+    assert found["blocked"].waits_for == ["progressing"]
+    assert found["skipped"].waits_for == ["failed"]
+    assert found["conflicted"].message == "it belongs to somebody else"
+
+
+@pytest.mark.criterion("RESOURCE-PHASES")
+def test_what_was_available_is_degraded_until_the_content_changes() -> None:
+    ready = status(one(State.READY))
+    fallen = status(one(State.WAITING), previous=ready)
+    assert fallen.resources[0].phase == "Degraded"
+    assert status(one(State.WAITING), previous=fallen).resources[0].phase == "Degraded"
+    renewed = summarize(fallen, [one(State.WAITING)], 2, NOW)
+    assert renewed.resources[0].phase == "Progressing"
+
+
+@pytest.mark.criterion("STATUS-SIZE")
+def test_a_tenant_of_six_resources_has_less_than_2_kib_of_status() -> None:
+    names = ("namespace", "config", "database-secret", "database", "web", "ingress")
+    healthy = status(*[one(State.READY, name) for name in names])
+    starting = status(*[one(State.WAITING, name, "0 of 1 replicas are ready") for name in names])
+    for found in (healthy, starting):
+        assert len(orjson.dumps(found.to_wire())) < 2048
+
+
+@pytest.mark.criterion("STATUS-SIZE")
+def test_of_many_resources_those_in_trouble_are_listed() -> None:
+    names = [f"r{number:03}" for number in range(200)]
+    outcomes = [one(State.READY, name) for name in names[:150]]
+    outcomes += [one(State.FAILED, name, "x" * 5000) for name in names[150:160]]
+    found = status(*outcomes).resources
+    assert len(found) == MOST_LISTED
+    assert [each.id for each in found[:10]] == names[150:160]
+    assert all(len(each.message) <= 200 for each in found)
+
+
+@pytest.mark.criterion("IMMUTABLE")
+def test_a_refusal_shows_what_is_wrong_and_not_the_long_value() -> None:
+    text = f"Invalid value: {{{'x' * 5000}}}: field is immutable"
+    details = {
+        "causes": [{"field": "spec.template", "reason": "FieldValueInvalid", "message": text}]
+    }
+    error = Invalid(f'Job.batch "a" is invalid: spec.template: {text}', details=details)
+    wanted = 'Job.batch "a" is invalid: spec.template: Invalid value: …: field is immutable'
+    assert refusal(error, {}) == wanted
+    assert refusal(Invalid("short: Invalid value: 1: no", details={}), {}).endswith("1: no")

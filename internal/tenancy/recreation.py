@@ -1,0 +1,49 @@
+"""`onImmutable: Recreate`: for which resources it may be asked, and what stays of an object that is made anew."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apis.tenancy import CreationPolicy, DeletionPolicy, OnImmutable, TResource
+from ctrlruntime.api.kinds import GroupKind
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.resources import Desired
+
+HOW_TO_RECREATE: Final = (
+    "put the former value back, or have the object made anew with onImmutable: Recreate"
+)
+_HOLDING: Final = frozenset(
+    {
+        GroupKind("", "PersistentVolumeClaim"),
+        GroupKind("", "PersistentVolume"),
+        GroupKind("", "Namespace"),
+        GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"),
+    }
+)
+"""Kinds whose end takes data or other objects along."""
+_STATEFUL_SET: Final = GroupKind("apps", "StatefulSet")
+
+
+def check_recreation(resource: TResource, kind: GroupKind) -> list[str]:
+    """Return why a resource may not be recreated, one sentence each."""
+    if resource.on_immutable is not OnImmutable.RECREATE:
+        return []
+    found = []
+    if kind in _HOLDING:
+        found.append(f"onImmutable: a {kind.kind} is not recreated, since what it holds would go")
+    if resource.deletion_policy is DeletionPolicy.RETAIN:
+        found.append("onImmutable: Recreate deletes the object, and deletionPolicy is Retain")
+    if resource.creation_policy is CreationPolicy.ONCE:
+        found.append(
+            "onImmutable: with creationPolicy Once nothing is changed, so nothing is recreated"
+        )
+    return found
+
+
+def keeps_pods(desired: Desired, entry: Entry) -> bool:
+    """Whether the new object takes over the Pods of the present one, so that these run on."""
+    if desired.mapping.gvk.group_kind != _STATEFUL_SET:
+        return False
+    present = (entry.field("spec") or {}).get("selector")
+    wanted = (desired.manifest.get("spec") or {}).get("selector")
+    return present is not None and present == wanted

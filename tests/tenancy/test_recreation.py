@@ -1,0 +1,158 @@
+"""`onImmutable`: what happens when the server refuses a change, since a field cannot be changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apis.tenancy import Tenant, TenantTemplate
+from tests.tenancy.fleet import Fleet
+from tests.tenancy.harness import World, mapping
+
+JOB = mapping("batch/v1", "Job")
+STATEFUL_SET = mapping("apps/v1", "StatefulSet")
+
+
+@pytest.fixture
+def world(shared_world: World) -> World:
+    return shared_world
+
+
+def job(image: str, **fields: Any) -> dict[str, Any]:
+    pod = {"containers": [{"name": "c", "image": image}], "restartPolicy": "Never"}
+    return {
+        "id": "job",
+        "nameTemplate": "{{ .uid }}-job",
+        "waitForReady": False,
+        "spec": {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "spec": {"suspend": True, "template": {"spec": pod}},
+        },
+        **fields,
+    }
+
+
+def stateful_set(size: str, **fields: Any) -> dict[str, Any]:
+    labels = {"app": "db"}
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": size}},
+        },
+    }
+    return {
+        "id": "db",
+        "nameTemplate": "{{ .uid }}-db",
+        "waitForReady": False,
+        "spec": {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "spec": {
+                "replicas": 0,
+                "serviceName": "db",
+                "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"containers": [{"name": "c", "image": "db:1"}]},
+                },
+                "volumeClaimTemplates": [claim],
+            },
+        },
+        **fields,
+    }
+
+
+async def made(world: World, **lists: Any) -> Fleet:
+    fleet = await Fleet.make(world)
+    fleet.row("a")
+    await fleet.registry()
+    await fleet.template(**lists)
+    await fleet.ready("a-app")
+    return fleet
+
+
+@pytest.mark.criterion("IMMUTABLE")
+@pytest.mark.asyncio(loop_scope="module")
+async def test_by_default_the_refusal_is_reported_and_the_object_stays(world: World) -> None:
+    fleet = await made(world, jobs=[job("one:1")])
+    before = await fleet.there(JOB, "a-job")
+    await fleet.template(jobs=[job("two:1")])
+    found = await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed")
+    assert "immutable" in found.message
+    assert (await fleet.get(JOB, "a-job"))["metadata"]["uid"] == before["metadata"]["uid"]
+
+
+@pytest.mark.criterion("IMMUTABLE")
+@pytest.mark.asyncio(loop_scope="module")
+async def test_with_recreate_the_object_is_made_anew_and_then_left_alone(world: World) -> None:
+    recreate = {"onImmutable": "Recreate"}
+    fleet = await made(
+        world, jobs=[job("one:1", **recreate)], statefulSets=[stateful_set("1Gi", **recreate)]
+    )
+    old = (await fleet.there(JOB, "a-job"))["metadata"]["uid"]
+    mark = fleet.world.environment.proxy.log.mark()
+    await fleet.template(
+        jobs=[job("two:1", **recreate)], statefulSets=[stateful_set("2Gi", **recreate)]
+    )
+    await fleet.there(
+        JOB,
+        "a-job",
+        lambda seen: (
+            seen["metadata"]["uid"] != old
+            and seen["spec"]["template"]["spec"]["containers"][0]["image"] == "two:1"
+        ),
+    )
+    await fleet.there(
+        STATEFUL_SET,
+        "a-db",
+        lambda seen: (
+            seen["spec"]["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"]
+            == "2Gi"
+        ),
+    )
+    await fleet.ready("a-app")
+    deleted = [text for text in fleet.writes(mark) if text.startswith("delete ")]
+    assert sorted(deleted) == ["delete jobs.batch a-job", "delete statefulsets.apps a-db"]
+
+
+@pytest.mark.criterion("IMMUTABLE")
+@pytest.mark.asyncio(loop_scope="module")
+async def test_content_that_a_new_object_could_not_have_deletes_nothing(world: World) -> None:
+    fleet = await made(world, jobs=[job("one:1", onImmutable="Recreate")])
+    old = (await fleet.there(JOB, "a-job"))["metadata"]["uid"]
+    broken = job("two:1", onImmutable="Recreate")
+    broken["spec"]["spec"]["template"]["spec"]["restartPolicy"] = "Always"
+    mark = fleet.world.environment.proxy.log.mark()
+    await fleet.template(jobs=[broken])
+    await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed")
+    assert (await fleet.get(JOB, "a-job"))["metadata"]["uid"] == old
+    assert [text for text in fleet.writes(mark) if text.startswith("delete ")] == []
+
+
+@pytest.mark.criterion("IMMUTABLE")
+@pytest.mark.asyncio(loop_scope="module")
+async def test_what_holds_data_or_is_retained_is_refused_by_its_template(world: World) -> None:
+    fleet = await Fleet.make(world)
+    fleet.row("a")
+    await fleet.registry()
+    claim = {
+        "id": "claim",
+        "nameTemplate": "{{ .uid }}-claim",
+        "onImmutable": "Recreate",
+        "spec": {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        },
+    }
+    kept = job("one:1", onImmutable="Recreate", deletionPolicy="Retain")
+    await fleet.template(persistentVolumeClaims=[claim], jobs=[kept])
+    found = await fleet.until(TenantTemplate, "app", "Valid", "False", "ValidationFailed")
+    assert "claim: onImmutable: a PersistentVolumeClaim is not recreated" in found.message
+    assert "job: onImmutable: Recreate deletes the object" in found.message
