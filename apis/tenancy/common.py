@@ -10,16 +10,19 @@ from typing import Annotated
 from pydantic import Field
 
 from apis.references import Name, SecretKeyRef, ServiceAccountName
-from ctrlruntime.api import ApiModel, GroupKind, Int32, ListMap, RawExtension
+from ctrlruntime.api import CEL, ApiModel, GroupKind, Int32, ListMap, RawExtension
 
 __all__ = [
     "GROUP",
     "LIST_KINDS",
     "VERSION",
+    "Characters",
     "ConflictPolicy",
     "CreationPolicy",
     "DeletionPolicy",
     "ForEach",
+    "GeneratedValue",
+    "GeneratedValues",
     "Name",
     "OnImmutable",
     "PatchStrategy",
@@ -82,6 +85,34 @@ class ReadyCheck(ApiModel):
     there."""
 
 
+class Characters(StrEnum):
+    """What a generated value is made of."""
+
+    ALPHANUMERIC = "Alphanumeric"
+    LOWERCASE = "Lowercase"
+    HEX = "Hex"
+    DIGITS = "Digits"
+
+
+class GeneratedValue(ApiModel):
+    """A value that is drawn once for each tenant and then stays."""
+
+    length: Annotated[Int32, Field(ge=8, le=256)] = 32
+    """Characters of the value."""
+    characters: Characters = Characters.ALPHANUMERIC
+    """Alphanumeric: letters and digits. Lowercase: small letters and digits. Hex: 0 to 9 and a to f. Digits: 0 to 9."""
+
+
+GeneratedValues = Annotated[
+    dict[str, GeneratedValue],
+    Field(max_length=32),
+    CEL(
+        "self.all(name, name.matches('^[A-Za-z][A-Za-z0-9_]*$') && name.size() <= 63)",
+        message="a name has letters, digits and '_' only, 63 at most, and starts with a letter",
+    ),
+]
+
+
 class ForEach(ApiModel):
     """A list of the row: each of its elements gets an object of its own."""
 
@@ -92,7 +123,7 @@ class ForEach(ApiModel):
     ] = "item"
     """Variable that holds the element in the other templates of the entry: its text, or an object as JSON."""
     key: Annotated[str, Field(min_length=1, max_length=63)] = "name"
-    """Field that tells elements apart where they are objects; other elements are told apart by themselves."""
+    """Field that distinguishes elements that are objects; other elements are distinguished by themselves."""
 
 
 class TResource(ApiModel):
@@ -119,7 +150,7 @@ class TResource(ApiModel):
     """Annotations to add; the values are templates."""
     when: Annotated[str | None, Field(min_length=1, max_length=4096)] = None
     """Template of true or false: whether the tenant gets the resource; default: it does. Where it does not,
-    deletionPolicy says what becomes of one that was applied, and what depends on it goes on without it."""
+    deletionPolicy decides what becomes of one that was applied, and what depends on it goes on without it."""
     for_each: ForEach | None = None
     """Make an object for each element of a list, with the ids `id[element]`."""
     depend_ids: list[str] = Field(default_factory=list)

@@ -18,7 +18,7 @@ from ctrlruntime.api import (
     Time,
 )
 
-from .common import GROUP, VERSION, Name, ResourceLists, ServiceAccountName
+from .common import GROUP, VERSION, GeneratedValues, Name, ResourceLists, ServiceAccountName
 
 __all__ = [
     "PendingRemoval",
@@ -58,6 +58,8 @@ class TenantSpec(ResourceLists):
     """The row's values by template variable, without the sensitive ones."""
     sensitive_variables: SensitiveVariables | None = None
     """Where the sensitive values are."""
+    generate: GeneratedValues = Field(default_factory=dict)
+    """Variables that are drawn once and kept in the Secret `<tenant>-generated`."""
 
 
 class PendingRemoval(ApiModel):
@@ -130,6 +132,8 @@ class TenantStatus(ApiModel):
         default_factory=list
     )
     """Objects that have to be removed and still exist, in order; 20 at most."""
+    generated_values: Annotated[list[str], ListSet()] = Field(default_factory=list)
+    """Names of the values that were drawn, in order; they are not drawn anew where their Secret is lost."""
     resources: list[ResourceState] = Field(default_factory=list)
     """Where each resource stands, in order; of more than 40, first those that are not Available."""
     conditions: Conditions = Field(default_factory=list)

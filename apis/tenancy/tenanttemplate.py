@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ctrlruntime.api import ApiModel, Conditions, Immutable, Int32, PrintColumn, Resource
 
-from .common import GROUP, VERSION, Name, ResourceLists, ServiceAccountName
+from .common import GROUP, VERSION, GeneratedValues, Name, ResourceLists, ServiceAccountName
 from .rollout import RolloutStatus, TemplateRollout
 
 __all__ = ["TenantTemplate", "TenantTemplateSpec", "TenantTemplateStatus"]
@@ -22,6 +22,8 @@ class TenantTemplateSpec(ResourceLists):
     service_account_name: ServiceAccountName | None = None
     """ServiceAccount in the template's namespace with whose rights resources are written; default:
     the manager's own rights."""
+    generate: GeneratedValues = Field(default_factory=dict)
+    """Variables such as passwords that are drawn once for each tenant, kept in a Secret and sensitive."""
     rollout: TemplateRollout | None = None
     """How a change of the content reaches the tenants; default: all of them at once."""
 

@@ -15,7 +15,7 @@ from ctrlruntime.api.conditions import shorten
 from ctrlruntime.cache.store import Store
 from ctrlruntime.rollout import BadWindow
 from ctrlruntime.webhook import AdmissionOptions, Review, validates
-from internal.tenancy.compiled_templates import Blueprints, bare_functions, variables_of
+from internal.tenancy.compiled_templates import Blueprints, problems_with, variables_of
 from internal.tenancy.queries import interval_problem, missing_part
 from internal.tenancy.rows import mapping_problems
 
@@ -48,7 +48,7 @@ class TenancyAdmission:
             review.invalid(place, problem.resource or template.metadata.name, problem.text)
         registry = self._registry_of(template)
         if registry is not None:
-            for text in bare_functions(verdict.variables, registry):
+            for text in problems_with(verdict, registry):
                 review.invalid("spec", template.metadata.name, text)
             self._warn_of_unknown(registry, verdict.variables, review)
 

@@ -43,6 +43,8 @@ class Verdict:
     found: tuple[Problem, ...]
     variables: frozenset[str]
     """Variables that it reads and gives no default."""
+    generated: frozenset[str] = frozenset()
+    """Variables that are drawn for each tenant."""
     cyclic: bool = False
     refused: bool = False
     """Whether it needs what the manager does not allow templates."""
@@ -78,7 +80,7 @@ class Blueprints:
         """Return the templates that must not be rolled out, with the first reason."""
         verdicts = {entry.name: await self.verdict(entry) for entry in entries}
         problems = {
-            name: [*verdict.problems, *bare_functions(verdict.variables, registry)]
+            name: [*verdict.problems, *problems_with(verdict, registry)]
             for name, verdict in verdicts.items()
         }
         return {name: found[0] for name, found in problems.items() if found}
@@ -135,7 +137,8 @@ class Blueprints:
                 texts += report.texts
                 variables |= report.variables
             problems += (Problem(text, resource.id) for text in texts)
-        return Verdict(tuple(problems), frozenset(variables), cyclic, refused)
+        drawn = frozenset(template.spec.generate)
+        return Verdict(tuple(problems), frozenset(variables) - drawn, drawn, cyclic, refused)
 
     async def _report(self, resource: TResource, namespace: str) -> _Report:
         """Raise Refused, RenderError or ValueError for what cannot even be looked at."""
@@ -195,6 +198,18 @@ def bare_functions(variables: Iterable[str], registry: TenantRegistry) -> list[s
         else f"the function {name!r} has no arguments; write for example {{{{ uid | {name} }}}}"
         for name in sorted(unmapped)
         if name in REFUSED or name in FUNCTIONS
+    ]
+
+
+def problems_with(verdict: Verdict, registry: TenantRegistry) -> list[str]:
+    """Return what is wrong with a template where this is its registry, one sentence each."""
+    taken = sorted(verdict.generated & variables_of(registry))
+    return [
+        *bare_functions(verdict.variables, registry),
+        *(
+            f"generate.{name}: the rows have a variable of that name; choose another"
+            for name in taken
+        ),
     ]
 
 

@@ -18,7 +18,7 @@ from internal.tenancy.privileges import Privileges
 from internal.tenancy.rendering import Renderer
 from internal.tenancy.rows import ActiveRow, Reading, Row, RowReader, columns, mapping_problems
 from internal.tenancy.tenants import Blueprint, TenantBuilder
-from internal.tenancy.variables import variables_of
+from internal.tenancy.variables import variables_of, with_placeholders
 
 IDENTITY = "name", "namespace"
 HEAD = "apiVersion", "kind", "metadata"
@@ -70,7 +70,7 @@ async def preview(
         plural = f"{kind.kind.lower()}s"
         return mappings.get(kind) or BUILTIN.get(kind) or RESTMapping(kind, plural, True)
 
-    variables = variables_of(tenant, row.sensitive)
+    variables = variables_of(tenant, with_placeholders(tenant, row.sensitive))
     made = await build(tenant, variables, renderer, served, privileges)
     found = Preview.of(made.resources, hidden=None if show_secrets else variables.hidden)
     return replace(found, lost=tuple(made.lost()))

@@ -18,7 +18,7 @@ from ctrlruntime.controller.annotations import is_paused, requested
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
-from internal.tenancy.compiled_templates import Blueprints, Verdict, bare_functions, variables_of
+from internal.tenancy.compiled_templates import Blueprints, Verdict, problems_with, variables_of
 from internal.tenancy.deps import Clocks, TenancyRecords, TenancyStores
 from internal.tenancy.metrics import TenancyMetrics
 from internal.tenancy.missing_permissions import tell
@@ -180,7 +180,7 @@ def _valid(verdict: Verdict, registry: TenantRegistry | RegistryProblem) -> Cond
         return new_condition("Valid", False, reason, list_sentences("", verdict.problems))
     if isinstance(registry, RegistryProblem):
         return new_condition("Valid", False, registry.reason, registry.message)
-    if bare := bare_functions(verdict.variables, registry):
+    if bare := problems_with(verdict, registry):
         return new_condition("Valid", False, "ValidationFailed", list_sentences("", bare))
     return new_condition("Valid", True, "ValidationPassed", "The template can be used.")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -35,7 +35,12 @@ from internal.tenancy.sync_planner import Objects
 from internal.tenancy.target_clusters import KindMappings, TargetClusters, any_mapping
 from internal.tenancy.tenant_kinds import explained, mappings_of, unreadable
 from internal.tenancy.tenant_reconciler import impersonated
-from internal.tenancy.variables import Variables, VariablesError, variables_of
+from internal.tenancy.variables import (
+    Variables,
+    VariablesError,
+    variables_of,
+    with_placeholders,
+)
 
 _VERBS = {Operation.CREATE: Verb.CREATE, Operation.UPDATE: Verb.UPDATE}
 
@@ -74,6 +79,8 @@ class TenantPlanner:
     definitions: Definitions
     grouping: Grouping
     logger: FilteringBoundLogger
+    generated: Callable[[Tenant], Mapping[str, str]] = lambda _tenant: {}
+    """Returns the values that were drawn for a tenant."""
     writes: list[PlannedWrite] = field(default_factory=list)
     """What the control passed on since it was emptied last."""
     _intent: Intent | None = None
@@ -81,7 +88,7 @@ class TenantPlanner:
     async def living(self, planned: PlannedTenant) -> None:
         """Plan a tenant that stays or is to be made."""
         tenant = planned.tenant
-        context = context_of(tenant, planned.sensitive)
+        context = context_of(tenant, self._values(tenant, planned.sensitive))
         mappings = await mappings_of(
             tenant, planned.annotations, planned.request, self.targets, self.privileges
         )
@@ -108,7 +115,7 @@ class TenantPlanner:
     ) -> None:
         """Plan the objects of a tenant that goes, by `verb`; `kept` are taken over by others."""
         tenant = planned.tenant
-        context = context_of(tenant, planned.sensitive)
+        context = context_of(tenant, self._values(tenant, planned.sensitive))
         await mappings_of(
             tenant, planned.annotations, planned.request, self.targets, self.privileges
         )
@@ -124,13 +131,21 @@ class TenantPlanner:
             tenant.spec.template_ref, namespace=tenant.metadata.namespace or ""
         )
 
+    def _values(
+        self, tenant: Tenant, sensitive: Mapping[str, str] | None
+    ) -> Mapping[str, str] | None:
+        """Return the sensitive values of a tenant with those that are drawn for it."""
+        if not tenant.spec.generate:
+            return sensitive
+        return with_placeholders(tenant, {**self.generated(tenant), **(sensitive or {})})
+
     async def _build(
         self,
         tenant: Tenant,
         sensitive: Mapping[str, str] | None,
         mappings: KindMappings,
     ) -> tuple[Build, Variables]:
-        variables = variables_of(tenant, sensitive)
+        variables = variables_of(tenant, self._values(tenant, sensitive))
         lookup = partial(any_mapping, mappings)
         made = await build(tenant, variables, self.renderer, lookup, self.privileges)
         return explained(made, self.targets), variables

@@ -20,6 +20,7 @@ from internal.tenancy.children import Trouble
 from internal.tenancy.conflict_waiters import Claims
 from internal.tenancy.deletion_intents import DeletionIntents
 from internal.tenancy.deps import TenancyStores, Writers
+from internal.tenancy.generated_values import GeneratedValues
 from internal.tenancy.graph import GraphError
 from internal.tenancy.hub_condition import report_hub
 from internal.tenancy.labels import FINALIZER
@@ -72,6 +73,7 @@ class TenantReconciler:
     writers: Writers
     targets: TargetClusters
     privileges: Privileges
+    generated: GeneratedValues
     builds: TenantBuilds
     applier: Applier
     remover: Remover
@@ -123,6 +125,7 @@ class TenantReconciler:
     ) -> Result | None:
         try:
             mappings = await self._mappings(tenant, entry, request)
+            await self.generated.ensure(tenant, entry, owner.predecessors)
             made, variables = await self.builds.of(tenant, entry, mappings)
         except VariablesError as error:
             self.grants.forget(request)
@@ -259,6 +262,7 @@ class TenantReconciler:
             {*status.applied_resources, *still_there(removed.decisions)}
         )
         status.retained_resource_ids = remembered_ids(tenant, removed.decisions)
+        status.generated_values = sorted({*status.generated_values, *tenant.spec.generate})
         status.last_handled_reconcile = requested(entry.annotations)
         tell(status.conditions, walked.missing, entry.generation, now)
         report_hub(status.conditions, walked.troubles, entry.generation, now, used=walked.further)
@@ -333,4 +337,5 @@ def denied(tenant: Tenant, removed: Removed) -> set[Grant]:
 def _names_hidden(tenant: Tenant) -> dict[str, str]:
     """Stand-ins for the sensitive variables: with any, a refusal shows its reason and places only."""
     sensitive = tenant.spec.sensitive_variables
-    return dict.fromkeys(sensitive.names, "…") if sensitive is not None else {}
+    names = sensitive.names if sensitive is not None else []
+    return dict.fromkeys((*names, *tenant.spec.generate), "…")

@@ -21,6 +21,11 @@ def secret_name(tenant: str) -> str:
     return f"{tenant}-values"
 
 
+def generated_name(tenant: str) -> str:
+    """Return the name of the Secret with the values that were drawn for a tenant."""
+    return f"{tenant}-generated"
+
+
 def values_secret(
     namespace: str, tenant: str, labels: Mapping[str, str], values: Mapping[str, str]
 ) -> Manifest:
@@ -48,25 +53,41 @@ class SensitiveValues:
     async def of(self, tenant: Tenant) -> dict[str, str] | None:
         """Return the values of a tenant; None if it has none. Raises VariablesError until they are there."""
         named = tenant.spec.sensitive_variables
-        if named is None:
+        if named is None and not tenant.spec.generate:
             return None
         await self.informer.wait_synced()
+        drawn = self.generated(tenant)
+        if named is None:
+            return drawn
         entry = self._entry(tenant)
         if entry is None:
             raise VariablesError(
                 f"the Secret {named.secret_name!r} with the sensitive variables is not there; it is "
                 "written with the next sync of the registry"
             )
+        return drawn | self._of_secret(entry)
+
+    def generated(self, tenant: Tenant) -> dict[str, str]:
+        """Return the values that were drawn for a tenant, as far as they are there."""
+        entry = self._generated_entry(tenant)
+        found = {} if entry is None else self._of_secret(entry)
+        return {name: found[name] for name in tenant.spec.generate if name in found}
+
+    def _of_secret(self, entry: Entry) -> dict[str, str]:
         return self._decoded.compute(
             entry.uid, entry.resource_version, lambda: decoded(entry.field("data"))
         )
 
     def version(self, tenant: Tenant) -> str:
         """Change whenever the values may have changed."""
-        if tenant.spec.sensitive_variables is None:
-            return ""
-        entry = self._entry(tenant)
-        return "" if entry is None else f"{entry.uid}/{entry.resource_version}"
+        found = (self._entry(tenant), self._generated_entry(tenant))
+        return " ".join(f"{each.uid}/{each.resource_version}" for each in found if each is not None)
+
+    def _generated_entry(self, tenant: Tenant) -> Entry | None:
+        if not tenant.spec.generate:
+            return None
+        name = generated_name(tenant.metadata.name or "")
+        return self.informer.store.get(name, namespace=tenant.metadata.namespace or "")
 
     def _entry(self, tenant: Tenant) -> Entry | None:
         named = tenant.spec.sensitive_variables

@@ -40,13 +40,21 @@ def variables_of(tenant: Tenant, sensitive: Mapping[str, str] | None = None) -> 
             f"the Secret with the sensitive variables lacks {', '.join(missing)}; it is written "
             "with the next sync of the registry"
         )
+    if undrawn := sorted(set(spec.generate) - set(sensitive or {})):
+        raise VariablesError(f"the generated values {', '.join(undrawn)} are not there yet")
     registry = spec.registry_id or ""
     values = {
         **spec.variables,
-        **{name: (sensitive or {})[name] for name in named},
+        **{name: (sensitive or {})[name] for name in (*named, *spec.generate)},
         "uid": spec.uid,
         "registryId": registry,
         "hubId": registry,
         "templateRef": spec.template_ref,
     }
-    return Variables(values, frozenset(named))
+    return Variables(values, frozenset((*named, *spec.generate)))
+
+
+def with_placeholders(tenant: Tenant, sensitive: Mapping[str, str] | None) -> dict[str, str]:
+    """Return sensitive values in which those that are not drawn yet are named: for what shows a tenant before it exists."""
+    drawn = {name: f"<{name}, drawn when the tenant is made>" for name in tenant.spec.generate}
+    return {**drawn, **(sensitive or {})}

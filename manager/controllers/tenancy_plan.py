@@ -153,6 +153,7 @@ class _Parts:
             location=self.types.location,
             clock=utc_now,
         )
+        values = SensitiveValues(self.values.informer)
         tenants = TenantPlanner(
             control=control,
             applier=self._applier(control),
@@ -164,9 +165,9 @@ class _Parts:
             definitions=definitions,
             grouping=grouping,
             logger=self.logger,
+            generated=values.generated,
             writes=writes,
         )
-        values = SensitiveValues(self.values.informer)
         return FleetPlanner(sync, tenants, blueprints, values, grouping)
 
     @property

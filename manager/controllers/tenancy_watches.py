@@ -34,7 +34,8 @@ generation_or_pause_changed = any_of(generation_changed, annotation_changed)
 def values_changed(event: Event, queue: EventQueue) -> None:
     """Queue the tenant of a Secret with sensitive values."""
     for entry in entries_of(event)[-1:]:
-        queue.add(Request(entry.name.removesuffix("-values"), namespace=entry.namespace))
+        name = entry.name.removesuffix("-values").removesuffix("-generated")
+        queue.add(Request(name, namespace=entry.namespace))
 
 
 def crd_changed(cache: Cache, kinds: ChildKinds, tenants: RequestSource) -> Handler:

@@ -290,6 +290,7 @@ DOCUMENTS: dict[str, Document] = {
             dry_run,
             dry_run,
             applied_within("tenanttemplate.yaml", "spec"),
+            applied_within("tenanttemplate.yaml", "spec"),
             applied,
             applied_within("tenanttemplate.yaml", "spec"),
             applied_within("tenanttemplate-jobs.yaml", "spec"),

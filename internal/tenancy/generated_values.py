@@ -1,0 +1,159 @@
+"""Values that are drawn once for each tenant, such as passwords: `generate` of a template.
+
+They are in one Secret of the tenant, and never drawn anew: what depends on them outside of the cluster, such as a
+database's user, would not know the new ones. Where the Secret is lost, the tenant reports it and waits.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import string
+from collections.abc import Callable, Collection, Mapping, Set
+from dataclasses import dataclass
+from typing import Final
+
+from apis.tenancy import Characters, GeneratedValue, Tenant
+from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.informer import Informer
+from ctrlruntime.client.client import Client, PatchType
+from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
+from ctrlruntime.client.reads import Reader
+from internal.tenancy.labels import DRAW_AGAIN, DRAWN_FOR, VALUES
+from internal.tenancy.values import SECRET, generated_name
+from internal.tenancy.variables import VariablesError
+
+ATTEMPTS: Final = 3
+_CHARACTERS: Final = {
+    Characters.ALPHANUMERIC: string.ascii_letters + string.digits,
+    Characters.LOWERCASE: string.ascii_lowercase + string.digits,
+    Characters.HEX: string.digits + "abcdef",
+    Characters.DIGITS: string.digits,
+}
+
+
+def draw(value: GeneratedValue) -> str:
+    """Return a random value."""
+    characters = _CHARACTERS[value.characters]
+    return "".join(secrets.choice(characters) for _ in range(value.length))
+
+
+@dataclass(slots=True)
+class GeneratedValues:
+    """Draws what a tenant lacks. A tenant that has all its values costs no request."""
+
+    informer: Informer
+    """Of the Secrets with values."""
+    client: Client
+    """The cache's: what it wrote is in the cache."""
+    draw: Callable[[GeneratedValue], str] = draw
+
+    async def ensure(
+        self, tenant: Tenant, entry: Entry, predecessors: Set[str] = frozenset()
+    ) -> None:
+        """Draw the values that the tenant has not got. Raises VariablesError where one was lost.
+
+        A tenant that takes objects over, `predecessors` by UID, takes their values over first.
+        """
+        if not tenant.spec.generate:
+            return
+        await self.informer.wait_synced()
+        name, namespace = generated_name(entry.name), entry.namespace
+        found = self.informer.store.get(name, namespace=namespace)
+        theirs = self._inherited(tenant, namespace, predecessors)
+        data = {} if found is None else found.field("data") or {}
+        if not self._missing(tenant, data) and theirs.items() <= data.items():
+            return
+        for _ in range(ATTEMPTS):
+            try:
+                await self._draw(tenant, entry, name, theirs)
+            except (AlreadyExists, Conflict, NotFound):
+                continue  # somebody else was faster: look again
+            return
+        raise VariablesError(f"the Secret {name!r} changes all the time")
+
+    async def _draw(
+        self, tenant: Tenant, entry: Entry, name: str, theirs: Mapping[str, str]
+    ) -> None:
+        try:  # not the cache's: a value that it has not seen yet must not be overwritten
+            live = await Reader.get(self.client, SECRET, name, namespace=entry.namespace)
+        except NotFound:
+            live = None
+        there = (live or {}).get("data") or {}
+        missing = self._missing(tenant, there)
+        missing = [each for each in missing if each not in theirs]
+        _check_lost(tenant, entry, missing, name)
+        drawn = {each: _encoded(self.draw(tenant.spec.generate[each])) for each in missing}
+        drawn |= theirs
+        if live is None:
+            await self.client.create(_secret(entry, name, drawn), kind=SECRET)
+            return
+        metadata = live["metadata"]
+        if (metadata.get("annotations") or {}).get(DRAWN_FOR) != entry.uid:
+            raise VariablesError(
+                f"a Secret {name!r} that was not made for this tenant is in the way; delete or rename it"
+            )
+        labels = {**(metadata.get("labels") or {}), VALUES: "true"}
+        seen = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        patch = {"metadata": {**seen, "labels": labels}, "data": drawn}
+        await self.client.patch(
+            SECRET, name, patch, namespace=entry.namespace, type=PatchType.MERGE
+        )
+
+    def _inherited(self, tenant: Tenant, namespace: str, predecessors: Set[str]) -> dict[str, str]:
+        """Return the values, in base64, of the tenants that hand their objects over.
+
+        A tenant that has objects of its own already keeps its own values, but for one that waits for theirs.
+        """
+        waits = bool(tenant.status.conflicted_resource_ids)
+        if not predecessors or (tenant.status.generated_values and not waits):
+            return {}
+        found: dict[str, str] = {}
+        for each in self.informer.store.list():
+            drawn_for = each.annotations.get(DRAWN_FOR)
+            if each.namespace == namespace and drawn_for in predecessors:
+                found |= each.field("data") or {}
+        return {name: found[name] for name in tenant.spec.generate if name in found}
+
+    @staticmethod
+    def _missing(tenant: Tenant, data: Collection[str]) -> list[str]:
+        return sorted(set(tenant.spec.generate) - set(data))
+
+
+def _check_lost(tenant: Tenant, entry: Entry, missing: list[str], name: str) -> None:
+    """Raise VariablesError for values that were drawn before, unless their loss is accepted."""
+    accepted = {each.strip() for each in entry.annotations.get(DRAW_AGAIN, "").split(",")}
+    lost = sorted(set(missing).intersection(tenant.status.generated_values) - accepted)
+    if lost:
+        raise VariablesError(
+            f"the generated values {', '.join(lost)} are lost from the Secret {name!r}; restore it, or "
+            f"have them drawn anew: kubectl -n {entry.namespace} annotate tenant {entry.name} "
+            f"{DRAW_AGAIN}={','.join(lost)}"
+        )
+
+
+def _secret(entry: Entry, name: str, data: Manifest) -> Manifest:
+    owner = {
+        "apiVersion": entry.api_version,
+        "kind": entry.kind,
+        "name": entry.name,
+        "uid": entry.uid,
+        "controller": True,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": name,
+            "namespace": entry.namespace,
+            "labels": {VALUES: "true"},
+            "annotations": {DRAWN_FOR: entry.uid},
+            "ownerReferences": [owner],
+        },
+        "data": data,
+    }
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
