@@ -246,6 +246,16 @@ async def test_healthz_fails_when_an_informer_keeps_failing(config: Config) -> N
     assert any("v1, Kind=ConfigMap" in str(line.get("error")) for line in logs)
 
 
+@pytest.mark.criterion("A2")
+async def test_a2_the_metrics_endpoint_serves_metrics(config: Config) -> None:
+    subject = manager(config)
+    async with running(subject):
+        status, text = await get(subject.metrics_port, "/metrics")
+    assert status == 200
+    samples = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert [line for line in samples if line.startswith("process_")], samples
+
+
 @pytest.mark.criterion("MG-15")
 async def test_only_the_leader_runs_what_needs_leadership(config: Config) -> None:
     first, second = (manager(config, leader_election=True) for _ in range(2))
