@@ -83,7 +83,9 @@ requirements: setup envtest-assets ## The requirement catalogue: ID, priority, t
 	@hack/kubectl.sh
 	@$(PY) -m tests.catalogue
 
-scenarios: setup envtest-assets ## The scenarios of the cloud system: ID, priority, tests, outcome
+scenarios: setup envtest-assets ## The scenarios of all systems: ID, priority, tests, outcome
+	@hack/mariadb.sh
+	@hack/postgres.sh
 	@hack/kubectl.sh
 	@$(PY) -m tests.catalogue --scenarios
 

@@ -2,7 +2,7 @@
 
 python -m tests.catalogue            run the tests of the catalogue, print the table
 python -m tests.catalogue WQ PQ-01   the same for families or lines
-python -m tests.catalogue --scenarios  run the scenarios of the cloud system instead
+python -m tests.catalogue --scenarios  run the scenarios of all systems instead
 python -m tests.catalogue --hazards  run the tests of hazards instead
 python -m tests.catalogue --write    write the documents of all catalogues
 python -m tests.catalogue --check    fail if they are out of date
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 @click.command(help=__doc__)
 @click.argument("lines", nargs=-1)
-@click.option("--scenarios", is_flag=True, help="The scenarios of the cloud system.")
+@click.option("--scenarios", is_flag=True, help="The scenarios of all systems.")
 @click.option("--hazards", is_flag=True, help="What a bad day may not do.")
 @click.option("--write", is_flag=True, help="Write the documents.")
 @click.option("--check", is_flag=True, help="Fail if a document is out of date.")

@@ -24,11 +24,12 @@ code, one at a time: the test of the line has to notice.
 
 
 _SCENARIOS = """\
-# Scenarios of the cloud system
+# Scenarios
 
-What Instances, their subresources and their tasks do, line by line, each proven by tests that carry its ID
-(`@pytest.mark.criterion("SG-20")`). `make scenarios` runs them and prints the outcome of every line; `make test` fails
-when a line is not proven. Written from `tests/catalogue/scenarios.toml` by `python -m tests.catalogue --write`.
+What the systems do, line by line, each proven by tests that carry its ID (`@pytest.mark.criterion("SG-20")`): Instances,
+their subresources and tasks, and Tenants with their registries and templates. `make scenarios` runs them and prints the
+outcome of every line; `make test` fails when a line is not proven. Written from `tests/catalogue/scenarios/` by
+`python -m tests.catalogue --write`.
 """
 
 _HAZARDS = """\

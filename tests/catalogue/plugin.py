@@ -41,16 +41,16 @@ def pytest_configure(config: pytest.Config) -> None:
 def requirements_of(item: pytest.Item) -> list[str]:
     """The IDs of the catalogues that a test is marked with. Raises UsageError for one that is none."""
     marked = [str(name) for mark in item.iter_markers("criterion") for name in mark.args]
-    prefixes = {family.prefix for book in Book for family in families(book)}
+    known = [family for book in Book for family in families(book)]
     for name in marked:
-        if name.partition("-")[0] in prefixes and name not in every_line():
+        if name not in every_line() and any(family.claims(name) for family in known):
             raise pytest.UsageError(f"{item.nodeid}: {name} is not in the requirement catalogue")
     return [name for name in marked if name in every_line()]
 
 
 def is_wanted(name: str, wanted: list[str]) -> bool:
     """Whether an ID is named, or its family is."""
-    return name in wanted or name.partition("-")[0] in wanted
+    return name in wanted or every_line()[name].family in wanted
 
 
 def chosen_lines(config: pytest.Config) -> set[str] | None:

@@ -1,4 +1,4 @@
-"""The catalogues as data: requirements, scenarios of the cloud system, hazards."""
+"""The catalogues as data: requirements, scenarios of the systems, hazards."""
 
 from __future__ import annotations
 
@@ -9,16 +9,24 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+HERE = Path(__file__).parent
+
 
 class Book(StrEnum):
-    """A catalogue, which is a file of that name."""
+    """A catalogue: a file of that name, or a folder with a file for each system."""
 
     REQUIREMENTS = "requirements"
     """Of a controller runtime."""
     SCENARIOS = "scenarios"
-    """Of the cloud system."""
+    """Of the systems."""
     HAZARDS = "hazards"
     """Of what a bad day may not do."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Return the files of the catalogue, in the order of their names."""
+        folder = HERE / self
+        return tuple(sorted(folder.glob("*.toml"))) if folder.is_dir() else (HERE / f"{self}.toml",)
 
 
 CORE = 0
@@ -49,12 +57,26 @@ class Family:
     prefix: str
     title: str
     requirements: tuple[Requirement, ...]
+    joined: bool = False
+    """IDs are written without a hyphen: C4."""
+
+    def claims(self, name: str) -> bool:
+        """Return whether an ID is written as one of this family, listed or not."""
+        if self.joined:
+            return name.removeprefix(self.prefix).isdigit() and name.startswith(self.prefix)
+        return name.startswith(f"{self.prefix}-")
 
 
 @cache
 def families(book: Book = Book.REQUIREMENTS) -> tuple[Family, ...]:
-    """In the order of the file."""
-    document = tomllib.loads((Path(__file__).parent / f"{book}.toml").read_text())
+    """In the order of the files."""
+    return tuple(family for file in book.files for family in families_of(file))
+
+
+@cache
+def families_of(file: Path) -> tuple[Family, ...]:
+    """Return the families of one file in its order."""
+    document = tomllib.loads(file.read_text())
     return tuple(_family(prefix, body) for prefix, body in document.items())
 
 
@@ -71,10 +93,12 @@ def every_line() -> dict[str, Requirement]:
 
 
 def _family(prefix: str, body: dict[str, Any]) -> Family:
-    lines = {number: line for number, line in body.items() if number != "title"}
+    joined = bool(body.get("joined"))
+    separator = "" if joined else "-"
+    lines = {number: line for number, line in body.items() if isinstance(line, dict)}
     requirements = (
         Requirement(
-            id=f"{prefix}-{number}",
+            id=f"{prefix}{separator}{number}",
             family=prefix,
             priority=int(line["priority"]),
             text=line["text"],
@@ -83,4 +107,4 @@ def _family(prefix: str, body: dict[str, Any]) -> Family:
         )
         for number, line in lines.items()
     )
-    return Family(prefix, body["title"], tuple(requirements))
+    return Family(prefix, body["title"], tuple(requirements), joined)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.catalogue import document
+from tests.catalogue.marks import unproven
 from tests.catalogue.outcomes import Outcome, Record, judge, summary, table
-from tests.catalogue.requirements import Book, Requirement, catalogue
+from tests.catalogue.requirements import Book, Requirement, catalogue, families_of
 
 ROOT = Path(__file__).parents[2]
 CORE = Requirement(id="XX-01", family="XX", priority=0, text="It works.")
@@ -27,10 +28,38 @@ def test_there_are_182_lines_99_of_them_core() -> None:
     assert not [line.id for line in lines if line.core and line.left_out]
 
 
-def test_there_are_46_scenarios() -> None:
-    lines = catalogue(Book.SCENARIOS).values()
-    assert len(lines) == 46
+@pytest.mark.parametrize(
+    ("system", "number", "left_out"), [("cloud", 46, []), ("tenancy", 148, ["A3", "A4"])]
+)
+def test_every_scenario_of_a_system_is_carried_by_a_test_or_left_out_with_its_reason(
+    system: str, number: int, left_out: list[str]
+) -> None:
+    (file,) = (file for file in Book.SCENARIOS.files if file.stem == system)
+    lines = [line for family in families_of(file) for line in family.requirements]
+    assert len(lines) == number
+    assert [line.id for line in lines if line.left_out] == left_out
     assert not [line.id for line in lines if line.core and line.left_out]
+    assert unproven(lines, ROOT / "tests") == []
+
+
+def test_the_scenarios_are_those_of_all_systems() -> None:
+    systems = [file.stem for file in Book.SCENARIOS.files]
+    assert systems == ["cloud", "tenancy"]
+    ids = [
+        line.id
+        for file in Book.SCENARIOS.files
+        for f in families_of(file)
+        for line in f.requirements
+    ]
+    assert list(catalogue(Book.SCENARIOS)) == ids, "no ID is that of two lines"
+    assert {"A1", "U5", "SG-20", *(f"FAULT-B{number}" for number in range(1, 41))} <= set(ids)
+
+
+def test_an_id_that_no_test_carries_is_found(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        'import pytest\n@pytest.mark.criterion("XX-01")\ndef test_it(): pass\n'
+    )
+    assert unproven([CORE, PARITY, LEFT_OUT], tmp_path) == ["XX-02"]
 
 
 def test_there_are_38_hazards() -> None:
@@ -140,6 +169,18 @@ class TestRuns:
         assert "WQ-02  P0  missing" in text
         assert "WQ-01  P0" not in text
 
+    def test_scenarios_without_a_test_fail_a_run_of_the_scenarios(self, suite: Path) -> None:
+        tests = suite / "suite" / "test_it.py"
+        tests.write_text(tests.read_text().replace("WQ-01", "C1"))
+        code, text = self.run(suite, "--scenarios")
+        assert code == 1, text
+        assert "1 passed, 1 deselected" in text
+        assert "C1  P1  passed    suite/test_it.py::test_marked" in text
+        assert "A1  P1  missing" in text
+        assert "A3  P1  left out  pprof is Go tooling" in text
+        assert "SG-01  P0  missing" in text
+        assert "FAULT-B40  P1  missing" in text
+
     def test_a_part_of_the_suite_is_not_judged(self, suite: Path) -> None:
         code, text = self.run(suite, "suite/test_it.py")
         assert code == 0, text
@@ -151,9 +192,10 @@ class TestRuns:
         assert "1 passed, 1 deselected" in text
         assert "WQ-01  P0  passed    suite/test_it.py::test_marked" in text
 
-    def test_a_mark_that_is_not_in_the_catalogue_is_refused(self, suite: Path) -> None:
+    @pytest.mark.parametrize("name", ["WQ-99", "R10"])
+    def test_a_mark_that_is_not_in_the_catalogue_is_refused(self, suite: Path, name: str) -> None:
         tests = suite / "suite" / "test_it.py"
-        tests.write_text(tests.read_text().replace("WQ-01", "WQ-99"))
+        tests.write_text(tests.read_text().replace("WQ-01", name))
         code, text = self.run(suite)
         assert code == 4, text
-        assert "WQ-99 is not in the requirement catalogue" in text
+        assert f"{name} is not in the requirement catalogue" in text
