@@ -14,7 +14,7 @@ from ctrlruntime.envtest.eventually import eventually_holds
 from ctrlruntime.resources import OWNER, OWNER_UID
 from internal.cloud.labels import BUNDLE, DELETION_PROTECTION, INSTANCE
 from internal.cloud.subresources import pvc
-from internal.cloud.subresources.disks import SELDOM
+from internal.cloud.subresources.pvc import SELDOM
 from internal.cloud.taskdriver.writes import SECRET
 from tests.cloud.instance.e2e_harness import Theatre
 from tests.cloud.instance.harness import NAMESPACE, instance, ready_of

@@ -11,7 +11,7 @@ from ctrlruntime.api.scalars import Quantity, format_time, parse_time
 from ctrlruntime.client import Client
 from ctrlruntime.client.errors import Conflict, Invalid, NotFound
 from ctrlruntime.clock import utc_now
-from internal.cloud.subresources.disks import FULLEST
+from internal.cloud.subresources.pvc import FULLEST
 from internal.cloud.tasks.kubernetes.access import cluster, kubeconfig_ref
 from internal.cloud.tasks.placeholders import Places
 from internal.cloud.tasks.requests import Requests

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from internal.cloud.subresources.disks import looks_apart
+from internal.cloud.subresources.pvc import looks_apart
 from internal.cloud.tasks.resize.plan import Claim, Policy, Verdict, decide, written
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
