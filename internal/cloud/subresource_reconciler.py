@@ -13,7 +13,6 @@ from ctrlruntime.resources import Control, Definitions
 from ctrlruntime.resources.revision import REVISION
 from ctrlruntime.rollout import ChangeHolds, NoHolds
 from internal.cloud.change_holds import is_deployed, window_hold
-from internal.cloud.content import spec_revision
 from internal.cloud.instance.reading import read
 from internal.cloud.instance.teardown import is_protected
 from internal.cloud.labels import (
@@ -27,7 +26,7 @@ from internal.cloud.labels import (
 from internal.cloud.subresource import Subresource, Upstream
 from internal.cloud.taskdriver import EnsureOptions, Tools, ensure
 from internal.cloud.taskdriver.context import Hold, Leaving
-from internal.cloud.taskdriver.reading import instance_name, instance_reference, typed
+from internal.cloud.taskdriver.inputs import instance_name, instance_reference, spec_revision, typed
 from internal.cloud.taskdriver.record import is_live, owner_of
 from internal.cloud.taskdriver.writes import keep_outputs_metadata
 from internal.cloud.tasks.definition import TaskDefinition

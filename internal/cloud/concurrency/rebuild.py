@@ -15,7 +15,7 @@ from internal.cloud.concurrency.checker import Claim
 from internal.cloud.concurrency.limiter import ConcurrencyLimiter
 from internal.cloud.runs import RunOwner
 from internal.cloud.subresource import Subresource
-from internal.cloud.taskdriver.reading import instance_name, trusted, typed
+from internal.cloud.taskdriver.inputs import instance_name, trusted, typed
 from internal.cloud.taskdriver.record import LIVE, is_live, owner_of
 from internal.cloud.tasks.definition import TaskDefinition
 

@@ -18,7 +18,6 @@ from ctrlruntime.resources import Control, Owner
 from ctrlruntime.resources.control import Action
 from ctrlruntime.resources.desired import Desired
 from ctrlruntime.resources.revision import revision
-from internal.cloud.content import content
 from internal.cloud.instance.order import Object
 from internal.cloud.labels import (
     DELETION_PROTECTION,
@@ -29,7 +28,7 @@ from internal.cloud.labels import (
     RUNS_FINALIZER,
 )
 from internal.cloud.subresource import Subresource
-from internal.cloud.taskdriver.inputs import counting
+from internal.cloud.taskdriver.inputs import content, counting
 
 OF_INSTANCE = "instance"
 """Index of subresources by `namespace/name` of the instance that they are for."""

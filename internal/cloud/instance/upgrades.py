@@ -8,8 +8,8 @@ from typing import Final
 
 from apis.cloud import Phase, TaskState, UpgradeInstanceTask
 from ctrlruntime.api import Manifest
-from internal.cloud.content import content
 from internal.cloud.labels import SUPERSEDED
+from internal.cloud.taskdriver.inputs import content
 from internal.cloud.taskdriver.record import is_live
 
 BUNDLE_REVISION: Final = "bundleRevision"

@@ -7,13 +7,12 @@ from typing import Any
 from apis.cloud import Instance
 from ctrlruntime.api import ApiModel
 from ctrlruntime.resources import Owner
-from internal.cloud.content import content
 from internal.cloud.instance.children import Children, desired_child, inputs_for
 from internal.cloud.instance.order import Child, Object, outputs, outputs_secret, unmet
 from internal.cloud.instance.upgrades import Plan, Upgrade, deployed, plan, rolled_back, upgrade_of
 from internal.cloud.labels import PAUSED, ROLLED_BACK, SUPERSEDED
 from internal.cloud.subresource import ObjectStrategy, Subresource, Upstream
-from internal.cloud.taskdriver.inputs import is_ready
+from internal.cloud.taskdriver.inputs import content, is_ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

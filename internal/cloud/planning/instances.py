@@ -21,13 +21,13 @@ from ctrlruntime.resources.field_changes import FieldChange, field_changes
 from ctrlruntime.resources.lost_fields import lost_fields
 from ctrlruntime.rollout import Waiting
 from internal.cloud.change_holds import is_deployed, window_hold
-from internal.cloud.content import content
 from internal.cloud.instance.bundles import Bundles
 from internal.cloud.instance.hindrances import look_ahead
 from internal.cloud.instance.reading import read
 from internal.cloud.instance.status import Hindrance
 from internal.cloud.labels import is_extracted, is_paused
 from internal.cloud.planning.walk import PlannedPatch, PlannedWalk
+from internal.cloud.taskdriver.inputs import content
 
 WORDING: Final = Wording(
     subject="Instance", unit="instance", owner="instance", key="instance", failing="What fails"

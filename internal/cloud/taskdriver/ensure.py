@@ -41,8 +41,7 @@ from internal.cloud.taskdriver.decision import (
     resume,
 )
 from internal.cloud.taskdriver.deps import Opened, Tools, opening
-from internal.cloud.taskdriver.inputs import inputs_of
-from internal.cloud.taskdriver.reading import trusted
+from internal.cloud.taskdriver.inputs import inputs_of, trusted
 from internal.cloud.taskdriver.record import is_live, owner_of
 from internal.cloud.taskdriver.reports import report_end, report_hold, report_steps
 from internal.cloud.taskdriver.scheduling import is_held_change, next_run

@@ -1,15 +1,110 @@
-"""The inputs of an object, and whether its present ones are carried out: the one definition of it. Pure."""
+"""Objects that drive tasks: as typed, their inputs, and whether those are carried out. Pure.
+
+A status may be edited by hand, or come out of a backup. A recorded run counts only under the name that
+follows from what it is recorded to be for; where the record falls away, the provider's list of runs is
+read instead. What is missing is filled in so that nothing waits forever.
+"""
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
 
-from apis.cloud import TaskOutcome, TaskRun, TaskState, TaskStatus, TaskSuccess
-from ctrlruntime.api import Resource, find_condition
-from ctrlruntime.resources.revision import canonical
-from internal.cloud.content import content
-from internal.cloud.labels import CONTROL
+from pydantic import ValidationError
+
+from apis.cloud import Instance, TaskOutcome, TaskRun, TaskState, TaskStatus, TaskSuccess
+from ctrlruntime.api import ApiModel, Manifest, OwnerReference, Resource, find_condition
+from ctrlruntime.resources.revision import canonical, revision
+from internal.cloud.labels import CONTROL, INSTANCE
+from internal.cloud.runs import RunOwner
+from internal.cloud.taskdriver.record import CONDITIONS, is_live, is_named_rightly
+from internal.cloud.tasks.definition import TaskDefinition
+
+R = TypeVar("R", bound=Resource[Any, TaskStatus])
+
+
+def content(spec: ApiModel) -> Manifest:
+    """Return the spec under its wire names, without what equals its default: one form to hash and to compare.
+
+    So neither a server that writes defaults into an object, nor a release of the manager that adds a
+    field with one, makes it look like another spec.
+    """
+    return spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+
+def spec_revision(spec: ApiModel) -> str:
+    """Return the revision that the Instance controller records on the object that it gives this spec.
+
+    An object whose spec has another one was changed by someone else since.
+    """
+    return revision(content(spec))
+
+
+def typed(kind: type[R], manifest: Mapping[str, Any]) -> R | None:
+    """Return an object as its kind. A status that cannot be read counts as none; None if the spec cannot."""
+    try:
+        return kind.from_manifest(manifest)
+    except ValidationError:
+        pass
+    try:
+        return kind.from_manifest({**manifest, "status": {}})
+    except ValidationError:
+        return None
+
+
+def instance_reference(resource: Resource[Any, TaskStatus]) -> OwnerReference | None:
+    """Return the reference to the instance that controls an object."""
+    for reference in resource.metadata.owner_references or ():
+        if reference.controller and reference.kind == Instance.gvk().kind:
+            return reference
+    return None
+
+
+def instance_name(resource: Resource[Any, TaskStatus]) -> str:
+    """Return the name of an object's instance: by owner, else by its spec (`instanceName`) or label, else its own."""
+    reference = instance_reference(resource)
+    if reference is not None:
+        return reference.name
+    named = getattr(resource.spec, "instance_name", None)
+    if isinstance(named, str) and named:
+        return named
+    return (resource.metadata.labels or {}).get(INSTANCE) or resource.metadata.name or ""
+
+
+def trusted(
+    status: TaskStatus, owner: RunOwner, definition: TaskDefinition, now: datetime
+) -> TaskStatus:
+    """Return a copy of the status with what can be believed."""
+    result = status.model_copy(deep=True)
+    if result.run is not None and not _is_believable(result.run, owner, definition):
+        result.run = None
+    result.history = [
+        run
+        for run in result.history
+        if run.state is TaskState.DONE and is_named_rightly(run, owner, definition.name)
+    ]
+    result.task_conditions = result.task_conditions[:CONDITIONS]
+    if result.run is not None:
+        _mend(result.run, definition, now)
+    return result
+
+
+def _is_believable(run: TaskRun, owner: RunOwner, definition: TaskDefinition) -> bool:
+    known = run.state is not TaskState.PENDING and run.attempt >= 1
+    return known and is_named_rightly(run, owner, definition.name)
+
+
+def _mend(run: TaskRun, definition: TaskDefinition, now: datetime) -> None:
+    if is_live(run):
+        run.created_at = min(run.created_at or now, now)
+        latest = now + timedelta(seconds=definition.timeout)
+        run.deadline = min(run.deadline or latest, latest)
+        run.outcome = run.finished_at = run.retry_at = None
+        return
+    run.outcome = run.outcome or TaskOutcome.LOST
+    run.finished_at = min(run.finished_at or now, now)
+
 
 FOREIGN_DOMAINS: Final = (
     "kubernetes.io",

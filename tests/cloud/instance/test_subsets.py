@@ -8,12 +8,12 @@ import pytest
 
 from apis.cloud import Instance
 from ctrlruntime.api import Resource
-from internal.cloud.content import content, spec_revision
 from internal.cloud.instance.children import desired_child, inputs_for
 from internal.cloud.instance.order import OrderError, check_order
 from internal.cloud.subresource import Upstream
 from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.subresources.domains import primary_domain
+from internal.cloud.taskdriver.inputs import content, spec_revision
 
 HEADER = {"name": "A", "valueFrom": {"name": "s", "key": "k"}}
 REQUEST = {"url": "https://x.example.com", "secretHeaders": [HEADER]}

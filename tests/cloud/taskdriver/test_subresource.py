@@ -14,12 +14,11 @@ from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions
 from ctrlruntime.resources.revision import REVISION
-from internal.cloud.content import spec_revision
 from internal.cloud.labels import CONTROL_PLANE_MODE, PAUSED, RETRY, RUNS_FINALIZER, SUPERSEDED
 from internal.cloud.runs import RunState
 from internal.cloud.subresource import Subresource
 from internal.cloud.subresource_reconciler import SubresourceReconciler
-from internal.cloud.taskdriver.reading import typed
+from internal.cloud.taskdriver.inputs import spec_revision, typed
 from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, Life, World, run_of
 
 ACME = Request("acme", namespace=NAMESPACE)
