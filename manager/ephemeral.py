@@ -13,10 +13,9 @@ from apis.cloud import Instance
 from ctrlruntime.api import format_time
 from ctrlruntime.client.errors import Conflict
 from ctrlruntime.clock import utc_now
-from internal.cloud.ephemeral import leases
-from internal.cloud.ephemeral.features import LeaseUnreadable, lease_end
-from internal.cloud.ephemeral.naming import NoName, current_branch, sanitized
-from internal.cloud.ephemeral.service import Deployed, Ephemerals
+from internal.cloud import leases
+from internal.cloud.ephemeral import Deployed, Ephemerals, NoName, current_branch, sanitized
+from internal.cloud.leases import LeaseUnreadable, lease_end
 from manager.cluster_flags import cluster_options, talk
 from manager.flags import with_options
 

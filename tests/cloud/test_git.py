@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from internal.cloud.ephemeral.naming import current_branch
+from internal.cloud.ephemeral import current_branch
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("apis", "ctrlruntime", "internal", "manager")

@@ -20,7 +20,6 @@ from ctrlruntime.rollout import ChangeHolds, NoHolds, Waiting
 from internal.cloud.instance.bundles import Bundles
 from internal.cloud.instance.domains import held
 from internal.cloud.instance.hindrances import look_ahead
-from internal.cloud.instance.lease import lease_of
 from internal.cloud.instance.order import Child, Object, kind_of
 from internal.cloud.instance.reading import read, read_written
 from internal.cloud.instance.status import Facts, Hindrance, is_news, leaving, summarize
@@ -34,6 +33,7 @@ from internal.cloud.labels import (
     is_extracted,
     is_paused,
 )
+from internal.cloud.leases import lease_of
 from internal.cloud.release_assignment import assigned_version, format_assignment, lost_assignment
 from internal.cloud.subresource import Subresource
 

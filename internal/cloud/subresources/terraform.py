@@ -4,8 +4,8 @@ from typing import Final
 
 from apis.cloud import Instance, InstanceTerraform, InstanceTerraformSpec
 from apis.references import SecretKeyRef
-from internal.cloud.ephemeral.features import LEASE_FEATURES
 from internal.cloud.labels import CLOUDSQL_MODE, CMEK_ALGORITHM, ENABLE_CMEK
+from internal.cloud.leases import LEASE_FEATURES
 from internal.cloud.subresource import Subresource, Upstream
 from internal.cloud.subresources.domains import platform_domain
 from internal.cloud.tasks.definition import Concurrency, Supersede, TaskDefinition

@@ -16,7 +16,7 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.proxy import Fail, Match
 from internal.cloud.bulk import Change, apply_version
-from internal.cloud.ephemeral.features import lease_end
+from internal.cloud.leases import lease_end
 from manager.cli import main
 
 

@@ -11,18 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apis.cloud import Instance
-from internal.cloud.ephemeral import leases
-from internal.cloud.ephemeral.features import (
+from internal.cloud import leases
+from internal.cloud.ephemeral import NoName, current_branch, manifest_of, sanitized
+from internal.cloud.leases import (
     EPHEMERAL,
     LEASE_TIME,
     LeaseUnreadable,
     is_ephemeral,
     lease_end,
+    lease_of,
     with_lease,
 )
-from internal.cloud.ephemeral.naming import NoName, current_branch, sanitized
-from internal.cloud.ephemeral.service import manifest_of
-from internal.cloud.instance.lease import lease_of
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -1,16 +1,49 @@
-"""The rules of leases. Pure."""
+"""Leases of ephemeral instances: the features that hold one, the rules of changing it, and what its end means. Pure."""
 
-from datetime import datetime, timedelta
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from apis.cloud import Instance, Phase
 from ctrlruntime.api import format_time, is_condition_true
-from internal.cloud.ephemeral.features import LeaseUnreadable, is_ephemeral, lease_end, with_lease
 
+EPHEMERAL: Final = "ephemeral_instance"
+"""Feature: "true" for an instance with a lease."""
+LEASE_TIME: Final = "ephemeral_instance_lease_time"
+"""Feature: when the lease ends, in seconds since 1970."""
+LEASE_FEATURES: Final = frozenset({EPHEMERAL, LEASE_TIME})
+"""No input of any task: a longer lease changes nothing but the end."""
 FIRST: Final = timedelta(days=2)
-"""Of a new instance."""
+"""The lease of a new instance."""
 LONGEST_EXTENSION: Final = timedelta(days=4)
-"""At a time."""
+"""The longest that a lease is extended by at a time."""
+
+
+class LeaseUnreadable(ValueError):
+    """The feature of the lease is no time. The message shows a valid one."""
+
+
+def is_ephemeral(features: Mapping[str, str]) -> bool:
+    """Whether the instance has a lease."""
+    return features.get(EPHEMERAL, "").lower() == "true"
+
+
+def lease_end(features: Mapping[str, str]) -> datetime | None:
+    """When the lease ends; None if none is given. Raises LeaseUnreadable."""
+    text = features.get(LEASE_TIME, "")
+    if not text:
+        return None
+    try:
+        return datetime.fromtimestamp(int(text), UTC)
+    except (ValueError, OverflowError, OSError):
+        message = f"{LEASE_TIME}: {text!r} is not a number of seconds since 1970, as 1767225600 is"
+        raise LeaseUnreadable(message) from None
+
+
+def with_lease(features: Mapping[str, str], end: datetime) -> dict[str, str]:
+    """Return the features of an ephemeral instance whose lease ends then."""
+    return {**features, EPHEMERAL: "true", LEASE_TIME: str(int(end.timestamp()))}
 
 
 class Refused(ValueError):
@@ -85,3 +118,39 @@ def state_of(instance: Instance) -> str:
     if status.phase is Phase.READY:
         return "OK"
     return f"PROGRESSING: {status.message or 'creation has not begun yet'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Where the lease stands now."""
+
+    delete: bool = False
+    """The instance has to go."""
+    look_again: float | None = None
+    """Seconds until it ends."""
+    message: str = ""
+    """What people should know and do."""
+
+
+def lease_of(instance: Instance, now: datetime) -> Lease:
+    """Return the lease of an instance; one without is never touched."""
+    spec = instance.spec
+    if not is_ephemeral(spec.instance_features):
+        return Lease()
+    try:
+        end = lease_end(spec.instance_features)
+    except LeaseUnreadable as error:
+        return Lease(message=f"The lease cannot be read, so it never ends. {error}.")
+    if end is None:
+        return Lease()
+    if now < end:
+        return Lease(look_again=(end - now).total_seconds())
+    if spec.debug.enable_deletion_protection:
+        return Lease(
+            message=(
+                f"The lease ended at {format_time(end)}, but deletion protection is on. Set "
+                "spec.debug.enableDeletionProtection to false to let it go, or extend the lease "
+                "by hand."
+            )
+        )
+    return Lease(delete=True)

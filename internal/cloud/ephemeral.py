@@ -1,18 +1,51 @@
-"""What is done to ephemeral instances, through the API server alone: nothing is written to git."""
+"""Ephemeral instances: made with a few words, through the API server alone, gone when their lease ends.
 
+Nothing is written to git.
+"""
+
+import re
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from apis.cloud import Instance, ReleaseChannel
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, NotFound
-from internal.cloud.ephemeral.features import is_ephemeral, with_lease
-from internal.cloud.ephemeral.leases import Refused, leased, unfinished
 from internal.cloud.labels import INSTANCE_TYPE
+from internal.cloud.leases import Refused, is_ephemeral, leased, unfinished, with_lease
 
 FIELD_MANAGER = "manager-ephemeral"
+LONGEST = 30
+"""Characters of a name."""
+
+
+class NoName(ValueError):
+    """No name can be made. The message names the remedy."""
+
+
+def sanitized(branch: str) -> str:
+    """Return a name from a branch: lower case letters, digits and dashes, 30 at most, a letter first.
+
+    Raises NoName if nothing is left.
+    """
+    name = re.sub(r"[^a-z0-9]+", "-", branch.lower()).strip("-")
+    name = name.lstrip("-0123456789")[:LONGEST].rstrip("-")
+    if not name:
+        raise NoName(f"no name can be made of the branch {branch!r}: give one with --name")
+    return name
+
+
+def current_branch(folder: Path) -> str:
+    """Return the branch that is checked out. Reads only. Raises NoName."""
+    command = ["git", "-C", str(folder), "symbolic-ref", "--quiet", "--short", "HEAD"]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        raise NoName("this is no git branch to be named after: give a name with --name") from None
+    return told.stdout.strip()
 
 
 @dataclass(frozen=True, slots=True)

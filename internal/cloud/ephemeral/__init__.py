@@ -1,1 +1,0 @@
-"""Ephemeral instances: made with a few words, gone when their lease ends."""
