@@ -19,9 +19,8 @@ from ctrlruntime.resources import Definitions, Owner
 from ctrlruntime.rollout import ChangeHolds, NoHolds, Waiting
 from internal.cloud.instance.bundles import Bundles
 from internal.cloud.instance.domains import held
-from internal.cloud.instance.hindrances import look_ahead
 from internal.cloud.instance.order import Child, Object, kind_of
-from internal.cloud.instance.reading import read, read_written
+from internal.cloud.instance.reading import look_ahead, read, read_written
 from internal.cloud.instance.status import Facts, Hindrance, is_news, leaving, summarize
 from internal.cloud.instance.teardown import PROTECTED, is_protected, next_to_go, progress
 from internal.cloud.instance.walk import Walk

@@ -22,8 +22,7 @@ from ctrlruntime.resources.lost_fields import lost_fields
 from ctrlruntime.rollout import Waiting
 from internal.cloud.change_holds import is_deployed, window_hold
 from internal.cloud.instance.bundles import Bundles
-from internal.cloud.instance.hindrances import look_ahead
-from internal.cloud.instance.reading import read
+from internal.cloud.instance.reading import look_ahead, read
 from internal.cloud.instance.status import Hindrance
 from internal.cloud.labels import is_extracted, is_paused
 from internal.cloud.planning.walk import PlannedPatch, PlannedWalk
