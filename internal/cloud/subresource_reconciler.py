@@ -13,8 +13,8 @@ from ctrlruntime.resources import Control, Definitions
 from ctrlruntime.resources.revision import REVISION
 from ctrlruntime.rollout import ChangeHolds, NoHolds
 from internal.cloud.change_holds import is_deployed, window_hold
+from internal.cloud.instance.order import is_protected
 from internal.cloud.instance.reading import read
-from internal.cloud.instance.teardown import is_protected
 from internal.cloud.labels import (
     APPROVE_DELETION,
     DELETION_PROTECTION,

@@ -1,14 +1,20 @@
-"""Which subresource may be looked after now: those whose predecessors are done. Pure."""
+"""In which order subresources are looked after, and go: predecessors first, and in reverse. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from apis.cloud import TaskStatus
 from ctrlruntime.api import Resource
+from ctrlruntime.cache.entry import Entry
 from internal.cloud.subresource import Subresource
 
 Object = Resource[Any, TaskStatus]
+
+PROTECTED = (
+    "Deletion is held back, since spec.debug.enableDeletionProtection is on: set it to false to tear "
+    "everything down. Nothing of the instance was touched."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,3 +105,33 @@ def check_order(subresources: Sequence[Subresource[Any]]) -> None:
         if item.definition.name in seen.values():
             raise OrderError(f"two subresources have a task named {item.definition.name!r}")
         seen[kind] = item.definition.name
+
+
+def next_to_go(
+    subresources: Sequence[Subresource[Any]], present: Mapping[str, Sequence[Entry]]
+) -> tuple[Subresource[Any], Sequence[Entry]] | None:
+    """Return the last kind that is still there, with its objects; None once nothing is left.
+
+    Each kind is fully gone before the one before it is touched: alerts and invariants go before
+    the workload, the workload before what it runs on.
+    """
+    for subresource in reversed(subresources):
+        entries = present.get(kind_of(subresource), ())
+        if entries:
+            return subresource, entries
+    return None
+
+
+def is_protected(entry: Entry) -> bool:
+    """Whether an instance is protected from deletion: by default it is.
+
+    Read from the object as it stands, which may not be readable as its kind.
+    """
+    debug = (entry.field("spec") or {}).get("debug") or {}
+    return debug.get("enableDeletionProtection") is not False
+
+
+def teardown_progress(kind: str, said: str) -> str:
+    """One sentence on a teardown under way."""
+    told = f": {said.rstrip('.')}" if said else ""
+    return f"{kind} is being torn down, and what it runs on after it{told}."

@@ -19,10 +19,17 @@ from ctrlruntime.resources import Definitions, Owner
 from ctrlruntime.rollout import ChangeHolds, NoHolds, Waiting
 from internal.cloud.instance.bundles import Bundles
 from internal.cloud.instance.domains import held
-from internal.cloud.instance.order import Child, Object, kind_of
+from internal.cloud.instance.order import (
+    PROTECTED,
+    Child,
+    Object,
+    is_protected,
+    kind_of,
+    next_to_go,
+    teardown_progress,
+)
 from internal.cloud.instance.reading import look_ahead, read, read_written
 from internal.cloud.instance.status import Facts, Hindrance, is_news, leaving, summarize
-from internal.cloud.instance.teardown import PROTECTED, is_protected, next_to_go, progress
 from internal.cloud.instance.walk import Walk
 from internal.cloud.labels import (
     APPROVE_DELETION,
@@ -234,7 +241,7 @@ class InstanceReconciler:
 
     def _progress(self, subresource: Subresource[Any], owner: Owner) -> str:
         said = (item.status.message for item in self.walk.children.find(subresource, owner))
-        return progress(kind_of(subresource), next(filter(None, said), ""))
+        return teardown_progress(kind_of(subresource), next(filter(None, said), ""))
 
     async def _leave(self, instance: Instance, entry: Entry, message: str) -> None:
         status = leaving(instance.status, entry.generation, message, self.clock())
