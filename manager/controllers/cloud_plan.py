@@ -23,9 +23,13 @@ from ctrlruntime.rollout import Waiting
 from internal.cloud.instance.bundles import Bundles
 from internal.cloud.instance.domains import Domains
 from internal.cloud.labels import FIELD_MANAGER
-from internal.cloud.planning.instances import InstancePlanner
+from internal.cloud.planning.instances import (
+    InstancePlanner,
+    PlannedChildren,
+    PlannedPatch,
+    PlannedWalk,
+)
 from internal.cloud.planning.rollouts import RolloutPlanner
-from internal.cloud.planning.walk import PlannedChildren, PlannedPatch, PlannedWalk
 from internal.cloud.rollouts.strategy import InvalidRollout
 from internal.cloud.subresources import SUBRESOURCES
 from internal.operations.freezes import SystemFreezes
