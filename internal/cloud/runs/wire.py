@@ -1,11 +1,39 @@
-"""The input of a run as JSON: the same bytes for every provider."""
+"""What a run is given: the variables that name its files, and its input as JSON, the same for every provider."""
+
+from typing import Final
 
 import msgspec
 import orjson
 
 from internal.cloud.runs.provider import RunInput
 
-__all__ = ["BadInput", "decode_input", "encode_input"]
+__all__ = [
+    "FOLDER",
+    "INPUT",
+    "LIMIT",
+    "PLAIN",
+    "RESULT",
+    "SEAL_KEY",
+    "SECRETS",
+    "BadInput",
+    "decode_input",
+    "encode_input",
+]
+
+INPUT: Final = "TASK_INPUT"
+"""File with the input, JSON."""
+SECRETS: Final = "TASK_SECRETS"
+"""Folder with a file `<secret>/<key>` for each key that the task may read."""
+RESULT: Final = "TASK_RESULT"
+"""File that gets the report, JSON; also while the task is under way."""
+LIMIT: Final = "TASK_RESULT_LIMIT"
+"""Bytes that the report may have; 4096 without it."""
+SEAL_KEY: Final = "TASK_SEAL_KEY"
+"""File with the key that secret outputs are sealed with."""
+PLAIN: Final = "TASK_PLAIN_VARIABLES"
+"""Names of variables that hold no secret, separated by commas; set where others do."""
+FOLDER: Final = "TASK_FOLDER"
+"""Folder in which the task may write; the system's temporary folder without it."""
 
 
 class BadInput(ValueError):

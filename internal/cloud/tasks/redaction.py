@@ -5,7 +5,7 @@ from typing import Final, TextIO
 
 import orjson
 
-from internal.cloud.runs import env_vars
+from internal.cloud.runs import wire
 
 __all__ = ["RedactedStream", "Redaction", "secret_values"]
 
@@ -25,9 +25,9 @@ def secret_values(environment: Mapping[str, str]) -> list[str]:
     Where there are any, the provider names all the others in TASK_PLAIN_VARIABLES; what is neither
     among them nor set by the system counts as secret.
     """
-    if env_vars.PLAIN not in environment:
+    if wire.PLAIN not in environment:
         return []
-    plain = set(environment[env_vars.PLAIN].split(","))
+    plain = set(environment[wire.PLAIN].split(","))
     return [
         value
         for name, value in environment.items()

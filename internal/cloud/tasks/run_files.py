@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apis.references import SecretKeyRef
-from internal.cloud.runs import RunInput, env_vars
+from internal.cloud.runs import RunInput, wire
 from internal.cloud.runs.report import LIMIT, Report, encode_report
 from internal.cloud.runs.wire import BadInput, decode_input
 from internal.cloud.tasks.task import TaskRejected
@@ -17,7 +17,7 @@ _SHORTEST_LIMIT = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workplace:
-    """See :mod:`internal.cloud.runs.env_vars`."""
+    """See :mod:`internal.cloud.runs.wire`."""
 
     input: Path
     result: Path
@@ -33,19 +33,19 @@ class Workplace:
         def path(name: str) -> Path | None:
             return Path(environment[name]) if environment.get(name) else None
 
-        given, result = path(env_vars.INPUT), path(env_vars.RESULT)
+        given, result = path(wire.INPUT), path(wire.RESULT)
         if given is None or result is None:
             raise BadInput(
-                f"a task is run by the manager, which names its input in ${env_vars.INPUT} and "
-                f"the file for its result in ${env_vars.RESULT}; to try one by hand, set both"
+                f"a task is run by the manager, which names its input in ${wire.INPUT} and "
+                f"the file for its result in ${wire.RESULT}; to try one by hand, set both"
             )
         return cls(
             input=given,
             result=result,
-            secrets=path(env_vars.SECRETS),
-            seal_key=path(env_vars.SEAL_KEY),
-            folder=path(env_vars.FOLDER),
-            limit=_limit(environment.get(env_vars.LIMIT, "")),
+            secrets=path(wire.SECRETS),
+            seal_key=path(wire.SEAL_KEY),
+            folder=path(wire.FOLDER),
+            limit=_limit(environment.get(wire.LIMIT, "")),
         )
 
     def read_input(self, task: str) -> RunInput:
@@ -85,7 +85,7 @@ class Workplace:
     def read_seal_key(self) -> str:
         """Raise LookupError if the run has none."""
         if self.seal_key is None:
-            raise LookupError(f"there is no key for secret outputs (${env_vars.SEAL_KEY})")
+            raise LookupError(f"there is no key for secret outputs (${wire.SEAL_KEY})")
         return self.seal_key.read_text().strip()
 
     def write(self, report: Report) -> None:
@@ -101,7 +101,7 @@ def _limit(text: str) -> int:
         return LIMIT
     if not text.isdecimal() or int(text) < _SHORTEST_LIMIT:
         raise BadInput(
-            f"${env_vars.LIMIT} is {text!r}; it is a number of bytes, {_SHORTEST_LIMIT} or more"
+            f"${wire.LIMIT} is {text!r}; it is a number of bytes, {_SHORTEST_LIMIT} or more"
         )
     return int(text)
 

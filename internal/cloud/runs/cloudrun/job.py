@@ -5,7 +5,7 @@ import re
 from typing import Any, Final
 
 from internal.cloud import labels as label_keys
-from internal.cloud.runs import env_vars
+from internal.cloud.runs import wire
 from internal.cloud.runs.cloudrun.files import INPUT, RESULT, SEAL_KEY, SECRETS
 from internal.cloud.runs.cloudrun.options import CloudRunOptions
 from internal.cloud.runs.provider import RunOwner, RunRefused, RunRequest
@@ -73,10 +73,10 @@ def job_of(request: RunRequest, options: CloudRunOptions) -> dict[str, Any]:
 def _container(request: RunRequest, options: CloudRunOptions) -> dict[str, Any]:
     folder = f"{_PLACE}/{request.run_id}"
     environment = {
-        env_vars.INPUT: f"{folder}/{INPUT}",
-        env_vars.SEAL_KEY: f"{folder}/{SEAL_KEY}",
-        env_vars.SECRETS: f"{folder}/{SECRETS}",
-        env_vars.RESULT: f"{folder}/{RESULT}",
+        wire.INPUT: f"{folder}/{INPUT}",
+        wire.SEAL_KEY: f"{folder}/{SEAL_KEY}",
+        wire.SECRETS: f"{folder}/{SECRETS}",
+        wire.RESULT: f"{folder}/{RESULT}",
         **options.environment,
     }
     container: dict[str, Any] = {

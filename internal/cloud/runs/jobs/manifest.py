@@ -9,7 +9,7 @@ from typing import Final
 
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from internal.cloud import labels as label_keys
-from internal.cloud.runs import env_vars
+from internal.cloud.runs import wire
 from internal.cloud.runs.provider import RunOwner, RunRequest
 
 __all__ = [
@@ -239,17 +239,17 @@ def _pod(request: RunRequest, options: JobOptions) -> Manifest:
 
 def _container(request: RunRequest, options: JobOptions) -> Manifest:
     environment = {
-        env_vars.INPUT: f"{_PLACE}/input/{INPUT_KEY}",
-        env_vars.SEAL_KEY: f"{_PLACE}/input/{SEAL_KEY}",
-        env_vars.SECRETS: f"{_PLACE}/secrets",
-        env_vars.FOLDER: f"{_PLACE}/work",
-        env_vars.RESULT: _MESSAGE,
+        wire.INPUT: f"{_PLACE}/input/{INPUT_KEY}",
+        wire.SEAL_KEY: f"{_PLACE}/input/{SEAL_KEY}",
+        wire.SECRETS: f"{_PLACE}/secrets",
+        wire.FOLDER: f"{_PLACE}/work",
+        wire.RESULT: _MESSAGE,
         "HOME": f"{_PLACE}/work",
         "TMPDIR": f"{_PLACE}/work",
         **options.environment,
     }
     if options.environment_from:
-        environment[env_vars.PLAIN] = ",".join(sorted(environment))
+        environment[wire.PLAIN] = ",".join(sorted(environment))
     mounts: list[Manifest] = [
         {"name": "input", "mountPath": f"{_PLACE}/input", "readOnly": True},
         {"name": "work", "mountPath": f"{_PLACE}/work"},

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import internal
-from internal.cloud.runs import env_vars
+from internal.cloud.runs import wire
 from internal.cloud.runs.ending import Ending, ending_of
 from internal.cloud.runs.local import supervisor
 from internal.cloud.runs.local.ending import EndWatch
@@ -170,18 +170,18 @@ class LocalRuns:
     def _plan(self, request: RunRequest, folder: RunFolder) -> Plan:
         path = folder.path
         files = {
-            env_vars.INPUT: INPUT,
-            env_vars.SECRETS: SECRETS,
-            env_vars.RESULT: RESULT,
-            env_vars.SEAL_KEY: SEAL_KEY,
-            env_vars.FOLDER: WORK,
+            wire.INPUT: INPUT,
+            wire.SECRETS: SECRETS,
+            wire.RESULT: RESULT,
+            wire.SEAL_KEY: SEAL_KEY,
+            wire.FOLDER: WORK,
         }
         environment = {name: os.environ[name] for name in INHERITED if name in os.environ}
         environment["PYTHONPATH"] = _python_path(environment.get("PYTHONPATH", ""))
         environment |= dict(self._options.environment)
         file = self._options.environment_file
         if file is not None:
-            environment[env_vars.PLAIN] = ",".join(sorted(environment))
+            environment[wire.PLAIN] = ",".join(sorted(environment))
         environment |= {name: str(path / place) for name, place in files.items()}
         environment[supervisor.MARK] = str(path)
         return Plan(

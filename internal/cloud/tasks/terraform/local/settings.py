@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from apis.cloud import EnvironmentFrom
 from internal.cloud.keys import instance_key
-from internal.cloud.runs import env_vars
+from internal.cloud.runs import wire
 from internal.cloud.tasks.task import TaskRejected
 
 STATE_DIR: Final = "TERRAFORM_STATE_DIR"
@@ -17,7 +17,7 @@ STATE_DIR: Final = "TERRAFORM_STATE_DIR"
 STATE_NAMESPACE: Final = "TERRAFORM_STATE_NAMESPACE"
 """Namespace in which states are kept as Secrets, by Terraform's backend `kubernetes`."""
 BINARIES: Final = ("terraform", "tofu")
-_OWN: Final = frozenset(getattr(env_vars, name) for name in env_vars.__all__)
+_OWN: Final = frozenset(getattr(wire, name) for name in wire.__all__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
