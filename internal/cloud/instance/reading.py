@@ -14,6 +14,9 @@ from internal.cloud.instance.bundles import BundleMissing, Bundles
 from internal.cloud.instance.status import Hindrance
 from internal.cloud.release_assignment import with_assigned_version
 
+LONGEST_NAME: Final = 63
+"""An instance's name is the value of a label."""
+
 
 def read(entry: Entry) -> tuple[Instance, Hindrance | None]:
     """Return the instance in the version that counts; see `read_written` for the rest."""
@@ -39,10 +42,6 @@ def _describe(error: ValidationError) -> str:
     found = error.errors(include_input=False, include_url=False, include_context=False)
     places = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in found[:5]]
     return shorten(f"The instance cannot be read: {'; '.join(places)}")
-
-
-LONGEST_NAME: Final = 63
-"""An instance's name is the value of a label."""
 
 
 def look_ahead(
