@@ -1,5 +1,6 @@
-"""The folder of a local run: everything that is known of it, in files, and the lock that tells if it lives."""
+"""The folder of a local run: what is known of it, in files, and the lock and pipe that tell if it lives."""
 
+import asyncio
 import contextlib
 import fcntl
 import os
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -20,7 +21,7 @@ import orjson
 from internal.cloud.runs.local import supervisor
 from internal.cloud.runs.provider import RunOwner
 
-__all__ = ["Outcome", "Plan", "RunFolder", "is_name"]
+__all__ = ["EndWatch", "Outcome", "Plan", "RunFolder", "is_name"]
 
 RESULT: Final = "result"
 INPUT: Final = "input.json"
@@ -34,6 +35,7 @@ _PAUSE: Final = 0.01
 
 
 T = TypeVar("T")
+_AGAIN = 0.05
 
 
 def is_name(text: str) -> bool:
@@ -247,3 +249,40 @@ def _read(path: Path, kind: type[T]) -> T | None:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+class EndWatch:
+    """Calls `over` once, on this loop, when no process of the run is left."""
+
+    def __init__(self, folder: RunFolder, over: Callable[[], None]) -> None:
+        self._folder = folder
+        self._over = over
+        self._loop = asyncio.get_running_loop()
+        self._later: asyncio.TimerHandle | None = None
+        self._pipe: int | None = self._open()
+        if self._pipe is not None:
+            self._loop.add_reader(self._pipe, self._look)
+        if self._pipe is None or not folder.is_alive():  # the pipe of one that is over stays silent
+            self._later = self._loop.call_later(0, self._look)
+
+    def close(self) -> None:
+        """Report nothing from now on."""
+        if self._later is not None:
+            self._later.cancel()
+        if self._pipe is not None:
+            self._loop.remove_reader(self._pipe)
+            os.close(self._pipe)
+            self._pipe = None
+
+    def _open(self) -> int | None:
+        try:
+            return os.open(self._folder.path / supervisor.ALIVE, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError:
+            return None
+
+    def _look(self) -> None:
+        self.close()
+        if self._folder.is_alive():  # pipe and lock are let go one after the other
+            self._later = self._loop.call_later(_AGAIN, self._look)
+            return
+        self._over()

@@ -14,15 +14,14 @@ from typing import Final
 
 import internal
 from internal.cloud.runs import wire
-from internal.cloud.runs.ending import Ending, ending_of
 from internal.cloud.runs.local import supervisor
-from internal.cloud.runs.local.ending import EndWatch
 from internal.cloud.runs.local.folder import (
     INPUT,
     RESULT,
     SEAL_KEY,
     SECRETS,
     WORK,
+    EndWatch,
     Outcome,
     Plan,
     RunFolder,
@@ -36,7 +35,7 @@ from internal.cloud.runs.provider import (
     RunRequest,
     RunState,
 )
-from internal.cloud.runs.report import BadReport, decode_report
+from internal.cloud.runs.report import BadReport, Ending, decode_report, ending_of
 from internal.cloud.runs.sealing import CannotOpen, new_key, open_sealed
 from internal.cloud.runs.secrets import SecretReader, read_keys
 from internal.cloud.runs.wire import BadInput, encode_input
