@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from internal.cloud.runs import RunState
-from internal.cloud.runs.ending import ending_of
 from internal.cloud.runs.report import (
     LIMIT,
     BadReport,
@@ -16,6 +15,7 @@ from internal.cloud.runs.report import (
     ReportTooLong,
     decode_report,
     encode_report,
+    ending_of,
 )
 from internal.cloud.runs.sealing import CannotOpen, new_key, open_sealed, seal
 

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from internal.cloud.runs.ending import Ending, Unseal, ending_of
 from internal.cloud.runs.provider import Run, RunState
-from internal.cloud.runs.report import BadReport, Report, decode_report
+from internal.cloud.runs.report import BadReport, Ending, Report, Unseal, decode_report, ending_of
 
 __all__ = ["Seen", "is_over", "run_of"]
 

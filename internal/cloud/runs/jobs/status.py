@@ -7,10 +7,9 @@ from typing import Any, Final
 
 from ctrlruntime.api.kinds import Manifest
 from internal.cloud import labels as label_keys
-from internal.cloud.runs.ending import Ending, Unseal, ending_of
 from internal.cloud.runs.jobs.manifest import CONTAINER
 from internal.cloud.runs.provider import Run, RunState
-from internal.cloud.runs.report import BadReport, Report, decode_report
+from internal.cloud.runs.report import BadReport, Ending, Report, Unseal, decode_report, ending_of
 
 __all__ = ["finished_by_now", "is_over", "is_sealed", "run_of"]
 
