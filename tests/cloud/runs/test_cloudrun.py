@@ -20,8 +20,7 @@ from internal.cloud.runs.cloudrun import (
     CloudRunRuns,
     metadata_token,
 )
-from internal.cloud.runs.cloudrun.job import job_of
-from internal.cloud.runs.cloudrun.status import Seen, run_of
+from internal.cloud.runs.cloudrun.job import Seen, job_of, run_of
 from tests.cloud.runs.benches import CloudRunBench, cloud_run, owner_of, request_of
 from tests.cloud.runs.test_contract import RUN, carried_out, ended, gone
 from tests.cloud.servers.cloudrun import CloudServer

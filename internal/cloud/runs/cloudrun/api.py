@@ -1,9 +1,11 @@
-"""Requests to Google's APIs: a token, JSON, and errors by their status."""
+"""Requests to Google's APIs: where, with which token, for the files of runs in a bucket, and their errors."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import quote
 
 import aiohttp
 import orjson
@@ -15,14 +17,59 @@ if TYPE_CHECKING:
     from aiohttp.client_reqrep import ClientResponse
     from aiohttp.connector import Connection
 
-__all__ = ["CloudAPI", "CloudError", "TokenSource", "metadata_token"]
+__all__ = [
+    "INPUT",
+    "RESULT",
+    "SEAL_KEY",
+    "SECRETS",
+    "BucketFiles",
+    "CloudAPI",
+    "CloudError",
+    "CloudRunOptions",
+    "TokenSource",
+    "metadata_token",
+]
 
 TokenSource: TypeAlias = Callable[[], Awaitable[str]]
 """An OAuth access token for the scope `cloud-platform`; asked before every request."""
-
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=60, sock_connect=10)
 _METADATA: Final = "http://metadata.google.internal"
 _TOKEN_PATH: Final = "/computeMetadata/v1/instance/service-accounts/default/token"  # noqa: S105
+INPUT: Final = "input.json"
+SEAL_KEY: Final = "seal-key"
+SECRETS: Final = "secrets"
+RESULT: Final = "result"
+_NOT_FOUND: Final = 404
+_PRECONDITION_FAILED: Final = 412
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudRunOptions:
+    """One project and location, and one bucket that only the manager and its tasks may read."""
+
+    project: str
+    location: str
+    bucket: str
+    """Cloud Storage bucket in which runs find their input and leave their result."""
+    image: str
+    service_account: str = ""
+    """Email address of the account that tasks run as, with `roles/storage.objectUser` on the bucket."""
+    command: Sequence[str] = ()
+    """The program; empty for the image's own entrypoint."""
+    arguments: Sequence[str] = ("task", "run")
+    """Before the name of the task."""
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    limits: Mapping[str, str] = field(default_factory=dict)
+    """Of the container: cpu and memory."""
+    grace: float = 30.0
+    """Seconds that `delete` waits for a run that it cancelled."""
+    run_url: str = "https://run.googleapis.com"
+    storage_url: str = "https://storage.googleapis.com"
+
+    @property
+    def parent(self) -> str:
+        """Where the jobs are."""
+        return f"projects/{self.project}/locations/{self.location}"
 
 
 class CloudError(Exception):
@@ -155,3 +202,58 @@ def fenced(fence: Fence) -> type[aiohttp.ClientRequest]:
             await super().write_bytes(writer, conn, content_length)
 
     return FencedRequest
+
+
+class BucketFiles:
+    """A folder for each run: `<run id>/<file>`."""
+
+    def __init__(self, api: CloudAPI, options: CloudRunOptions) -> None:
+        self._api = api
+        bucket = quote(options.bucket, safe="")
+        self._objects = f"{options.storage_url}/storage/v1/b/{bucket}/o"
+        self._uploads = f"{options.storage_url}/upload/storage/v1/b/{bucket}/o"
+
+    async def make(self, run_id: str, files: Mapping[str, bytes]) -> None:
+        """Write a file, unless it is there already."""
+        for name, data in files.items():
+            params = {"uploadType": "media", "name": f"{run_id}/{name}", "ifGenerationMatch": "0"}
+            try:
+                await self._api.send(
+                    "POST",
+                    self._uploads,
+                    params=params,
+                    data=data,
+                    content_type="application/octet-stream",
+                )
+            except CloudError as error:
+                if error.status != _PRECONDITION_FAILED:
+                    raise
+
+    async def read(self, run_id: str, name: str) -> bytes:
+        """Empty if it is not there."""
+        try:
+            return await self._api.send(
+                "GET", self._object(f"{run_id}/{name}"), params={"alt": "media"}
+            )
+        except CloudError as error:
+            if error.status == _NOT_FOUND:
+                return b""
+            raise
+
+    async def remove(self, run_id: str) -> None:
+        """Every file of the run."""
+        params = {"prefix": f"{run_id}/", "fields": "items/name,nextPageToken"}
+        while True:
+            page = await self._api.json("GET", self._objects, params=params)
+            for item in page.get("items", []):
+                try:
+                    await self._api.send("DELETE", self._object(item["name"]))
+                except CloudError as error:
+                    if error.status != _NOT_FOUND:
+                        raise
+            if not page.get("nextPageToken"):
+                return
+            params["pageToken"] = page["nextPageToken"]
+
+    def _object(self, name: str) -> str:
+        return f"{self._objects}/{quote(name, safe='')}"

@@ -5,11 +5,26 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from ctrlruntime.client.fence import Fence
-from internal.cloud.runs.cloudrun.api import CloudAPI, CloudError, TokenSource
-from internal.cloud.runs.cloudrun.files import INPUT, RESULT, SEAL_KEY, SECRETS, BucketFiles
-from internal.cloud.runs.cloudrun.job import OWNER_LABEL, check, is_ours, job_of
-from internal.cloud.runs.cloudrun.options import CloudRunOptions
-from internal.cloud.runs.cloudrun.status import Seen, is_over, run_of
+from internal.cloud.runs.cloudrun.api import (
+    INPUT,
+    RESULT,
+    SEAL_KEY,
+    SECRETS,
+    BucketFiles,
+    CloudAPI,
+    CloudError,
+    CloudRunOptions,
+    TokenSource,
+)
+from internal.cloud.runs.cloudrun.job import (
+    OWNER_LABEL,
+    Seen,
+    check,
+    is_ours,
+    is_over,
+    job_of,
+    run_of,
+)
 from internal.cloud.runs.provider import Run, RunName, RunOwner, RunRefused, RunRequest
 from internal.cloud.runs.sealing import CannotOpen, new_key, open_sealed
 from internal.cloud.runs.secrets import SecretReader, read_keys
