@@ -11,7 +11,7 @@ from manager.controllers.cloud_options import CloudOptions, RunsOptions
 from manager.flags import LateHelp, with_options
 
 if TYPE_CHECKING:
-    from internal.cloud.tasks.definition import TaskDefinition
+    from internal.cloud.tasks.task import TaskDefinition
 
 Command = Callable[..., Any]
 

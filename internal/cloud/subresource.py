@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from apis.cloud import Instance, TaskStatus
 from apis.references import SecretKeyRef
 from ctrlruntime.api import ApiModel, Resource
-from internal.cloud.tasks.definition import TaskDefinition
+from internal.cloud.tasks.task import TaskDefinition
 
 R = TypeVar("R", bound=Resource[Any, TaskStatus])
 

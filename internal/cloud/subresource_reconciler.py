@@ -29,7 +29,7 @@ from internal.cloud.taskdriver.context import Hold, Leaving
 from internal.cloud.taskdriver.inputs import instance_name, instance_reference, spec_revision, typed
 from internal.cloud.taskdriver.record import is_live, owner_of
 from internal.cloud.taskdriver.writes import keep_outputs_metadata
-from internal.cloud.tasks.definition import TaskDefinition
+from internal.cloud.tasks.task import TaskDefinition
 
 R = TypeVar("R", bound=Resource[Any, TaskStatus])
 

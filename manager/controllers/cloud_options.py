@@ -12,7 +12,7 @@ from internal.cloud.pace import Pace
 if TYPE_CHECKING:
     from ctrlruntime.controller.permissions import Permission
     from internal.cloud.subresource import Subresource
-    from internal.cloud.tasks.definition import TaskDefinition
+    from internal.cloud.tasks.task import TaskDefinition
 
 Provider = Literal["local", "jobs", "cloudrun"]
 

@@ -21,8 +21,8 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.envtest import Environment
 from ctrlruntime.generate.discovery import find_kinds, load
 from internal.cloud.subresources import SUBRESOURCES
-from internal.cloud.tasks.definition import Concurrency, Retries, TaskDefinition
 from internal.cloud.tasks.settings import LiveDefinitions, SettingsError, parse_settings
+from internal.cloud.tasks.task import Concurrency, Retries, TaskDefinition
 from manager.cli import main
 from manager.cloud_flags import cloud_options, take_cloud_options
 from manager.controllers.task_settings import SettingsFile

@@ -6,7 +6,7 @@ from typing import Protocol, TypeAlias
 
 from apis.cloud import Waiting
 from internal.cloud.runs import RunOwner
-from internal.cloud.tasks.definition import Concurrency
+from internal.cloud.tasks.task import Concurrency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from internal.cloud.runs import RunOwner
 from internal.cloud.subresource import Subresource
 from internal.cloud.taskdriver.inputs import instance_name, trusted, typed
 from internal.cloud.taskdriver.record import LIVE, is_live, owner_of
-from internal.cloud.tasks.definition import TaskDefinition
+from internal.cloud.tasks.task import TaskDefinition
 
 
 def _own_definition(subresource: Subresource[Any]) -> TaskDefinition:

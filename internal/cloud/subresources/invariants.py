@@ -7,7 +7,7 @@ from apis.references import SecretKeyRef
 from internal.cloud.subresource import Subresource, Upstream
 from internal.cloud.subresources.domains import primary_domain
 from internal.cloud.subresources.secrets import of_requests, requests_of_invariants, unique
-from internal.cloud.tasks.definition import Concurrency, Supersede, TaskDefinition
+from internal.cloud.tasks.task import Concurrency, Supersede, TaskDefinition
 
 DEFINITION: Final = TaskDefinition(
     name="invariants",

@@ -10,7 +10,7 @@ from apis.cloud import Instance, InstanceKubernetesPVC, InstanceKubernetesPVCSpe
 from apis.references import SecretKeyRef
 from internal.cloud.subresource import Subresource, Upstream
 from internal.cloud.subresources.secrets import of_cluster, of_requests, unique
-from internal.cloud.tasks.definition import Concurrency, Retries, Supersede, TaskDefinition
+from internal.cloud.tasks.task import Concurrency, Retries, Supersede, TaskDefinition
 
 FULLEST: Final = "fullest"
 """Output of a look: how full the fullest claim is, in per cent."""

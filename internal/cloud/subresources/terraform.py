@@ -8,7 +8,7 @@ from internal.cloud.labels import CLOUDSQL_MODE, CMEK_ALGORITHM, ENABLE_CMEK
 from internal.cloud.leases import LEASE_FEATURES
 from internal.cloud.subresource import Subresource, Upstream
 from internal.cloud.subresources.domains import platform_domain
-from internal.cloud.tasks.definition import Concurrency, Supersede, TaskDefinition
+from internal.cloud.tasks.task import Concurrency, Supersede, TaskDefinition
 
 DEFINITION: Final = TaskDefinition(
     name="terraform",

@@ -12,7 +12,7 @@ from internal.cloud.subresources.secrets import (
     requests_of_upgrade,
     unique,
 )
-from internal.cloud.tasks.definition import Concurrency, Retries, Supersede, TaskDefinition
+from internal.cloud.tasks.task import Concurrency, Retries, Supersede, TaskDefinition
 
 DEFINITION: Final = TaskDefinition(
     name="upgrade",

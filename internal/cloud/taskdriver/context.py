@@ -11,7 +11,7 @@ from internal.cloud.pace import Pace
 from internal.cloud.runs import RunName, RunOwner
 from internal.cloud.taskdriver.inputs import Inputs
 from internal.cloud.taskdriver.record import Identity, Slot, slot_at
-from internal.cloud.tasks.definition import TaskDefinition
+from internal.cloud.tasks.task import TaskDefinition
 
 
 class Leaving(StrEnum):

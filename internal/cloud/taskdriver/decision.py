@@ -34,7 +34,7 @@ from internal.cloud.taskdriver.scheduling import (
     next_run,
 )
 from internal.cloud.taskdriver.summary import next_look, refreshed, waiting_message
-from internal.cloud.tasks.definition import Supersede
+from internal.cloud.tasks.task import Supersede
 
 SEARCHED = 64
 """Attempts at the current inputs that are looked for among runs without a record."""

@@ -53,7 +53,7 @@ from internal.cloud.taskdriver.writes import (
     remove_finalizer,
     write_status,
 )
-from internal.cloud.tasks.definition import Supersede, TaskDefinition
+from internal.cloud.tasks.task import Supersede, TaskDefinition
 
 R = TypeVar("R", bound=Resource[Any, TaskStatus])
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from ctrlruntime.resources.revision import canonical, revision
 from internal.cloud.labels import CONTROL, INSTANCE
 from internal.cloud.runs import RunOwner
 from internal.cloud.taskdriver.record import CONDITIONS, is_live, is_named_rightly
-from internal.cloud.tasks.definition import TaskDefinition
+from internal.cloud.tasks.task import TaskDefinition
 
 R = TypeVar("R", bound=Resource[Any, TaskStatus])
 

@@ -22,7 +22,7 @@ from apis.cloud import (
 from ctrlruntime.api import Resource, format_time, parse_time
 from ctrlruntime.resources.revision import canonical
 from internal.cloud.runs import Run, RunName, RunOwner, RunState
-from internal.cloud.tasks.definition import Retries
+from internal.cloud.tasks.task import Retries
 
 
 def owner_of(resource: Resource[Any, TaskStatus]) -> RunOwner:

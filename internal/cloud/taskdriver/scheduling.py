@@ -15,7 +15,7 @@ from internal.cloud.taskdriver.context import (
 )
 from internal.cloud.taskdriver.inputs import is_carried_out, is_fulfilled
 from internal.cloud.taskdriver.record import Identity, covers, last_attempt, retry_time, tries_of
-from internal.cloud.tasks.definition import Supersede
+from internal.cloud.tasks.task import Supersede
 
 
 def next_run(s: Situation, status: TaskStatus, *, made_something: bool = False) -> Next:

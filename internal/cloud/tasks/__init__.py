@@ -1,7 +1,16 @@
 """Tasks: the work itself."""
 
-from .definition import Concurrency, Retries, Supersede, TaskDefinition
-from .task import Task, TaskContext, TaskError, TaskRejected, TaskResult
+from .task import (
+    Concurrency,
+    Retries,
+    Supersede,
+    Task,
+    TaskContext,
+    TaskDefinition,
+    TaskError,
+    TaskRejected,
+    TaskResult,
+)
 
 __all__ = [
     "Concurrency",

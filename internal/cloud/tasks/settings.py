@@ -8,7 +8,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
-from internal.cloud.tasks.definition import Retries, TaskDefinition
+from internal.cloud.tasks.task import Retries, TaskDefinition
 
 _Count = Annotated[int, Field(ge=0, le=100_000)]
 _Seconds = Annotated[float, Field(gt=0, le=7 * 24 * 3600)]

@@ -10,7 +10,7 @@ import pytest
 from apis.cloud import Waiting, WaitingReason
 from internal.cloud.concurrency import Claim, ConcurrencyLimiter, Denial, Granted
 from internal.cloud.runs import RunOwner
-from internal.cloud.tasks.definition import Concurrency
+from internal.cloud.tasks.task import Concurrency
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 KINDS = {"terraform": "InstanceTerraform", "kubernetes": "InstanceKubernetes"}

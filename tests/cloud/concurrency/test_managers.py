@@ -16,7 +16,7 @@ from internal.cloud.concurrency import ConcurrencyLimiter
 from internal.cloud.concurrency.rebuild import LedgerKeeper
 from internal.cloud.runs import RunState
 from internal.cloud.subresource import Subresource
-from internal.cloud.tasks.definition import Concurrency, Retries, Supersede
+from internal.cloud.tasks.task import Concurrency, Retries, Supersede
 from tests.cloud.taskdriver.fake_provider import Lost
 from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, Life, World, run_of
 

@@ -18,7 +18,7 @@ from internal.cloud.concurrency import ConcurrencyLimiter
 from internal.cloud.concurrency.rebuild import LedgerKeeper
 from internal.cloud.runs import RunOwner, RunState
 from internal.cloud.subresource import Subresource
-from internal.cloud.tasks.definition import Concurrency
+from internal.cloud.tasks.task import Concurrency
 from tests.cloud.taskdriver.fake_provider import Lost
 from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, Life, World, run_of
 

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 
 from internal.cloud.concurrency import Claim, ConcurrencyLimiter, Denial
 from internal.cloud.runs import RunOwner
-from internal.cloud.tasks.definition import Concurrency
+from internal.cloud.tasks.task import Concurrency
 
 INSTANCES = 4
 LIMITS = {

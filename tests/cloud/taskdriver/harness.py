@@ -29,7 +29,7 @@ from internal.cloud.concurrency import ConcurrencyLimiter
 from internal.cloud.labels import FIELD_MANAGER, RUNS_FINALIZER
 from internal.cloud.runs import RunOwner, RunState
 from internal.cloud.taskdriver import EnsureOptions, Progress, TaskMetrics, Tools, ensure
-from internal.cloud.tasks.definition import Retries, TaskDefinition
+from internal.cloud.tasks.task import Retries, TaskDefinition
 from tests.cloud.rbac import embedded
 from tests.cloud.taskdriver.fake_provider import Outside
 

@@ -15,7 +15,7 @@ from apis.cloud import InstanceTerraform
 from ctrlruntime.api import BUILTIN, GroupVersionKind
 from ctrlruntime.tracing import Tracing
 from internal.cloud.runs import RunState
-from internal.cloud.tasks.definition import Concurrency
+from internal.cloud.tasks.task import Concurrency
 from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, World, run_of
 
 EVENT = BUILTIN[GroupVersionKind("events.k8s.io", "v1", "Event")]

@@ -13,7 +13,7 @@ from ctrlruntime.api import BUILTIN, GroupVersionKind, is_condition_true
 from internal.cloud.labels import CLOUDSQL_MODE
 from internal.cloud.runs import RunState
 from internal.cloud.taskdriver import inputs_of, is_ready
-from internal.cloud.tasks.definition import Supersede
+from internal.cloud.tasks.task import Supersede
 from tests.cloud.taskdriver.fake_provider import Lost
 from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, World, run_of, states
 

@@ -10,7 +10,7 @@ from apis.cloud import InstanceTerraform, TaskOperation, TaskOutcome
 from internal.cloud.labels import CLOUDSQL_MODE, PAUSED, RETRY
 from internal.cloud.runs import RunState
 from internal.cloud.taskdriver.context import Leaving
-from internal.cloud.tasks.definition import Supersede, TaskDefinition
+from internal.cloud.tasks.task import Supersede, TaskDefinition
 from tests.cloud.taskdriver.fake_provider import Lost
 from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, World, run_of
 

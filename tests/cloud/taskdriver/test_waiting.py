@@ -11,7 +11,7 @@ from apis.cloud import Phase, TaskState, Waiting, WaitingReason
 from internal.cloud.concurrency import ConcurrencyLimiter
 from internal.cloud.runs import RunState
 from internal.cloud.taskdriver.summary import next_look, refreshed
-from internal.cloud.tasks.definition import Concurrency
+from internal.cloud.tasks.task import Concurrency
 from tests.cloud.taskdriver.fake_provider import Lost
 from tests.cloud.taskdriver.harness import PLAIN, Clock, World, run_of, states
 
