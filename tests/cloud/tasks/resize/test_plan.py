@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from internal.cloud.subresources.pvc import looks_apart
-from internal.cloud.tasks.resize.plan import Claim, Policy, Verdict, decide, written
+from internal.cloud.tasks.resize import Claim, Policy, Verdict, decide, written
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 GI = 1 << 30

@@ -14,8 +14,7 @@ from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.client import Client
 from ctrlruntime.envtest import Environment
 from internal.cloud.tasks import TaskError, TaskRejected, TaskResult
-from internal.cloud.tasks.resize import ResizeTask
-from internal.cloud.tasks.resize.task import RESIZED_AT
+from internal.cloud.tasks.resize import RESIZED_AT, ResizeTask
 from tests.cloud.servers.site import Say, Site
 from tests.cloud.tasks.kubeconfigs import inline
 from tests.cloud.tasks.workbench import Workbench
