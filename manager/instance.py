@@ -11,11 +11,21 @@ import click
 from apis.cloud import Instance, Phase
 from ctrlruntime.client.client import Client
 from ctrlruntime.controller.annotations import PAUSED as LIBRARY_PAUSED
-from internal.cloud.bulk import Change, Result, apply_version
+from internal.cloud.bulk import (
+    MONTHLY,
+    PATCH,
+    TYPES,
+    Change,
+    Result,
+    Wave,
+    apply_version,
+    place_of,
+    plan,
+    type_of,
+)
 from internal.cloud.labels import CONTROL_PLANE_MODE, PAUSED, RETRY
 from internal.cloud.release_assignment import version_that_counts
 from internal.cloud.subresource_requests import cancel_runs, request_runs
-from internal.cloud.waves import MONTHLY, PATCH, TYPES, Wave, place_of, plan, type_of
 from manager.cluster_flags import cluster_options, talk
 from manager.instance_logs import logs
 from manager.instance_views import describe, list_instances

@@ -11,7 +11,7 @@ import yaml
 
 from apis.cloud import Instance
 from ctrlruntime.client.client import Client
-from internal.cloud.waves import type_of
+from internal.cloud.bulk import type_of
 from manager.cluster_flags import cluster_options, talk
 from manager.summaries import summary_of
 from manager.tables import Column, output_option, print_rows

@@ -30,8 +30,8 @@ from ctrlruntime.envtest.proxy import Action
 from ctrlruntime.resources import readiness
 from ctrlruntime.resources.builder_changes import INPUTS
 from ctrlruntime.resources.ordinal import ORDINAL
+from internal.cloud.bulk import MONTHLY, TYPES
 from internal.cloud.subresources import SUBRESOURCES
-from internal.cloud.waves import MONTHLY, TYPES
 from internal.cosmos.workload.checksums import CONFIG_CHECKSUM
 from internal.fleet import hub
 from internal.tenancy import (

@@ -11,6 +11,7 @@ from apis.cloud import FleetRolloutSpec, Instance, Phase, ReleaseChannel, Rollou
 from ctrlruntime.api import find_condition
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.rollout import BadWindow, Change, Health, Member, Window, closed_window
+from internal.cloud.bulk import is_newer
 from internal.cloud.change_holds import windows_of_instance
 from internal.cloud.instance.reading import read_written
 from internal.cloud.instance.status import CHANGES_HELD, READY
@@ -21,7 +22,6 @@ from internal.cloud.release_assignment import (
     recorded_assignment,
     with_assigned_version,
 )
-from internal.cloud.waves import is_newer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from apis.cloud import Instance
 from ctrlruntime.rollout import Change, ChangeKind
+from internal.cloud.bulk import MONTHLY, PATCH, TYPES, is_newer, plan
 from internal.cloud.labels import RELEASE_ASSIGNMENT
 from internal.cloud.release_assignment import ReleaseAssignment, format_assignment
-from internal.cloud.waves import MONTHLY, PATCH, TYPES, is_newer, plan
 
 
 def instance(name: str, kind: str, version: str = "5.1.0", **more: Any) -> Instance:

@@ -9,8 +9,8 @@ import pytest
 
 from apis.cloud import FleetRolloutPhase
 from ctrlruntime.rollout import ChangeKind
+from internal.cloud.bulk import MONTHLY, PATCH
 from internal.cloud.rollouts.strategy import approval_digest, approve_wave
-from internal.cloud.waves import MONTHLY, PATCH
 from tests.cloud.rollouts.fleet import FleetSimulation, instances, sample
 
 COUNTS = {"internal": 10, "trial": 90, "production": 100}
