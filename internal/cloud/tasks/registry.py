@@ -38,7 +38,7 @@ def make_task(name: str, registry: Registry) -> Task:
 
 TASKS: Final[Registry] = MappingProxyType(
     {
-        "invariants": lazily("internal.cloud.tasks.invariants.task:InvariantsTask"),
+        "invariants": lazily("internal.cloud.tasks.invariants:InvariantsTask"),
         "kubernetes": lazily("internal.cloud.tasks.kubernetes:KubernetesTask"),
         "resize": lazily("internal.cloud.tasks.resize:ResizeTask"),
         "terraform": lazily("internal.cloud.tasks.terraform.task:TerraformTask"),

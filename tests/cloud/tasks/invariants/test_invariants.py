@@ -13,7 +13,7 @@ import structlog
 from apis.cloud import TaskOperation
 from internal.cloud.tasks import TaskError, TaskRejected, TaskResult
 from internal.cloud.tasks.http import RetryPolicy
-from internal.cloud.tasks.invariants.task import InvariantsTask
+from internal.cloud.tasks.invariants import InvariantsTask
 from tests.cloud.servers.site import Asked, Say, Site
 from tests.cloud.tasks.workbench import Workbench
 

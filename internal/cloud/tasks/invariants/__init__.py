@@ -1,1 +1,0 @@
-"""The task that makes true what has to be true of a running instance."""
