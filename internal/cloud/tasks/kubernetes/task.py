@@ -9,8 +9,7 @@ from internal.cloud.tasks.kubernetes.access import cluster, kubeconfig_ref
 from internal.cloud.tasks.kubernetes.applying import Applied
 from internal.cloud.tasks.kubernetes.documents import Document, ObjectRef
 from internal.cloud.tasks.kubernetes.rendering import Rendering, render
-from internal.cloud.tasks.kubernetes.rollout import Rollout
-from internal.cloud.tasks.kubernetes.waiting import PollOptions
+from internal.cloud.tasks.kubernetes.rollout import PollOptions, Rollout
 from internal.cloud.tasks.placeholders import Places
 from internal.cloud.tasks.task import TaskContext, TaskRejected, TaskResult
 
