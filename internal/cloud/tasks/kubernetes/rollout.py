@@ -14,22 +14,20 @@ from ctrlruntime.resources.readiness import Phase, assess
 from internal.cloud.tasks.kubernetes.applying import (
     AWAITED,
     FIELD_MANAGER,
-    Applied,
-    Located,
-    Objects,
-    rank,
-)
-from internal.cloud.tasks.kubernetes.documents import Document, ObjectRef
-from internal.cloud.tasks.kubernetes.inventory import (
     INVENTORY,
     OWNER,
     UPGRADES,
+    Applied,
+    Located,
+    Objects,
     annotations_of,
     decode,
     encode,
     former_label,
     inventory_name,
+    rank,
 )
+from internal.cloud.tasks.kubernetes.documents import Document, ObjectRef
 from internal.cloud.tasks.task import TaskError, TaskRejected
 
 _SHOWN = 3

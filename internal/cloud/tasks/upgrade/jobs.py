@@ -12,7 +12,7 @@ from ctrlruntime.client import Client
 from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
 from ctrlruntime.resources.readiness import Phase, assess
 from internal.cloud.keys import instance_key
-from internal.cloud.tasks.kubernetes.inventory import UPGRADES
+from internal.cloud.tasks.kubernetes.applying import UPGRADES
 from internal.cloud.tasks.placeholders import Places
 from internal.cloud.tasks.task import TaskError
 

@@ -21,8 +21,8 @@ from ctrlruntime.envtest import Environment
 from internal.cloud.keys import instance_key
 from internal.cloud.tasks import TaskError, TaskRejected, TaskResult
 from internal.cloud.tasks.kubernetes import KubernetesTask
-from internal.cloud.tasks.kubernetes.applying import FIELD_MANAGER
-from internal.cloud.tasks.kubernetes.inventory import (
+from internal.cloud.tasks.kubernetes.applying import (
+    FIELD_MANAGER,
     INVENTORY,
     OWNER,
     PRUNE,

@@ -19,7 +19,7 @@ from ctrlruntime.envtest import Environment
 from internal.cloud.keys import instance_key
 from internal.cloud.tasks import TaskError, TaskResult
 from internal.cloud.tasks.kubernetes import KubernetesTask
-from internal.cloud.tasks.kubernetes.inventory import UPGRADES
+from internal.cloud.tasks.kubernetes.applying import UPGRADES
 from internal.cloud.tasks.upgrade import UpgradeTask
 from tests.cloud.servers.site import Asked, Say, Site
 from tests.cloud.tasks.kubeconfigs import inline
