@@ -6,8 +6,7 @@ from typing import Any, Final
 from apis.cloud import GCP, GKEPool, InstanceTerraformSpec
 from internal.cloud.keys import instance_key
 from internal.cloud.tasks.task import TaskRejected
-from internal.cloud.tasks.terraform.inputs import annotated
-from internal.cloud.tasks.terraform.literals import literal, reference
+from internal.cloud.tasks.terraform.inputs import annotated, literal, reference
 
 SCOPES: Final = ("https://www.googleapis.com/auth/cloud-platform",)
 """What Google recommends for nodes: access is then a matter of the service account's roles."""

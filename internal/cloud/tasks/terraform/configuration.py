@@ -12,8 +12,7 @@ import orjson
 from apis.cloud import InstanceTerraformSpec, TerraformModule
 from internal.cloud.tasks.task import TaskRejected
 from internal.cloud.tasks.terraform.clusters import PROVIDER, clusters
-from internal.cloud.tasks.terraform.inputs import module_inputs
-from internal.cloud.tasks.terraform.literals import literal, reference
+from internal.cloud.tasks.terraform.inputs import literal, module_inputs, reference
 
 FILE: Final = "main.tf.json"
 LEAST_VERSION: Final = ">= 1.3.0"

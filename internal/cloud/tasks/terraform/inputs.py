@@ -1,6 +1,6 @@
-"""What of an instance its Terraform module receives."""
+"""What of an instance its Terraform module receives, and how Terraform takes it word for word."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from apis.cloud import InstanceTerraformSpec
@@ -13,6 +13,26 @@ RESERVED: Final = frozenset(
 """Names that mean something else in a module block, or may one day.
 https://developer.hashicorp.com/terraform/language/values/variables, Declaring an Input Variable."""
 _MODES: Final = ("blueOnly", "bluePrimary", "greenOnly", "greenPrimary")
+
+
+def literal(value: Any) -> Any:
+    """Return the value so that Terraform takes it word for word: no text, and no key, is interpolated.
+
+    https://developer.hashicorp.com/terraform/language/syntax/json, Expression Mapping: texts are parsed
+    as templates, names of properties too.
+    """
+    if isinstance(value, str):
+        return value.replace("${", "$${").replace("%{", "%%{")
+    if isinstance(value, Mapping):
+        return {literal(key): literal(each) for key, each in value.items()}
+    if isinstance(value, Sequence):
+        return [literal(each) for each in value]
+    return value
+
+
+def reference(path: str) -> str:
+    """Return an expression that is evaluated."""
+    return f"${{{path}}}"
 
 
 def module_inputs(

@@ -14,8 +14,8 @@ from apis.cloud import InstanceTerraformSpec
 from internal.cloud.labels import CLOUDSQL_MODE, CMEK_ALGORITHM, ENABLE_CMEK
 from internal.cloud.tasks import TaskRejected
 from internal.cloud.tasks.terraform.configuration import Configuration, archive, configuration
-from internal.cloud.tasks.terraform.literals import literal
-from internal.cloud.tasks.terraform.outputs import Output, split
+from internal.cloud.tasks.terraform.events import Output, split
+from internal.cloud.tasks.terraform.inputs import literal
 
 FULL: dict[str, Any] = {
     "infrastructure": {

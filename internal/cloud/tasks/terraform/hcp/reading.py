@@ -9,10 +9,9 @@ from typing import Final
 
 from internal.cloud.tasks.task import TaskError
 from internal.cloud.tasks.terraform.configuration import Configuration
-from internal.cloud.tasks.terraform.events import error_of, event_of
+from internal.cloud.tasks.terraform.events import Output, Outputs, error_of, event_of, split
 from internal.cloud.tasks.terraform.hcp.api import HCP, Missing, Resource, segment
 from internal.cloud.tasks.terraform.hcp.runs import FAILED, Run
-from internal.cloud.tasks.terraform.outputs import Output, Outputs, split
 from internal.cloud.tasks.terraform.protection import Destruction, destructions_in_log
 
 _LOOKS: Final = 6

@@ -14,10 +14,18 @@ from apis.cloud import InstanceTerraformSpec
 from internal.cloud.runs import RunInput
 from internal.cloud.tasks.task import TaskError, TaskRejected, TaskResult
 from internal.cloud.tasks.terraform.configuration import Configuration, configuration
-from internal.cloud.tasks.terraform.events import Event, Summary, error_of, event_of, summary_of
+from internal.cloud.tasks.terraform.events import (
+    Event,
+    Output,
+    Outputs,
+    Summary,
+    error_of,
+    event_of,
+    split,
+    summary_of,
+)
 from internal.cloud.tasks.terraform.local.binary import Binary, Ended
 from internal.cloud.tasks.terraform.local.settings import LocalSettings
-from internal.cloud.tasks.terraform.outputs import Output, Outputs, split
 from internal.cloud.tasks.terraform.protection import (
     UnreadablePlan,
     destructions_of,
