@@ -44,7 +44,7 @@ class Backend(Protocol):
 BackendName = Literal["hcp", "local"]
 
 BACKENDS: Final[Mapping[BackendName, str]] = {
-    "hcp": "internal.cloud.tasks.terraform.hcp.backend",
+    "hcp": "internal.cloud.tasks.terraform.hcp.engine",
     "local": "internal.cloud.tasks.terraform.local.backend",
 }
 """Modules with a function `run`, a Backend."""

@@ -1,4 +1,4 @@
-"""The infrastructure of an instance by HCP Terraform: apply, teardown, and looking on."""
+"""The infrastructure of an instance by HCP Terraform, where it names an organization: apply, teardown, looking on."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -9,9 +9,11 @@ from typing import Final
 from apis.cloud import InstanceTerraformSpec, TerraformSettings
 from ctrlruntime.clock import utc_now
 from internal.cloud.runs import RunInput
+from internal.cloud.tasks.http import session
 from internal.cloud.tasks.task import TaskError, TaskRejected, TaskResult
+from internal.cloud.tasks.terraform.backends import TerraformOrder
 from internal.cloud.tasks.terraform.configuration import Configuration, archive, configuration
-from internal.cloud.tasks.terraform.hcp.api import HCP, segment
+from internal.cloud.tasks.terraform.hcp.api import HCP, RETRIES, segment
 from internal.cloud.tasks.terraform.hcp.following import Permit, Runs
 from internal.cloud.tasks.terraform.hcp.reading import (
     failure,
@@ -257,3 +259,31 @@ class Engine:
     def _link(self, run: Run, workspace: Workspace) -> str:
         place = f"{segment(self._organization)}/workspaces/{segment(workspace.name)}"
         return f"{self._api.address}/app/{place}/runs/{segment(run.identity)}"
+
+
+async def run(order: TerraformOrder) -> TaskResult:
+    """Apply, observe or remove the infrastructure. Raises TaskError and TaskRejected; see the engine."""
+    context, spec, settings = order.context, order.spec, order.settings
+    if spec.infrastructure.environment_from:
+        raise TaskRejected(
+            "infrastructure.environmentFrom is for a local terraform or tofu binary: set variables"
+            " and credentials in the workspace (or a variable set), and leave it out"
+        )
+    if spec.tfc_runs_mode == "vcs" and order.teardown:
+        return TaskResult(message="the infrastructure is left to its repository (tfcRunsMode vcs)")
+    if settings.token_from is None:
+        raise TaskRejected(
+            "infrastructure.terraform.tokenFrom is missing: HCP Terraform wants a user's or a team's"
+            " token"
+        )
+    token = context.secret(settings.token_from)
+    work = Order(input=context.input, spec=spec, settings=settings, say=context.progress)
+    async with session() as http:
+        retries = order.retries or RETRIES
+        api = HCP(http, settings.address, token, retries=retries, sleep=order.sleep)
+        engine = Engine(api, work, now=order.now)
+        if order.teardown:
+            return await engine.teardown()
+        if spec.tfc_runs_mode == "vcs":
+            return await engine.observe()
+        return await engine.apply()
