@@ -45,7 +45,7 @@ BackendName = Literal["hcp", "local"]
 
 BACKENDS: Final[Mapping[BackendName, str]] = {
     "hcp": "internal.cloud.tasks.terraform.hcp.engine",
-    "local": "internal.cloud.tasks.terraform.local.backend",
+    "local": "internal.cloud.tasks.terraform.local.engine",
 }
 """Modules with a function `run`, a Backend."""
 

@@ -1,8 +1,9 @@
-"""The infrastructure of an instance by a local binary: init, plan, apply, output.
+"""The infrastructure of an instance by a binary of the task's image: init, plan, apply, output.
 
 https://developer.hashicorp.com/terraform/cli/commands
 """
 
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any, Final
 
 import orjson
 
-from apis.cloud import InstanceTerraformSpec
+from apis.cloud import InstanceTerraformSpec, TerraformSettings
 from internal.cloud.runs import RunInput
-from internal.cloud.tasks.task import TaskError, TaskRejected, TaskResult
+from internal.cloud.tasks.task import TaskContext, TaskError, TaskRejected, TaskResult
+from internal.cloud.tasks.terraform.backends import TerraformOrder
 from internal.cloud.tasks.terraform.configuration import Configuration, configuration
 from internal.cloud.tasks.terraform.events import (
     Event,
@@ -25,7 +27,11 @@ from internal.cloud.tasks.terraform.events import (
     summary_of,
 )
 from internal.cloud.tasks.terraform.local.binary import Binary, Ended
-from internal.cloud.tasks.terraform.local.settings import LocalSettings
+from internal.cloud.tasks.terraform.local.settings import (
+    LocalSettings,
+    environment_from,
+    local_settings,
+)
 from internal.cloud.tasks.terraform.protection import (
     UnreadablePlan,
     destructions_of,
@@ -35,6 +41,7 @@ from internal.cloud.tasks.terraform.protection import (
 _PLAN: Final = "plan.tfplan"
 _LOCK: Final = "-lock-timeout=120s"
 _MOST: Final = 1500
+_HOST: Final = re.compile(r"https?://([^/:]+)")
 
 
 class LocalEngine:
@@ -190,3 +197,36 @@ def _found(document: Mapping[str, Any]) -> list[Output]:
         Output(name=name, value=each.get("value"), sensitive=bool(each.get("sensitive")))
         for name, each in document.items()
     ]
+
+
+async def run(order: TerraformOrder) -> TaskResult:
+    """Apply or remove the infrastructure. Raises TaskError and TaskRejected; see LocalEngine."""
+    context, spec = order.context, order.spec
+    if spec.tfc_runs_mode == "vcs":
+        raise TaskRejected(
+            "tfcRunsMode vcs takes infrastructure.terraform.organization: a local binary has no runs"
+            " to look at"
+        )
+    settings = local_settings(
+        {
+            **order.environment,
+            **environment_from(spec.infrastructure.environment_from, context.secret_keys),
+            **_registry_token(context, order.settings),
+        },
+        context.input.owner.namespace,
+        context.input.instance,
+    )
+    engine = LocalEngine(settings, context.input, spec, context.folder, context.progress)
+    return await (engine.teardown() if order.teardown else engine.apply())
+
+
+def _registry_token(context: TaskContext, settings: TerraformSettings) -> dict[str, str]:
+    """Return the variable with the token of a private registry of modules.
+
+    https://developer.hashicorp.com/terraform/cli/config/config-file, Environment Variable Credentials
+    """
+    host = _HOST.match(settings.address)
+    if settings.token_from is None or host is None:
+        return {}
+    name = host.group(1).replace("-", "__").replace(".", "_")
+    return {f"TF_TOKEN_{name}": context.secret(settings.token_from).strip()}
