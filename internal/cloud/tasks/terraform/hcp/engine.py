@@ -27,12 +27,12 @@ from internal.cloud.tasks.terraform.hcp.runs import (
     Run,
     message_of,
 )
-from internal.cloud.tasks.terraform.hcp.uploading import upload
 from internal.cloud.tasks.terraform.hcp.workspaces import (
     Foreign,
     Settings,
     Workspace,
     Workspaces,
+    upload,
 )
 from internal.cloud.tasks.terraform.protection import refusal
 
@@ -262,7 +262,7 @@ class Engine:
 
 
 async def run(order: TerraformOrder) -> TaskResult:
-    """Apply, observe or remove the infrastructure. Raises TaskError and TaskRejected; see the engine."""
+    """Apply, observe or remove the infrastructure. Raises TaskError and TaskRejected; see Engine."""
     context, spec, settings = order.context, order.spec, order.settings
     if spec.infrastructure.environment_from:
         raise TaskRejected(
