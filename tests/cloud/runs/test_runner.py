@@ -17,8 +17,7 @@ from internal.cloud.runs.report import Report, decode_report
 from internal.cloud.runs.wire import BadInput, decode_input, encode_input
 from internal.cloud.tasks.redaction import Redaction
 from internal.cloud.tasks.registry import UnknownTask, lazily, make_task
-from internal.cloud.tasks.run_files import Workplace
-from internal.cloud.tasks.runner import run_task
+from internal.cloud.tasks.runner import Workplace, run_task
 from tests.cloud.runs.benches import owner_of, request_of
 from tests.cloud.runs.work import Work, logger_to
 
