@@ -6,7 +6,7 @@ from typing import Any
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.schema.registry import TypeSchema
-from ctrlruntime.envtest.server import conversion, defaults
+from ctrlruntime.envtest.server import conversion
 from ctrlruntime.envtest.server.errors import StatusError, bad_request
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.request import APPLY_YAML, Request
@@ -66,10 +66,10 @@ class Cleaner:
             self._converts(kind, request, obj, schema)
         schema.normalize(obj)
         if conversion.same_in_storage(kind, request.version):
-            defaults.apply_defaults(kind, obj)
+            kind.builtin.defaults.fill(obj)
             return
         stored = conversion.to_storage(kind, obj, request.version)
-        defaults.apply_defaults(kind, stored)
+        kind.builtin.defaults.fill(stored)
         shown = conversion.from_storage(kind, stored, request.version)
         obj.clear()
         obj.update(shown)

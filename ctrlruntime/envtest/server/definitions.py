@@ -15,31 +15,6 @@ DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 
 
-def default_definition(obj: Manifest) -> None:
-    """Defaults of a definition: names, conversion, scope left as they are where given."""
-    spec = obj.get("spec")
-    if not isinstance(spec, dict):
-        return
-    names = spec.get("names")
-    if isinstance(names, dict) and names.get("kind"):
-        if not names.get("singular"):
-            names["singular"] = str(names["kind"]).lower()
-        if not names.get("listKind"):
-            names["listKind"] = f"{names['kind']}List"
-    conversion = spec.setdefault("conversion", {"strategy": "None"})
-    if isinstance(conversion, dict) and not conversion.get("strategy"):
-        conversion["strategy"] = "None"
-
-
-def initial_status(obj: Manifest) -> dict[str, Any]:
-    stored = [v["name"] for v in obj["spec"]["versions"] if v.get("storage")]
-    return {
-        "conditions": [],
-        "acceptedNames": {"plural": "", "kind": ""},
-        "storedVersions": stored,
-    }
-
-
 def served_kind(definition: Manifest) -> Kind | None:
     """Return the kind a definition stands for; None where it serves no version."""
     spec = definition["spec"]

@@ -100,7 +100,7 @@ class Steps:
             self._check_namespace(kind, write.request, new)
         self._name(kind, new)
         strategy.tidy(new["metadata"])
-        hooks.before_tracking(kind, new)
+        kind.builtin.before_tracking(new)
 
     def _check_namespace(self, kind: Kind, request: Request, obj: Manifest) -> None:
         namespace = request.namespace

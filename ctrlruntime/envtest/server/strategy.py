@@ -1,7 +1,6 @@
 """How a kind prepares objects for storage: what a write may touch, status, generation, checks.
 
-The counterpart of upstream's registry strategies. What differs between built-in kinds is in the
-tables of `defaults`, `rules` and `definitions`.
+The counterpart of upstream's registry strategies. What differs between built-in kinds is in `kinds`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import uuid
 from typing import Final
 
 from ctrlruntime.api.kinds import Manifest
-from ctrlruntime.envtest.server import conversion, defaults, rules
+from ctrlruntime.envtest.server import conversion
 from ctrlruntime.envtest.server.errors import FieldError, StatusError, bad_value, invalid
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.metadata import validate_metadata, validate_metadata_update
@@ -49,8 +48,8 @@ def tidy(metadata: Manifest) -> None:
 def _initial_status(kind: Kind, obj: Manifest) -> None:
     if kind.custom:
         obj.pop("status", None)
-    elif (initial := defaults.initial_status(kind)) is not None:
-        obj["status"] = initial
+    elif kind.builtin.status is not None:
+        obj["status"] = dict(kind.builtin.status)
 
 
 def prepare_update(kind: Kind, new: Manifest, old: Manifest, subresource: str) -> None:
@@ -145,7 +144,7 @@ def _rule_errors(
     if not conversion.same_in_storage(kind, version):
         new = conversion.to_storage(kind, new, version)
         old = None if old is None else conversion.to_storage(kind, old, version)
-    return rules.check(kind, new, old, subresource)
+    return kind.builtin.errors(new, old, subresource)
 
 
 def schema_errors(

@@ -165,3 +165,16 @@ def joined(values: Iterable[Any], limit: int = 0) -> str:
     if limit and len(listed) > limit:
         return f"{','.join(listed[:limit])} + {len(listed) - limit} more..."
     return ",".join(listed)
+
+
+def _created(obj: Manifest, _: datetime) -> Cells:
+    return [obj["metadata"]["name"], obj["metadata"].get("creationTimestamp")]
+
+
+def _plain(obj: Manifest, now: datetime) -> Cells:
+    return [obj["metadata"]["name"], age(obj, now)]
+
+
+CREATED_AT: Final = Printer(columns("Name | Created At"), _created)
+NAME_AND_AGE: Final = Printer(columns("Name | Age"), _plain)
+"""Of kinds that few look at."""

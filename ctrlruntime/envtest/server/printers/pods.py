@@ -163,4 +163,4 @@ def _conditions(pod: Manifest) -> list[dict[str, str]]:
     return [{"type": "Completed", "status": "True", "reason": reason, "message": message}]
 
 
-POD: Final = Printer(_COLUMNS, _cells, _conditions)
+POD_PRINTER: Final = Printer(_COLUMNS, _cells, _conditions)

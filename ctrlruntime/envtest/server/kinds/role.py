@@ -1,12 +1,17 @@
-"""Validation of roles and their bindings."""
+"""Roles, ClusterRoles and their bindings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any, Final
 
+from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.server.checking import Rules
+from ctrlruntime.envtest.server.defaulting import Defaults
 from ctrlruntime.envtest.server.errors import FieldError, bad_value, not_supported, required
+from ctrlruntime.envtest.server.kinds.declare import builtin_kind
+from ctrlruntime.envtest.server.printers.column import CREATED_AT, Cells, age, items, part
 
 _Object = dict[str, Any]
 _GROUP: Final = "rbac.authorization.k8s.io"
@@ -65,5 +70,60 @@ def _subject(subject: _Object, path: str, *, namespaced: bool) -> Iterator[Field
         yield not_supported(f"{path}.apiGroup", group, (_GROUP,))
 
 
-ROLE: Final = Rules(checks=(_rules,))
-ROLE_BINDING: Final = Rules(checks=(_binding,))
+_SUBJECTS: Final = Defaults(
+    rules=(
+        lambda s: (
+            s.setdefault("apiGroup", "rbac.authorization.k8s.io")
+            if s.get("kind") in {"User", "Group"}
+            else None
+        ),
+    )
+)
+
+
+def _role_ref(new: _Object, old: _Object) -> Iterator[FieldError]:
+    if new.get("roleRef") != old.get("roleRef"):
+        yield bad_value("roleRef", new.get("roleRef"), "cannot change roleRef")
+
+
+def _cells(obj: Manifest, now: datetime) -> Cells:
+    role = part(obj, "roleRef")
+    subjects = items(obj, "subjects")
+
+    def named(kind: str) -> list[dict[str, Any]]:
+        return [each for each in subjects if each.get("kind") == kind]
+
+    accounts = [f"{s.get('namespace', '')}/{s.get('name', '')}" for s in named("ServiceAccount")]
+    return [
+        obj["metadata"]["name"],
+        f"{role.get('kind', '')}/{role.get('name', '')}",
+        age(obj, now),
+        ", ".join(each.get("name", "") for each in named("User")),
+        ", ".join(each.get("name", "") for each in named("Group")),
+        ", ".join(accounts),
+    ]
+
+
+_ACCESS: Final[dict[str, Any]] = {"name_rule": "path", "create_on_update": True}
+_ROLE: Final[dict[str, Any]] = {
+    **_ACCESS,
+    "defaults": Defaults(rules=(lambda role: role.setdefault("rules", None),)),
+    "rules": Rules(checks=(_rules,)),
+    "printer": CREATED_AT,
+}
+_BINDING: Final[dict[str, Any]] = {
+    **_ACCESS,
+    "defaults": Defaults(
+        {"roleRef": {}}, {"roleRef": Defaults({"apiGroup": _GROUP}), "subjects": _SUBJECTS}
+    ),
+    "rules": Rules(checks=(_binding,)),
+    "updates": (_role_ref,),
+    "columns": "Name | Role | Age | Users+ | Groups+ | ServiceAccounts+",
+    "cells": _cells,
+}
+ROLE: Final = builtin_kind(_GROUP, "Role", "roles", **_ROLE)
+ROLE_BINDING: Final = builtin_kind(_GROUP, "RoleBinding", "rolebindings", **_BINDING)
+CLUSTER_ROLE: Final = builtin_kind(_GROUP, "ClusterRole", "clusterroles", namespaced=False, **_ROLE)
+CLUSTER_ROLE_BINDING: Final = builtin_kind(
+    _GROUP, "ClusterRoleBinding", "clusterrolebindings", namespaced=False, **_BINDING
+)

@@ -1,12 +1,15 @@
-"""Validation of CustomResourceDefinitions themselves."""
+"""CustomResourceDefinitions themselves: defaults and rules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
+from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.api.name_rules import label_1035, subdomain
 from ctrlruntime.envtest.schema.crd import validate_crd_schema
+from ctrlruntime.envtest.server.checking import Rules
+from ctrlruntime.envtest.server.defaulting import Defaults
 from ctrlruntime.envtest.server.errors import (
     FieldError,
     bad_value,
@@ -15,11 +18,30 @@ from ctrlruntime.envtest.server.errors import (
     not_supported,
     required,
 )
+from ctrlruntime.envtest.server.kinds.declare import builtin_kind
+from ctrlruntime.envtest.server.kinds.kind import EXTENSION
+from ctrlruntime.envtest.server.printers.column import CREATED_AT
 
 _Object = dict[str, Any]
 
 
-def check_definition(obj: _Object, prefix: str) -> Iterator[FieldError]:
+def _default(obj: Manifest) -> None:
+    """Defaults of a definition: names, conversion, scope left as they are where given."""
+    spec = obj.get("spec")
+    if not isinstance(spec, dict):
+        return
+    names = spec.get("names")
+    if isinstance(names, dict) and names.get("kind"):
+        if not names.get("singular"):
+            names["singular"] = str(names["kind"]).lower()
+        if not names.get("listKind"):
+            names["listKind"] = f"{names['kind']}List"
+    conversion = spec.setdefault("conversion", {"strategy": "None"})
+    if isinstance(conversion, dict) and not conversion.get("strategy"):
+        conversion["strategy"] = "None"
+
+
+def _check(obj: _Object, prefix: str) -> Iterator[FieldError]:
     """Names, versions and structural schemas."""
     del prefix
     spec = obj.get("spec")
@@ -187,7 +209,7 @@ def _conversion(conversion: _Object) -> Iterator[FieldError]:
                 yield forbidden_field(f"spec.conversion.{name}", text)
 
 
-def check_definition_update(new: _Object, old: _Object) -> Iterator[FieldError]:
+def _check_update(new: _Object, old: _Object) -> Iterator[FieldError]:
     """Scope and names stay once established; stored versions stay in the list."""
     established = any(
         item.get("type") == "Established" and item.get("status") == "True"
@@ -208,3 +230,18 @@ def check_definition_update(new: _Object, old: _Object) -> Iterator[FieldError]:
             text = "missing from spec.versions; "
             text += f"{name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
             yield bad_value(f"status.storedVersions[{index}]", name, text)
+
+
+CUSTOM_RESOURCE_DEFINITION: Final = builtin_kind(
+    "apiextensions.k8s.io",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    "crd crds",
+    subresources=("status",),
+    **EXTENSION,
+    defaults=Defaults(rules=(_default,)),
+    status=None,
+    rules=Rules(checks=(_check,)),
+    updates=(_check_update,),
+    printer=CREATED_AT,
+)

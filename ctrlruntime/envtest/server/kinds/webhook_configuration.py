@@ -1,4 +1,4 @@
-"""Validation of webhook configurations."""
+"""MutatingWebhookConfigurations and ValidatingWebhookConfigurations."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ctrlruntime.envtest.server.checking import Rules
+from ctrlruntime.envtest.server.defaulting import Defaults
 from ctrlruntime.envtest.server.errors import (
     FieldError,
     bad_value,
@@ -13,6 +14,8 @@ from ctrlruntime.envtest.server.errors import (
     not_supported,
     required,
 )
+from ctrlruntime.envtest.server.kinds.declare import builtin_kind
+from ctrlruntime.envtest.server.kinds.kind import EXTENSION
 
 _Object = dict[str, Any]
 _CHOICES: Final = {
@@ -83,4 +86,37 @@ def _rule(rule: _Object, path: str) -> Iterator[FieldError]:
         yield not_supported(f"{path}.scope", rule["scope"], _SCOPES)
 
 
-HOOKS: Final = Rules(checks=(_webhooks,))
+_WEBHOOK: Final = Defaults(
+    {
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {},
+        "objectSelector": {},
+        "timeoutSeconds": 10,
+    },
+    {
+        "clientConfig": Defaults(within={"service": Defaults({"port": 443})}),
+        "rules": Defaults({"scope": "*"}),
+    },
+)
+_MUTATING: Final = Defaults({**_WEBHOOK.values, "reinvocationPolicy": "Never"}, _WEBHOOK.within)
+_GROUP: Final = "admissionregistration.k8s.io"
+_RULES: Final = Rules(checks=(_webhooks,))
+WEBHOOK_CONFIGURATIONS: Final = (
+    builtin_kind(
+        _GROUP,
+        "MutatingWebhookConfiguration",
+        "mutatingwebhookconfigurations",
+        **EXTENSION,
+        defaults=Defaults(within={"webhooks": _MUTATING}),
+        rules=_RULES,
+    ),
+    builtin_kind(
+        _GROUP,
+        "ValidatingWebhookConfiguration",
+        "validatingwebhookconfigurations",
+        **EXTENSION,
+        defaults=Defaults(within={"webhooks": _WEBHOOK}),
+        rules=_RULES,
+    ),
+)

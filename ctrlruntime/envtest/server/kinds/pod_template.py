@@ -1,11 +1,14 @@
-"""Defaults of pods and pod templates."""
+"""Defaults and rules of Pod specs, in Pods and in the templates of what makes them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
-from ctrlruntime.envtest.schema.quantity import QuantityError, value_of
+from ctrlruntime.api.name_rules import label
+from ctrlruntime.envtest.server.checking import Rules
 from ctrlruntime.envtest.server.defaulting import Defaults
+from ctrlruntime.envtest.server.errors import FieldError, bad_value, duplicate, required
 
 _Object = dict[str, Any]
 _SOURCES: Final = frozenset({"name"})
@@ -23,10 +26,6 @@ def _pull_policy(container: _Object) -> None:
 def _volume_source(volume: _Object) -> None:
     if not set(volume) - _SOURCES:
         volume["emptyDir"] = {}
-
-
-def _host_path(path: _Object) -> None:
-    path.setdefault("type", "")
 
 
 def _service_account(spec: _Object) -> None:
@@ -78,7 +77,7 @@ _VOLUME: Final = Defaults(
                 )
             },
         ),
-        "hostPath": Defaults(rules=(_host_path,)),
+        "hostPath": Defaults({"type": ""}),
         "iscsi": Defaults({"iscsiInterface": "default"}),
         "rbd": Defaults({"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"}),
         "azureDisk": Defaults({"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False}),
@@ -107,72 +106,64 @@ POD_SPEC: Final = Defaults(
 TEMPLATE: Final = Defaults({"spec": {}}, {"spec": POD_SPEC})
 
 
-def _requests(pod: _Object) -> None:
-    """Request default to limits; with the host's network, ports are the host's."""
-    spec = pod.get("spec") or {}
-    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
-        resources = container.get("resources") or {}
-        for name, amount in (resources.get("limits") or {}).items():
-            resources.setdefault("requests", {}).setdefault(name, amount)
-        if spec.get("hostNetwork"):
-            for port in container.get("ports") or ():
-                port.setdefault("hostPort", port.get("containerPort"))
+def _container_names(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            name = container.get("name")
+            if not name:
+                continue
+            path = f"{prefix}{field}[{index}].name"
+            for text in label(name):
+                yield bad_value(path, name, text)
+            if name in seen:
+                yield duplicate(path, name)
+            seen.add(name)
 
 
-POD: Final = Defaults({"spec": {}}, {"spec": POD_SPEC, "metadata": Defaults()}, (_requests,))
-_POD_ONLY: Final = Defaults({"enableServiceLinks": True})
-_TOLERATIONS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+def _volume_mounts(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    volumes = {volume.get("name") for volume in spec.get("volumes") or ()}
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            for at, mount in enumerate(container.get("volumeMounts") or ()):
+                name = mount.get("name")
+                path = f"{prefix}{field}[{index}].volumeMounts[{at}].name"
+                if not name:
+                    yield required(path)
+                elif name not in volumes:
+                    yield FieldError(path, "FieldValueNotFound", f'Not found: "{name}"')
 
 
-def default_pod(pod: _Object) -> None:
-    POD.fill(pod)
-    _POD_ONLY.fill(pod["spec"])
-    _addresses(pod.get("status") or {})
+def _deadline(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    seconds = spec.get("activeDeadlineSeconds")
+    if seconds is not None and not 0 < seconds < 1 << 31:
+        text = "must be between 1 and 2147483647, inclusive"
+        yield bad_value(f"{prefix}activeDeadlineSeconds", seconds, text)
 
 
-def _addresses(status: _Object) -> None:
-    """Make the list of addresses agree: it follows the single address where the two disagree."""
-    address = status.get("podIP")
-    listed = status.get("podIPs") or [{}]
-    if address and listed[0].get("ip") != address:
-        status["podIPs"] = [{"ip": address}]
-
-
-def admit_pod(pod: _Object) -> None:
-    """Add what the default admission plugins add to a new pod."""
-    spec = pod["spec"]
-    spec.setdefault("priority", 0)
-    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
-    spec.setdefault("serviceAccountName", "default")
-    spec.setdefault("serviceAccount", spec["serviceAccountName"])
-    tolerations = spec.setdefault("tolerations", [])
-    for key in _TOLERATIONS:
-        known = any(
-            item.get("key") in {key, None, ""} and item.get("effect") in {"NoExecute", None, ""}
-            for item in tolerations
-        )
-        if not known:
-            toleration = {"key": key, "operator": "Exists", "effect": "NoExecute"}
-            tolerations.append({**toleration, "tolerationSeconds": 300})
-
-
-def quality_of_service(spec: _Object) -> str:
-    """Guaranteed, Burstable or BestEffort, from the containers' cpu and memory."""
-    guaranteed, anything = True, False
-    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
-        resources = container.get("resources") or {}
-        limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-        for name in ("cpu", "memory"):
-            limit, request = _amount(limits.get(name)), _amount(requests.get(name))
-            anything = anything or bool(limit) or bool(request)
-            guaranteed = guaranteed and bool(limit) and limit == request
-    if not anything:
-        return "BestEffort"
-    return "Guaranteed" if guaranteed else "Burstable"
-
-
-def _amount(text: Any) -> Any:
-    try:
-        return value_of(text) if text is not None else None
-    except QuantityError:
-        return None
+PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
+_PULL: Final = ("Always", "IfNotPresent", "Never")
+_CONTAINER: Final = Rules(
+    required={"name": "", "image": ""},
+    enums={"imagePullPolicy": _PULL, "terminationMessagePolicy": ("FallbackToLogsOnError", "File")},
+    within={
+        "ports": Rules(required={"containerPort": ""}, enums={"protocol": PROTOCOLS}),
+        "env": Rules(required={"name": ""}),
+        "volumeMounts": Rules(required={"mountPath": ""}),
+    },
+)
+POD_SPEC_RULES: Final = Rules(
+    required={"containers": ""},
+    enums={
+        "restartPolicy": ("Always", "OnFailure", "Never"),
+        "dnsPolicy": ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"),
+    },
+    minimum={"terminationGracePeriodSeconds": 0},
+    within={
+        "containers": _CONTAINER,
+        "initContainers": _CONTAINER,
+        "volumes": Rules(required={"name": ""}),
+    },
+    checks=(_container_names, _volume_mounts, _deadline),
+)
+TEMPLATE_RULES: Final = Rules(within={"spec": POD_SPEC_RULES})

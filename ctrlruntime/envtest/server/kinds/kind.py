@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.envtest.server.kinds.builtin import Builtin
 
 NameRule = Literal["subdomain", "label", "path", "none"]
 
@@ -32,6 +33,13 @@ CUSTOM_VERBS: Final = (
 )
 """The same, in the order in which custom resources are described."""
 DEFAULT_FIELDS: Final = ("metadata.name", "metadata.namespace")
+EXTENSION: Final[dict[str, Any]] = {
+    "namespaced": False,
+    "generation": True,
+    "unconditional_update": False,
+    "categories": ("api-extensions",),
+}
+"""What the kinds that extend the server have in common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,8 @@ class Kind:
     custom: bool = False
     create_only: bool = False
     """A review: it is answered, never stored."""
+    builtin: Builtin = field(default=Builtin(), compare=False)
+    """Of a built-in kind: defaults, rules and the like."""
     schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
     """Of a custom kind: the version entries of its definition, by name."""
     definition: Mapping[str, Any] | None = field(default=None, compare=False)

@@ -1,0 +1,53 @@
+"""How a built-in kind is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.envtest.server.checking import Rules
+from ctrlruntime.envtest.server.defaulting import Defaults
+from ctrlruntime.envtest.server.kinds.builtin import Builtin
+from ctrlruntime.envtest.server.kinds.kind import DEFAULT_FIELDS, Kind
+from ctrlruntime.envtest.server.printers import column
+
+_OF_BUILTIN = frozenset(Builtin.__dataclass_fields__)
+
+
+def builtin_kind(
+    group: str,
+    kind: str,
+    plural: str,
+    short: str = "",
+    *,
+    more_fields: tuple[str, ...] = (),
+    spec_defaults: Defaults | None = None,
+    spec_rules: Rules | None = None,
+    columns: str = "",
+    cells: Callable[[Manifest, datetime], column.Cells] | None = None,
+    **more: Any,
+) -> Kind:
+    """Return a kind of upstream's.
+
+    `short` are its short names, `more_fields` those of field selectors, `columns` and `cells` its
+    table. Further arguments are those of `Builtin` and of `Kind`.
+    """
+    own = {name: more.pop(name) for name in _OF_BUILTIN & more.keys()}
+    if spec_defaults is not None:
+        own["defaults"] = Defaults(within={"spec": spec_defaults})
+    if spec_rules is not None:
+        own["rules"] = Rules(within={"spec": spec_rules})
+    if cells is not None:
+        own["printer"] = column.Printer(column.columns(columns), cells)
+    common = DEFAULT_FIELDS if more.get("namespaced", True) else ("metadata.name",)
+    return Kind(
+        group=group,
+        kind=kind,
+        plural=plural,
+        short_names=tuple(short.split()),
+        fields=(*common, *more_fields),
+        builtin=Builtin(**own),
+        **more,
+    )
