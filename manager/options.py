@@ -1,6 +1,6 @@
 """Options of `manager run`, each with its default and its reason."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Literal
@@ -80,6 +80,12 @@ class RunOptions:
     cloud: CloudOptions = field(default_factory=CloudOptions)
     cosmos: CosmosOptions = field(default_factory=CosmosOptions)
     console: ConsoleOptions = field(default_factory=ConsoleOptions)
+
+    def console_options(self) -> ConsoleOptions:
+        """Return the console's options, with the folder of local runs."""
+        runs = self.cloud.runs
+        folder = runs.folder if "cloud" in self.systems and runs.provider == "local" else None
+        return replace(self.console, runs_folder=folder)
 
     def manager_options(self) -> ManagerOptions:
         """Return the runtime's part of the options."""

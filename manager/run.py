@@ -41,5 +41,5 @@ async def run_manager(options: RunOptions) -> None:
             from manager.controllers.tenancy_admission import add_tenancy_admission
 
             add_tenancy_admission(manager, options.tenancy)
-        serve_console(manager, options.console)
+        serve_console(manager, options.console_options())
         await manager.start()

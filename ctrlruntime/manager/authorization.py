@@ -60,6 +60,7 @@ class Access:
     group: str = ""
     resource: str = ""
     """The plural name of the kind."""
+    subresource: str = ""
     namespace: str = ""
     """Empty for all namespaces, and for kinds without."""
     name: str = ""
@@ -72,6 +73,7 @@ class Access:
             "verb": self.verb,
             "group": self.group,
             "resource": self.resource,
+            "subresource": self.subresource,
             "namespace": self.namespace,
             "name": self.name,
         }

@@ -11,12 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.client.errors import BadRequest, NotFound
+from ctrlruntime.client.errors import NotFound
 from ctrlruntime.client.line_splitter import LineSplitter
 from internal.cloud.labels import INSTANCE
-from internal.cloud.runs.jobs.manifest import CONTAINER
+from internal.cloud.pod_logs import NoLog, find_pod, pod_log_lines
 from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.taskdriver.record import is_live
 
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LogElsewhere", "NoLog", "RunLog", "find_run", "log_lines"]
 
-POD: Final = BUILTIN[GroupVersionKind("", "v1", "Pod")]
-JOB_LABEL: Final = "job-name"
 LONGEST_LINE: Final = 16384
 """Characters of a line; the rest of it is left out."""
 PERIOD: Final = 0.5
@@ -36,10 +32,6 @@ _CHUNK: Final = 65536
 _SILENCE: Final = 86400.0
 """A run may print nothing for so many seconds."""
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
-
-
-class NoLog(Exception):
-    """There is no log to read; the message names the reason, and what to do."""
 
 
 class LogElsewhere(Exception):
@@ -139,37 +131,18 @@ async def _of_file(
 async def _of_pod(
     client: Client, log: RunLog, *, tail: int, follow: bool
 ) -> AsyncGenerator[str, None]:
-    run_id = log.run.run_id
-    while (pod := await _newest_pod(client, log)) is None or not _has_begun(pod):
-        if not follow or not await _is_under_way(client, log):
-            reason = "its Pod was deleted" if pod is None else "its container has not begun"
-            raise NoLog(f"run {run_id} has no log: {reason}; `kubectl describe job {run_id}`")
-        await asyncio.sleep(PERIOD)
-    path = POD.path(pod["metadata"]["name"], "log", namespace=log.namespace)
-    params = {"container": CONTAINER, "tailLines": str(tail)}
-    if follow:
-        params["follow"] = "true"
-    lines = client.transport.watch_lines(
-        path, params, inactivity=_SILENCE, headers={"Accept": "text/plain, application/json"}
-    )
-    try:
-        async with aclosing(lines):
-            async for line in lines:
-                yield _text(line)
-    except (BadRequest, NotFound) as error:
-        raise NoLog(f"run {run_id} has no log: {error}") from error
-
-
-async def _newest_pod(client: Client, log: RunLog) -> dict[str, Any] | None:
-    labels = f"{JOB_LABEL}={log.run.run_id}"
-    pods = await client.list(POD, log.namespace, labels=labels)
-    return max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
-
-
-def _has_begun(pod: dict[str, Any]) -> bool:
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    states = [each.get("state") or {} for each in statuses if each.get("name") == CONTAINER]
-    return any("running" in state or "terminated" in state for state in states)
+    while True:
+        try:
+            pod = await find_pod(client, log.namespace, log.run.run_id)
+            break
+        except NoLog:
+            if not follow or not await _is_under_way(client, log):
+                raise
+            await asyncio.sleep(PERIOD)
+    lines = pod_log_lines(client, log.namespace, pod, tail=tail, follow=follow, inactivity=_SILENCE)
+    async with aclosing(lines):
+        async for line in lines:
+            yield _text(line)
 
 
 async def _is_under_way(client: Client, log: RunLog) -> bool:

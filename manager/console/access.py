@@ -20,12 +20,13 @@ class Denied(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What a page shows: objects of kinds, in a namespace or all, perhaps one; or the process."""
+    """What a page shows: objects of kinds, in a namespace or all, perhaps one; the log of its run; or the process."""
 
     kinds: tuple[KindIndex, ...] = ()
     namespace: str = ""
     name: str = ""
     process: bool = False
+    logs: bool = False
 
     @property
     def topic(self) -> Topic:
@@ -45,6 +46,8 @@ class Sight:
     hidden: tuple[str, ...] = ()
     """Plural names of the kinds that the user may not list here."""
     process: bool = False
+    logs: bool = False
+    """Whether logs of runs in the namespace may be shown: the right to get `pods/log`, wherever they are."""
 
 
 async def sight(reviews: AccessReviews, caller: Caller, scope: Scope) -> Sight:
@@ -59,7 +62,13 @@ async def sight(reviews: AccessReviews, caller: Caller, scope: Scope) -> Sight:
     process = scope.process and await reviews.allowed(caller, PROCESS)
     if not seen and not process:
         raise Denied(_missing(caller, scope, hidden))
-    return Sight(tuple(seen), tuple(hidden), process)
+    logs = scope.logs and await reviews.allowed(caller, logs_access(scope.namespace))
+    return Sight(tuple(seen), tuple(hidden), process, logs)
+
+
+def logs_access(namespace: str) -> Access:
+    """Return the right that shows logs of runs in a namespace."""
+    return Access(verb="get", resource="pods", subresource="log", namespace=namespace)
 
 
 def access_of(index: KindIndex, scope: Scope) -> Access:

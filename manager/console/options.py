@@ -37,6 +37,8 @@ class ConsoleOptions:
     """Header in which it names the user's groups: repeated, or separated by commas."""
     most_streams: int = 200
     """Pages that may be followed live at once, of all users."""
+    runs_folder: Path | None = None
+    """Folder of the manager's local runs, whose logs are shown; None if it has none."""
 
     @property
     def enabled(self) -> bool:

@@ -12,10 +12,11 @@ from aiohttp import web
 from apis.cloud import Instance
 from apis.tenancy import Tenant
 from ctrlruntime.cache.entry import Entry
+from internal.cloud.run_tails import LogSource, NoLog
 from manager.console import fleet_view, process_view, rollout_view, run_view, tenant_view
 from manager.console.access import Scope, Sight
 from manager.console.index import KindIndex
-from manager.console.rows import Row
+from manager.console.rows import ENDED, Row
 from manager.instance_views import instance_row
 from manager.summaries import failure_order
 
@@ -43,6 +44,8 @@ class Page:
     scope: Callable[[ConsoleState, web.Request], Scope]
     model: Callable[[ConsoleState, web.Request, Sight], Awaitable[Model]]
     in_menu: bool = True
+    log: Callable[[web.Request, Sight], LogSource | None] = lambda _request, _seen: None
+    """The log that its stream follows, if any."""
 
 
 # -- what the pages show --------------------------------------------------------------------------
@@ -61,13 +64,13 @@ def _of_kinds(*kinds: str) -> Callable[[ConsoleState, web.Request], Scope]:
     return scope
 
 
-def _of_plural(*kinds: str) -> Callable[[ConsoleState, web.Request], Scope]:
+def _of_plural(*kinds: str, logs: bool = False) -> Callable[[ConsoleState, web.Request], Scope]:
     def scope(state: ConsoleState, request: web.Request) -> Scope:
         index = state.of_plural(request.match_info["plural"])
         if index is None or (kinds and index.kind not in kinds):
             raise web.HTTPNotFound
         name = request.match_info.get("name", "")
-        return Scope(kinds=(index,), namespace=namespace_of(request), name=name)
+        return Scope(kinds=(index,), namespace=namespace_of(request), name=name, logs=logs)
 
     return scope
 
@@ -185,13 +188,44 @@ async def _runs(_state: ConsoleState, request: web.Request, seen: Sight) -> Mode
     return paged(request, rows, lambda item: (item.state != "Running", *failure_order(item)))
 
 
-async def _run(_state: ConsoleState, request: web.Request, seen: Sight) -> Model:
+async def _run(state: ConsoleState, request: web.Request, seen: Sight) -> Model:
     entry = _entry(seen, request)
+    status = entry.field("status") or {}
     return {
         "name": entry.name,
         "kind": entry.kind,
-        **run_view.run_page(entry.field("status") or {}),
+        "output": await _output(state, entry, seen),
+        **run_view.run_page(status),
     }
+
+
+async def _output(state: ConsoleState, entry: Entry, seen: Sight) -> Model:
+    """Return the last lines that the run of an object printed, or why there are none."""
+    source = _log_source(entry)
+    if source is None:
+        return {"lines": (), "note": ""}
+    if not seen.logs:
+        note = f"It takes the right to get pods/log in namespace {entry.namespace}."
+        return {"lines": (), "note": note}
+    try:
+        tail = await state.run_tails.read(source)
+    except NoLog as error:
+        return {"lines": (), "note": str(error)}
+    return {"lines": tail.lines, "note": "" if tail.lines else "The run has printed nothing."}
+
+
+def _log_source(entry: Entry) -> LogSource | None:
+    run = (entry.field("status") or {}).get("run")
+    return LogSource.of(entry.namespace, entry.uid, run) if run else None
+
+
+def _followed_log(request: web.Request, seen: Sight) -> LogSource | None:
+    """Return the log of a run that is under way, for whom logs may be shown."""
+    entry = seen.kinds[0].get(namespace_of(request), request.match_info["name"])
+    if entry is None or not seen.logs:
+        return None
+    run = (entry.field("status") or {}).get("run") or {}
+    return _log_source(entry) if run.get("logs") and run.get("state") not in ENDED else None
 
 
 async def _rollouts(state: ConsoleState, request: web.Request, seen: Sight) -> Model:
@@ -324,9 +358,10 @@ PAGES: Final = (
         path="/runs/{plural}/{namespace}/{name}",
         template="run.html",
         title="Run",
-        scope=_of_plural(*RUNS),
+        scope=_of_plural(*RUNS, logs=True),
         model=_run,
         in_menu=False,
+        log=_followed_log,
     ),
     Page(
         path="/rollouts/{plural}/{namespace}/{name}",

@@ -64,7 +64,7 @@ class Console:
 
     def __init__(self, manager: Manager, options: ConsoleOptions) -> None:
         self.reviews = AccessReviews(manager.cluster.connect)
-        self.state = ConsoleState(manager, options.most_streams)
+        self.state = ConsoleState(manager, options)
         self._users = Users(options, self.reviews)
         self._renderer = Renderer()
         self._streams = Streams()
@@ -92,7 +92,7 @@ class Console:
                 self._logger.info("Serving the console", url=f"{scheme}://{host}:{self.port}/")
                 await self._server.start()
         finally:
-            self.state.close()
+            await self.state.close()
             await self.reviews.close()
 
     async def wait_ready(self) -> None:
@@ -166,16 +166,25 @@ class Console:
                 await index.refresh()
 
             async def may_see() -> bool:
+                nonlocal seen
                 try:
-                    await sight(self.reviews, await self._users.caller(request), scope)
+                    seen = await sight(self.reviews, await self._users.caller(request), scope)
                 except (Denied, Unknown, APIError, TransportError, TimeoutError):
                     return False
                 return True
 
             topic = Scope(kinds=seen.kinds, namespace=scope.namespace, name=scope.name).topic
-            with self.state.changes.subscribed(topic) as subscription:
-                changed = subscription.wait if seen.kinds else self._process_changes()
-                return await self._streams.send(request, changed, may_see, POLICY)
+            with (
+                self.state.changes.subscribed(topic) as subscription,
+                self.state.run_tails.watching(subscription.notify) as watch,
+            ):
+
+                async def changed() -> None:
+                    watch.follow(page.log(request, seen))
+                    await subscription.wait()
+
+                wait = changed if seen.kinds else self._process_changes()
+                return await self._streams.send(request, wait, may_see, POLICY)
 
         return follow
 

@@ -11,9 +11,11 @@ from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
 from ctrlruntime.cache.informer import Informer
 from ctrlruntime.manager import Manager
+from internal.cloud.run_tails import RunTails
 from manager.console.changes import Changes
 from manager.console.estimate import Estimates
 from manager.console.index import KindIndex
+from manager.console.options import ConsoleOptions
 from manager.console.pages import ROLLOUTS
 from manager.console.rollout_view import progress_of, rollout_key
 from manager.kinds import KINDS
@@ -22,9 +24,10 @@ from manager.kinds import KINDS
 class ConsoleState:
     """Reads the informers that the manager's controllers declared; it declares none."""
 
-    def __init__(self, manager: Manager, most_streams: int) -> None:
+    def __init__(self, manager: Manager, options: ConsoleOptions) -> None:
         self.manager = manager
-        self.changes = Changes(most_streams)
+        self.changes = Changes(options.most_streams)
+        self.run_tails = RunTails(manager.cluster.connect, options.runs_folder)
         self.estimates = Estimates()
         self.clock = time.monotonic
         informers = [
@@ -53,8 +56,9 @@ class ConsoleState:
         """Return a kind by its plural name."""
         return next((each for each in self.indexes if each.mapping.plural == plural), None)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Follow no longer."""
+        await self.run_tails.close()
         for each in self._indexes.values():
             each.close()
         for registration in self._following:

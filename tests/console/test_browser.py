@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from apis.tenancy import Tenant
+from manager.console.options import ConsoleOptions
 from tests.console.browser import FOCUSED, Browser, chromium
 from tests.console.fleet import fill
 from tests.console.harness import Harness, ready, running
 from tests.console.screenshots import LARGEST, PICTURES, sign_in
+from tests.console.test_run_log import begin, page_of
 from tests.docs.blocks import ROOT
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -46,7 +48,8 @@ CONTRAST = """
 
 @pytest.fixture
 async def console(tmp_path: Path) -> AsyncIterator[tuple[Harness, Browser]]:
-    async with running() as harness, chromium(tmp_path) as browser:
+    options = ConsoleOptions(bind_address="127.0.0.1:0", runs_folder=tmp_path / "runs")
+    async with running(options) as harness, chromium(tmp_path) as browser:
         await fill(harness)
         await sign_in(browser, harness)
         yield harness, browser
@@ -94,6 +97,41 @@ async def test_a_page_is_used_by_keyboard_is_live_and_readable_in_light_and_dark
             assert elements > 5
             assert least >= 4.5, (scheme, path)
     assert len(backs) == 2
+    assert browser.errors == []
+
+
+async def test_the_log_of_a_run_grows_at_its_end_and_is_read_in_peace(
+    console: tuple[Harness, Browser],
+) -> None:
+    harness, browser = console
+    file = await begin(harness)
+    file.write_text("".join(f"line {number}\n" for number in range(150)))
+    await browser.open(harness.url(page_of()))
+    await browser.until("document.getElementById('live').textContent === 'Live'")
+    log = "document.getElementById('lines')"
+    below = f"({log}.scrollHeight - {log}.clientHeight - {log}.scrollTop)"
+    assert await browser.evaluate(f"{log}.scrollHeight > 2 * {log}.clientHeight")
+    assert await browser.evaluate(f"{below} < 2")
+    # New lines appear without a reload, and the end stays in view.
+    await browser.evaluate("window.same = true")
+    with file.open("a") as text:
+        text.write("<b>seen</b> in the browser\n")
+    await browser.until(f"{log}.textContent.includes('<b>seen</b> in the browser')")
+    assert await browser.evaluate("window.same")
+    assert await browser.evaluate(f"{below} < 2")
+    # By keyboard it has the focus and is scrolled; who reads further up stays there.
+    await browser.evaluate(f"{log}.focus()")
+    await browser.evaluate(f"{log}.scrollTop = 20")
+    with file.open("a") as text:
+        text.write("one more\n")
+    await browser.until(f"{log}.textContent.includes('one more')")
+    assert await browser.evaluate(f"{log}.scrollTop") == 20
+    assert await browser.evaluate(FOCUSED) == "lines"
+    for scheme in ("light", "dark"):
+        await browser.scheme(scheme)
+        elements, least = await browser.evaluate(CONTRAST)
+        assert elements > 5
+        assert least >= 4.5, scheme
     assert browser.errors == []
 
 

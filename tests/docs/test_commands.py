@@ -322,7 +322,12 @@ DOCUMENTS: dict[str, Document] = {
             shell,
         )
     ),
-    "docs/console.md": Document(steps=(followed_by("tests/console/test_users.py"),)),
+    "docs/console.md": Document(
+        steps=(
+            followed_by("tests/console/test_run_log.py"),
+            followed_by("tests/console/test_users.py"),
+        )
+    ),
     "docs/sources.md": Document(steps=(followed_by("tests/tenancy/test_registered_source.py"),)),
     "docs/adding-a-subresource.md": Document(
         steps=(followed_by("tests/cloud/test_adding_a_subresource.py"),) * 5

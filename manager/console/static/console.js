@@ -31,12 +31,25 @@
     return Boolean(element && content().contains(element) && element.matches("input"));
   };
 
+  // A log shows its end until someone scrolls up in it.
+  const log = () => document.getElementById("lines");
+  const placeOf = (element) => {
+    const below = element ? element.scrollHeight - element.clientHeight - element.scrollTop : 0;
+    return below < 2 ? null : element.scrollTop;
+  };
+  const scroll = (element, place) => {
+    if (element) element.scrollTop = place === null ? element.scrollHeight : place;
+  };
+  scroll(log(), null);
+
   const replace = (text) => {
     const found = new DOMParser().parseFromString(text, "text/html").getElementById("content");
     if (!found) return;
     const place = focused();
     const [x, y] = [window.scrollX, window.scrollY];
+    const spot = placeOf(log());
     content().replaceWith(document.adoptNode(found));
+    scroll(log(), spot);
     const again = place && content().querySelector(place);
     if (again) again.focus({ preventScroll: true });
     window.scrollTo(x, y);

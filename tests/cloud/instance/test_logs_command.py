@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aiohttp import web
 
 from apis.cloud import InstanceKubernetes, InstanceTerraform, TaskState
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.envtest import Environment, administrator
-from ctrlruntime.pki import self_signed
-from internal.cloud.run_logs import POD, NoLog, find_run, log_lines
+from internal.cloud.run_logs import NoLog, find_run, log_lines
 from internal.cloud.runs.local.supervisor import shorten
 from internal.cloud.subresources import SUBRESOURCES
 from tests.cloud.ephemeral.test_commands import Terminal
+from tests.cloud.instance.kubelet import Kubelet, make_pod, start_pod
 from tests.cloud.instance.test_request_commands import running
 
-NODE = BUILTIN[GroupVersionKind("", "v1", "Node")]
 DONE = TaskState.DONE.value
 
 
@@ -134,45 +125,6 @@ def test_a_log_keeps_its_end_at_a_line(tmp_path: Path) -> None:
     assert rest[-2:] == ["one more", "after"]
 
 
-@dataclass
-class Kubelet:
-    """Plays the node agent that the API server forwards requests for logs to."""
-
-    port: int = 0
-    asked: list[dict[str, str]] = field(default_factory=list)
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @asynccontextmanager
-    async def listening(self, folder: Path) -> AsyncIterator[None]:
-        application = web.Application()
-        application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0)
-        await runner.setup()
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        pair = self_signed(["127.0.0.1"], datetime.now(UTC), timedelta(days=1))
-        file = folder / "kubelet.pem"
-        file.write_bytes(pair.key_pem + pair.certificate_pem)
-        context.load_cert_chain(file)
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
-        await site.start()
-        self.port = runner.addresses[0][1]
-        try:
-            yield
-        finally:
-            self.ended.set()
-            await runner.cleanup()
-
-    async def _logs(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append({**request.match_info, **request.query})
-        answer = web.StreamResponse()
-        await answer.prepare(request)
-        await answer.write(b"first\nsecond\n")
-        if request.query.get("follow") == "true":
-            await self.ended.wait()
-            await answer.write(b"last\n")
-        return answer
-
-
 async def test_the_log_of_a_job_is_that_of_its_pod(tmp_path: Path) -> None:
     kubelet = Kubelet()
     async with (
@@ -188,10 +140,10 @@ async def test_the_log_of_a_job_is_that_of_its_pod(tmp_path: Path) -> None:
         found = await find_run(terminal.client, "acme", namespace="default")
         with pytest.raises(NoLog, match="its Pod was deleted"):
             await anext(log_lines(terminal.client, found, tail=5, follow=False))
-        await make_pod(terminal, kubelet.port)
+        await make_pod(terminal.client, kubelet.port)
         with pytest.raises(NoLog, match="its container has not begun"):
             await anext(log_lines(terminal.client, found, tail=5, follow=False))
-        await start_pod(terminal)
+        await start_pod(terminal.client)
         shown = await terminal.types("instance", "logs", "acme", "--tail", "7")
         assert shown.splitlines()[1:] == ["first", "second"]
         assert kubelet.asked[-1] | {"pod": "terraform-1-x", "tailLines": "7"} == kubelet.asked[-1]
@@ -201,30 +153,3 @@ async def test_the_log_of_a_job_is_that_of_its_pod(tmp_path: Path) -> None:
                 seen.append(line)
                 kubelet.ended.set()
         assert seen == ["first", "second", "last"]
-
-
-async def make_pod(terminal: Terminal, port: int) -> None:
-    """Make a node that the kubelet is at, and the Pod of a Job on it."""
-    node: dict[str, Any] = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
-    await terminal.client.create(node)
-    status = {
-        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
-    }
-    await terminal.client.patch_status(NODE, "n", {"status": status})
-    labels = {"job-name": "terraform-1"}
-    spec = {"nodeName": "n", "containers": [{"name": "task", "image": "i"}]}
-    metadata = {"name": "terraform-1-x", "namespace": "default", "labels": labels}
-    await terminal.client.create(
-        {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-    )
-
-
-async def start_pod(terminal: Terminal) -> None:
-    """Report its container as running, as a kubelet does."""
-    running_now = {"name": "task", "ready": True, "restartCount": 0, "image": "i", "imageID": ""}
-    state = {"state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
-    status = {"phase": "Running", "containerStatuses": [running_now | state]}
-    await terminal.client.patch_status(
-        POD, "terraform-1-x", {"status": status}, namespace="default"
-    )
