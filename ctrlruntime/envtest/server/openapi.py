@@ -16,7 +16,7 @@ from ctrlruntime.envtest.server.discovery import group_versions, kinds_of
 from ctrlruntime.envtest.server.document import Answer, Document, digest
 from ctrlruntime.envtest.server.errors import not_acceptable
 from ctrlruntime.envtest.server.kinds import Catalog, Kind
-from ctrlruntime.envtest.server.openapi_paths import Operation, operations, paths_v2, paths_v3
+from ctrlruntime.envtest.server.openapi_paths import Operation, operations, paths
 from ctrlruntime.envtest.server.openapi_protobuf import (
     encode_definitions,
     encode_head,
@@ -82,11 +82,11 @@ class OpenAPI:
     # -- v3 ------------------------------------------------------------------------------
 
     def _index(self) -> bytes:
-        paths = {
+        found = {
             name: {"serverRelativeURL": f"{_INDEX}/{name}?hash={self._hash(group, version)}"}
             for name, (group, version) in self._group_versions().items()
         }
-        return orjson.dumps({"paths": paths})
+        return orjson.dumps({"paths": found})
 
     def _group_versions(self) -> dict[str, tuple[str, str]]:
         found = {"api/v1": ("", "v1")}
@@ -116,7 +116,7 @@ class OpenAPI:
             {
                 "openapi": "3.0.0",
                 "info": {"title": "Kubernetes", "version": self._version},
-                "paths": paths_v3(_operations(kinds)),
+                "paths": paths(_operations(kinds), "v3"),
                 "components": {
                     "schemas": dict(sorted(schemas.items())),
                     "securitySchemes": _SECURITY,
@@ -157,12 +157,12 @@ class OpenAPI:
         }
         custom = self._served(custom=True)
         schemas = b",".join(orjson.dumps(each)[1:-1] for each in _custom_definitions(custom))
-        paths = orjson.dumps(paths_v2(_operations(custom)))[1:-1]
+        written = orjson.dumps(paths(_operations(custom), "v2"))[1:-1]
         return b"".join(
             (
                 orjson.dumps(head)[:-1],
                 b',"paths":{',
-                _joined(self._kept("paths", self._builtin_paths), paths),
+                _joined(self._kept("paths", self._builtin_paths), written),
                 b'},"definitions":{',
                 _joined(self._kept("definitions", self._builtin_definitions), schemas),
                 b'},"securityDefinitions":',
@@ -175,7 +175,7 @@ class OpenAPI:
         custom = self._served(custom=True)
         pieces = [encode_head(self._version), self._kept("protobuf", self._builtin_protobuf)]
         pieces += [encode_definitions(schemas) for schemas in _custom_definitions(custom)]
-        pieces.append(encode_paths(paths_v2(_operations(custom))))
+        pieces.append(encode_paths(paths(_operations(custom), "v2")))
         return b"".join(pieces)
 
     def _kept(self, key: str, make: Callable[[], bytes]) -> bytes:
@@ -185,7 +185,7 @@ class OpenAPI:
         return found
 
     def _builtin_paths(self) -> bytes:
-        return orjson.dumps(paths_v2(_operations(self._served(custom=False))))[1:-1]
+        return orjson.dumps(paths(_operations(self._served(custom=False)), "v2"))[1:-1]
 
     def _builtin_definitions(self) -> bytes:
         names = builtin_names(self._served(custom=False))
@@ -194,7 +194,7 @@ class OpenAPI:
     def _builtin_protobuf(self) -> bytes:
         kinds = self._served(custom=False)
         pieces = [encode_definitions({n: builtin_schema(n, "v2")}) for n in builtin_names(kinds)]
-        pieces += [encode_paths(paths_v2(_operations([kind]))) for kind in kinds]
+        pieces += [encode_paths(paths(_operations([kind]), "v2")) for kind in kinds]
         return b"".join(pieces)
 
     def _served(self, *, custom: bool) -> list[tuple[Kind, str]]:

@@ -16,6 +16,7 @@ from ctrlruntime.envtest.server.openapi_schemas import (
     PATCH,
     PREFIX,
     STATUS,
+    Dialect,
     schema_name,
 )
 
@@ -177,96 +178,68 @@ def _subresource(
         )
 
 
-# -- v3 --------------------------------------------------------------------------------------
-
-
-def paths_v3(found: list[Operation]) -> dict[str, Any]:
-    """Return the `paths` of an OpenAPI v3 document."""
-    paths: dict[str, Any] = {}
+def paths(found: list[Operation], dialect: Dialect) -> dict[str, Any]:
+    """Return the `paths` of an OpenAPI document."""
+    written: dict[str, Any] = {}
     for operation in sorted(found, key=lambda each: each.path):
-        entry = paths.get(operation.path)
+        entry = written.get(operation.path)
         if entry is None:
-            entry = paths[operation.path] = {"parameters": _path_parameters(operation, "v3")}
-        entry[operation.method] = _operation_v3(operation)
-    return paths
-
-
-def _operation_v3(operation: Operation) -> dict[str, Any]:
-    result = {"schema": {"$ref": PREFIX["v3"] + operation.result}}
-    body = _common(operation)
-    body["parameters"] = [
-        {
-            "name": name,
-            "in": "query",
-            "description": _TEXTS[name],
-            "schema": {"type": _TYPES.get(name, "string"), "uniqueItems": True},
+            entry = written[operation.path] = {"parameters": _in_path(operation, dialect)}
+        group, version, kind = operation.gvk
+        entry[operation.method] = {
+            "operationId": operation.id,
+            "x-kubernetes-action": operation.action,
+            GVK: {"group": group, "version": version, "kind": kind},
+            "parameters": _in_query(operation, dialect),
+            **(_exchange_v3 if dialect == "v3" else _exchange_v2)(operation),
         }
-        for name in operation.query
-    ]
-    if operation.body:
-        schema = {"schema": {"$ref": PREFIX["v3"] + operation.body}}
-        body["requestBody"] = {
-            "content": dict.fromkeys(operation.consumes, schema),
-            "required": operation.method != "delete",
-        }
-    body["responses"] = {
-        code: {"description": "OK", "content": dict.fromkeys(_JSON, result)}
-        for code in operation.codes
-    }
-    return body
+    return written
 
 
-def _common(operation: Operation) -> dict[str, Any]:
-    group, version, kind = operation.gvk
-    return {
-        "operationId": operation.id,
-        "x-kubernetes-action": operation.action,
-        GVK: {"group": group, "version": version, "kind": kind},
-    }
-
-
-def _path_parameters(operation: Operation, dialect: str) -> list[dict[str, Any]]:
+def _in_path(operation: Operation, dialect: Dialect) -> list[dict[str, Any]]:
     texts = {"name": f"name of the {operation.gvk[2]}", "namespace": "object name and auth scope"}
-    typed: dict[str, Any] = {"type": "string", "uniqueItems": True}
-    shape = {"schema": typed} if dialect == "v3" else typed
     return [
-        {"name": name, "in": "path", "description": texts[name], "required": True, **shape}
+        {"name": name, "in": "path", "description": texts[name], "required": True}
+        | _typed("string", dialect)
         for name in operation.path_parameters
     ]
 
 
-# -- v2 --------------------------------------------------------------------------------------
-
-
-def paths_v2(found: list[Operation]) -> dict[str, Any]:
-    """Return the `paths` of an OpenAPI v2 document."""
-    paths: dict[str, Any] = {}
-    for operation in sorted(found, key=lambda each: each.path):
-        entry = paths.get(operation.path)
-        if entry is None:
-            entry = paths[operation.path] = {"parameters": _path_parameters(operation, "v2")}
-        entry[operation.method] = _operation_v2(operation)
-    return paths
-
-
-def _operation_v2(operation: Operation) -> dict[str, Any]:
-    body = _common(operation)
+def _in_query(operation: Operation, dialect: Dialect) -> list[dict[str, Any]]:
     parameters: list[dict[str, Any]] = [
-        {
-            "name": name,
-            "in": "query",
-            "description": _TEXTS[name],
-            "type": _TYPES.get(name, "string"),
-            "uniqueItems": True,
-        }
+        {"name": name, "in": "query", "description": _TEXTS[name]}
+        | _typed(_TYPES.get(name, "string"), dialect)
         for name in operation.query
     ]
-    if operation.body:
+    if dialect == "v2" and operation.body:
         schema = {"$ref": PREFIX["v2"] + operation.body}
         parameters.append({"name": "body", "in": "body", "required": True, "schema": schema})
-    body["parameters"] = parameters
-    body["consumes"] = list(operation.consumes)
-    body["produces"] = list(_JSON)
-    result = {"$ref": PREFIX["v2"] + operation.result}
-    body["responses"] = {code: {"description": "OK", "schema": result} for code in operation.codes}
-    return body
+    return parameters
+
+
+def _typed(name: str, dialect: Dialect) -> dict[str, Any]:
+    shape: dict[str, Any] = {"type": name, "uniqueItems": True}
+    return {"schema": shape} if dialect == "v3" else shape
+
+
+def _exchange_v3(operation: Operation) -> dict[str, Any]:
+    """Return what is sent and answered."""
+    result = {"schema": {"$ref": PREFIX["v3"] + operation.result}}
+    answer = {"description": "OK", "content": dict.fromkeys(_JSON, result)}
+    found: dict[str, Any] = {"responses": dict.fromkeys(operation.codes, answer)}
+    if operation.body:
+        schema = {"schema": {"$ref": PREFIX["v3"] + operation.body}}
+        found["requestBody"] = {
+            "content": dict.fromkeys(operation.consumes, schema),
+            "required": operation.method != "delete",
+        }
+    return found
+
+
+def _exchange_v2(operation: Operation) -> dict[str, Any]:
+    answer = {"description": "OK", "schema": {"$ref": PREFIX["v2"] + operation.result}}
+    return {
+        "consumes": list(operation.consumes),
+        "produces": list(_JSON),
+        "responses": dict.fromkeys(operation.codes, answer),
+    }
