@@ -25,10 +25,6 @@ class Comparison:
         """Return what was added or modified."""
         return fields.union(self.modified, self.added)
 
-    @property
-    def same(self) -> bool:
-        return not (self.added or self.modified or self.removed)
-
     def without(self, ignored: FieldSet) -> Comparison:
         """Return the comparison without what lies at or below ``ignored``."""
         if not ignored:

@@ -206,11 +206,6 @@ def paths_by_level(fields: FieldSet, prefix: Path = ()) -> Iterator[Path]:
             yield from paths_by_level(fields[element], (*prefix, element))
 
 
-def size(fields: FieldSet) -> int:
-    """Return the number of members."""
-    return sum(1 for _ in paths(fields))
-
-
 # --- path elements -------------------------------------------------------------------------------
 
 

@@ -141,7 +141,6 @@ STRING = TypeNode(scalar="string")
 NUMBER = TypeNode(scalar="numeric")
 BOOLEAN = TypeNode(scalar="boolean")
 ANY_SCALAR = TypeNode(scalar="untyped")
-UNTYPED_ATOMIC = _untyped(atomic=True)
 UNTYPED = _untyped(atomic=False)
 """Anything: maps are merged by key, lists are atomic (preserve-unknown-fields, no schema)."""
 

@@ -30,10 +30,6 @@ class RequestInfo(NamedTuple):
     acting_as: str = ""
     streams_list: bool = False
 
-    @property
-    def is_write(self) -> bool:
-        return self.verb in WRITES
-
 
 class Target(NamedTuple):
     """The part of a request that its path names."""

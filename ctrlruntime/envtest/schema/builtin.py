@@ -55,9 +55,6 @@ class Definitions:
         self._raw = msgspec.json.decode(source, type=_File).definitions
         self._decoded: dict[str, dict[str, Any]] = {}
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._raw
-
     def names(self) -> Iterable[str]:
         return self._raw.keys()
 

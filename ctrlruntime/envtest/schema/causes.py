@@ -28,12 +28,6 @@ class Verbatim:
     members: dict[str, Any]
 
 
-def join(causes: Iterable[Cause]) -> str:
-    """Return the causes as the ``message`` of the answer lists them."""
-    texts = list(dict.fromkeys(str(cause) for cause in causes))
-    return texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
-
-
 def required(field: str, detail: str = "") -> Cause:
     return Cause(field, "FieldValueRequired", _text("Required value", detail))
 

@@ -203,11 +203,6 @@ class BuiltinSchema(TypeSchema):
         go = _GO_TYPES.get(wanted, wanted)
         return f"json: cannot unmarshal {found} into Go struct field {path} of type {go}"
 
-    def validate(
-        self, obj: Manifest, old: Manifest | None = None, *, subresource: str = ""
-    ) -> list[Cause]:
-        return []
-
 
 _GO_TYPES = {
     "integer": "int32",

@@ -20,7 +20,6 @@ _WITH_STATUS = frozenset(
         ("", "ResourceQuota"),
         ("", "Service"),
         ("apiextensions.k8s.io", "CustomResourceDefinition"),
-        ("apiregistration.k8s.io", "APIService"),
         ("apps", "DaemonSet"),
         ("apps", "Deployment"),
         ("apps", "ReplicaSet"),
@@ -28,13 +27,8 @@ _WITH_STATUS = frozenset(
         ("autoscaling", "HorizontalPodAutoscaler"),
         ("batch", "CronJob"),
         ("batch", "Job"),
-        ("certificates.k8s.io", "CertificateSigningRequest"),
-        ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
-        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
         ("networking.k8s.io", "Ingress"),
-        ("networking.k8s.io", "ServiceCIDR"),
         ("policy", "PodDisruptionBudget"),
-        ("resource.k8s.io", "ResourceClaim"),
         ("storage.k8s.io", "VolumeAttachment"),
     }
 )
@@ -47,7 +41,6 @@ _STATUS_WRITES: dict[tuple[str, str], FieldSet] = {
         ("f:metadata", "f:ownerReferences"),
     ),
     ("apiextensions.k8s.io", "CustomResourceDefinition"): fields.of(("f:metadata",), ("f:spec",)),
-    ("apiregistration.k8s.io", "APIService"): fields.of(("f:metadata",), ("f:spec",)),
 }
 
 

@@ -237,9 +237,3 @@ def internal(message: str) -> StatusError:
 def too_many_requests(message: str, retry_after: int) -> StatusError:
     details = {"retryAfterSeconds": retry_after} if retry_after else {}
     return StatusError(429, "TooManyRequests", message, details)
-
-
-def server_timeout(group: str, resource: str, operation: str, retry_after: int) -> StatusError:
-    text = f"The {operation} operation against {qualified(group, resource)} could not be completed at this time, please try again."
-    details = _details(group, resource, retryAfterSeconds=retry_after)
-    return StatusError(500, "ServerTimeout", text, details)

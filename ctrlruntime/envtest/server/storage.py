@@ -153,10 +153,6 @@ class Bucket:
             at, _, name = key.partition("/")
             yield self.records[at, name]
 
-    def count(self, namespace: str = "") -> int:
-        start, stop = self._range(namespace)
-        return stop - start
-
     def _range(self, namespace: str) -> tuple[int, int]:
         if not namespace:
             return 0, len(self._sorted)
@@ -266,9 +262,6 @@ class Storage:
 
     def __iter__(self) -> Iterator[Bucket]:
         return iter(list(self._buckets.values()))
-
-    def forget(self, resource: str) -> None:
-        self._buckets.pop(resource, None)
 
     def create(
         self, bucket: Bucket, obj: Manifest, epoch: int = 0, attach: Attach | None = None

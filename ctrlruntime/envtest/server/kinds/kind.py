@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.envtest.server.kinds.builtin import Builtin
 
 NameRule = Literal["subdomain", "label", "path", "none"]
@@ -118,9 +118,6 @@ class Kind:
     def api_version(self, version: str) -> str:
         return f"{self.group}/{version}" if self.group else version
 
-    def mapping(self, version: str) -> RESTMapping:
-        return RESTMapping(self.gvk(version), self.plural, self.namespaced)
-
     def version_entry(self, version: str) -> Mapping[str, Any]:
         return self.schemas[version]
 
@@ -149,12 +146,6 @@ class Catalog:
             if item.group == group and item.kind == kind:
                 return item
         return None
-
-    def serves_group(self, group: str, version: str | None = None) -> bool:
-        return any(
-            item.group == group and (version is None or version in item.versions)
-            for item in self._by_resource.values()
-        )
 
     def put(self, kind: Kind) -> None:
         self._by_resource[kind.group, kind.plural] = kind
