@@ -170,11 +170,13 @@ class BuiltinSchema(TypeSchema):
         source: builtin.Definitions,
         types: BuiltinTypes,
         nodes: BuiltinFields,
+        *,
+        status: bool,
     ) -> None:
         self.gvk = gvk
         self._name = source.name_of(gvk)
         self._nodes = nodes
-        super().__init__(types.named(self._name), builtin_reset(gvk))
+        super().__init__(types.named(self._name), builtin_reset(gvk, status=status))
         self.patch = PatchNode(source, {"$ref": self._name})
 
     def empty(self) -> Manifest:
@@ -223,11 +225,13 @@ class SchemaRegistry:
         self._builtin: dict[GroupVersionKind, BuiltinSchema] = {}
         self._custom: dict[tuple[bytes, bool], CustomSchema] = {}
 
-    def for_builtin(self, gvk: GroupVersionKind) -> TypeSchema:
-        """Return the schema of a built-in kind. Raises :class:`builtin.UnknownKind`."""
+    def for_builtin(self, gvk: GroupVersionKind, *, status: bool = True) -> TypeSchema:
+        """Return the schema of a built-in kind; `status` as below. Raises `builtin.UnknownKind`."""
         found = self._builtin.get(gvk)
         if found is None:
-            found = self._builtin[gvk] = BuiltinSchema(gvk, self._source, self._types, self._nodes)
+            found = self._builtin[gvk] = BuiltinSchema(
+                gvk, self._source, self._types, self._nodes, status=status
+            )
         return found
 
     def for_crd_version(self, schema: dict[str, Any], *, status: bool = True) -> TypeSchema:

@@ -9,30 +9,6 @@ from ctrlruntime.envtest.merge.fields import FieldSet
 _STATUS = fields.of(("f:status",))
 _SPEC = fields.of(("f:spec",))
 
-_WITH_STATUS = frozenset(
-    {
-        ("", "Namespace"),
-        ("", "Node"),
-        ("", "PersistentVolume"),
-        ("", "PersistentVolumeClaim"),
-        ("", "Pod"),
-        ("", "ReplicationController"),
-        ("", "ResourceQuota"),
-        ("", "Service"),
-        ("apiextensions.k8s.io", "CustomResourceDefinition"),
-        ("apps", "DaemonSet"),
-        ("apps", "Deployment"),
-        ("apps", "ReplicaSet"),
-        ("apps", "StatefulSet"),
-        ("autoscaling", "HorizontalPodAutoscaler"),
-        ("batch", "CronJob"),
-        ("batch", "Job"),
-        ("networking.k8s.io", "Ingress"),
-        ("policy", "PodDisruptionBudget"),
-        ("storage.k8s.io", "VolumeAttachment"),
-    }
-)
-
 _STATUS_WRITES: dict[tuple[str, str], FieldSet] = {
     ("apps", "Deployment"): fields.of(("f:spec",), ("f:metadata", "f:labels")),
     ("", "Pod"): fields.of(
@@ -44,12 +20,11 @@ _STATUS_WRITES: dict[tuple[str, str], FieldSet] = {
 }
 
 
-def builtin_reset(gvk: GroupVersionKind) -> dict[str, FieldSet]:
-    """By subresource (the empty name: the resource itself)."""
-    kind = (gvk.group, gvk.kind)
-    if kind not in _WITH_STATUS:
+def builtin_reset(gvk: GroupVersionKind, *, status: bool) -> dict[str, FieldSet]:
+    """By subresource (the empty name: the resource itself); `status`: the kind has that one."""
+    if not status:
         return {}
-    return {"": _STATUS, "status": _STATUS_WRITES.get(kind, _SPEC)}
+    return {"": _STATUS, "status": _STATUS_WRITES.get((gvk.group, gvk.kind), _SPEC)}
 
 
 def custom_reset(*, status: bool) -> dict[str, FieldSet]:

@@ -14,25 +14,6 @@ _POD_SPEC: dict[str, Any] = {"containers": None}
 _META: dict[str, Any] = {"creationTimestamp": None}
 _TEMPLATE: dict[str, Any] = {"metadata": _META, "spec": _POD_SPEC}
 _WORKLOAD: dict[str, Any] = {"selector": None, "template": _TEMPLATE}
-_NO_SPEC = frozenset(
-    {
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "ConfigMap",
-        "ControllerRevision",
-        "EndpointSlice",
-        "Endpoints",
-        "Event",
-        "MutatingWebhookConfiguration",
-        "PriorityClass",
-        "Role",
-        "RoleBinding",
-        "Secret",
-        "ServiceAccount",
-        "StorageClass",
-        "ValidatingWebhookConfiguration",
-    }
-)
 _PARTS: dict[str, dict[str, Any]] = {
     "ClusterRole": {"rules": None},
     "ClusterRoleBinding": {"roleRef": {}},
@@ -61,10 +42,6 @@ _PARTS: dict[str, dict[str, Any]] = {
 
 
 def zero_value(definition: str) -> dict[str, Any]:
-    """Return the empty object of a definition, fresh."""
+    """Return the empty object of a definition, fresh; it may have members that the kind has not."""
     kind = definition.rpartition(".")[2]
-    empty: dict[str, Any] = {"metadata": {}}
-    if kind not in _NO_SPEC:
-        empty.update(spec={}, status={})
-    empty.update(copy.deepcopy(_PARTS.get(kind, {})))
-    return empty
+    return {"metadata": {}, "spec": {}, "status": {}, **copy.deepcopy(_PARTS.get(kind, {}))}

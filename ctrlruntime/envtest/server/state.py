@@ -63,7 +63,7 @@ class State:
 
     def _compile(self, kind: Kind, version: str) -> TypeSchema:
         if not kind.custom:
-            return self.schemas.for_builtin(kind.gvk(version))
+            return self.schemas.for_builtin(kind.gvk(version), status=kind.has_status)
         entry = kind.version_entry(version)
         status = "status" in (entry.get("subresources") or {})
         return self.schemas.for_crd_version(entry["schema"]["openAPIV3Schema"], status=status)
