@@ -23,6 +23,9 @@ __all__ = [
     "ForEach",
     "GeneratedValue",
     "GeneratedValues",
+    "Hook",
+    "HookMoment",
+    "Hooks",
     "Name",
     "OnImmutable",
     "PatchStrategy",
@@ -111,6 +114,36 @@ GeneratedValues = Annotated[
         message="a name has letters, digits and '_' only, 63 at most, and starts with a letter",
     ),
 ]
+
+
+class HookMoment(StrEnum):
+    """When a hook runs."""
+
+    BEFORE_CREATE = "BeforeCreate"
+    BEFORE_DELETE = "BeforeDelete"
+    AFTER_DELETE = "AfterDelete"
+
+
+class Hook(ApiModel):
+    """A Job that runs once at a moment in the life of each tenant; those of one moment run one after the other."""
+
+    id: Annotated[
+        str,
+        Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"),
+    ]
+    """Identity within the template."""
+    moment: HookMoment
+    """BeforeCreate: before anything of the tenant is applied. BeforeDelete: before anything is removed.
+    AfterDelete: once all is removed."""
+    name_template: str | None = None
+    """Template of metadata.name; without it, spec.metadata.name is used."""
+    spec: RawExtension
+    """The whole manifest of a batch/v1 Job in the tenant's namespace. Strings in it are templates."""
+    timeout_seconds: Annotated[Int32, Field(ge=1, le=86_400)] = 600
+    """The Job's activeDeadlineSeconds, where its manifest has none."""
+
+
+Hooks = Annotated[list[Hook], ListMap("id"), Field(max_length=16)]
 
 
 class ForEach(ApiModel):

@@ -18,7 +18,7 @@ from ctrlruntime.api import (
     Time,
 )
 
-from .common import GROUP, VERSION, GeneratedValues, Name, ResourceLists, ServiceAccountName
+from .common import GROUP, VERSION, GeneratedValues, Hooks, Name, ResourceLists, ServiceAccountName
 
 __all__ = [
     "PendingRemoval",
@@ -60,6 +60,8 @@ class TenantSpec(ResourceLists):
     """Where the sensitive values are."""
     generate: GeneratedValues = Field(default_factory=dict)
     """Variables that are drawn once and kept in the Secret `<tenant>-generated`."""
+    hooks: Hooks = Field(default_factory=list)
+    """Jobs that run before the first resource is applied, and before and after all are removed."""
 
 
 class PendingRemoval(ApiModel):
@@ -134,6 +136,8 @@ class TenantStatus(ApiModel):
     """Objects that have to be removed and still exist, in order; 20 at most."""
     generated_values: Annotated[list[str], ListSet()] = Field(default_factory=list)
     """Names of the values that were drawn, in order; they are not drawn anew where their Secret is lost."""
+    completed_hooks: Annotated[list[str], ListSet()] = Field(default_factory=list)
+    """Ids of the hooks that have run, in order."""
     resources: list[ResourceState] = Field(default_factory=list)
     """Where each resource stands, in order; of more than 40, first those that are not Available."""
     conditions: Conditions = Field(default_factory=list)

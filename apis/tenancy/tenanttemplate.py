@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ctrlruntime.api import ApiModel, Conditions, Immutable, Int32, PrintColumn, Resource
 
-from .common import GROUP, VERSION, GeneratedValues, Name, ResourceLists, ServiceAccountName
+from .common import GROUP, VERSION, GeneratedValues, Hooks, Name, ResourceLists, ServiceAccountName
 from .rollout import RolloutStatus, TemplateRollout
 
 __all__ = ["TenantTemplate", "TenantTemplateSpec", "TenantTemplateStatus"]
@@ -24,6 +24,8 @@ class TenantTemplateSpec(ResourceLists):
     the manager's own rights."""
     generate: GeneratedValues = Field(default_factory=dict)
     """Variables such as passwords that are drawn once for each tenant, kept in a Secret and sensitive."""
+    hooks: Hooks = Field(default_factory=list)
+    """Jobs that run before a tenant's first resource is applied, and before and after all are removed."""
     rollout: TemplateRollout | None = None
     """How a change of the content reaches the tenants; default: all of them at once."""
 

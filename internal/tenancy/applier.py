@@ -533,10 +533,10 @@ def _with_live_values(desired: Desired, resource: TResource, live: Mapping[str, 
 
 def _assess(resource: TResource, entry: Entry) -> Readiness:
     """Return the readiness of a live object: by its kind's rule, and by the template's."""
-    return narrow(assess(_as_object(entry)), resource.ready_when, entry)
+    return narrow(assess(as_object(entry)), resource.ready_when, entry)
 
 
-def _as_object(entry: Entry) -> Mapping[str, Any]:
+def as_object(entry: Entry) -> Mapping[str, Any]:
     """Return the parts of an object that readiness looks at."""
     return {
         "apiVersion": entry.api_version,

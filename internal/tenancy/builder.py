@@ -12,14 +12,21 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from apis.tenancy import ConflictPolicy, CreationPolicy, Tenant, TResource, resource_lists
+from apis.tenancy import (
+    ConflictPolicy,
+    CreationPolicy,
+    Hook,
+    Tenant,
+    TResource,
+    resource_lists,
+)
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.resources.desired import Desired, PatchStrategy
 from ctrlruntime.resources.revision import revision
 from internal.tenancy.expansion import expand
 from internal.tenancy.graph import MOST_RESOURCES, Graph, dependencies_of, load
 from internal.tenancy.ignore_fields import IgnoreFieldError, drift_paths
-from internal.tenancy.labels import RESOURCE_ID
+from internal.tenancy.labels import HOOK, RESOURCE_ID
 from internal.tenancy.missing_permissions import Grant
 from internal.tenancy.naming import LOCAL, IllegalName, ResourceKey, check_name, entry_id
 from internal.tenancy.policies import NAMESPACE, Tie, tracking
@@ -127,6 +134,29 @@ async def build(
     made = {item.key.name for item in built if item.key and item.key.kind == NAMESPACE}
     home = tenant.metadata.namespace or ""
     return Build(tuple(_in_place(item, made, home, privileges) for item in built), graph)
+
+
+async def build_hook(
+    tenant: Tenant,
+    hook: Hook,
+    variables: Variables,
+    renderer: Renderer,
+    mappings: Mappings,
+    privileges: Privileges,
+) -> BuiltResource:
+    """Return the Job of a hook, or the problem with it."""
+    return await _build_one(
+        tenant, hook_resource(hook), 0, variables, renderer, mappings, privileges
+    )
+
+
+def hook_resource(hook: Hook) -> TResource:
+    """Return a hook as a resource of its tenant."""
+    job = dict(hook.spec)
+    if isinstance(spec := job.get("spec"), Mapping):
+        job["spec"] = {"activeDeadlineSeconds": hook.timeout_seconds, **spec}
+    resource = TResource(id=hook.id, spec=job, name_template=hook.name_template)
+    return resource.model_copy(update={"id": f"{HOOK}{hook.id}"})
 
 
 async def _build_entry(

@@ -10,7 +10,9 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry, Key
 from ctrlruntime.memo import VersionMemo
 from ctrlruntime.rollout import Strategy
+from internal.tenancy.builder import hook_resource
 from internal.tenancy.graph import Graph, GraphError, load
+from internal.tenancy.hooks import check_hook
 from internal.tenancy.ignore_fields import check
 from internal.tenancy.privileges import Privileges, Refused
 from internal.tenancy.ready_when import check_ready_when
@@ -59,6 +61,16 @@ class Verdict:
 class _Report:
     texts: list[str]
     variables: Set[str]
+
+
+@dataclass(slots=True)
+class _Findings:
+    """What an examination has found so far."""
+
+    problems: list[Problem]
+    variables: set[str] = field(default_factory=set)
+    cyclic: bool = False
+    refused: bool = False
 
 
 @dataclass(slots=True)
@@ -111,34 +123,39 @@ class Blueprints:
 
     async def examine(self, template: TenantTemplate) -> Verdict:
         """Return what is wrong with a template as it is, stored or not."""
-        problems = [Problem(text) for text in window_problems(template.spec.rollout)]
-        variables: set[str] = set()
-        cyclic = refused = False
+        found = _Findings([Problem(text) for text in window_problems(template.spec.rollout)])
         resources = [resource for _, resource in resource_lists(template.spec)]
         await load()
         try:
             Graph.of(resources)
         except GraphError as error:
-            problems += map(Problem, error.problems)
-            cyclic = error.cyclic
+            found.problems += map(Problem, error.problems)
+            found.cyclic = error.cyclic
+        namespace = template.metadata.namespace or ""
         for resource in resources:
-            texts: list[str] = check(resource.ignore_fields)
-            try:
-                gvk = GroupVersionKind.of(resource.spec)
-                texts += check_ready_when(resource.ready_when, gvk)
-                texts += check_recreation(resource, gvk.group_kind)
-                report = await self._report(resource, template.metadata.namespace or "")
-            except Refused as error:
-                texts.append(str(error))
-                refused = True
-            except (RenderError, ValueError) as error:
-                texts.append(str(error))
-            else:
-                texts += report.texts
-                variables |= report.variables
-            problems += (Problem(text, resource.id) for text in texts)
+            await self._look(resource, _own_problems(resource), resource.id, namespace, found)
+        for hook in template.spec.hooks:
+            resource, name = hook_resource(hook), f"hooks.{hook.id}"
+            await self._look(resource, check_hook(hook), name, namespace, found)
         drawn = frozenset(template.spec.generate)
-        return Verdict(tuple(problems), frozenset(variables) - drawn, drawn, cyclic, refused)
+        needed = frozenset(found.variables) - drawn
+        return Verdict(tuple(found.problems), needed, drawn, found.cyclic, found.refused)
+
+    async def _look(
+        self, resource: TResource, texts: list[str], name: str, namespace: str, found: _Findings
+    ) -> None:
+        """Add what is wrong with a resource, besides `texts`, and the variables that it reads."""
+        try:
+            report = await self._report(resource, namespace)
+        except Refused as error:
+            texts.append(str(error))
+            found.refused = True
+        except (RenderError, ValueError) as error:
+            texts.append(str(error))
+        else:
+            texts += report.texts
+            found.variables |= report.variables
+        found.problems += (Problem(text, name) for text in dict.fromkeys(texts))
 
     async def _report(self, resource: TResource, namespace: str) -> _Report:
         """Raise Refused, RenderError or ValueError for what cannot even be looked at."""
@@ -163,6 +180,20 @@ class Blueprints:
         if each.variable in (await self.renderer.check({"items": each.items})).variables:
             texts.append(f"forEach.items: {each.variable!r} is there in the other templates only")
         return _Report(texts, needed - {each.variable})
+
+
+def _own_problems(resource: TResource) -> list[str]:
+    """Return what is wrong with the fields of an entry besides its templates."""
+    texts = check(resource.ignore_fields)
+    try:
+        gvk = GroupVersionKind.of(resource.spec)
+    except ValueError:
+        return texts
+    return [
+        *texts,
+        *check_ready_when(resource.ready_when, gvk),
+        *check_recreation(resource, gvk.group_kind),
+    ]
 
 
 def _plain(gvk: GroupVersionKind) -> None:

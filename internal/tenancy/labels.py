@@ -1,7 +1,7 @@
 """Labels, annotations and finalizers of the tenancy system, besides those of policies."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from apis.tenancy import GROUP, Tenant, TenantTemplate, resource_lists
 from ctrlruntime.api.kinds import GroupVersionKind
@@ -22,6 +22,8 @@ DATABASE: Final = f"{GROUP}/database"
 """Label of the Secrets that registries may use to connect to databases; its value is `true`."""
 RESOURCE_ID: Final = f"{GROUP}/resource-id"
 """Annotation of a resource: its id in the template."""
+HOOK: Final = "hook:"
+"""What the id of a hook begins with on its Job."""
 REPLACED_BY: Final = f"{GROUP}/replaced-by"
 """Annotation of a tenant that goes: names of the tenants that may take its place."""
 HANDS_OVER: Final = f"{GROUP}/hands-over"
@@ -34,6 +36,8 @@ DRAW_AGAIN: Final = f"{GROUP}/draw-again"
 """Annotation of a tenant: names of values, with commas between them, that may be drawn anew where they are lost."""
 DRAWN_FOR: Final = f"{GROUP}/drawn-for"
 """Annotation of such a Secret: the UID of its tenant."""
+SKIP_HOOKS: Final = f"{GROUP}/skip-hooks"
+"""Annotation of a tenant: ids of hooks, with commas between them, without which it goes on; `all`: without any."""
 KINDS: Final = f"{GROUP}/kinds"
 """Annotation of a tenant: every kind that may have been applied for it, so that none is forgotten
 between an apply and the status that records it."""
@@ -52,12 +56,16 @@ def hands_over(annotations: Mapping[str, str]) -> bool:
 def kinds_of(lists: Tenant | TenantTemplate) -> frozenset[GroupVersionKind]:
     """Return the kinds that the resource lists name; an entry without a usable kind names none."""
     found: set[GroupVersionKind] = set()
-    for _, resource in resource_lists(lists.spec):
+    for spec in (*(each.spec for _, each in resource_lists(lists.spec)), *_jobs(lists)):
         try:
-            found.add(GroupVersionKind.of(resource.spec))
+            found.add(GroupVersionKind.of(spec))
         except ValueError:
             continue
     return frozenset(found)
+
+
+def _jobs(lists: Tenant | TenantTemplate) -> Iterable[Mapping[str, Any]]:
+    return (hook.spec for hook in lists.spec.hooks)
 
 
 def format_kinds(kinds: Iterable[GroupVersionKind]) -> str:

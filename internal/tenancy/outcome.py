@@ -101,6 +101,8 @@ class Failure:
     degraded: str = ""
 
 
+HOOK_RUNNING = "HookRunning"
+HOOK_FAILED = "HookFailed"
 VARIABLES_ERROR = "VariablesBuildError"
 DEPENDENCY_ERROR = "DependencyError"
 VALUES_CONVERTED = "ValuesConverted"
@@ -223,6 +225,26 @@ def report_teardown(
     if removals:
         message = f"The tenant is being deleted; {removal_message(removals)}"
         condition = new_condition("Ready", False, REMOVAL_PENDING, message)
+        condition.observed_generation = generation
+        set_condition(status.conditions, condition, now)
+    return status
+
+
+def report_hook(
+    previous: TenantStatus, reason: str, message: str, generation: int, now: datetime
+) -> TenantStatus:
+    """Return the status of a tenant that goes no further than a hook: counts and lists stay as they were last known."""
+    status = previous.model_copy(deep=True)
+    status.observed_generation = generation
+    running = reason == HOOK_RUNNING
+    shown = shorten_before_remedy(message)
+    conditions = [
+        new_condition("Ready", False, reason, shown),
+        new_condition("Progressing", running, reason, shown),
+    ]
+    if not running:
+        conditions.append(new_condition("Degraded", True, reason, shown))
+    for condition in conditions:
         condition.observed_generation = generation
         set_condition(status.conditions, condition, now)
     return status

@@ -10,7 +10,7 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.resources import Owner, Ownership
 from internal.tenancy.graph import load
-from internal.tenancy.labels import RESOURCE_ID
+from internal.tenancy.labels import HOOK, RESOURCE_ID
 from internal.tenancy.naming import LOCAL, ResourceKey
 from internal.tenancy.outcome import refusal
 from internal.tenancy.policies import (
@@ -224,11 +224,12 @@ def _is_referenced(entry: Entry, owner: Owner) -> bool:
 
 
 def owned_objects(targets: TargetClusters, owner: Owner) -> list[Found]:
-    """Every object in any cluster that records the owner, as the caches have them."""
+    """Every object in any cluster that records the owner, as the caches have them, but for the Jobs of hooks."""
     return [
         Found(mapping, entry, target.name)
         for target in targets
         for mapping, entry in target.kinds.owned_by(target.owner(owner).key)
+        if not resource_id(entry).startswith(HOOK)
     ]
 
 

@@ -1,12 +1,12 @@
 """Reconciles one Tenant: render, apply, wait, remove what is no longer wanted, report."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from pydantic import ValidationError
 
-from apis.tenancy import Tenant
+from apis.tenancy import HookMoment, Tenant
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.annotations import is_paused, requested
 from ctrlruntime.controller.debounce import Debounce
@@ -22,16 +22,19 @@ from internal.tenancy.deletion_intents import DeletionIntents
 from internal.tenancy.deps import TenancyStores, Writers
 from internal.tenancy.generated_values import GeneratedValues
 from internal.tenancy.graph import GraphError
+from internal.tenancy.hooks import HookResult, Hooks, unreadable_hooks
 from internal.tenancy.hub_condition import report_hub
-from internal.tenancy.labels import FINALIZER
+from internal.tenancy.labels import FINALIZER, hands_over
 from internal.tenancy.missing_permissions import Grant, Grants, missing, tell, user_of
 from internal.tenancy.outcome import (
     DEPENDENCY_ERROR,
+    HOOK_FAILED,
     VARIABLES_ERROR,
     Failure,
     is_under_way,
     refuse,
     report_conversions,
+    report_hook,
     report_removals,
     report_teardown,
     summarize,
@@ -39,7 +42,7 @@ from internal.tenancy.outcome import (
 from internal.tenancy.policies import OrphanReason
 from internal.tenancy.privileges import Privileges
 from internal.tenancy.removal import Removed, Remover, Scope, owned_objects
-from internal.tenancy.removal_decisions import Wanted
+from internal.tenancy.removal_decisions import Intent, Wanted
 from internal.tenancy.removal_view import (
     applied_keys,
     applied_kinds,
@@ -56,6 +59,8 @@ from internal.tenancy.tenant_builds import TenantBuilds
 from internal.tenancy.tenant_kinds import mappings_of, unreadable
 from internal.tenancy.variables import Variables, VariablesError
 
+UNKNOWN = "unknown"
+"""The uid of a tenant whose spec cannot be read."""
 FIRST_RETRY = 2.0
 LAST_RETRY = 300.0
 LAST_LOOKUP = 4.0
@@ -75,6 +80,7 @@ class TenantReconciler:
     privileges: Privileges
     generated: GeneratedValues
     builds: TenantBuilds
+    hooks: Hooks
     applier: Applier
     remover: Remover
     intents: DeletionIntents
@@ -136,6 +142,9 @@ class TenantReconciler:
             degraded = "DependencyCycle" if error.cyclic else DEPENDENCY_ERROR
             await self._refuse(tenant, entry, Failure(DEPENDENCY_ERROR, str(error), degraded))
             return None
+        hooks = await self._before_create(tenant, owner, entry, mappings)
+        if hooks.stopped is not None:
+            return await self._stop(tenant, entry, request, hooks)
         walked = await self.applier.walk(
             tenant, owner, made, hidden=variables.hidden, logger=reconcile_context().logger
         )
@@ -145,10 +154,53 @@ class TenantReconciler:
         walked.troubles += removed.troubles
         wait = self.debounce.remaining(request, pending=is_under_way(walked.outcomes))
         if wait <= 0:
-            await self._report(tenant, entry, made, walked, removed)
+            await self._report(tenant, entry, made, walked, removed, hooks.completed)
         local = self.targets.local
         lags = None in mappings[local.name].values() and local.kinds.discovery_lags()
         return self._next(tenant, request, walked, wait, lags=lags)
+
+    # -- hooks -------------------------------------------------------------------------------
+
+    async def _before_create(
+        self, tenant: Tenant, owner: Owner, entry: Entry, mappings: KindMappings
+    ) -> HookResult:
+        """Run what comes before the first resource; a tenant that has some is beyond that."""
+        if tenant.status.applied_resources:
+            return HookResult()
+        return await self.hooks.run(
+            tenant, owner, entry.annotations, HookMoment.BEFORE_CREATE, mappings
+        )
+
+    async def _hooks(
+        self,
+        tenant: Tenant,
+        owner: Owner,
+        entry: Entry,
+        moment: HookMoment,
+        mappings: KindMappings,
+    ) -> HookResult:
+        """Run the hooks of a tenant that goes."""
+        if tenant.spec.uid == UNKNOWN:
+            stopped = unreadable_hooks(entry.field("spec"), entry.annotations)
+            return HookResult(stopped=stopped)
+        return await self.hooks.run(tenant, owner, entry.annotations, moment, mappings)
+
+    async def _stop(
+        self, tenant: Tenant, entry: Entry, request: Request, hooks: HookResult
+    ) -> Result | None:
+        """Record the hook that nothing goes on without; the end of its Job starts another pass."""
+        stopped = hooks.stopped
+        if stopped is None:
+            return None
+        status = report_hook(
+            tenant.status, stopped.reason, stopped.message, entry.generation, self.clock()
+        )
+        status.completed_hooks = sorted({*status.completed_hooks, *hooks.completed})
+        status.generated_values = sorted({*status.generated_values, *tenant.spec.generate})
+        await self.writers.statuses.write(Tenant.mapping(), entry, tenant.status, status)
+        if stopped.reason == HOOK_FAILED:
+            self.reports.refused(tenant, Failure(stopped.reason, stopped.message), status)
+        return Result(requeue_after=self.retries.when(request)) if stopped.retry else None
 
     async def _mappings(self, tenant: Tenant, entry: Entry, request: Request) -> KindMappings:
         """How the kinds of the tenant are served, each watched and its first list here."""
@@ -204,8 +256,13 @@ class TenantReconciler:
         """Remove everything in reverse order, then let the tenant go."""
         if FINALIZER not in entry.finalizers:
             return None
-        await self._mappings(tenant, entry, request)
+        mappings = await self._mappings(tenant, entry, request)
         intent = await self.intents.of(entry)
+        runs_hooks = intent is Intent.DELETE and not hands_over(entry.annotations)
+        if runs_hooks:
+            hooks = await self._hooks(tenant, owner, entry, HookMoment.BEFORE_DELETE, mappings)
+            if hooks.stopped is not None:
+                return await self._stop(tenant, entry, request, hooks)
         wanted = wanted_by_deleted(tenant, entry, self._template(tenant), intent)
         removed = await self._remove(
             tenant, owner, wanted, OrphanReason.TENANT_DELETED, hidden=_names_hidden(tenant)
@@ -216,6 +273,10 @@ class TenantReconciler:
         grants = unseen | denied(tenant, removed)
         again = self.grants.report(request, template_of(tenant), grants, unseen=unseen)
         if not removed.pending:
+            if runs_hooks:
+                hooks = await self._hooks(tenant, owner, entry, HookMoment.AFTER_DELETE, mappings)
+                if hooks.stopped is not None:
+                    return await self._stop(tenant, entry, request, hooks)
             await self.writers.patcher.remove_finalizer(Tenant.mapping(), entry, FINALIZER)
             return None
         await self._report_teardown(tenant, entry, removed, grants)
@@ -251,7 +312,13 @@ class TenantReconciler:
         self.reports.refused(tenant, failure, status)
 
     async def _report(
-        self, tenant: Tenant, entry: Entry, made: Build, walked: ApplyResult, removed: Removed
+        self,
+        tenant: Tenant,
+        entry: Entry,
+        made: Build,
+        walked: ApplyResult,
+        removed: Removed,
+        hooks: Sequence[str],
     ) -> None:
         now = self.clock()
         removals = pending_removals(tenant.status, removed.decisions, now)
@@ -263,6 +330,7 @@ class TenantReconciler:
         )
         status.retained_resource_ids = remembered_ids(tenant, removed.decisions)
         status.generated_values = sorted({*status.generated_values, *tenant.spec.generate})
+        status.completed_hooks = sorted({*status.completed_hooks, *hooks})
         status.last_handled_reconcile = requested(entry.annotations)
         tell(status.conditions, walked.missing, entry.generation, now)
         report_hub(status.conditions, walked.troubles, entry.generation, now, used=walked.further)
@@ -308,7 +376,7 @@ class TenantReconciler:
 def bare(entry: Entry) -> Tenant:
     """Return a tenant whose spec or status cannot be read, without them: enough to let it go."""
     manifest = entry.decode()
-    unknown = {"uid": "unknown", "templateRef": "unknown"}
+    unknown = {"uid": UNKNOWN, "templateRef": UNKNOWN}
     return Tenant.from_manifest({**manifest, "spec": unknown, "status": {}})
 
 

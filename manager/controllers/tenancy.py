@@ -27,6 +27,7 @@ from internal.tenancy.applier import Applier
 from internal.tenancy.awaited_tenants import AwaitedTenants, HandOvers
 from internal.tenancy.deletion_intents import DeletionIntents
 from internal.tenancy.generated_values import GeneratedValues
+from internal.tenancy.hooks import Hooks
 from internal.tenancy.labels import FIELD_MANAGER, VALUES
 from internal.tenancy.orphan_requests import OrphanRequests
 from internal.tenancy.queries import Queries
@@ -143,6 +144,7 @@ def _tenant_reconciler(parts: TenancyParts, intents: DeletionIntents) -> TenantR
         privileges=privileges,
         generated=GeneratedValues(parts.informers.values.informer, parts.manager.client),
         builds=TenantBuilds(parts.renderer, values, targets, privileges),
+        hooks=Hooks(targets, parts.renderer, values, privileges),
         applier=_applier(parts),
         remover=Remover(targets, parts.writers.pools, utc_now),
         intents=intents,

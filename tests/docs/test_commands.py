@@ -291,6 +291,7 @@ DOCUMENTS: dict[str, Document] = {
             dry_run,
             applied_within("tenanttemplate.yaml", "spec"),
             applied_within("tenanttemplate.yaml", "spec"),
+            applied_within("tenanttemplate.yaml", "spec"),
             applied,
             applied_within("tenanttemplate.yaml", "spec"),
             applied_within("tenanttemplate-jobs.yaml", "spec"),
