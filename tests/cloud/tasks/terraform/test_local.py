@@ -15,7 +15,7 @@ import pytest
 
 from apis.cloud import TaskOperation
 from internal.cloud.tasks import TaskError, TaskRejected, TaskResult
-from internal.cloud.tasks.terraform.local.settings import local_settings
+from internal.cloud.tasks.terraform.local.binary import local_settings
 from internal.cloud.tasks.terraform.task import TerraformTask
 from tests.cloud.tasks.workbench import Workbench
 

@@ -26,8 +26,9 @@ from internal.cloud.tasks.terraform.events import (
     split,
     summary_of,
 )
-from internal.cloud.tasks.terraform.local.binary import Binary, Ended
-from internal.cloud.tasks.terraform.local.settings import (
+from internal.cloud.tasks.terraform.local.binary import (
+    Binary,
+    Ended,
     LocalSettings,
     environment_from,
     local_settings,
