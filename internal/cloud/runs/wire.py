@@ -15,6 +15,7 @@ __all__ = [
     "RESULT",
     "SEAL_KEY",
     "SECRETS",
+    "VARIABLES",
     "BadInput",
     "decode_input",
     "encode_input",
@@ -34,6 +35,8 @@ PLAIN: Final = "TASK_PLAIN_VARIABLES"
 """Names of variables that hold no secret, separated by commas; set where others do."""
 FOLDER: Final = "TASK_FOLDER"
 """Folder in which the task may write; the system's temporary folder without it."""
+VARIABLES: Final = frozenset({INPUT, SECRETS, RESULT, LIMIT, SEAL_KEY, PLAIN, FOLDER})
+"""Names of all of them."""
 
 
 class BadInput(ValueError):

@@ -23,7 +23,6 @@ STATE_DIR: Final = "TERRAFORM_STATE_DIR"
 STATE_NAMESPACE: Final = "TERRAFORM_STATE_NAMESPACE"
 """Namespace in which states are kept as Secrets, by Terraform's backend `kubernetes`."""
 BINARIES: Final = ("terraform", "tofu")
-_OWN: Final = frozenset(getattr(wire, name) for name in wire.__all__)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED: Final = ("TASK_", "LD_", "PYTHON")
 """How names begin that decide what the task itself is and runs."""
@@ -87,7 +86,7 @@ def _in_cluster(
 
 
 def _passed_on(environment: Mapping[str, str]) -> dict[str, str]:
-    kept = {key: value for key, value in environment.items() if key not in _OWN}
+    kept = {key: value for key, value in environment.items() if key not in wire.VARIABLES}
     return {**kept, "TF_IN_AUTOMATION": "1", "TF_INPUT": "0", "CHECKPOINT_DISABLE": "1"}
 
 
