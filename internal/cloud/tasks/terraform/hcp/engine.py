@@ -15,17 +15,15 @@ from internal.cloud.tasks.terraform.backends import TerraformOrder
 from internal.cloud.tasks.terraform.configuration import Configuration, archive, configuration
 from internal.cloud.tasks.terraform.hcp.api import HCP, RETRIES, segment
 from internal.cloud.tasks.terraform.hcp.following import Permit, Runs
-from internal.cloud.tasks.terraform.hcp.reading import (
-    failure,
-    outputs,
-    outputs_of,
-    planned_destructions,
-)
 from internal.cloud.tasks.terraform.hcp.runs import (
     STOPPED_BY_PEOPLE,
     SUCCEEDED,
     Run,
+    failure,
     message_of,
+    outputs,
+    outputs_of,
+    planned_destructions,
 )
 from internal.cloud.tasks.terraform.hcp.workspaces import (
     Foreign,
