@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 import yaml
 
-from apis.tenancy import Tenant
+from apis.tenancy import ResourcePhase, Tenant, TenantStatus
 from manager.cluster_flags import cluster_options, talk
 from manager.summaries import summary_of
 from manager.tables import Column, output_option, print_rows
 
+AVAILABLE: Final = ResourcePhase.AVAILABLE
 RESOURCES: Final = (Column("RESOURCE", "resource"), Column("STATE", "state"), Column("WHY", "why"))
 CONDITIONS: Final = (
     Column("CONDITION", "type"),
@@ -66,29 +68,45 @@ def _header(found: Tenant) -> dict[str, Any]:
 
 
 def resource_rows(found: Tenant) -> list[dict[str, str]]:
-    """Return a row for each resource: what failed, was skipped or waits first, then what was applied."""
+    """Return a row for each resource: what is not available first, with what it lacks, then what is."""
     status = found.status
+    keys = {key.rpartition("@")[2]: key for key in status.applied_resources}
+    conflicted = set(status.conflicted_resource_ids)
     rows = [
-        {"resource": item, "state": state, "why": why}
-        for state, why, ids in (
-            ("Failed", "it failed, or was not ready in time", status.failed_resource_ids),
-            (
-                "Conflicted",
-                "another owner has it, or a field of it",
-                status.conflicted_resource_ids,
-            ),
-            ("Skipped", "one that it depends on failed", status.skipped_resource_ids),
-        )
-        for item in ids
+        {
+            "resource": keys.get(item.id, item.id),
+            "state": "Conflicted" if item.id in conflicted else item.phase.value,
+            "why": item.message or _waits_for(item.waits_for),
+        }
+        for item in sorted(status.resources, key=lambda each: each.phase is AVAILABLE)
+    ]
+    listed = {item.id for item in status.resources}
+    rows += [
+        {"resource": name, "state": state, "why": why}
+        for state, why, names in _troubles(status)
+        for name in names
+        if name not in listed
     ]
     rows += [
         {"resource": item.resource, "state": "RemovalPending", "why": item.reason}
         for item in status.pending_removals
     ]
-    named = {row["resource"] for row in rows}
+    named = listed | {row["resource"].rpartition("@")[2] for row in rows}
     rows += [
         {"resource": key, "state": "Applied", "why": ""}
-        for key in status.applied_resources
-        if key not in named and key.rpartition("@")[2] not in named
+        for name, key in keys.items()
+        if name not in named
     ]
     return rows
+
+
+def _troubles(status: TenantStatus) -> list[tuple[str, str, list[str]]]:
+    return [
+        ("Failed", "it failed, or was not ready in time", status.failed_resource_ids),
+        ("Conflicted", "another owner has it, or a field of it", status.conflicted_resource_ids),
+        ("Skipped", "one that it depends on failed", status.skipped_resource_ids),
+    ]
+
+
+def _waits_for(names: Sequence[str]) -> str:
+    return f"waits for {', '.join(names)}" if names else ""

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from apis.tenancy import TenantStatus, TResource
 from internal.tenancy.graph import cycles, dependencies_of, digraph, levels
+from internal.tenancy.naming import entry_id
 
 
 class Mark(StrEnum):
@@ -67,9 +68,9 @@ class Drawing:
 
 def _reported(status: TenantStatus) -> dict[str, Mark]:
     return {
-        **dict.fromkeys(status.skipped_resource_ids, Mark.SKIPPED),
-        **dict.fromkeys(status.conflicted_resource_ids, Mark.CONFLICTED),
-        **dict.fromkeys(status.failed_resource_ids, Mark.FAILED),
+        **dict.fromkeys(map(entry_id, status.skipped_resource_ids), Mark.SKIPPED),
+        **dict.fromkeys(map(entry_id, status.conflicted_resource_ids), Mark.CONFLICTED),
+        **dict.fromkeys(map(entry_id, status.failed_resource_ids), Mark.FAILED),
     }
 
 

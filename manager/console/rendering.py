@@ -16,7 +16,13 @@ FOLDER: Final = Path(__file__).parent
 STATIC: Final = {"console.css": "text/css", "console.js": "text/javascript"}
 """Static files and their types."""
 
-RESOURCE_STATES: Final = {"Applied": "Ready", "Cycle": "Failed", "Conflicted": "Failed"}
+RESOURCE_STATES: Final = {
+    "Applied": "Ready",
+    "Available": "Ready",
+    "Degraded": "Failed",
+    "Cycle": "Failed",
+    "Conflicted": "Failed",
+}
 """States of a tenant's resources, as states of objects."""
 
 

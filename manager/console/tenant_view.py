@@ -8,10 +8,12 @@ from typing import Any, Final
 
 from apis.tenancy import Tenant, resource_lists
 from internal.tenancy.drawing import Drawing, Mark
+from internal.tenancy.naming import entry_id
 from manager.tenant import resource_rows
 
 WAITING: Final = "Waiting"
-APPLIED: Final = "Applied"
+APPLIED: Final = frozenset({"Applied", "Available"})
+"""States of resources that nothing waits for."""
 DRAWN: Final = 60
 """Resources up to which the graph is drawn; larger ones are listed only."""
 BOX: Final = (170, 46)
@@ -70,7 +72,7 @@ def nodes_of(tenant: Tenant) -> list[Node]:
             level=levels.get(name, 0),
             needs=tuple(needs[name]),
             waits_for=tuple(
-                each for each in needs[name] if states.get(each, (WAITING, ""))[0] != APPLIED
+                each for each in needs[name] if states.get(each, (WAITING, ""))[0] not in APPLIED
             ),
         )
         for name in order
@@ -78,10 +80,11 @@ def nodes_of(tenant: Tenant) -> list[Node]:
 
 
 def states_of(tenant: Tenant) -> dict[str, tuple[str, str]]:
-    """Return state and reason of each resource, by its id, as the tenant's status has them."""
+    """Return state and reason of each entry of the template, by its id: of several objects, those of the worst."""
     found: dict[str, tuple[str, str]] = {}
     for row in resource_rows(tenant):
-        found.setdefault(row["resource"].rpartition("@")[2], (row["state"], row["why"]))
+        name = entry_id(row["resource"].rpartition("@")[2])
+        found.setdefault(name, (row["state"], row["why"]))
     return found
 
 
