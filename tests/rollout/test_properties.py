@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import subprocess
 import sys
@@ -188,6 +189,60 @@ def test_waves_go_in_order_and_soak(size: int, seed: int, soak: int) -> None:
     assert run.changed() == set(run.members)
 
 
+@settings(max_examples=40)
+@given(SIZES, SEEDS, SKEWS, st.integers(1, 4), DELAYS, CRASHES)
+def test_a_wave_has_a_budget_of_its_own(
+    size: int, seed: int, skew: int | str, most: int, delay: int, crashes: frozenset[int]
+) -> None:
+    wave = Wave(name="all", max_concurrent=most)
+    strategy = Strategy(waves=(wave,), max_skew=skew)
+    run = Simulation(fleet(size), strategy, "v2", seed=seed, delay=delay)
+    run.run(60, crashes=crashes)
+    assert 0 < run.most_changing <= min(most, resolve(skew, size))
+
+
+@settings(max_examples=40)
+@given(
+    st.dictionaries(st.sampled_from("abc"), st.integers(1, 12), min_size=1),
+    st.dictionaries(st.sampled_from("abc"), st.integers(0, 100)),
+    st.integers(0, 100),
+)
+def test_a_wave_has_its_share_of_every_group_rounded_up(
+    sizes: dict[str, int], shares: dict[str, int], percent: int
+) -> None:
+    members = [
+        replace(member, name=f"{group}-{member.name}", group=group)
+        for group, size in sizes.items()
+        for member in fleet(size).values()
+    ]
+    chosen = Wave(name="early", percent=percent, shares=shares).select("v2", members)
+    for group, size in sizes.items():
+        count = sum(name.startswith(f"{group}-") for name in chosen)
+        assert count == math.ceil(size * shares.get(group, percent) / 100)
+
+
+@settings(max_examples=40)
+@given(SIZES, SEEDS, SKEWS)
+def test_a_rollout_is_complete_when_all_are_ready_and_wakes_for_each_deadline_before(
+    size: int, seed: int, skew: int | str
+) -> None:
+    deadline = 20 * SECOND
+    strategy = Strategy(max_skew=skew, progress_deadline=deadline)
+    run = Simulation(fleet(size), strategy, "v2", seed=seed)
+    for _ in range(60):
+        before = dict(run.members)
+        decision = run.step()
+        changing = [
+            member.change.at
+            for name, member in run.members.items()
+            if member.change is not None and member == before[name] and not member.is_ready
+        ]
+        if changing:
+            assert decision.look_again == min(changing) + deadline
+        done = all(each.is_ready and each.version == "v2" for each in run.members.values())
+        assert decision.is_complete == done
+
+
 def test_a_wave_that_selects_no_member_holds_the_rollout() -> None:
     wave = Wave(name="canary", labels={"tier": "internal"})
     decision = decide("v2", list(fleet(5).values()), Strategy(waves=(wave,)), START)
@@ -271,13 +326,17 @@ def test_a_requested_halt_returns_exactly_what_was_changed_and_is_reversible(
     assert set(run.versions().values()) == {"v2"}
 
 
-def test_new_members_get_the_version_of_most_while_a_rollout_is_halted() -> None:
-    run = Simulation(
-        fleet(5), Strategy(max_skew=1, halt_on_failures=1), "v2", bad=frozenset({"v2"})
-    )
+@settings(max_examples=40)
+@given(st.integers(2, 16), SEEDS, st.integers(1, 15))
+def test_new_members_get_the_version_of_most_others_while_a_rollout_is_halted(
+    size: int, seed: int, skew: int
+) -> None:
+    strategy = Strategy(max_skew=min(skew, size - 1), halt_on_failures=1)
+    run = Simulation(fleet(size), strategy, "v2", seed=seed, bad=frozenset({"v2"}))
     assert run.step().for_new == "v2"
     run.run(20)
     assert run.last is not None
+    assert run.last.halted
     assert run.last.for_new == "v1"
 
 

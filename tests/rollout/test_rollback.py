@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, timedelta
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctrlruntime.rollout import Change, ChangeKind, Health, Member, OnHalt, Strategy, decide
+from ctrlruntime.rollout import (
+    Change,
+    ChangeKind,
+    Health,
+    Member,
+    OnHalt,
+    Strategy,
+    Wave,
+    decide,
+)
+from ctrlruntime.rollout.records import change_record, read_change
 from tests.rollout.fleet_simulation import SECOND, START, Simulation, fleet
 
 pytestmark = pytest.mark.criterion("RO-4")
@@ -148,3 +158,78 @@ def test_a_rollout_is_watched_until_its_last_soak_is_over() -> None:
     assert run.last.watched_until == START + SECOND + 15 * SECOND + MINUTE
     run.run(80)
     assert run.last.watched_until is None
+
+
+@settings(max_examples=40)
+@given(SIZES, SEEDS, DELAYS, st.integers(20, 60))
+def test_the_soak_of_a_wave_counts_too(size: int, seed: int, delay: int, after: int) -> None:
+    plan = replace(strategy(skew=16, soak=0 * SECOND), waves=(Wave(name="all", soak=MINUTE),))
+    members = fleet(size)
+    sick = frozenset([random.Random(seed).choice(sorted(members))])
+    run = Simulation(members, plan, "v2", seed=seed, delay=delay, sick=sick, sick_after=after)
+    run.run(150)
+    assert restored(run) == sorted(run.changed()) != []
+
+
+@settings(max_examples=40)
+@given(SIZES, SEEDS, DELAYS, CRASHES)
+def test_a_rollback_of_one_version_does_not_halt_the_next(
+    size: int, seed: int, delay: int, crashes: frozenset[int]
+) -> None:
+    run = Simulation(fleet(size), strategy(), "v2", seed=seed, delay=delay, bad=frozenset({"v2"}))
+    run.run(60)
+    assert restored(run)
+    run.target = "v3"
+    run.run(size * 14 + 70, crashes=crashes)
+    assert set(run.versions().values()) == {"v3"}
+
+
+@settings(max_examples=40)
+@given(SIZES, SEEDS, st.integers(1, 30))
+def test_paused_members_and_paused_rollouts_are_not_returned(
+    size: int, seed: int, before: int
+) -> None:
+    run = Simulation(fleet(size), strategy(skew=16), "v2", seed=seed)
+    run.run(before)
+    paused = random.Random(seed).choice(sorted(run.changed()))
+    run.members[paused] = replace(run.members[paused], paused=True)
+    run.strategy = replace(strategy(skew=16), halt="requested", paused=True)
+    run.run(20)
+    assert not restored(run)
+    run.strategy = replace(run.strategy, paused=False)
+    run.run(20)
+    assert restored(run) == sorted(run.changed() - {paused})
+    assert run.last is not None
+    assert run.last.kept == {paused: "the member is paused"}
+
+
+@settings(max_examples=40)
+@given(SIZES, SEEDS)
+def test_a_rollback_returns_to_the_version_in_which_members_were_ready_last(
+    size: int, seed: int
+) -> None:
+    hold = replace(strategy(skew=16), on_halt=OnHalt.HOLD)
+    run = Simulation(fleet(size), hold, "v2", seed=seed, bad=frozenset({"v2", "v3"}))
+    run.run(1)
+    assert set(run.versions().values()) == {"v2"}
+    run.target, run.strategy = "v3", replace(strategy(skew=16), halt_on_failures=None)
+    run.run(1)
+    assert set(run.versions().values()) == {"v3"}
+    run.strategy = replace(run.strategy, halt="requested")
+    run.run(20)
+    assert set(run.versions().values()) == {"v1"}
+
+
+@given(
+    st.builds(
+        Change,
+        st.sampled_from(ChangeKind),
+        st.datetimes(timezones=st.just(UTC)),
+        st.text(),
+        refused=st.text(),
+        is_irreversible=st.booleans(),
+        is_fix=st.booleans(),
+    )
+)
+def test_a_change_is_read_as_it_was_recorded(change: Change) -> None:
+    assert read_change(change_record(change)) == change

@@ -15,6 +15,7 @@ from ctrlruntime.rollout import (
     next_opening,
     parse_window,
 )
+from ctrlruntime.rollout.windows import closing
 from tests.rollout.fleet_simulation import fleet
 
 pytestmark = pytest.mark.criterion("RO-2")
@@ -68,6 +69,13 @@ def test_the_next_opening_is_the_first_of_all_windows() -> None:
     windows = [parse_window("0 2 * * *", HOUR), parse_window("0 12 * * SUN", HOUR)]
     assert next_opening(windows, at("2026-11-22T03:00")) == at("2026-11-22T12:00")
     assert next_opening([], at("2026-11-22T03:00")) is None
+
+
+def test_changes_end_with_the_last_of_the_open_windows() -> None:
+    windows = [parse_window("0 2 * * *", HOUR), parse_window("30 2 * * *", HOUR)]
+    assert closing(windows, at("2026-11-22T02:45")) == at("2026-11-22T03:30")
+    assert closing(windows, at("2026-11-22T03:15")) == at("2026-11-22T03:30")
+    assert closing(windows, at("2026-11-22T03:30")) is None
 
 
 @pytest.mark.parametrize(
