@@ -150,7 +150,8 @@ class ForEach(ApiModel):
     """A list of the row: each of its elements gets an object of its own."""
 
     items: Annotated[str, Field(min_length=1, max_length=4096)]
-    """Template of the list: a JSON array, or texts with commas between them. Without sensitive variables."""
+    """Template of the list: a JSON array, or texts with commas between them; an empty list is []. Without
+    sensitive variables."""
     variable: Annotated[
         str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z][A-Za-z0-9_]*$")
     ] = "item"

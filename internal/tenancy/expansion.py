@@ -88,6 +88,8 @@ def _list(value: Any) -> Iterable[Any]:
     """Return the elements of a rendered list. Raises RenderError."""
     if isinstance(value, str):
         text = value.strip()
+        if not text:  # NULL looks the same, and nothing is removed for a value that is missing
+            raise RenderError("forEach.items", "it is empty; an empty list is []")
         if not text.startswith("["):
             return _between_commas(text)
         try:

@@ -75,8 +75,8 @@ async def test_anything_else_is_a_problem_and_never_no(
         ('["us", "eu"]', [("shard[eu]", "eu"), ("shard[us]", "us")]),
         ("[2, 10]", [("shard[10]", "10"), ("shard[2]", "2")]),
         ('[{"name": "eu", "size": 3}]', [("shard[eu]", '{"name":"eu","size":3}')]),
-        ("", []),
         ("[]", []),
+        (" [ ] ", []),
     ],
 )
 async def test_each_element_gets_a_resource_of_its_own_whatever_their_order(
@@ -90,6 +90,8 @@ async def test_each_element_gets_a_resource_of_its_own_whatever_their_order(
 @pytest.mark.parametrize(
     ("items", "why"),
     [
+        ("", "an empty list is \\[\\]"),
+        ("  ", "an empty list is"),
         ("[", "JSON array"),
         ("eu,eu", "twice"),
         ("e u", "letters, digits"),
@@ -168,7 +170,7 @@ async def test_elements_come_and_go_and_nothing_goes_for_a_list_that_is_broken(
 ) -> None:
     fleet = await Fleet.make(world)
     fleet.row("a", plan="eu,us")
-    fleet.row("none", plan=None)
+    fleet.row("none", plan="[]")
     await fleet.registry()
     await fleet.template(
         configMaps=[
@@ -189,9 +191,12 @@ async def test_elements_come_and_go_and_nothing_goes_for_a_list_that_is_broken(
     applied = f"ConfigMap/{fleet.namespace}/a-eu@shard[eu]"
     assert applied in found.status.applied_resources
 
+    fleet.row("a", plan=None)
+    empty = await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed")
+    assert "shard (forEach.items: it is empty; an empty list is [])" in empty.message
     fleet.row("a", plan="[broken")
-    failed = await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed")
-    assert "shard (forEach.items: it begins as a JSON array and is none)" in failed.message
+    why = "shard (forEach.items: it begins as a JSON array and is none)"
+    await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed", message=why)
     uid = seen["metadata"]["uid"]
     assert (await fleet.get(CONFIG_MAP, "a-eu"))["metadata"]["uid"] == uid
     assert await fleet.get(CONFIG_MAP, "a-us")
