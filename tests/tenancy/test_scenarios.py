@@ -142,6 +142,7 @@ async def test_two_templates_make_two_tenants_of_each_row(world: World) -> None:
 # -- O: kinds and their readiness -------------------------------------------------------------------------
 
 
+@pytest.mark.criterion("FAULT-B19", "FAULT-B32")
 async def test_every_kind_gets_ready_in_its_own_way(world: World) -> None:
     fleet = await Fleet.make(world)
     fleet.row("a", replicas=2)
