@@ -5,15 +5,34 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from ctrlruntime.manager import Manager
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.config import Config
+from ctrlruntime.manager import Manager, ManagerOptions
+from manager.controllers.cloud import add_cloud
+from manager.controllers.cloud_options import CloudOptions, RunsOptions
+from manager.embedded import EmbeddedCluster
 from tests.cloud.instance.harness import Stage, instance
+from tests.cloud.instance.test_samples import SAMPLES, until_ready
 from tests.cloud.rollouts.harness import NEW, Fleet
 from tests.observability.queries import of_alerts, of_dashboard, unserved
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.criterion("METRICS-LIVE")
+
+NEVER = {
+    "cloud_task_results_total",
+    "cloud_task_retries_total",
+    "leader_election_master_status",
+    "cloud_rollout_instances",
+    "cloud_rollout_wave_instances",
+    "cloud_rollout_phase",
+    "cloud_rollout_halted",
+}
+"""Runs that were lost, attempts after a failure, the leader of a manager without an election, and what the test
+of rollouts has."""
 
 
 def instances(manager: Manager | None) -> dict[tuple[str, str, str], float]:
@@ -66,3 +85,39 @@ async def test_every_query_of_rollouts_is_served_by_a_manager(tmp_path: Path) ->
         # The harness runs the controller of FleetRollouts alone.
         assert unserved(text, of_dashboard("cloud-rollouts")) == {"cloud_instances"}
         assert unserved(text, of_alerts("ctrlruntime.cloud.rollouts")) == set()
+
+
+async def test_every_query_of_tasks_and_instances_is_served_by_a_manager(tmp_path: Path) -> None:
+    sample = yaml.safe_load((SAMPLES / "instance.yaml").read_text())
+    sample["metadata"]["namespace"] = "default"
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("kubernetes: {limit: 1}\n")
+    async with EmbeddedCluster(tmp_path) as cluster:
+        options = ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0")
+        manager = Manager(await Config.load(cluster.kubeconfig("manager")), options)
+        runs = RunsOptions(folder=tmp_path / "runs")
+        add_cloud(manager, CloudOptions(runs=runs, settings_file=settings))
+        admin = await Config.load(cluster.kubeconfig("admin"))
+
+        async def missing() -> set[str]:
+            text, _ = await manager.metrics.scrape()
+            return {
+                name
+                for queries in (
+                    of_dashboard("cloud-tasks"),
+                    of_dashboard("cloud-rollouts"),
+                    of_alerts("ctrlruntime.cloud.tasks"),
+                )
+                for name in unserved(text.decode(), queries)
+            }
+
+        async with manager.running(), Client.connect(admin) as client:
+            # Of two instances one waits for the run of the other.
+            for name in ("src-1234", "src-2"):
+                sample["metadata"]["name"] = name
+                sample["spec"]["domain"] = f"{name}.example.com"
+                await client.apply(sample, field_manager="people")
+            await until_ready(client)
+            await eventually(missing, lambda names: names == NEVER)
+            results = ['sum by (task, result) (cloud_task_results_total{result="Succeeded"})']
+            assert unserved(manager.metrics.render().decode(), iter(results)) == set()

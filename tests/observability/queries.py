@@ -39,7 +39,7 @@ def selectors(node: Any) -> list[Any]:
 def of_dashboard(name: str) -> Iterator[str]:
     """Yield the expressions of a dashboard."""
     for panel in DASHBOARDS[name]["panels"]:
-        yield from (target["expr"] for target in panel["targets"])
+        yield from (target["expr"].replace("$task", ".*") for target in panel["targets"])
 
 
 def of_alerts(group: str) -> Iterator[str]:
@@ -76,6 +76,18 @@ def unserved(exposition: str, expressions: Iterator[str]) -> set[str]:
 
 def _matches(labels: dict[str, str], selector: Any) -> bool:
     for matcher in selector.matchers.matchers:
-        if matcher.name != "__name__" and labels.get(matcher.name) != matcher.value:
+        if matcher.name == "__name__":
+            continue
+        value = labels.get(matcher.name, "")
+        match str(matcher.op):
+            case "MatchOp.Equal":
+                holds = value == matcher.value
+            case "MatchOp.NotEqual":
+                holds = value != matcher.value
+            case "MatchOp.Re":
+                holds = re.fullmatch(matcher.value, value) is not None
+            case _:
+                holds = re.fullmatch(matcher.value, value) is None
+        if not holds:
             return False
     return True
