@@ -67,6 +67,48 @@ LAST_LOOKUP = 4.0
 """Seconds between two lookups of a kind whose CRD has just come back; discovery follows within seconds."""
 
 
+@dataclass(frozen=True, slots=True)
+class TenantContent:
+    """What a tenant is made of: its drawn values, its desired objects, its hooks."""
+
+    generated: GeneratedValues
+    builds: TenantBuilds
+    hooks: Hooks
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectChanges:
+    """How the objects of a tenant are applied and removed."""
+
+    applier: Applier
+    remover: Remover
+    intents: DeletionIntents
+
+
+@dataclass(frozen=True, slots=True)
+class TenantWaits:
+    """What tenants wait for, and how long until they look again. Kept in memory."""
+
+    claims: Claims
+    grants: Grants
+    debounce: Debounce
+    retries: ItemExponential = field(
+        default_factory=lambda: ItemExponential(FIRST_RETRY, LAST_RETRY)
+    )
+    lookups: ItemExponential = field(
+        default_factory=lambda: ItemExponential(FIRST_RETRY, LAST_LOOKUP)
+    )
+    """Delays until a kind that discovery may not show yet is looked for again."""
+
+    def forget(self, request: Request) -> None:
+        """Forget a tenant that is gone."""
+        self.claims.set(request, [])
+        self.retries.forget(request)
+        self.lookups.forget(request)
+        self.debounce.forget(request)
+        self.grants.forget(request)
+
+
 @dataclass(slots=True)
 class TenantReconciler:
     """Reconciles a tenant's resources with its template.
@@ -78,24 +120,11 @@ class TenantReconciler:
     writers: Writers
     targets: TargetClusters
     privileges: Privileges
-    generated: GeneratedValues
-    builds: TenantBuilds
-    hooks: Hooks
-    applier: Applier
-    remover: Remover
-    intents: DeletionIntents
-    claims: Claims
-    grants: Grants
+    content: TenantContent
+    changes: ObjectChanges
+    waits: TenantWaits
     reports: TenantReports
-    debounce: Debounce
     clock: Callable[[], datetime]
-    retries: ItemExponential = field(
-        default_factory=lambda: ItemExponential(FIRST_RETRY, LAST_RETRY)
-    )
-    lookups: ItemExponential = field(
-        default_factory=lambda: ItemExponential(FIRST_RETRY, LAST_LOOKUP)
-    )
-    """Delays until a kind that discovery may not show yet is looked for again."""
 
     async def reconcile(self, request: Request) -> Result | None:
         """One pass. Raises the client's errors when the server gives no usable answer."""
@@ -104,7 +133,7 @@ class TenantReconciler:
             self._forget(request)
             return None
         if is_paused(entry.annotations):
-            self.grants.forget(request)
+            self.waits.grants.forget(request)
             await self.writers.statuses.pause(Tenant.mapping(), entry)
             return None
         deleting = entry.deletion_timestamp is not None
@@ -112,7 +141,7 @@ class TenantReconciler:
             tenant = entry.typed(Tenant)
         except ValidationError as error:
             if not deleting:
-                self.grants.forget(request)
+                self.waits.grants.forget(request)
                 await self.writers.statuses.refuse(Tenant.mapping(), entry, "Ready", error)
                 return None
             tenant = bare(entry)
@@ -131,28 +160,28 @@ class TenantReconciler:
     ) -> Result | None:
         try:
             mappings = await self._mappings(tenant, entry, request)
-            await self.generated.ensure(tenant, entry, owner.predecessors)
-            made, variables = await self.builds.of(tenant, entry, mappings)
+            await self.content.generated.ensure(tenant, entry, owner.predecessors)
+            made, variables = await self.content.builds.of(tenant, entry, mappings)
         except VariablesError as error:
-            self.grants.forget(request)
+            self.waits.grants.forget(request)
             await self._refuse(tenant, entry, Failure(VARIABLES_ERROR, str(error)))
-            return Result(requeue_after=self.retries.when(request))
+            return Result(requeue_after=self.waits.retries.when(request))
         except GraphError as error:
-            self.grants.forget(request)
+            self.waits.grants.forget(request)
             degraded = "DependencyCycle" if error.cyclic else DEPENDENCY_ERROR
             await self._refuse(tenant, entry, Failure(DEPENDENCY_ERROR, str(error), degraded))
             return None
         hooks = await self._before_create(tenant, owner, entry, mappings)
         if hooks.stopped is not None:
             return await self._stop(tenant, entry, request, hooks)
-        walked = await self.applier.walk(
+        walked = await self.changes.applier.walk(
             tenant, owner, made, hidden=variables.hidden, logger=reconcile_context().logger
         )
         removed = await self._remove_unwanted(tenant, owner, made, walked, variables)
         walked.missing |= denied(tenant, removed)
         walked.retry |= bool(removed.refused or removed.troubles)
         walked.troubles += removed.troubles
-        wait = self.debounce.remaining(request, pending=is_under_way(walked.outcomes))
+        wait = self.waits.debounce.remaining(request, pending=is_under_way(walked.outcomes))
         if wait <= 0:
             await self._report(tenant, entry, made, walked, removed, hooks.completed)
         local = self.targets.local
@@ -167,7 +196,7 @@ class TenantReconciler:
         """Run what comes before the first resource; a tenant that has some is beyond that."""
         if tenant.status.applied_resources:
             return HookResult()
-        return await self.hooks.run(
+        return await self.content.hooks.run(
             tenant, owner, entry.annotations, HookMoment.BEFORE_CREATE, mappings
         )
 
@@ -183,7 +212,7 @@ class TenantReconciler:
         if tenant.spec.uid == UNKNOWN:
             stopped = unreadable_hooks(entry.field("spec"), entry.annotations)
             return HookResult(stopped=stopped)
-        return await self.hooks.run(tenant, owner, entry.annotations, moment, mappings)
+        return await self.content.hooks.run(tenant, owner, entry.annotations, moment, mappings)
 
     async def _stop(
         self, tenant: Tenant, entry: Entry, request: Request, hooks: HookResult
@@ -200,7 +229,7 @@ class TenantReconciler:
         await self.writers.statuses.write(Tenant.mapping(), entry, tenant.status, status)
         if stopped.reason == HOOK_FAILED:
             self.reports.refused(tenant, Failure(stopped.reason, stopped.message), status)
-        return Result(requeue_after=self.retries.when(request)) if stopped.retry else None
+        return Result(requeue_after=self.waits.retries.when(request)) if stopped.retry else None
 
     async def _mappings(self, tenant: Tenant, entry: Entry, request: Request) -> KindMappings:
         """How the kinds of the tenant are served, each watched and its first list here."""
@@ -229,7 +258,7 @@ class TenantReconciler:
         *,
         hidden: Mapping[str, str],
     ) -> Removed:
-        removed = await self.remover.remove(
+        removed = await self.changes.remover.remove(
             wanted,
             lambda: owned_objects(self.targets, owner),
             Scope(
@@ -257,7 +286,7 @@ class TenantReconciler:
         if FINALIZER not in entry.finalizers:
             return None
         mappings = await self._mappings(tenant, entry, request)
-        intent = await self.intents.of(entry)
+        intent = await self.changes.intents.of(entry)
         runs_hooks = intent is Intent.DELETE and not hands_over(entry.annotations)
         if runs_hooks:
             hooks = await self._hooks(tenant, owner, entry, HookMoment.BEFORE_DELETE, mappings)
@@ -271,7 +300,7 @@ class TenantReconciler:
             trouble.grant for trouble in self._out_of_sight(tenant) if trouble.grant is not None
         }
         grants = unseen | denied(tenant, removed)
-        again = self.grants.report(request, template_of(tenant), grants, unseen=unseen)
+        again = self.waits.grants.report(request, template_of(tenant), grants, unseen=unseen)
         if not removed.pending:
             if runs_hooks:
                 hooks = await self._hooks(tenant, owner, entry, HookMoment.AFTER_DELETE, mappings)
@@ -281,7 +310,7 @@ class TenantReconciler:
             return None
         await self._report_teardown(tenant, entry, removed, grants)
         if (removed.refused or removed.troubles) and not grants:
-            return Result(requeue_after=self.retries.when(request))
+            return Result(requeue_after=self.waits.retries.when(request))
         # Otherwise the next object to go, or a right that is granted, starts another pass.
         return None if again is None else Result(requeue_after=again)
 
@@ -340,9 +369,9 @@ class TenantReconciler:
     def _next(
         self, tenant: Tenant, request: Request, walked: ApplyResult, wait: float, *, lags: bool
     ) -> Result | None:
-        self.claims.set(request, walked.conflicts)
+        self.waits.claims.set(request, walked.conflicts)
         delays = [wait] if wait > 0 else []
-        again = self.grants.report(
+        again = self.waits.grants.report(
             request, template_of(tenant), walked.missing, unseen=walked.unseen
         )
         if again is not None:
@@ -350,26 +379,22 @@ class TenantReconciler:
         if walked.look_again is not None:
             delays.append(walked.look_again.total_seconds())
         if walked.retry:
-            delays.append(self.retries.when(request))
+            delays.append(self.waits.retries.when(request))
         else:
-            self.retries.forget(request)
+            self.waits.retries.forget(request)
         if lags:
-            delays.append(self.lookups.when(request))
+            delays.append(self.waits.lookups.when(request))
         else:
-            self.lookups.forget(request)
+            self.waits.lookups.forget(request)
         return Result(requeue_after=max(0.05, min(delays))) if delays else None
 
     def _forget(self, request: Request) -> None:
-        for key in self.builds.forget(request):
-            self.applier.timers.forget(key)
-        self.claims.set(request, [])
-        self.intents.forget(request)
-        self.retries.forget(request)
-        self.lookups.forget(request)
-        self.debounce.forget(request)
+        for key in self.content.builds.forget(request):
+            self.changes.applier.timers.forget(key)
+        self.changes.intents.forget(request)
+        self.waits.forget(request)
         for target in self.targets:
             target.kinds.leave(request)
-        self.grants.forget(request)
         self.reports.gone(request)
 
 

@@ -46,7 +46,12 @@ from internal.tenancy.template_reconciler import TemplateReconciler
 from internal.tenancy.template_revisions import TemplateRevisions
 from internal.tenancy.tenant_builds import TenantBuilds
 from internal.tenancy.tenant_counts import TenantCounting
-from internal.tenancy.tenant_reconciler import TenantReconciler
+from internal.tenancy.tenant_reconciler import (
+    ObjectChanges,
+    TenantContent,
+    TenantReconciler,
+    TenantWaits,
+)
 from internal.tenancy.tenant_writer import TenantWriter
 from internal.tenancy.value_secrets import ValueSecrets
 from internal.tenancy.values import SECRET, SensitiveValues
@@ -142,16 +147,22 @@ def _tenant_reconciler(parts: TenancyParts, intents: DeletionIntents) -> TenantR
         writers=parts.writers,
         targets=targets,
         privileges=privileges,
-        generated=GeneratedValues(parts.informers.values.informer, parts.manager.client),
-        builds=TenantBuilds(parts.renderer, values, targets, privileges),
-        hooks=Hooks(targets, parts.renderer, values, privileges),
-        applier=_applier(parts),
-        remover=Remover(targets, parts.writers.pools, utc_now),
-        intents=intents,
-        claims=parts.objects.claims,
-        grants=parts.records.grants,
+        content=TenantContent(
+            generated=GeneratedValues(parts.informers.values.informer, parts.manager.client),
+            builds=TenantBuilds(parts.renderer, values, targets, privileges),
+            hooks=Hooks(targets, parts.renderer, values, privileges),
+        ),
+        changes=ObjectChanges(
+            applier=_applier(parts),
+            remover=Remover(targets, parts.writers.pools, utc_now),
+            intents=intents,
+        ),
+        waits=TenantWaits(
+            claims=parts.objects.claims,
+            grants=parts.records.grants,
+            debounce=Debounce(time.monotonic, STATUS_DEBOUNCE),
+        ),
         reports=TenantReports(parts.manager.recorder, parts.metrics),
-        debounce=Debounce(time.monotonic, STATUS_DEBOUNCE),
         clock=utc_now,
     )
 
