@@ -19,8 +19,8 @@ from tests.tenancy.rollout_fleet import NAMES, observed, put, status, updated
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.matrix]
 
-TIMEOUT = 10
-"""Seconds after which a Deployment that is not ready has failed."""
+TIMEOUT = 30
+"""Seconds after which a Deployment that is not ready has failed: more than a busy machine takes."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
