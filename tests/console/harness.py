@@ -15,6 +15,7 @@ from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.api.resource import Resource
 from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.users import User, administrator
 from ctrlruntime.manager import Manager, ManagerOptions
@@ -122,13 +123,32 @@ async def running(
             manager.cache.declare(kind)
         console = Console(manager, options or ConsoleOptions(bind_address="127.0.0.1:0"))
         manager.add(console)
-        async with (
-            aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(ssl=False), cookie_jar=aiohttp.CookieJar(unsafe=True)
-            ) as http,
-            manager.running(),
-        ):
-            yield Harness(environment, manager, console, client, http)
+        try:
+            async with (
+                aiohttp.ClientSession(
+                    connector=aiohttp.TCPConnector(ssl=False),
+                    cookie_jar=aiohttp.CookieJar(unsafe=True),
+                ) as http,
+                manager.running(),
+            ):
+                yield Harness(environment, manager, console, client, http)
+        finally:
+            if server is not None:
+                await _remove_team(client)
+
+
+async def _remove_team(client: Client) -> None:
+    """Leave a shared server as it was."""
+    await client.delete(NAMESPACE, "team")
+
+    async def is_gone() -> bool:
+        try:
+            await client.get(NAMESPACE, "team")
+        except NotFound:
+            return True
+        return False
+
+    await eventually(is_gone)
 
 
 def token_of(user: User | None) -> dict[str, str]:

@@ -17,7 +17,6 @@ from manager.console.pages import PAGES
 from manager.console.users import COOKIE
 from tests.console.harness import (
     ADMIN,
-    NAMESPACE,
     RBAC,
     STRANGER,
     TEAM,
@@ -117,7 +116,6 @@ async def test_rights_are_those_of_a_real_server(request: pytest.FixtureRequest)
         ):
             assert (await console.get(other, user))[0] == status, (other, user)
         await console.client.delete(Tenant, "theirs", namespace="default")
-        await console.client.delete(NAMESPACE, "team")
 
 
 async def test_kinds_that_a_user_may_not_list_are_left_out_and_named(console: Harness) -> None:
