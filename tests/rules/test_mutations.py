@@ -60,8 +60,9 @@ ONE_WAY = {
 """Ends of leaves whose former value does not bring back the former state, and why."""
 
 
-IDENTITY = re.compile(r"Secret/shop-(?!0-|1-)\d+-node-key")
-"""Keys of nodes that the calm does not have: they stay, so that a node that comes back is known to its peers."""
+IDENTITY = re.compile(r"Secret/shop-(?!0-|1-)\d+-node-key|Secret/.+-generated")
+"""Keys of nodes that the calm does not have: they stay, so that a node that comes back is known to its peers. Values
+that were drawn for a tenant: they stay, so that they are the same when they are wanted again."""
 
 RECORDS = ("tenancy.ctrlruntime.dev/created-once", "tenancy.ctrlruntime.dev/kinds")
 """Annotations that record what was: they go with the next change of their object, not with its cause."""
