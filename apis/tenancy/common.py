@@ -199,8 +199,8 @@ class TResource(ApiModel):
     """Stuck: report a conflict over fields owned by others. Force: take the fields over."""
     patch_strategy: PatchStrategy = PatchStrategy.APPLY
     """apply: server-side apply. merge: JSON merge patch. replace: full update."""
-    on_immutable: OnImmutable = OnImmutable.FAIL
-    """Fail: report a change that the server refuses. Recreate: where the server would take the content as a new
+    on_immutable: OnImmutable | None = None
+    """Fail, the default: report a change that the server refuses. Recreate: where the server would take the content as a new
     object, delete the present one and create it again; not of kinds that hold data or other objects."""
     ignore_fields: list[str] = Field(default_factory=list)
     """JSON paths of fields that keep their live value once the resource exists."""
