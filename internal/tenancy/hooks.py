@@ -15,12 +15,12 @@ from apis.tenancy import Hook, HookMoment, Tenant
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError
-from ctrlruntime.resources import OWNER_UID, Action, Control, Desired, Owner
+from ctrlruntime.resources import OWNER_UID, Action, Desired, Owner
 from ctrlruntime.resources.readiness import Phase, assess
 from internal.tenancy.applier import as_object
 from internal.tenancy.builder import build_hook
 from internal.tenancy.labels import SKIP_HOOKS
-from internal.tenancy.missing_permissions import user_of
+from internal.tenancy.missing_permissions import impersonated
 from internal.tenancy.outcome import HOOK_FAILED, HOOK_RUNNING, refusal
 from internal.tenancy.privileges import Privileges
 from internal.tenancy.rendering import Renderer
@@ -102,7 +102,7 @@ class Hooks:
     async def _job(
         self, tenant: Tenant, owner: Owner, hook: Hook, desired: Desired
     ) -> Stopped | None:
-        control = self._control(tenant)
+        control = self.targets.impersonating(impersonated(tenant)).local.control
         entry = control.look(desired)
         if entry is None:
             outcome = await control.ensure(desired, owner)
@@ -114,13 +114,6 @@ class Hooks:
                 return _running(hook, f"a former Job {desired.name!r} is still there")
             return _failed(tenant, hook, f"another object is in the way: Job {desired.name!r}")
         return _judged(tenant, hook, entry)
-
-    def _control(self, tenant: Tenant) -> Control:
-        account = tenant.spec.service_account_name
-        if account is None:
-            return self.targets.local.control
-        user = user_of(tenant.metadata.namespace or "", account)
-        return self.targets.local.impersonating(user).control
 
 
 def _judged(tenant: Tenant, hook: Hook, entry: Entry) -> Stopped | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from apis.tenancy import GROUP
+from apis.tenancy import GROUP, Tenant
 from ctrlruntime.api.conditions import (
     LONGEST_MESSAGE,
     Condition,
@@ -58,6 +58,12 @@ def verbs_for(kind: GroupKind) -> tuple[str, ...]:
 def user_of(namespace: str, account: str) -> str:
     """Return the user name of a service account."""
     return f"{_ACCOUNT}{namespace}:{account}"
+
+
+def impersonated(tenant: Tenant) -> str | None:
+    """Whom to act for when the tenant's resources are written; None: no impersonation."""
+    account = tenant.spec.service_account_name
+    return None if account is None else user_of(tenant.metadata.namespace or "", account)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -21,6 +21,7 @@ from internal.tenancy.applier import Applier, ApplyResult
 from internal.tenancy.builder import Build, build
 from internal.tenancy.graph import GraphError
 from internal.tenancy.labels import RESOURCE_ID
+from internal.tenancy.missing_permissions import impersonated
 from internal.tenancy.naming import LOCAL
 from internal.tenancy.outcome import State
 from internal.tenancy.policies import APPROVE_DELETION, OrphanReason
@@ -34,7 +35,6 @@ from internal.tenancy.rendering import Renderer
 from internal.tenancy.sync_planner import Objects
 from internal.tenancy.target_clusters import KindMappings, TargetClusters, any_mapping
 from internal.tenancy.tenant_kinds import explained, mappings_of, unreadable
-from internal.tenancy.tenant_reconciler import impersonated
 from internal.tenancy.variables import (
     Variables,
     VariablesError,

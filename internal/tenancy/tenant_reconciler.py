@@ -25,7 +25,7 @@ from internal.tenancy.graph import GraphError
 from internal.tenancy.hooks import HookResult, Hooks, unreadable_hooks
 from internal.tenancy.hub_condition import report_hub
 from internal.tenancy.labels import FINALIZER, hands_over
-from internal.tenancy.missing_permissions import Grant, Grants, missing, tell, user_of
+from internal.tenancy.missing_permissions import Grant, Grants, impersonated, missing, tell
 from internal.tenancy.outcome import (
     DEPENDENCY_ERROR,
     HOOK_FAILED,
@@ -59,8 +59,6 @@ from internal.tenancy.tenant_builds import TenantBuilds
 from internal.tenancy.tenant_kinds import mappings_of, unreadable
 from internal.tenancy.variables import Variables, VariablesError
 
-UNKNOWN = "unknown"
-"""The uid of a tenant whose spec cannot be read."""
 FIRST_RETRY = 2.0
 LAST_RETRY = 300.0
 LAST_LOOKUP = 4.0
@@ -209,9 +207,8 @@ class TenantReconciler:
         mappings: KindMappings,
     ) -> HookResult:
         """Run the hooks of a tenant that goes."""
-        if tenant.spec.uid == UNKNOWN:
-            stopped = unreadable_hooks(entry.field("spec"), entry.annotations)
-            return HookResult(stopped=stopped)
+        if not tenant.spec.hooks:  # a spec that cannot be read may have some
+            return HookResult(stopped=unreadable_hooks(entry.field("spec"), entry.annotations))
         return await self.content.hooks.run(tenant, owner, entry.annotations, moment, mappings)
 
     async def _stop(
@@ -288,6 +285,7 @@ class TenantReconciler:
         mappings = await self._mappings(tenant, entry, request)
         intent = await self.changes.intents.of(entry)
         runs_hooks = intent is Intent.DELETE and not hands_over(entry.annotations)
+        hooks = HookResult()
         if runs_hooks:
             hooks = await self._hooks(tenant, owner, entry, HookMoment.BEFORE_DELETE, mappings)
             if hooks.stopped is not None:
@@ -308,7 +306,7 @@ class TenantReconciler:
                     return await self._stop(tenant, entry, request, hooks)
             await self.writers.patcher.remove_finalizer(Tenant.mapping(), entry, FINALIZER)
             return None
-        await self._report_teardown(tenant, entry, removed, grants)
+        await self._report_teardown(tenant, entry, removed, grants, hooks.completed)
         if (removed.refused or removed.troubles) and not grants:
             return Result(requeue_after=self.waits.retries.when(request))
         # Otherwise the next object to go, or a right that is granted, starts another pass.
@@ -321,12 +319,18 @@ class TenantReconciler:
         return [trouble for gvk, trouble in kinds.items() if gvk.group_kind in applied]
 
     async def _report_teardown(
-        self, tenant: Tenant, entry: Entry, removed: Removed, grants: set[Grant]
+        self,
+        tenant: Tenant,
+        entry: Entry,
+        removed: Removed,
+        grants: set[Grant],
+        hooks: Sequence[str],
     ) -> None:
-        """Record what keeps the tenant, and which rights are missing."""
+        """Record what keeps the tenant, which rights are missing, and the hooks that have run."""
         now = self.clock()
         removals = pending_removals(tenant.status, removed.decisions, now)
         status = report_teardown(tenant.status, removals, entry.generation, now)
+        status.completed_hooks = sorted({*status.completed_hooks, *hooks})
         tell(status.conditions, grants, entry.generation, now)
         report_hub(status.conditions, removed.troubles, entry.generation, now, used=False)
         await self.writers.statuses.write(Tenant.mapping(), entry, tenant.status, status)
@@ -401,19 +405,13 @@ class TenantReconciler:
 def bare(entry: Entry) -> Tenant:
     """Return a tenant whose spec or status cannot be read, without them: enough to let it go."""
     manifest = entry.decode()
-    unknown = {"uid": UNKNOWN, "templateRef": UNKNOWN}
+    unknown = {"uid": "unknown", "templateRef": "unknown"}
     return Tenant.from_manifest({**manifest, "spec": unknown, "status": {}})
 
 
 def template_of(tenant: Tenant) -> Request:
     """Return the template that a tenant was made from."""
     return Request(tenant.spec.template_ref, namespace=tenant.metadata.namespace or "")
-
-
-def impersonated(tenant: Tenant) -> str | None:
-    """Whom to act for when the tenant's resources are written; None: no impersonation."""
-    account = tenant.spec.service_account_name
-    return None if account is None else user_of(tenant.metadata.namespace or "", account)
 
 
 def denied(tenant: Tenant, removed: Removed) -> set[Grant]:

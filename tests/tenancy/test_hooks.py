@@ -8,6 +8,7 @@ import pytest
 
 from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.client.client import PatchType
+from internal.tenancy.hooks import unreadable_hooks
 from internal.tenancy.labels import SKIP_HOOKS
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, World, config_map, mapping
@@ -142,7 +143,22 @@ async def test_a_hook_that_fails_stops_the_deletion_and_says_how_to_go_on(world:
     first = (await fleet.get(JOB, "a-backup"))["metadata"]["uid"]
     await world.client.delete(JOB, "a-backup", namespace=fleet.namespace, propagation="Background")
     await fleet.there(JOB, "a-backup", lambda seen: seen["metadata"]["uid"] != first)
+    held = {"metadata": {"finalizers": ["tests.example.com/hold"]}}
+    await fleet.world.client.patch(
+        CONFIG_MAP, "a-c", held, namespace=fleet.namespace, type=PatchType.MERGE
+    )
     await end(fleet, "a-backup")
+    removing = await fleet.until(Tenant, "a-app", "Ready", "False", "RemovalPending")
+    assert removing.message
+    # Recorded while the removal takes its time: the Job may be gone by its ttl before that ends.
+    assert (await fleet.find(Tenant, "a-app")).status.completed_hooks == ["backup"]
+    await fleet.world.client.patch(
+        CONFIG_MAP,
+        "a-c",
+        {"metadata": {"finalizers": None}},
+        namespace=fleet.namespace,
+        type=PatchType.MERGE,
+    )
     await fleet.gone(CONFIG_MAP, "a-c")
     await end(fleet, "a-report")
     await fleet.gone(Tenant, "a-app")
@@ -161,6 +177,15 @@ async def test_a_hook_that_is_skipped_by_name_lets_the_deletion_go_on(world: Wor
     assert await fleet.find(Tenant, "a-app")
     await fleet.patch(Tenant, "a-app", {"metadata": {"annotations": {SKIP_HOOKS: "all"}}})
     await fleet.gone(Tenant, "a-app")
+
+
+async def test_a_spec_that_cannot_be_read_hides_no_hook() -> None:
+    spec = {"hooks": [hook("BeforeDelete")], "uid": 7}
+    stopped = unreadable_hooks(spec, {})
+    assert stopped is not None
+    assert stopped.reason == "HookFailed"
+    assert unreadable_hooks(spec, {SKIP_HOOKS: "all"}) is None
+    assert unreadable_hooks({"uid": 7}, {}) is None
 
 
 async def test_a_tenant_that_hands_its_objects_over_runs_no_hook_of_removal(world: World) -> None:
@@ -223,8 +248,7 @@ async def test_a_hook_that_could_not_run_is_refused_with_its_template(world: Wor
     fleet = await Fleet.make(world)
     fleet.row("a")
     await fleet.registry()
-    pod = {"id": "pod", "moment": "BeforeCreate", "nameTemplate": "{{ .uid }}-p"}
-    pod["spec"] = {"apiVersion": "v1", "kind": "Pod"}  # type: ignore[assignment]
+    pod = hook("BeforeCreate", "pod", spec={"apiVersion": "v1", "kind": "Pod"})
     short = hook("AfterDelete", "short")
     short["spec"]["spec"]["ttlSecondsAfterFinished"] = 0
     broken = hook("BeforeDelete", "broken", nameTemplate="{{ nosuch . }}")
