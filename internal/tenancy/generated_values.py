@@ -18,9 +18,10 @@ from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.informer import Informer
 from ctrlruntime.client.client import Client, PatchType
-from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
+from ctrlruntime.client.errors import AlreadyExists, APIError, Conflict, NotFound
 from ctrlruntime.client.reads import Reader
 from internal.tenancy.labels import DRAW_AGAIN, DRAWN_FOR, VALUES
+from internal.tenancy.outcome import refusal
 from internal.tenancy.values import SECRET, generated_name
 from internal.tenancy.variables import VariablesError
 
@@ -69,7 +70,12 @@ class GeneratedValues:
             try:
                 await self._draw(tenant, entry, name, theirs)
             except (AlreadyExists, Conflict, NotFound):
-                continue  # somebody else was faster: look again
+                continue  # another writer was faster: look again
+            except APIError as error:
+                why = refusal(error, dict.fromkeys(tenant.spec.generate, "…"))
+                raise VariablesError(
+                    f"the generated values have no Secret {name!r}: {why}"
+                ) from error
             return
         raise VariablesError(f"the Secret {name!r} changes all the time")
 

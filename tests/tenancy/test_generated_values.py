@@ -204,3 +204,15 @@ async def test_two_values_written_at_once_by_two_hands_are_both_kept(world: Worl
     await fleet.ready("a-app")
     seen = await fleet.get(SECRET, "a-app-generated")
     assert (value(seen, "token"), value(seen)) == ("by-hand", value(before))
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_secret_that_the_server_refuses_is_in_the_condition(world: World) -> None:
+    fleet = await Fleet.make(world)
+    fleet.row("a")
+    await fleet.registry()
+    name = "t" * 245  # with the uid and `-generated`, longer than a name may be
+    await template(fleet, name, configMaps=[config_map("c", "{{ .uid }}-c")])
+    found = await fleet.until(Tenant, f"a-{name}", "Ready", "False", "VariablesBuildError")
+    assert "the generated values have no Secret" in found.message
+    assert await fleet.get(CONFIG_MAP, "a-c") is None
