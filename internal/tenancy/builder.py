@@ -23,7 +23,7 @@ from apis.tenancy import (
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.resources.desired import Desired, PatchStrategy
 from ctrlruntime.resources.revision import revision
-from internal.tenancy.expansion import expand
+from internal.tenancy.expansion import expand, render_shown
 from internal.tenancy.graph import MOST_RESOURCES, Graph, dependencies_of, load
 from internal.tenancy.ignore_fields import IgnoreFieldError, drift_paths
 from internal.tenancy.labels import HOOK, RESOURCE_ID
@@ -285,14 +285,7 @@ async def render(
     if not variables.sensitive:
         return await renderer.render(manifest, variables.values, lost)
     identity, body = _split(manifest)
-    try:
-        shown = await renderer.render(identity, variables.public, lost)
-    except RenderError as error:
-        used = sorted(name for name in variables.sensitive if repr(name) in error.message)
-        if not used:
-            raise
-        message = f"it uses the sensitive variable {used[0]!r}, whose value would be seen"
-        raise RenderError(error.path, message) from None
+    shown = await render_shown(identity, variables, renderer, lost)
     rendered = await renderer.render(body, variables.values, lost)
     return {**rendered, **shown, "metadata": {**rendered["metadata"], **shown["metadata"]}}
 

@@ -45,7 +45,7 @@ async def expand(
 
 
 async def _is_wanted(text: str, variables: Variables, renderer: Renderer) -> bool:
-    value = (await _shown({"when": text}, variables, renderer))["when"]
+    value = (await render_shown({"when": text}, variables, renderer))["when"]
     if isinstance(value, str):
         value = _WORDS.get(value.strip().lower(), value)
     if isinstance(value, bool):
@@ -56,7 +56,7 @@ async def _is_wanted(text: str, variables: Variables, renderer: Renderer) -> boo
 async def _elements(
     resource: TResource, each: ForEach, variables: Variables, renderer: Renderer
 ) -> tuple[Expanded, ...]:
-    shown = await _shown({"forEach": {"items": each.items}}, variables, renderer)
+    shown = await render_shown({"forEach": {"items": each.items}}, variables, renderer)
     value = shown["forEach"]["items"]
     made: dict[str, Expanded] = {}
     for element in _list(value):
@@ -72,10 +72,12 @@ async def _elements(
     return tuple(made[name] for name in sorted(made))
 
 
-async def _shown(part: Manifest, variables: Variables, renderer: Renderer) -> Manifest:
-    """Return a part of an entry that may not use sensitive variables, rendered."""
+async def render_shown(
+    part: Manifest, variables: Variables, renderer: Renderer, lost: list[str] | None = None
+) -> Manifest:
+    """Return a part of an entry that everybody sees, rendered without the sensitive variables. Raises RenderError."""
     try:
-        return await renderer.render(part, variables.public)
+        return await renderer.render(part, variables.public, lost)
     except RenderError as error:
         used = sorted(name for name in variables.sensitive if repr(name) in error.message)
         if not used:
