@@ -42,10 +42,10 @@ def current_branch(folder: Path) -> str:
     """Return the branch that is checked out. Reads only. Raises NoName."""
     command = ["git", "-C", str(folder), "symbolic-ref", "--quiet", "--short", "HEAD"]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)  # noqa: S603
+        found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         raise NoName("this is no git branch to be named after: give a name with --name") from None
-    return told.stdout.strip()
+    return found.stdout.strip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What writes of particular kinds bring about; what needs no more than the object is its kind's."""
+"""What writes of particular kinds lead to; what needs no more than the object is in the module of its kind."""
 
 from __future__ import annotations
 

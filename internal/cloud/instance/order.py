@@ -133,5 +133,5 @@ def is_protected(entry: Entry) -> bool:
 
 def teardown_progress(kind: str, said: str) -> str:
     """One sentence on a teardown under way."""
-    told = f": {said.rstrip('.')}" if said else ""
-    return f"{kind} is being torn down, and what it runs on after it{told}."
+    reason = f": {said.rstrip('.')}" if said else ""
+    return f"{kind} is being torn down, and what it runs on after it{reason}."

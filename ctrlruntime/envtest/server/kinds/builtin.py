@@ -1,4 +1,4 @@
-"""What only a built-in kind has: defaults, rules, a table's columns, and what its writes bring about."""
+"""What only a built-in kind has: defaults, rules, a table's columns, and what its writes lead to."""
 
 from __future__ import annotations
 
