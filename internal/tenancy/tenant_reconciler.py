@@ -22,7 +22,7 @@ from internal.tenancy.deletion_intents import DeletionIntents
 from internal.tenancy.deps import TenancyStores, Writers
 from internal.tenancy.generated_values import GeneratedValues
 from internal.tenancy.graph import GraphError
-from internal.tenancy.hooks import HookResult, Hooks, unreadable_hooks
+from internal.tenancy.hooks import HookResult, Hooks, Stopped, unreadable_hooks
 from internal.tenancy.hub_condition import report_hub
 from internal.tenancy.labels import FINALIZER, hands_over
 from internal.tenancy.missing_permissions import Grant, Grants, impersonated, missing, tell
@@ -171,7 +171,7 @@ class TenantReconciler:
             return None
         hooks = await self._before_create(tenant, owner, entry, mappings)
         if hooks.stopped is not None:
-            return await self._stop(tenant, entry, request, hooks)
+            return await self._stop(tenant, entry, request, hooks.stopped, hooks.completed)
         walked = await self.changes.applier.walk(
             tenant, owner, made, hidden=variables.hidden, logger=reconcile_context().logger
         )
@@ -212,16 +212,18 @@ class TenantReconciler:
         return await self.content.hooks.run(tenant, owner, entry.annotations, moment, mappings)
 
     async def _stop(
-        self, tenant: Tenant, entry: Entry, request: Request, hooks: HookResult
+        self,
+        tenant: Tenant,
+        entry: Entry,
+        request: Request,
+        stopped: Stopped,
+        completed: Sequence[str],
     ) -> Result | None:
         """Record the hook that nothing goes on without; the end of its Job starts another pass."""
-        stopped = hooks.stopped
-        if stopped is None:
-            return None
         status = report_hook(
             tenant.status, stopped.reason, stopped.message, entry.generation, self.clock()
         )
-        status.completed_hooks = sorted({*status.completed_hooks, *hooks.completed})
+        status.completed_hooks = sorted({*status.completed_hooks, *completed})
         status.generated_values = sorted({*status.generated_values, *tenant.spec.generate})
         await self.writers.statuses.write(Tenant.mapping(), entry, tenant.status, status)
         if stopped.reason == HOOK_FAILED:
@@ -289,7 +291,7 @@ class TenantReconciler:
         if runs_hooks:
             hooks = await self._hooks(tenant, owner, entry, HookMoment.BEFORE_DELETE, mappings)
             if hooks.stopped is not None:
-                return await self._stop(tenant, entry, request, hooks)
+                return await self._stop(tenant, entry, request, hooks.stopped, hooks.completed)
         wanted = wanted_by_deleted(tenant, entry, self._template(tenant), intent)
         removed = await self._remove(
             tenant, owner, wanted, OrphanReason.TENANT_DELETED, hidden=_names_hidden(tenant)
@@ -303,7 +305,7 @@ class TenantReconciler:
             if runs_hooks:
                 hooks = await self._hooks(tenant, owner, entry, HookMoment.AFTER_DELETE, mappings)
                 if hooks.stopped is not None:
-                    return await self._stop(tenant, entry, request, hooks)
+                    return await self._stop(tenant, entry, request, hooks.stopped, hooks.completed)
             await self.writers.patcher.remove_finalizer(Tenant.mapping(), entry, FINALIZER)
             return None
         await self._report_teardown(tenant, entry, removed, grants, hooks.completed)
