@@ -151,9 +151,10 @@ push: ## Push IMG to its registry
 deploy: ## Install everything, with IMG, into the cluster of the current kubeconfig
 	@IMG=$(IMG) hack/install-yaml.sh --print | $$(hack/kubectl.sh 1.32) apply --server-side -f -
 
-bench-tenancy: setup ## Count requests for ROWS tenants; the last line is one JSON object
+bench-tenancy: setup ## Count requests for ROWS tenants; BACKEND=kube-apiserver; BASE=commit compares processor time in TURNS; one line of JSON
 	@hack/mariadb.sh
-	@$(PY) -m benchmarks.tenancy --rows $(ROWS)
+	@$(PY) -m benchmarks.tenancy --rows $(ROWS) --turns $(TURNS) $(if $(filter file,$(origin BACKEND)),,--backend $(BACKEND)) \
+	    $(if $(filter file,$(origin BASE)),,--base $(BASE))
 
 bench-plan: setup ## Plan a changed template for ROWS tenants: seconds, memory, requests; the last line is one JSON object
 	@$(PY) -m benchmarks.plan --rows $(ROWS)

@@ -8,89 +8,23 @@ and, with --profile, where the time goes. The last line is one JSON object.
 from __future__ import annotations
 
 import asyncio
-import collections
 import cProfile
 import pstats
 import sys
 import tempfile
-import threading
 import time
-import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 import click
 import uvloop
 
 from benchmarks.frame import print_figures
+from benchmarks.stalls import watching
 from ctrlruntime.manager import GCOptions, Manager, ManagerOptions
 from manager.controllers.tenancy import add_tenancy
 from manager.controllers.tenancy_options import TenancyOptions
 from tests.tenancy.harness import TABLE, World
-
-ALLOWED = 0.05
-SAMPLE = 0.005
-
-
-@dataclass(slots=True)
-class Stalls:
-    """A heartbeat on the loop that says how late it came, and a thread that sees what ran then.
-
-    What counts is the time the loop's own thread was at work: on a busy machine others take turns.
-    """
-
-    allowed: float = ALLOWED
-    longest: list[tuple[float, str]] = field(default_factory=list)
-    wall: float = 0.0
-    beat: float = 0.0
-    _stacks: list[str] = field(default_factory=list)
-    _stop: threading.Event = field(default_factory=threading.Event)
-
-    async def beats(self) -> None:
-        """Run on the loop until cancelled."""
-        while True:
-            self.beat, worked = time.perf_counter(), time.thread_time()
-            self._stacks.clear()
-            await asyncio.sleep(SAMPLE)
-            self.wall = max(self.wall, time.perf_counter() - self.beat - SAMPLE)
-            held = time.thread_time() - worked - SAMPLE
-            if held > self.allowed:
-                common = collections.Counter(self._stacks).most_common(1)
-                self.longest.append((held, common[0][0] if common else "?"))
-
-    def watch(self, thread: int) -> None:
-        """Run in a thread of its own."""
-        while not self._stop.wait(SAMPLE):
-            frame = sys._current_frames().get(thread)
-            if frame is not None and time.perf_counter() - self.beat > SAMPLE:
-                self._stacks.append(summary(frame))
-
-    def end(self) -> None:
-        """Stop watching."""
-        self._stop.set()
-
-
-def summary(frame: FrameType) -> str:
-    """The innermost eight places of a stack."""
-    places = traceback.extract_stack(frame)[-8:]
-    return " > ".join(f"{Path(p.filename).stem}:{p.name}:{p.lineno}" for p in places)
-
-
-@contextmanager
-def watching() -> Iterator[Stalls]:
-    """Stalls of the running loop."""
-    stalls = Stalls(beat=time.perf_counter())
-    beats = asyncio.ensure_future(stalls.beats())
-    thread = threading.Thread(target=stalls.watch, args=(threading.get_ident(),), daemon=True)
-    thread.start()
-    try:
-        yield stalls
-    finally:
-        stalls.end()
-        beats.cancel()
 
 
 @dataclass(slots=True)

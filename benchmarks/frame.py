@@ -14,6 +14,7 @@ from typing import Any
 import click
 import orjson
 
+from benchmarks import base_code
 from ctrlruntime.client.client import Client
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.process import ChildProcess
@@ -67,13 +68,18 @@ class ManagerProcess:
 
     folder: Path
     command: Sequence[str]
+    code: Path | None = None
+    """The tree whose code runs; None: this one."""
     process: ChildProcess | None = None
 
     async def start(self) -> None:
         """Start the process; its output goes to `manager.log`."""
         log = self.folder / "manager.log"
         command = [sys.executable, *self.command]
-        self.process = await ChildProcess.start(command, log=log, ready=False)
+        where = None if self.code is None else base_code.environment(self.code)
+        self.process = await ChildProcess.start(
+            command, log=log, ready=False, cwd=self.code, env=where
+        )
 
     async def stop(self) -> None:
         """Stop the process if there is one."""

@@ -36,7 +36,7 @@ from benchmarks.frame import (
     violated,
 )
 from benchmarks.plan.__main__ import fill, registry
-from benchmarks.tenancy import REGISTRY, manager_command, sample
+from benchmarks.tenancy.fleet import REGISTRY, manager_command, sample
 from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.envtest import Environment

@@ -25,7 +25,7 @@ import yaml
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from benchmarks.frame import NAMESPACE, Fleet, ManagerProcess, print_figures, report_progress
-from benchmarks.tenancy import REGISTRY, TABLE, manager_command, sample
+from benchmarks.tenancy.fleet import REGISTRY, TABLE, manager_command, sample
 from ctrlruntime.envtest import Environment
 
 USER = "admin"

@@ -24,8 +24,8 @@ import orjson
 import uvloop
 from prometheus_client.parser import text_string_to_metric_families
 
+from benchmarks import base_code
 from benchmarks.frame import cpu_seconds, report_progress, resident_mib
-from benchmarks.runtime import base as base_code
 from benchmarks.runtime.bounds import exceeded
 from benchmarks.runtime.first_reconcile import CPU_SECONDS, SECONDS
 from benchmarks.runtime.imports import import_cpu_seconds

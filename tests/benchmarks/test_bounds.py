@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.runtime import base
+from benchmarks import base_code as base
 from benchmarks.runtime.__main__ import BASE, OURS, RunFigures, order, summary
 from benchmarks.runtime.bounds import exceeded
 

@@ -17,8 +17,8 @@ import aiohttp
 import pytest
 import yaml
 
-from benchmarks.runtime.base import environment as importing
-from benchmarks.runtime.base import exported
+from benchmarks.base_code import environment as importing
+from benchmarks.base_code import exported
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.envtest import Environment, administrator
 from ctrlruntime.envtest.backends.ports import free_port

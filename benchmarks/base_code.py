@@ -9,7 +9,9 @@ from pathlib import Path
 
 from ctrlruntime.envtest.assets import cache_folder
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+PACKAGES = ("ctrlruntime", "benchmarks", "apis", "internal", "manager")
 
 
 def exported(commit: str, repository: Path = REPOSITORY) -> Path:
@@ -36,7 +38,7 @@ def compile_code(folder: Path) -> None:
 
     Otherwise a tree that runs for the first time, or where no bytecode may be written, is charged with it.
     """
-    packages = [str(folder / name) for name in ("ctrlruntime", "benchmarks")]
+    packages = [str(folder / name) for name in PACKAGES]
     command = [sys.executable, "-m", "compileall", "-q", *packages]
     subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
 

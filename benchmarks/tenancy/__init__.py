@@ -1,0 +1,1 @@
+"""What a fleet of tenants costs: `python -m benchmarks.tenancy`."""
