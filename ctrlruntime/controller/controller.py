@@ -257,8 +257,10 @@ class Controller(Generic[RequestT]):
                 return
             if self._shutting_down:
                 return
-            self._pace.begin()
             try:
+                await self._pace.wait_turn()
+                if self._shutting_down:
+                    return
                 await self._worker.process(item)
             finally:
                 self.queue.done(item.request)

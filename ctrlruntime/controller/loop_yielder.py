@@ -36,6 +36,15 @@ class LoopYielder:
         if self._measuring and time.monotonic() < self._ends:
             return
         await asyncio.sleep(0)
+        await self.wait_turn()
+
+    async def wait_turn(self) -> None:
+        """Begin work in a turn of the loop whose slice is not used up, this one if possible.
+
+        However many tasks wake up in one turn, those that find the slice used up wait for another.
+        """
+        while self.used_up:  # noqa: ASYNC110 - the next turn is what is waited for
+            await asyncio.sleep(0)
         self.begin()
 
     def _end_turn(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from ctrlruntime.controller.loop_yielder import LoopYielder
 
@@ -55,3 +56,31 @@ async def test_each_step_that_uses_the_slice_up_is_followed_by_a_turn() -> None:
         await yielder.maybe_yield()
     task.cancel()
     assert turns >= 10
+
+
+async def test_however_many_tasks_wake_up_one_turn_has_one_slice() -> None:
+    """Ten that get work at the same moment would otherwise hold the loop for ten slices."""
+    yielder, begun = LoopYielder(slice_seconds=0.001), asyncio.Event()
+    turn, worked_in = 0, []
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async def work() -> None:
+        await begun.wait()
+        await yielder.wait_turn()
+        worked_in.append(turn)
+        until = time.monotonic() + 0.002
+        while time.monotonic() < until:
+            pass
+
+    counting = asyncio.create_task(count_turns())
+    working = [asyncio.create_task(work()) for _ in range(10)]
+    await asyncio.sleep(0)
+    begun.set()
+    await asyncio.gather(*working)
+    counting.cancel()
+    assert len(worked_in) == len(set(worked_in)) == 10
