@@ -124,7 +124,7 @@ def checked_kind(kind: KindRef) -> KindRef:
     try:
         if _is_kind(kind):
             if isinstance(kind, type):
-                kind.model_rebuild()  # an unreadable field is an error now, not with the first object
+                kind.prepare()  # an unreadable field is an error now, not with the first object
             gvk_of(kind)
             return kind
     except ValueError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import json
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
@@ -15,23 +17,26 @@ GROUP: Final = "ctrlruntime.tenancy.sources"
 
 
 async def _mysql(fields: MySQLSource, context: SourceContext) -> Settings:
-    from internal.tenancy.sources.mysql import (
-        MySQLSettings,
-    )  # each loads its driver when it is used
-
-    return await MySQLSettings.of(fields, context)
+    module = await _loaded("mysql")
+    settings: Settings = await module.MySQLSettings.of(fields, context)
+    return settings
 
 
 async def _postgresql(fields: PostgreSQLSource, context: SourceContext) -> Settings:
-    from internal.tenancy.sources.postgresql import PostgreSQLSettings
-
-    return await PostgreSQLSettings.of(fields, context)
+    module = await _loaded("postgresql")
+    settings: Settings = await module.PostgreSQLSettings.of(fields, context)
+    return settings
 
 
 async def _sqlite(fields: SQLiteSource, context: SourceContext) -> Settings:
-    from internal.tenancy.sources.sqlite import SQLiteSettings
+    module = await _loaded("sqlite")
+    settings: Settings = await module.SQLiteSettings.of(fields, context)
+    return settings
 
-    return await SQLiteSettings.of(fields, context)
+
+async def _loaded(name: str) -> Any:
+    """Import a source with its driver once it is used, in a thread: an import takes longer than the loop may stand still."""
+    return await asyncio.to_thread(importlib.import_module, f"internal.tenancy.sources.{name}")
 
 
 _TABLE: Final = ("host", "port", "database", "table")
