@@ -12,6 +12,7 @@ from ctrlruntime.resources.desired import Desired, ObjectKey, PatchStrategy, own
 from ctrlruntime.resources.diff import Diff, Foreign, Reason, Settled, Update, diff, difference
 from ctrlruntime.resources.drift import missing_leaves
 from ctrlruntime.resources.dry_run import DryRunControl, Operation, PlannedWrite
+from ctrlruntime.resources.object_set import SetPolicy, SetResult, reconcile_set
 from ctrlruntime.resources.ordinal import ORDINAL, ordinal_of, ordinals
 from ctrlruntime.resources.ownership import (
     OWNER,
@@ -48,6 +49,8 @@ __all__ = [
     "PlannedWrite",
     "Readiness",
     "Reason",
+    "SetPolicy",
+    "SetResult",
     "Settled",
     "UntrackedKind",
     "Update",
@@ -63,6 +66,7 @@ __all__ = [
     "ordinals",
     "owner_key",
     "owner_reference",
+    "reconcile_set",
     "revision",
     "revision_of_bytes",
 ]

@@ -159,6 +159,10 @@ class Control:
         """Return the object of that name as the cache has it."""
         return self._find(desired.mapping, desired.name, desired.namespace)
 
+    def mapping_of(self, entry: Entry) -> RESTMapping:
+        """Return the kind of an object as it was declared to the cache. Raises UndeclaredKind."""
+        return self._cache.informer(entry.gvk, tracked=self._field_manager).mapping
+
     def exists(self, mapping: RESTMapping, entry: Entry) -> bool:
         """Whether exactly this object, by UID, still exists in the cache."""
         found = self._find(mapping, entry.name, entry.namespace)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import Forbidden, NotFound
+from ctrlruntime.client.errors import APIError, Forbidden, NotFound, TransportError
 from ctrlruntime.controller.loop_yielder import LoopYielder
-from ctrlruntime.resources import Action, Control, Desired, ObjectKey, Outcome, Owner
+from ctrlruntime.resources import Control, Owner, SetPolicy, reconcile_set
 from internal.fleet.inventory import delete_inventory, read_inventory
 from internal.fleet.stack_bindings import BINDINGS, binding_names, build_bindings
 from internal.fleet.targets import conflict_error, left_message
@@ -39,21 +39,24 @@ class BindingControl:
         """
         places = sorted(each.name for each in self.parallel_of(target) if is_staying(each))
         desired = build_bindings(target, places, restrict_secrets=self.restrict_secrets)
-        wrote = await self._delete_others(target, owner, desired)
-        conflicts: list[str] = []
-        for item in desired:
-            await self.pace.maybe_yield()
-            outcome = await self._ensure(item, owner)
-            if outcome.action is Action.CONFLICT:
-                conflicts.append(left_message(item, outcome.conflict, item.namespace))
-            wrote |= outcome.action in {Action.CREATED, Action.UPDATED}
-        if conflicts:
-            raise conflict_error(conflicts)
-        return wrote
+        policy = SetPolicy(deletes_first=True, pause=self.pace.maybe_yield)
+        result = await reconcile_set(self.control, self._bound(target), desired, owner, policy)
+        for error in result.errors.values():
+            if not is_refused_by_namespace(error):  # a namespace is going: the watch shows that too
+                raise error
+        if result.conflicts:
+            raise conflict_error(
+                [
+                    left_message(item, each.conflict, item.namespace)
+                    for item, each in result.conflicts
+                ]
+            )
+        return result.wrote
 
     async def delete_known(self, target: str, owner: Owner) -> None:
         """Delete the bindings of a namespace that has no stack, if the cache has any."""
-        await self._delete_others(target, owner, [])
+        result = await reconcile_set(self.control, self._bound(target), (), owner)
+        result.raise_first()
 
     async def delete_all(self, target: str, owner: Owner) -> int:
         """Delete the bindings that the server has, labelled or not. Return how many there were."""
@@ -63,27 +66,11 @@ class BindingControl:
             count += await delete_inventory(self.control, owner, found)
         return count
 
-    async def _ensure(self, item: Desired, owner: Owner) -> Outcome:
-        try:
-            return await self.control.ensure(item, owner)
-        except (Forbidden, NotFound) as error:
-            if is_refused_by_namespace(error):
-                return Outcome(
-                    Action.TERMINATING
-                )  # its namespace is going: the watch shows that too
-            raise
-
-    async def _delete_others(self, target: str, owner: Owner, desired: list[Desired]) -> bool:
-        """Delete what is bound besides. One of another name is another target's, with its label edited."""
-        kept = {item.key for item in desired}
-        wrote = False
-        for mapping in BINDINGS:
-            for entry in self.cache.entries(mapping, index={BY_STACK: target}):
-                key = ObjectKey(mapping.gvk.group_kind, entry.name, namespace=entry.namespace)
-                others = key not in kept and entry.name in binding_names(target)
-                if others and entry.deletion_timestamp is None:
-                    wrote |= await self.control.delete(mapping, entry, owner)
-        return wrote
+    def _bound(self, target: str) -> list[Entry]:
+        """Return the bindings of a target namespace. One of another name is another target's, with its label edited."""
+        names = binding_names(target)
+        found = (self.cache.entries(each, index={BY_STACK: target}) for each in BINDINGS)
+        return [entry for entries in found for entry in entries if entry.name in names]
 
 
 def is_staying(entry: Entry) -> bool:
@@ -91,8 +78,8 @@ def is_staying(entry: Entry) -> bool:
     return entry.deletion_timestamp is None
 
 
-def is_refused_by_namespace(error: Forbidden | NotFound) -> bool:
+def is_refused_by_namespace(error: APIError | TransportError) -> bool:
     """Return whether an object was refused because its namespace is gone, or going."""
     if isinstance(error, NotFound):
         return error.details.get("kind") == "namespaces"
-    return error.has_cause("NamespaceTerminating")
+    return isinstance(error, Forbidden) and error.has_cause("NamespaceTerminating")

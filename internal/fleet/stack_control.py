@@ -12,7 +12,7 @@ from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import Client
-from ctrlruntime.resources import Action, Control, Desired, Owner
+from ctrlruntime.resources import Action, Control, Desired, Owner, reconcile_set
 from internal.fleet.inventory import delete_inventory, read_inventory
 from internal.fleet.labels import KUBECONFIG_HASH, SELECTED
 from internal.fleet.stack_builder import SUPPORT, WORKLOADS
@@ -39,19 +39,18 @@ class StackControl:
         return found - {""}
 
     async def ensure(self, desired: Sequence[Desired], owner: Owner) -> bool:
-        """Apply what differs. Return whether anything was written. Raises TargetError for conflicts."""
-        wrote = False
-        conflicts: list[str] = []
-        for item in sorted(desired, key=lambda each: (each.ordinal, each.key)):
-            outcome = await self.control.ensure(item, owner)
-            if outcome.action is Action.CONFLICT:
-                conflicts.append(left_message(item, outcome.conflict))
-            elif outcome.action is Action.TERMINATING:
-                conflicts.append(f"{item.mapping.gvk.kind} {item.name} is being deleted still")
-            wrote |= outcome.action in {Action.CREATED, Action.UPDATED}
+        """Apply what differs. Return whether anything was written. Raises TargetError for conflicts, and the client's errors."""
+        result = await reconcile_set(self.control, (), desired, owner)
+        result.raise_first()
+        conflicts = [left_message(item, outcome.conflict) for item, outcome in result.conflicts]
+        conflicts += [
+            f"{key.kind.kind} {key.name} is being deleted still"
+            for key, outcome in result.outcomes.items()
+            if outcome.action is Action.TERMINATING
+        ]
         if conflicts:
             raise conflict_error(conflicts)
-        return wrote
+        return result.wrote
 
     def check_available(self, namespace: str, desired: Sequence[Desired]) -> None:
         """Raise TargetError if Pods of workloads are missing."""

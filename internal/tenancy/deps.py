@@ -6,7 +6,7 @@ from datetime import datetime
 
 from ctrlruntime.cache.store import Store
 from ctrlruntime.client.object_patcher import ObjectPatcher
-from ctrlruntime.resources import Action, Control, Desired, Owner, Ownership
+from ctrlruntime.resources import Action, Control, Desired, Owner
 from internal.tenancy.missing_permissions import Grants
 from internal.tenancy.pools import WorkerPools
 from internal.tenancy.rollout import Rollouts
@@ -55,13 +55,7 @@ class Writers:
     async def ensure(self, desired: Desired, owner: Owner) -> str:
         """Write one object. Return what prevents it, or an empty text.
 
-        Fields that other managers changed are changed back by force. Whole objects of other owners
-        are left alone.
+        A whole object of another owner is left alone.
         """
-        entry = self.control.look(desired)
-        if entry is not None:
-            found = self.control.judge(entry, owner)
-            if found.standing is Ownership.FOREIGN:
-                return f"it belongs to {found.holder}"
         outcome = await self.control.ensure(desired, owner)
         return outcome.conflict if outcome.action is Action.CONFLICT else ""

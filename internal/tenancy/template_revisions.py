@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,7 +16,7 @@ from ctrlruntime.cache.entry import Entry, Key
 from ctrlruntime.cache.store import Store
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.memo import VersionMemo
-from ctrlruntime.resources import OWNER, Action, Desired, Owner, revision
+from ctrlruntime.resources import OWNER, Action, Desired, Owner, SetPolicy, reconcile_set, revision
 from internal.tenancy.deps import Writers
 from internal.tenancy.labels import TEMPLATE, kinds_of
 from internal.tenancy.naming import LONGEST_NAME, label_value
@@ -113,13 +113,20 @@ class TemplateRevisions:
         content = [(wanted.content(write.version), write.number) for write in writes]
         written = {write.version for write in writes} | set(deletes)
         content += [(each, number) for number, each in recorded if each.revision not in written]
-        for blueprint, number in content:
-            desired = _desired(blueprint, number, wanted.template)
-            conflict = await self.writers.ensure(desired, owner)
-            if conflict:
-                return f"a ControllerRevision {desired.name!r} is in the way: {conflict}"
-        await self._delete(wanted.template, deletes, owner)
-        return ""
+        oldest = {revision_name(wanted.template.name, version) for version in deletes}
+        result = await reconcile_set(
+            self.writers.control,
+            self._entries(wanted.template),
+            [_desired(blueprint, number, wanted.template) for blueprint, number in content],
+            owner,
+            SetPolicy(delete=lambda entry: entry.name in oldest, only_when_complete=True),
+        )
+        result.raise_first()
+        in_the_way = [
+            f"a ControllerRevision {desired.name!r} is in the way: {outcome.conflict}"
+            for desired, outcome in result.conflicts
+        ]
+        return next(iter(in_the_way), "")
 
     def forget(self, entry: Entry) -> None:
         """Note that the cache has a revision no more."""
@@ -153,12 +160,6 @@ class TemplateRevisions:
 
     def _lost_of(self, template: Entry) -> list[Entry]:
         return [each for each in self._lost.values() if _template_of(each) == template.key]
-
-    async def _delete(self, template: Entry, versions: Sequence[str], owner: Owner) -> None:
-        names = {revision_name(template.name, version) for version in versions}
-        for entry in self._entries(template):
-            if entry.name in names:
-                await self.writers.control.delete(CONTROLLER_REVISION, entry, owner)
 
     def _entries(self, template: Entry) -> list[Entry]:
         owner = Owner.of(template)
@@ -251,4 +252,4 @@ def _desired(content: Blueprint, number: int, template: Entry) -> Desired:
         "data": {"spec": content.lists},
         "revision": number,
     }
-    return Desired(mapping=CONTROLLER_REVISION, manifest=manifest, force=True)
+    return Desired(mapping=CONTROLLER_REVISION, manifest=manifest, force_own_fields=True)

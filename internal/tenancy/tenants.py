@@ -120,13 +120,16 @@ class TenantBuilder:
         kinds = format_kinds(blueprint.kinds | _still_used(before, blueprint.kinds))
         annotations = {KINDS: kinds, **_change_annotation(tenant, before)}
         return Desired(
-            mapping=Tenant.mapping(), manifest=manifest, force=True, annotations=annotations
+            mapping=Tenant.mapping(),
+            manifest=manifest,
+            force_own_fields=True,
+            annotations=annotations,
         )
 
     def secret(self, name: str, labels: Mapping[str, str], row: ActiveRow) -> Desired:
         """Return the Secret with the row's sensitive variables."""
         manifest = values_secret(self.namespace, name, labels, row.sensitive)
-        return Desired(mapping=SECRET, manifest=manifest, force=True)
+        return Desired(mapping=SECRET, manifest=manifest, force_own_fields=True)
 
 
 def _change_annotation(tenant: DesiredTenant, before: Entry | None) -> dict[str, str]:

@@ -8,7 +8,7 @@ from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.store import Store
 from ctrlruntime.client.errors import APIError
-from ctrlruntime.resources import Owner
+from ctrlruntime.resources import Owner, SetPolicy, reconcile_set
 from internal.tenancy.children import OWNER_INDEX, ChildKinds
 from internal.tenancy.deps import Writers
 from internal.tenancy.labels import VALUES
@@ -55,6 +55,7 @@ class ValueSecrets:
         for entry in self.tenants.by_index(OWNER_INDEX, owner.key):
             named = (entry.field("spec") or {}).get("sensitiveVariables") or {}
             alive.add(str(named.get("secretName", "")))
-        for mapping, entry in self.owned_by(owner):
-            if entry.name not in alive:
-                await self.writers.control.delete(mapping, entry, owner)
+        current = [entry for _, entry in self.owned_by(owner)]
+        policy = SetPolicy(delete=lambda entry: entry.name not in alive)
+        result = await reconcile_set(self.writers.control, current, (), owner, policy)
+        result.raise_first()

@@ -24,10 +24,12 @@ from internal.cosmos.cache.observation import Observations
 from internal.cosmos.datasource import DataSources
 from internal.cosmos.fullnode.additional_pod_control import AdditionalPodControl
 from internal.cosmos.fullnode.configmap_control import ConfigMapControl
+from internal.cosmos.fullnode.desired_objects import CONFIG_MAP, ROLE, SECRET
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
 from internal.cosmos.fullnode.node_key_collector import NodeKeyCollector
 from internal.cosmos.fullnode.objects import Objects
 from internal.cosmos.fullnode.peer_collector import PeerCollector
+from internal.cosmos.fullnode.plain_control import ACCESS, SERVICES, PlainControl
 from internal.cosmos.fullnode.pod_control import PodControl
 from internal.cosmos.fullnode.predicates import (
     more_than_heartbeats,
@@ -37,10 +39,6 @@ from internal.cosmos.fullnode.predicates import (
 from internal.cosmos.fullnode.pvc_control import PVCControl
 from internal.cosmos.fullnode.reconciler import FullNodeReconciler
 from internal.cosmos.fullnode.removal import Removal
-from internal.cosmos.fullnode.role_binding_control import RoleBindingControl
-from internal.cosmos.fullnode.role_control import RoleControl
-from internal.cosmos.fullnode.service_account_control import ServiceAccountControl
-from internal.cosmos.fullnode.service_control import ServiceControl
 from internal.cosmos.fullnode.steps import Controls
 from internal.cosmos.fullnode.upgrade_gate import Crossings
 from internal.cosmos.labels import FIELD_MANAGER
@@ -64,17 +62,12 @@ from manager.controllers.cosmos_selfheal import add_selfhealing
 from manager.controllers.cosmos_snapshots import CRD, add_snapshots
 from manager.controllers.error_status import with_error_status
 
-_RBAC: Final = "rbac.authorization.k8s.io"
-CONFIG_MAP: Final = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
-SECRET: Final = BUILTIN[GroupVersionKind("", "v1", "Secret")]
-ACCOUNT: Final = BUILTIN[GroupVersionKind("", "v1", "ServiceAccount")]
-ROLE: Final = BUILTIN[GroupVersionKind(_RBAC, "v1", "Role")]
-ROLE_BINDING: Final = BUILTIN[GroupVersionKind(_RBAC, "v1", "RoleBinding")]
+_RBAC: Final = ROLE.gvk.group
 STORAGE_CLASS: Final = BUILTIN[GroupVersionKind("storage.k8s.io", "v1", "StorageClass")]
 
 READ: Final = (POD, CLAIM, SERVICE, SECRET)
 """Kinds that are read, not only tracked: own Secrets hold the keys that ids of nodes come from."""
-TRACKED: Final = (CONFIG_MAP, ACCOUNT, ROLE, ROLE_BINDING)
+TRACKED: Final = (CONFIG_MAP, *(each.mapping for each in ACCESS))
 """Kinds whose metadata tells all that is wanted of them."""
 PREDICATES: Final[dict[RESTMapping, Predicate]] = {POD: more_than_heartbeats}
 """Where not every change matters."""
@@ -199,12 +192,10 @@ def _removal(parts: CosmosParts, controls: Controls) -> Removal:
         objects=(
             controls.claims.claims,
             controls.node_keys.secrets,
-            controls.services.services,
+            controls.services.objects,
             controls.pods.pods,
             controls.config_maps.config_maps,
-            controls.accounts.accounts,
-            controls.roles.roles,
-            controls.role_bindings.bindings,
+            *(each.objects for each in controls.access),
         ),
         definitions=Definitions(parts.manager.live_client),
         patcher=parts.patcher,
@@ -228,13 +219,11 @@ def _controls(parts: CosmosParts, observations: Observations, metrics: NodeSetMe
 
     services, pods = objects(SERVICE), objects(POD)
     return Controls(
-        services=ServiceControl(services),
+        services=PlainControl(SERVICES, services),
         node_keys=NodeKeyCollector(objects(SECRET)),
         peers=PeerCollector(services),
         config_maps=ConfigMapControl(objects(CONFIG_MAP)),
-        accounts=ServiceAccountControl(objects(ACCOUNT)),
-        roles=RoleControl(objects(ROLE)),
-        role_bindings=RoleBindingControl(objects(ROLE_BINDING)),
+        access=[PlainControl(each, objects(each.mapping)) for each in ACCESS],
         pods=PodControl(pods, workload, observations, wall_clock),
         additional_pods=AdditionalPodControl(pods, workload, wall_clock),
         claims=PVCControl(

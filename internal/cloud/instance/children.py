@@ -1,6 +1,6 @@
 """The subresources of an instance as objects: found in the cache, written through a control."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import Invalid, NotFound
 from ctrlruntime.client.patches import difference
 from ctrlruntime.memo import VersionMemo
-from ctrlruntime.resources import Control, Owner
+from ctrlruntime.resources import Control, Owner, SetResult, reconcile_set
 from ctrlruntime.resources.control import Action
 from ctrlruntime.resources.desired import Desired
 from ctrlruntime.resources.revision import revision
@@ -30,6 +30,8 @@ from internal.cloud.labels import (
 from internal.cloud.subresource import Subresource
 from internal.cloud.taskdriver.inputs import content, counting
 
+Inputs = tuple[str, int, dict[str, str]] | None
+"""What tells the inputs of an object's task apart: UID, generation, annotations."""
 OF_INSTANCE = "instance"
 """Index of subresources by `namespace/name` of the instance that they are for."""
 
@@ -144,35 +146,54 @@ class Children:
         return self._typed(entry, subresource)
 
     async def keep(self, subresource: Subresource[Any], desired: Desired, owner: Owner) -> Kept:
-        """Create the object, or make it again what it should be. What is right is not written.
+        """Create the object, or make it again what it should be; see `reconcile`."""
+        return (await self.reconcile(subresource, [desired], owner))[desired.name]
+
+    async def reconcile(
+        self,
+        subresource: Subresource[Any],
+        desired: Collection[Desired],
+        owner: Owner,
+        *,
+        drop: Collection[str] = (),
+    ) -> dict[str, Kept]:
+        """Make objects of a kind what they should be, and delete those of the names in `drop`. What is right is not written.
 
         A refusal by the API server, such as of the removal of an immutable field that was set by hand, is a
-        problem of the subresource.
+        problem of the subresource; other errors are raised. Returns what became of each, by name.
         """
-        try:
-            return await self._ensure(subresource, desired, owner)
-        except Invalid as error:
-            entry = self.control.look(desired)
-            found = None if entry is None else self._typed(entry, subresource)
-            return Kept(found, problem=_refused(desired, error))
+        before = {item.name: _inputs(self.control.look(item)) for item in desired}
+        current = [each for each in self.entries(subresource, owner) if each.name in drop]
+        forced = [replace(item, force_own_fields=True) for item in desired]
+        result = await reconcile_set(self.control, current, forced, owner)
+        kept: dict[str, Kept] = {}
+        for item in desired:
+            try:
+                kept[item.name] = await self._kept(subresource, item, result, before[item.name])
+            except Invalid as error:
+                kept[item.name] = Kept(self._seen(subresource, item), problem=_refused(item, error))
+        result.raise_first()
+        return kept
 
-    async def _ensure(self, subresource: Subresource[Any], desired: Desired, owner: Owner) -> Kept:
-        before = _inputs(self.control.look(desired))
-        outcome = await self.control.ensure(desired, owner)
-        if outcome.action is Action.CONFLICT and self._is_ours(outcome.entry, owner):
-            outcome = await self.control.ensure(replace(desired, force=True), owner)
-        entry = outcome.entry
+    async def _kept(
+        self, subresource: Subresource[Any], desired: Desired, result: SetResult, before: Inputs
+    ) -> Kept:
+        if error := result.errors.pop(desired.key, None):
+            raise error
+        outcome = result.outcomes[desired.key]
         if outcome.action is Action.CONFLICT:
             return Kept(problem=_taken(desired, outcome.conflict))
         written = outcome.action in (Action.CREATED, Action.UPDATED)
+        entry = outcome.entry
         if entry is not None and not desired.once and outcome.action is not Action.TERMINATING:
             written |= await self._take_away(subresource, desired, entry)
             entry = self.control.look(desired)
         news = written and before != _inputs(entry)
         return Kept(None if entry is None else self._typed(entry, subresource), news)
 
-    def _is_ours(self, entry: Entry | None, owner: Owner) -> bool:
-        return entry is not None and self.control.holds(entry, owner)
+    def _seen(self, subresource: Subresource[Any], desired: Desired) -> Object | None:
+        entry = self.control.look(desired)
+        return None if entry is None else self._typed(entry, subresource)
 
     async def _take_away(
         self, subresource: Subresource[Any], desired: Desired, entry: Entry
@@ -211,21 +232,10 @@ class Children:
             await self.annotate(subresource, found, {RETRY: f"instance-{value}"})
 
     async def delete(
-        self, subresource: Subresource[Any], entries: Iterable[Entry], owner: Owner
+        self, subresource: Subresource[Any], owner: Owner, names: Collection[str]
     ) -> None:
-        """Delete objects that are not being deleted yet."""
-        for entry in entries:
-            if entry.deletion_timestamp is None:
-                await self.control.delete(subresource.kind.mapping(), entry, owner)
-
-    async def delete_named(
-        self, subresource: Subresource[Any], names: Iterable[str], owner: Owner
-    ) -> None:
-        """Delete objects by name, if they are the instance's own."""
-        chosen = frozenset(names)
-        if chosen:
-            mine = self.entries(subresource, owner)
-            await self.delete(subresource, [item for item in mine if item.name in chosen], owner)
+        """Delete objects by name that are the instance's own and not being deleted yet."""
+        await self.reconcile(subresource, (), owner, drop=names)
 
     async def _patch(
         self, subresource: Subresource[Any], entry: Entry, patch: dict[str, Any]
@@ -253,7 +263,7 @@ def _read(entry: Entry, subresource: Subresource[Any]) -> Object | None:
     return found
 
 
-def _inputs(entry: Entry | None) -> tuple[str, int, dict[str, str]] | None:
+def _inputs(entry: Entry | None) -> Inputs:
     """Return what tells the inputs of an object's task apart."""
     if entry is None:
         return None

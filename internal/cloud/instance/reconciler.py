@@ -236,7 +236,7 @@ class InstanceReconciler:
             await self.patcher.remove_finalizer(Instance.mapping(), entry, FINALIZER)
             return
         subresource, entries = going
-        await self.walk.children.delete(subresource, entries, owner)
+        await self.walk.children.delete(subresource, owner, [item.name for item in entries])
         await self._leave(instance, entry, self._progress(subresource, owner))
 
     def _progress(self, subresource: Subresource[Any], owner: Owner) -> str:

@@ -132,7 +132,7 @@ class Walk:
             if subresource.definition.teardown and protected:
                 problem = _precious(subresource)
             else:
-                await self.children.delete_named(subresource, [at.name], at.owner)
+                await self.children.delete(subresource, at.owner, [at.name])
         return Child(subresource=subresource, object=found, wanted=False, problem=problem)
 
     # -- changes of version -----------------------------------------------------------------
@@ -160,17 +160,21 @@ class Walk:
 
     async def _put_in_order(self, at: Pass, subresource: Subresource[Any], todo: Plan) -> None:
         """Supersede and delete what is to be; restore what was changed by hand of the others' metadata."""
-        for found in self.children.find(subresource, at.owner):
-            name = found.metadata.name or ""
-            if name in todo.prune or found.metadata.deletion_timestamp is not None:
-                continue
-            made = desired_child(subresource, at.instance, found.spec, name=name)
-            await self.children.keep(subresource, made, at.owner)
-            if name in todo.supersede:
+        staying = [
+            found
+            for found in self.children.find(subresource, at.owner)
+            if found.metadata.name not in todo.prune and found.metadata.deletion_timestamp is None
+        ]
+        desired = [
+            desired_child(subresource, at.instance, found.spec, name=found.metadata.name or "")
+            for found in staying
+        ]
+        await self.children.reconcile(subresource, desired, at.owner, drop=todo.prune)
+        for found in staying:
+            if found.metadata.name in todo.supersede:
                 await self.children.annotate(
                     subresource, found, {SUPERSEDED: "true", PAUSED: "true"}
                 )
-        await self.children.delete_named(subresource, todo.prune, at.owner)
 
 
 def _annotations(at: Pass, subresource: Subresource[Any]) -> dict[str, str]:

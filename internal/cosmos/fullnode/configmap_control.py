@@ -49,8 +49,7 @@ class ConfigMapControl:
             findings.append(error)
         else:
             desired = {item.name: item for item in built}
-            done = await self.config_maps.bring_about(built, owner, findings)
-            await self.config_maps.remove_others(built, owner, findings)
+            done = await self.config_maps.reconcile(built, owner, findings, deletes=True)
         found = {
             pod: self._checksum(node_set, pod, desired.get(pod), done.get(pod))
             for pod in _pods(node_set)

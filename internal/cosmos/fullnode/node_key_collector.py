@@ -38,7 +38,7 @@ class NodeKeyCollector:
             for item in build_node_keys(node_set, with_missing(node_set, existing))
             if item.name not in bad
         ]
-        done = await self.secrets.bring_about(desired, owner, findings)
+        done = await self.secrets.reconcile(desired, owner, findings)
         keys: dict[str, NodeKey] = {}
         for pod, secret in self._names(node_set).items():
             outcome = done.get(secret)

@@ -7,9 +7,17 @@ from typing import Final
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.controller.aggregate_error import UnrecoverableError
-from ctrlruntime.resources import OWNER, Action, Control, Desired, ObjectKey, Outcome, Owner, Reason
+from ctrlruntime.resources import (
+    OWNER,
+    Action,
+    Control,
+    Desired,
+    ObjectKey,
+    Outcome,
+    Owner,
+    reconcile_set,
+)
 from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
 from internal.cosmos.labels import FIELD_MANAGER
@@ -52,45 +60,28 @@ class Objects:
                 found[ObjectKey(kind, name, namespace=owner.namespace)] = entry
         return found
 
-    async def bring_about(
-        self, desired: Iterable[Desired], owner: Owner, findings: Findings
+    async def reconcile(
+        self, desired: Iterable[Desired], owner: Owner, findings: Findings, *, deletes: bool = False
     ) -> dict[str, Outcome]:
         """Make each object what it should be; one that fails keeps no other from it.
 
-        Returns what became of those that did not fail, by name.
+        `deletes`: what the owner has and no longer wants goes, the last made first. Returns what became of those
+        that did not fail, by name.
         """
-        done: dict[str, Outcome] = {}
-        for item in sorted(desired, key=lambda each: (each.ordinal, each.key)):
-            try:
-                outcome = await self.control.ensure(item, owner)
-                if (
-                    outcome.reason is Reason.TRACKING
-                ):  # the cache has it again, and all of it is compared
-                    outcome = await self.control.ensure(item, owner)
-            except (APIError, TransportError) as error:
-                findings.append(error)
-                continue
-            if outcome.action is Action.CONFLICT:
-                findings.append(UnrecoverableError(conflict(item, outcome.conflict, owner)))
+        current = self.of(owner).values() if deletes else ()
+        result = await reconcile_set(self.control, current, desired, owner)
+        kind = self.mapping.gvk.kind
+        for error in result.errors.values():
+            findings.append(error)
+        for item, outcome in result.conflicts:
+            findings.append(UnrecoverableError(conflict(item, outcome.conflict, owner)))
+        for key, outcome in result.outcomes.items():
             if outcome.action is Action.HELD:
-                findings.held.append(f"{item.mapping.gvk.kind} {item.name}")
-            self.metrics.wrote(self.mapping.gvk.kind, outcome.action)
-            done[item.name] = outcome
-        return done
-
-    async def remove_others(
-        self, desired: Iterable[Desired], owner: Owner, findings: Findings
-    ) -> None:
-        """Delete what the owner has and no longer wants, the last made first."""
-        wanted = {item.key for item in desired}
-        for key, entry in sorted(self.of(owner).items(), reverse=True):
-            if key in wanted or entry.deletion_timestamp is not None:
-                continue
-            try:
-                if await self.control.delete(self.mapping, entry, owner):
-                    self.metrics.counted(self.mapping.gvk.kind, "delete", 1)
-            except (APIError, TransportError) as error:
-                findings.append(error)
+                findings.held.append(f"{kind} {key.name}")
+            self.metrics.wrote(kind, outcome.action)
+        if result.deleted:
+            self.metrics.counted(kind, "delete", len(result.deleted))
+        return {key.name: outcome for key, outcome in result.outcomes.items()}
 
     async def release(self, owner: Owner) -> None:
         """Take the owner's reference off its objects, so that they outlive it. Raises the client's errors.

@@ -25,13 +25,10 @@ from internal.cosmos.fullnode.node_key_collector import NodeKeyCollector
 from internal.cosmos.fullnode.peer_collector import PeerCollector
 from internal.cosmos.fullnode.peers import Peers
 from internal.cosmos.fullnode.phase import Found
+from internal.cosmos.fullnode.plain_control import PlainControl
 from internal.cosmos.fullnode.pod_builder import sidecar_image_of
 from internal.cosmos.fullnode.pod_control import PodControl, paused_nodes
 from internal.cosmos.fullnode.pvc_control import PVCControl
-from internal.cosmos.fullnode.role_binding_control import RoleBindingControl
-from internal.cosmos.fullnode.role_control import RoleControl
-from internal.cosmos.fullnode.service_account_control import ServiceAccountControl
-from internal.cosmos.fullnode.service_control import ServiceControl
 
 T = TypeVar("T")
 
@@ -44,13 +41,12 @@ _log = structlog.get_logger(__name__)
 class Controls:
     """One for each kind of object."""
 
-    services: ServiceControl
+    services: PlainControl
     node_keys: NodeKeyCollector
     peers: PeerCollector
     config_maps: ConfigMapControl
-    accounts: ServiceAccountControl
-    roles: RoleControl
-    role_bindings: RoleBindingControl
+    access: Sequence[PlainControl]
+    """What Pods run as, and what that may do."""
     pods: PodControl
     additional_pods: AdditionalPodControl
     claims: PVCControl
@@ -87,12 +83,8 @@ async def take(
         "ConfigMaps",
         controls.config_maps.reconcile(node_set, owner, keys or {}, outcome.peers, findings),
     )
-    for step, control in (
-        ("ServiceAccount", controls.accounts),
-        ("Role", controls.roles),
-        ("RoleBinding", controls.role_bindings),
-    ):
-        await _step(findings, step, control.reconcile(node_set, owner, findings))
+    for control in controls.access:
+        await _step(findings, control.kind.step, control.reconcile(node_set, owner, findings))
     image = sidecar_image_of(node_set, sidecar_image)
     found.pods = await _step(
         findings,

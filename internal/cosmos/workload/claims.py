@@ -1,8 +1,8 @@
 """Claims of numbered instances: they grow, they are kept, and what cannot be changed is reported."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -15,7 +15,8 @@ from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.resources.builder_changes import inputs_of
 from ctrlruntime.resources.control import Action, Control, taken
 from ctrlruntime.resources.desired import Desired
-from ctrlruntime.resources.diff import Foreign, Update
+from ctrlruntime.resources.diff import Foreign
+from ctrlruntime.resources.object_set import SetPolicy, SetResult, reconcile_set
 from ctrlruntime.resources.ownership import Owner
 from ctrlruntime.resources.revision import revision
 from internal.cosmos.workload.sizes import requested_size
@@ -29,8 +30,6 @@ __all__ = [
     "StorageClasses",
     "requested_size",
 ]
-
-T = TypeVar("T")
 
 STORAGE_CLASS: Final = BUILTIN[GroupVersionKind("storage.k8s.io", "v1", "StorageClass")]
 SIZE: Final = "spec.resources.requests.storage"
@@ -155,12 +154,13 @@ class ClaimControl:
                 wanted.append(fit.desired)
                 growing |= {entry.name} if fit.grows else set()
                 _report(progress, fit, entry)
-        diff = self._control.compare(existing, wanted, owner)
-        progress.conflicts += diff.conflicts
-        progress.held = [update.entry.name for update in diff.held]
-        await self._create(diff.creates, owner, progress)
-        await self._delete(diff.deletes, owner, progress, retain=retain)
-        await self._update(diff.updates, owner, progress, growing)
+        policy = SetPolicy(delete=lambda _entry: not retain)
+        _record(
+            progress,
+            await reconcile_set(self._control, existing, wanted, owner, policy),
+            {entry.name for entry in existing},
+            growing,
+        )
         progress.requeue |= bool(progress.created or progress.deleted or progress.waiting)
         return progress
 
@@ -177,44 +177,6 @@ class ClaimControl:
             progress.conflicts.append(taken(claim.desired, outcome, outcome.entry))
         else:
             progress.requeue = True
-
-    async def _create(
-        self, creates: Iterable[Desired], owner: Owner, progress: ClaimProgress
-    ) -> None:
-        for desired in creates:
-            outcome = await _tried(progress, self._control.ensure(desired, owner))
-            if outcome is None:
-                continue
-            if outcome.action is Action.CREATED:
-                progress.created.append(desired.name)
-            elif outcome.action is Action.CONFLICT and outcome.entry is not None:
-                progress.conflicts.append(taken(desired, outcome, outcome.entry))
-            else:
-                progress.requeue = True
-
-    async def _delete(
-        self, deletes: Iterable[Entry], owner: Owner, progress: ClaimProgress, *, retain: bool
-    ) -> None:
-        for entry in deletes:
-            if retain:
-                progress.retained.append(entry.name)
-                continue
-            mapping = BUILTIN[entry.gvk]
-            if await _tried(progress, self._control.delete(mapping, entry, owner)):
-                progress.deleted.append(entry.name)
-
-    async def _update(
-        self, updates: Iterable[Update], owner: Owner, progress: ClaimProgress, growing: set[str]
-    ) -> None:
-        for update in updates:
-            outcome = await _tried(progress, self._control.ensure(update.desired, owner))
-            if outcome is None:
-                continue
-            name = update.entry.name
-            if outcome.action is Action.CONFLICT:
-                progress.conflicts.append(taken(update.desired, outcome, update.entry))
-            elif outcome.action is Action.UPDATED:
-                (progress.resized if name in growing else progress.updated).append(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,9 +294,23 @@ def _report(progress: ClaimProgress, fit: Fitted, entry: Entry) -> None:
             progress.needs_restart.append(entry.name)
 
 
-async def _tried(progress: ClaimProgress, step: Awaitable[T]) -> T | None:
-    try:
-        return await step
-    except (APIError, TransportError) as error:
-        progress.errors.append(error)
-        return None
+def _record(
+    progress: ClaimProgress, result: SetResult, existing: set[str], growing: set[str]
+) -> None:
+    """Add what became of the claims to the progress."""
+    progress.errors += result.errors.values()
+    progress.deleted += [entry.name for entry in result.deleted]
+    progress.retained += [entry.name for entry in result.kept]
+    for desired, outcome in result.conflicts:
+        if outcome.entry is not None:
+            progress.conflicts.append(taken(desired, outcome, outcome.entry))
+    for key, outcome in result.outcomes.items():
+        if outcome.action is Action.HELD:
+            progress.held.append(key.name)
+        elif outcome.action is Action.CREATED:
+            progress.created.append(key.name)
+        elif key.name in existing:
+            if outcome.action is Action.UPDATED:
+                (progress.resized if key.name in growing else progress.updated).append(key.name)
+        elif outcome.action is not Action.CONFLICT or outcome.entry is None:
+            progress.requeue = True
